@@ -1,0 +1,62 @@
+//! The only reader of the operating system's time and randomness.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quorlock_protocol::{HolderId, Moment, Surroundings};
+
+/// The lease clock: monotonic, and counting the time that the computer sleeps.
+///
+/// `std::time::Instant` stops while a Linux or macOS machine is suspended, so that a lease would look
+/// valid after its keys have expired.
+pub(crate) fn now() -> Moment {
+    Moment::from_epoch(since_boot())
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn since_boot() -> Duration {
+    read(rustix::time::ClockId::Boottime)
+}
+
+// Apple's CLOCK_MONOTONIC goes on while the machine is asleep (CLOCK_UPTIME_RAW is what stops).
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+fn since_boot() -> Duration {
+    read(rustix::time::ClockId::Monotonic)
+}
+
+#[cfg(unix)]
+fn read(clock: rustix::time::ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+// The performance counter behind Instant goes on through standby and hibernation on Windows.
+#[cfg(not(unix))]
+fn since_boot() -> Duration {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    EPOCH.get_or_init(Instant::now).elapsed()
+}
+
+/// The real world, for the protocol's machines.
+pub(crate) struct System;
+
+impl Surroundings for System {
+    fn now(&self) -> Moment {
+        now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(0))
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        let mut bytes = [0; HolderId::RANDOM_BYTES];
+        getrandom::fill(&mut bytes).expect("the operating system has a source of randomness");
+        bytes
+    }
+}

@@ -1,0 +1,53 @@
+//! What a node is to the rest of the client: an ordered place to send commands to.
+//!
+//! # The contract
+//! - Commands reach the node in the order of the calls to [`Node::send`]; none overtakes another, also
+//!   over a reconnection. A revoke that overtook its grant would leave a key that no one owns.
+//! - Every command is one atomic step on the node, with the meaning that [`Action`] gives it.
+//! - Every command is answered once, or not at all when the node hangs: the machines have deadlines of
+//!   their own. A node known to be down answers [`FaultKind::NotSent`] at once.
+//! - A node never retries a round and never knows of other nodes.
+//!
+//! The test suite in `tests/node_contract.rs` holds every kind of node to it.
+//!
+//! [`Action`]: quorlock_protocol::Action
+//! [`FaultKind::NotSent`]: quorlock_protocol::FaultKind::NotSent
+
+use std::future::Future;
+use std::pin::Pin;
+
+use quorlock_protocol::{Command, Fault};
+
+use crate::inbox::ReplyTo;
+
+/// One independent master.
+pub trait Node: Send + Sync + 'static {
+    /// Where it is, for people; never with a password.
+    fn address(&self) -> &str;
+
+    /// Hands a command over; its reply goes to `reply_to`. Never waits.
+    fn send(&self, command: Command, reply_to: ReplyTo);
+
+    /// What is known of it now.
+    fn state(&self) -> NodeState;
+
+    /// Starts to connect if it has not, and waits until it is known whether the node is up or down
+    /// (not until it is up).
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Closes the connection once the commands handed over so far have been written.
+    fn close(&self);
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// Not tried yet, or the first connection is being made.
+    Connecting,
+    /// The last command was answered.
+    Healthy,
+    /// Connected, but silent for longer than it should be; new grants are not sent.
+    Unresponsive,
+    /// Cannot be reached, and why.
+    Down(Fault),
+}

@@ -1,0 +1,110 @@
+//! What a machine asks of a node and what it hears back. Owns the vocabulary; knows no wire format.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::identity::{Claim, FencingToken};
+use crate::time::{Moment, Ttl};
+
+/// Ties a reply to the round that asked: unique among the rounds of one machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u32);
+
+/// One request to one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Command {
+    /// Returned in the reply.
+    pub ticket: Ticket,
+    /// Whose keys it is about.
+    pub claim: Arc<Claim>,
+    /// What to do with them, atomically.
+    pub action: Action,
+    /// A node that gets to it only after this moment answers
+    /// [`FaultKind::NotSent`](crate::FaultKind::NotSent) instead of doing it.
+    pub not_after: Moment,
+}
+
+/// What a node is asked to do with the keys of a [`Claim`]: all of them or none, in one atomic step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Take the keys if every one is free or already the claim's: [`Answer::Ours`] or
+    /// [`Answer::Theirs`]. Idempotent, so that it may be sent again after a lost reply.
+    Grant {
+        /// How long the node keeps the keys.
+        ttl: Ttl,
+        /// Present when fencing tokens are on.
+        fence: Option<Fence>,
+    },
+    /// Keep the keys for `ttl` from now: [`Answer::Ours`], or [`Answer::Absent`] if one is gone, or
+    /// [`Answer::Theirs`]. Never makes a key.
+    Extend {
+        /// How long the node keeps the keys from now on.
+        ttl: Ttl,
+    },
+    /// Delete those keys that are the claim's: [`Answer::Ours`] if all were, otherwise
+    /// [`Answer::Theirs`] if one is another's, otherwise [`Answer::Absent`].
+    Revoke,
+    /// Raise the fence to `token` if the keys are the claim's (the write-back of a fencing token).
+    RaiseFence {
+        /// The token of the acquisition.
+        token: FencingToken,
+        /// How long the node remembers it.
+        retention: Ttl,
+    },
+    /// Only look: [`Answer::Ours`], [`Answer::Absent`] or [`Answer::Theirs`].
+    Inspect,
+}
+
+/// The fencing part of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fence {
+    /// The token that the client proposes, the same to every node.
+    pub proposal: FencingToken,
+    /// How long the node remembers the token after its last use.
+    pub retention: Ttl,
+}
+
+/// A node's reply to one [`Command`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reply {
+    /// The ticket of the command.
+    pub ticket: Ticket,
+    /// What the node found and did, or why it could not.
+    pub answer: Result<Answer, Fault>,
+    /// The command went out more than once (its first reply was lost with the connection), so that
+    /// the answer may describe the node after the command's own effect.
+    pub repeated: bool,
+}
+
+/// What a node found: one shape for every action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Every key is (or, for a revoke, was) the claim's, and the action was done.
+    Ours {
+        /// The fence of the resources after the action, the highest of several.
+        token: Option<FencingToken>,
+        /// What is left of the keys' ttl, the shortest of several; only told by an inspection.
+        remaining: Option<Duration>,
+    },
+    /// No key is another's, but at least one is gone. Nothing was made or extended.
+    Absent,
+    /// At least one key is another's. Nothing was made or extended.
+    Theirs {
+        /// The fence of the resources, the highest of several.
+        floor: Option<FencingToken>,
+        /// When the other's keys will be free.
+        frees: Frees,
+    },
+}
+
+/// When a key that another holds will be free by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Frees {
+    /// In this time, by the node's clock.
+    In(Duration),
+    /// Never: the key has no ttl (another program made it).
+    Never,
+    /// The node did not say.
+    Unknown,
+}

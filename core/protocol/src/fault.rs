@@ -1,0 +1,112 @@
+//! Why a node could not answer. Owns the list of faults and their words; a refusal is not a fault.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a node broke its part of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    /// The command was never sent: the node is known to be down, or the command came too late.
+    NotSent,
+    /// No reply in time; the command may yet be done.
+    TimedOut,
+    /// The connection broke after the command was sent; it may have been done.
+    Broken,
+    /// The node refused the user name or password.
+    Unauthenticated,
+    /// The node's access list does not let this user run what is needed.
+    NotPermitted,
+    /// A key of another type is in the way.
+    WrongType,
+    /// The node is a replica and takes no writes.
+    Replica,
+    /// The node is out of memory or refuses writes for another reason of its own.
+    Unwritable,
+    /// The node is starting or busy with a script.
+    Busy,
+    /// The node answered something that is not the protocol.
+    Garbled,
+    /// The TLS handshake failed.
+    Tls,
+    /// Any other error that the node replied with.
+    Other,
+}
+
+impl FaultKind {
+    /// Every kind, in a fixed order.
+    pub const ALL: [Self; 12] = [
+        Self::NotSent,
+        Self::TimedOut,
+        Self::Broken,
+        Self::Unauthenticated,
+        Self::NotPermitted,
+        Self::WrongType,
+        Self::Replica,
+        Self::Unwritable,
+        Self::Busy,
+        Self::Garbled,
+        Self::Tls,
+        Self::Other,
+    ];
+
+    /// A stable name for programs, for example `TIMED_OUT`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::NotSent => "NOT_SENT",
+            Self::TimedOut => "TIMED_OUT",
+            Self::Broken => "BROKEN",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::NotPermitted => "NOT_PERMITTED",
+            Self::WrongType => "WRONG_TYPE",
+            Self::Replica => "REPLICA",
+            Self::Unwritable => "UNWRITABLE",
+            Self::Busy => "BUSY",
+            Self::Garbled => "GARBLED",
+            Self::Tls => "TLS",
+            Self::Other => "OTHER",
+        }
+    }
+
+    /// Whether the command may have had its effect on the node all the same.
+    pub const fn may_have_acted(self) -> bool {
+        matches!(self, Self::TimedOut | Self::Broken | Self::Garbled | Self::Other)
+    }
+
+    /// Whether only a person can mend it, so that trying again is of no use.
+    pub const fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            Self::Unauthenticated | Self::NotPermitted | Self::WrongType | Self::Replica | Self::Tls
+        )
+    }
+}
+
+/// A fault of one node: its kind, and a sentence for a person that never holds a password.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fault {
+    kind: FaultKind,
+    detail: Arc<str>,
+}
+
+impl Fault {
+    /// A fault of `kind`; `detail` says what happened and, where known, what to do.
+    pub fn new(kind: FaultKind, detail: impl Into<Arc<str>>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+
+    /// What sort of fault it is.
+    pub const fn kind(&self) -> FaultKind {
+        self.kind
+    }
+
+    /// The sentence for a person.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.detail)
+    }
+}

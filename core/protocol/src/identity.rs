@@ -1,0 +1,201 @@
+//! The names of things: resources, nodes, holders, fencing tokens. Owns what makes a name valid.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+
+/// What is protected: the name of a lock, and (with an optional prefix) the key on every node.
+///
+/// ```
+/// use quorlock_protocol::Resource;
+///
+/// assert_eq!(Resource::new("invoice:42")?.as_str(), "invoice:42");
+/// assert!(Resource::new("").is_err());
+/// # Ok::<(), quorlock_protocol::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource(Box<str>);
+
+impl Resource {
+    /// The longest name, in bytes of UTF-8.
+    pub const MAX_BYTES: usize = 4096;
+
+    /// A resource called `name`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the name is empty or longer than [`Self::MAX_BYTES`].
+    pub fn new(name: &str) -> Result<Self, ConfigError> {
+        match name.len() {
+            0 => Err(ConfigError::new("a resource name must not be empty")),
+            1..=Self::MAX_BYTES => Ok(Self(name.into())),
+            length => Err(ConfigError::new(format!(
+                "a resource name must not be longer than {} bytes; this one has {length}",
+                Self::MAX_BYTES
+            ))),
+        }
+    }
+
+    /// The name as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The random value of one round, and the value of the key on the nodes.
+///
+/// A fresh one is drawn for every round, also when a round is repeated: with one id over several
+/// rounds, a late revoke of the first would delete the key of the second.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HolderId(Box<str>);
+
+impl HolderId {
+    /// The number of random bytes behind a fresh id.
+    pub const RANDOM_BYTES: usize = 20;
+    /// The longest id that can be taken over, in bytes.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// The id that spells `random`, which must come from a cryptographic source, in lowercase hex.
+    pub fn fresh(random: [u8; Self::RANDOM_BYTES]) -> Self {
+        let mut text = String::with_capacity(2 * Self::RANDOM_BYTES);
+        for byte in random {
+            for nibble in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
+            }
+        }
+        Self(text.into())
+    }
+
+    /// An id that another process (or another Redlock library) drew and handed over.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if it is empty or longer than [`Self::MAX_BYTES`].
+    pub fn adopt(token: &str) -> Result<Self, ConfigError> {
+        match token.len() {
+            1..=Self::MAX_BYTES => Ok(Self(token.into())),
+            0 => Err(ConfigError::new("a lease token must not be empty")),
+            length => Err(ConfigError::new(format!(
+                "a lease token must not be longer than {} bytes; this one has {length}",
+                Self::MAX_BYTES
+            ))),
+        }
+    }
+
+    /// The id as it stands in the key.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HolderId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// What one round is about: all its resources together, and the id of their would-be holder.
+///
+/// Shared by every command of the round and of the lease that it may win.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim {
+    /// The resources, in the order given, without duplicates.
+    pub resources: Resources,
+    /// The id that the keys hold while the claim is granted.
+    pub holder: HolderId,
+}
+
+/// One or more distinct resources that are locked all or nothing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resources(Arc<[Resource]>);
+
+impl Resources {
+    /// The largest number of resources in one lock.
+    pub const MAX_COUNT: usize = 1000;
+
+    /// The resources called `names`, in that order.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if there is none, one is invalid or named twice, or there are more than
+    /// [`Self::MAX_COUNT`].
+    pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
+        let list = names
+            .into_iter()
+            .map(|name| Resource::new(name.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut sorted: Vec<&Resource> = list.iter().collect();
+        sorted.sort();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ConfigError::new(format!("resource '{}' is named twice", pair[0])));
+        }
+        match list.len() {
+            0 => Err(ConfigError::new("a lock needs at least one resource")),
+            1..=Self::MAX_COUNT => Ok(Self(list.into())),
+            count => Err(ConfigError::new(format!(
+                "a lock takes at most {} resources, not {count}",
+                Self::MAX_COUNT
+            ))),
+        }
+    }
+
+    /// The resources as a slice; never empty.
+    pub fn as_slice(&self) -> &[Resource] {
+        &self.0
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(Resource::as_str)
+    }
+}
+
+impl fmt::Display for Resources {
+    /// `'a'`, or `'a', 'b'` for several.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.names().enumerate() {
+            if index > 0 {
+                formatter.write_str(", ")?;
+            }
+            formatter.write_char('\'')?;
+            formatter.write_str(name)?;
+            formatter.write_char('\'')?;
+        }
+        Ok(())
+    }
+}
+
+/// One of the N nodes, by its place in the list that the user gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u8);
+
+impl NodeId {
+    /// The largest number of nodes.
+    pub const MAX_COUNT: usize = 255;
+
+    /// The place in a list by node.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Every node of `count`, in order.
+    pub fn all(count: usize) -> impl Iterator<Item = Self> {
+        (0..count).map(|index| Self(u8::try_from(index).expect("at most NodeId::MAX_COUNT nodes")))
+    }
+}
+
+/// A number that grows with every acquisition of a resource, checked by what the lock protects.
+///
+/// Always below 2^53, so that it is exact in Lua and JavaScript.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(pub u64);
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}

@@ -1,0 +1,49 @@
+//! The contract between every machine and its driver. Owns the trait; knows no particular machine.
+
+use crate::command::{Command, Reply};
+use crate::identity::{HolderId, NodeId};
+use crate::time::Moment;
+
+/// A part of the protocol as a state machine without input or output of its own.
+///
+/// A driver polls it until it must wait, waits for a reply or for the moment named, hands that in
+/// and polls again; see the crate's page for the loop.
+pub trait Machine {
+    /// What the machine is for.
+    type Outcome;
+
+    /// The next thing to do. Must be called again after every `Send`, and after every input.
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<Self::Outcome>;
+
+    /// A node answered a command of this machine. Unknown and repeated replies are ignored.
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply);
+
+    /// Time has passed; called at (or after) the moment that the last poll named.
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings);
+
+    /// The caller gave up: withdraw what was asked for and finish.
+    fn cancel(&mut self, env: &mut dyn Surroundings);
+}
+
+/// What a machine wants of its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output<T> {
+    /// Send this command to this node, in order with what was sent to it before.
+    Send(NodeId, Command),
+    /// Nothing to do before this moment, unless a reply comes.
+    WakeAt(Moment),
+    /// Finished. The machine must not be polled again.
+    Done(T),
+}
+
+/// What a machine may ask of the world around it.
+pub trait Surroundings {
+    /// The lease clock: monotonic, and counting the time that the computer sleeps.
+    fn now(&self) -> Moment;
+
+    /// The wall clock in microseconds since 1970: only ever a hint for fencing tokens.
+    fn wall_micros(&self) -> u64;
+
+    /// Bytes from the operating system's cryptographic source.
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES];
+}
