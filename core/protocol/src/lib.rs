@@ -1,14 +1,37 @@
 //! The Redlock protocol as pure state machines.
+mod acquire;
+mod backoff;
 mod command;
 mod error;
+mod explain;
+mod extend;
 mod fault;
+mod hold;
 mod identity;
+mod inspect;
+mod lease;
 mod machine;
+mod policy;
+mod quorum;
+mod round;
 mod time;
+mod validity;
+mod withdraw;
 
+pub use acquire::{Acquire, AcquireOutcome, Won};
 pub use command::{Action, Answer, Command, Fence, Frees, Reply, Ticket};
 pub use error::{ConfigError, ErrorKind};
+pub use explain::Failure;
+pub use extend::{Extend, ExtendOutcome, Extension};
 pub use fault::{Fault, FaultKind};
+pub use hold::{Hold, HoldEnd, LossReason};
 pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};
+pub use inspect::{Inspect, Inspection, Standing};
+pub use lease::Lease;
 pub use machine::{Machine, Output, Surroundings};
+pub use policy::{OptionDefault, OptionInfo, Policy, PolicyBuilder};
+pub use quorum::{Quorum, Tally, Verdict, Vote};
+pub use round::{NodeVote, Round, RoundReport};
 pub use time::{Moment, Ttl};
+pub use validity::Drift;
+pub use withdraw::{ReleaseOutcome, Withdraw, Withdrawal};

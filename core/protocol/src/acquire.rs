@@ -1,0 +1,544 @@
+//! The acquire machine: rounds until one is won, each lost one withdrawn, with a delay in between.
+//!
+//! ```text
+//!          ┌────────────────── time has passed ─────────────────┐
+//!          ▼                                                    │
+//!        Idle ──grant to all──▶ Voting ──lost──▶ (withdraw) ─▶ BackingOff
+//!                                 │                  ▲          │
+//!                                 │ quorum           │ lost     │ no more tries
+//!                                 ▼                  │          ▼
+//!                      tokens differ? ──yes──▶ Raising ──▶ Finished
+//!                                 └──no────────────────────────▲
+//! ```
+//!
+//! A round draws a fresh holder id. Revokes of lost rounds are sent at once and go on beside the
+//! later rounds; what is left of them at the end is handed to the caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff;
+use crate::command::{Action, Answer, Fence, Frees, Reply, Ticket};
+use crate::error::ErrorKind;
+use crate::fault::FaultKind;
+use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
+use crate::lease::Lease;
+use crate::machine::{Machine, Output, Surroundings};
+use crate::policy::Policy;
+use crate::quorum::{Quorum, Verdict};
+use crate::round::{Round, RoundReport, Window};
+use crate::time::Moment;
+use crate::withdraw::{Withdraw, Withdrawal};
+
+/// Acquires a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Acquire {
+    resources: Resources,
+    policy: Policy,
+    quorum: Quorum,
+    started: Moment,
+    give_up: Moment,
+    known: FencingToken,
+    next_ticket: u32,
+    attempts: u32,
+    state: State,
+    withdrawals: Vec<Withdraw>,
+    reports: Vec<RoundReport>,
+    last_loss: Option<ErrorKind>,
+    stuck_since: Option<Moment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Idle,
+    Voting(Round),
+    Raising {
+        grant: Round,
+        raise: Round,
+        token: FencingToken,
+    },
+    BackingOff {
+        until: Moment,
+    },
+    Finished(Result<Won, ErrorKind>),
+}
+
+/// A round that was won.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Won {
+    /// What it gives.
+    pub lease: Lease,
+    /// The round, which still takes late votes.
+    pub round: Round,
+}
+
+/// How an acquisition ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AcquireOutcome {
+    /// The lease, or why there is none.
+    pub result: Result<Won, ErrorKind>,
+    /// How many rounds were begun.
+    pub attempts: u32,
+    /// How long it took, by the lease clock.
+    pub elapsed: Duration,
+    /// The latest rounds that were lost, oldest first.
+    pub lost_rounds: Vec<RoundReport>,
+    /// Keys that are still to be taken back from nodes that have not answered.
+    pub withdrawals: Vec<Withdraw>,
+}
+
+impl Acquire {
+    /// Starts to acquire `resources` at `now`. `known` is the highest fencing token that the client
+    /// has seen, as a hint.
+    pub fn new(
+        now: Moment,
+        resources: Resources,
+        policy: Policy,
+        quorum: Quorum,
+        known: FencingToken,
+    ) -> Self {
+        Self {
+            resources,
+            policy,
+            quorum,
+            started: now,
+            give_up: policy
+                .timeout
+                .map_or(Moment::FAR_FUTURE, |timeout| now + timeout),
+            known,
+            next_ticket: 0,
+            attempts: 0,
+            state: State::Idle,
+            withdrawals: Vec::new(),
+            reports: Vec::new(),
+            last_loss: None,
+            stuck_since: None,
+        }
+    }
+
+    fn begin_round(&mut self, env: &mut dyn Surroundings) {
+        let start = env.now();
+        let holder = HolderId::fresh(env.random());
+        let claim = Arc::new(Claim {
+            resources: self.resources.clone(),
+            holder,
+        });
+        let fence = self.policy.fencing.then(|| Fence {
+            proposal: FencingToken(env.wall_micros().min(MAX_TOKEN)).max(next(self.known)),
+            retention: self.policy.fence_retention(),
+        });
+        let action = Action::Grant {
+            ttl: self.policy.ttl,
+            fence,
+        };
+        let window = self.window(start);
+        self.attempts = self.attempts.saturating_add(1);
+        let ticket = self.ticket();
+        self.state = State::Voting(Round::new(ticket, &claim, action, window, self.quorum));
+    }
+
+    fn judge(&mut self, env: &mut dyn Surroundings) {
+        match &self.state {
+            State::Voting(round) => match round.verdict(self.quorum) {
+                Verdict::Pending => {}
+                Verdict::Lost => self.lose_round(env),
+                Verdict::Won => self.settle_token(env),
+            },
+            State::Raising { raise, .. } => match raise.verdict(self.quorum) {
+                Verdict::Pending => {}
+                Verdict::Lost => self.lose_round(env),
+                Verdict::Won => self.accept(env),
+            },
+            State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
+        }
+    }
+
+    /// A quorum granted: the token must be known to a quorum before the lease is handed out.
+    fn settle_token(&mut self, env: &mut dyn Surroundings) {
+        let State::Voting(grant) = &self.state else {
+            return;
+        };
+        let grants = || {
+            grant
+                .answers()
+                .filter_map(|(node, answer)| Some((node, granted_token(answer)?)))
+        };
+        let token = grants().filter_map(|(_, token)| token).max();
+        let Some(token) = token else {
+            return self.accept(env);
+        };
+        if grants().filter(|(_, own)| *own == Some(token)).count() >= self.quorum.size() {
+            return self.accept(env);
+        }
+        let action = Action::RaiseFence {
+            token,
+            retention: self.policy.fence_retention(),
+        };
+        let window = self.window(env.now());
+        let ticket = Ticket(self.next_ticket);
+        let mut raise = Round::silent(ticket, grant.claim(), action, window, self.quorum);
+        for (node, answer) in grant.answers() {
+            join_raise(&mut raise, node, answer, token);
+        }
+        let grant = grant.clone();
+        self.next_ticket += 1;
+        self.state = State::Raising {
+            grant,
+            raise,
+            token,
+        };
+    }
+
+    fn accept(&mut self, env: &mut dyn Surroundings) {
+        let grant = match &self.state {
+            State::Voting(grant) | State::Raising { grant, .. } => grant,
+            _ => return,
+        };
+        let until = self.policy.drift.end_of(self.policy.ttl, grant.started());
+        if env.now() >= until {
+            return self.lose_round(env);
+        }
+        let highest = || {
+            grant
+                .answers()
+                .filter_map(|(_, answer)| granted_token(answer)?)
+                .max()
+        };
+        let lease = Lease {
+            claim: Arc::clone(grant.claim()),
+            fencing_token: match &self.state {
+                State::Raising { token, .. } => Some(*token),
+                _ => highest(),
+            },
+            ttl: self.policy.ttl,
+            until,
+            forgotten: grant.deadline() + self.policy.ttl.as_duration(),
+            fence_retention: self.policy.fence_retention(),
+        };
+        let round = grant.clone();
+        self.state = State::Finished(Ok(Won { lease, round }));
+    }
+
+    /// The round is lost: take its keys back from every node, then wait or give up.
+    fn lose_round(&mut self, env: &mut dyn Surroundings) {
+        let Some(report) = self.withdraw(env) else {
+            return;
+        };
+        let now = env.now();
+        let loss = Loss::of(&report, self.quorum);
+        let cut_short = now >= self.give_up;
+        // A round that the caller's timeout cut off says less than the whole rounds before it.
+        let kind = self
+            .last_loss
+            .filter(|_| cut_short && loss.missing > 0)
+            .unwrap_or(loss.kind);
+        self.last_loss = Some(kind);
+        self.remember(report, &loss);
+        self.stuck_since = loss.is_stuck().then(|| self.stuck_since.unwrap_or(now));
+        if cut_short || loss.permanent || self.is_out_of_tries() || self.is_out_of_patience(now) {
+            return self.finish(kind);
+        }
+        let random = backoff::fraction(env.random());
+        let delay = backoff::jittered(self.policy.retry_delay, self.policy.retry_jitter, random);
+        let delay = loss
+            .frees_in
+            .map_or(delay, |frees_in| delay.min(frees_in + EXPIRY_GRAIN));
+        self.state = State::BackingOff {
+            until: self.before_the_end(now, now + delay),
+        };
+    }
+
+    /// A delay that would outlast the caller's timeout leaves room for one last try.
+    fn before_the_end(&self, now: Moment, until: Moment) -> Moment {
+        if until < self.give_up {
+            return until;
+        }
+        let last_try = self.give_up.before(LAST_TRY);
+        if last_try > now {
+            last_try
+        } else {
+            self.give_up
+        }
+    }
+
+    fn is_out_of_tries(&self) -> bool {
+        self.policy
+            .retry_limit
+            .is_some_and(|limit| self.attempts > limit)
+    }
+
+    /// Waiting without any limit does not mean waiting for what will not come by itself.
+    fn is_out_of_patience(&self, now: Moment) -> bool {
+        let unlimited = self.policy.timeout.is_none() && self.policy.retry_limit.is_none();
+        let patience = self.policy.unreachable_timeout;
+        unlimited
+            && self
+                .stuck_since
+                .is_some_and(|since| now.since(since) >= patience)
+    }
+
+    fn finish(&mut self, kind: ErrorKind) {
+        let timed_out = kind == ErrorKind::NotAcquired && self.policy.timeout.is_some();
+        let kind = if timed_out {
+            ErrorKind::AcquireTimedOut
+        } else {
+            kind
+        };
+        self.state = State::Finished(Err(kind));
+    }
+
+    /// Takes the keys of the round under way back. Every node is asked, also one that refused; only
+    /// a node to which the grant never went is left out.
+    fn withdraw(&mut self, env: &mut dyn Surroundings) -> Option<RoundReport> {
+        let grant = match &self.state {
+            State::Voting(grant) | State::Raising { grant, .. } => grant,
+            State::Finished(Ok(won)) => &won.round,
+            State::Idle | State::BackingOff { .. } | State::Finished(Err(_)) => return None,
+        };
+        let mut withdraw = Withdraw::new(
+            env.now(),
+            Withdrawal {
+                ticket: Ticket(self.next_ticket),
+                claim: Arc::clone(grant.claim()),
+                quorum: self.quorum,
+                forgotten: grant.deadline() + self.policy.ttl.as_duration(),
+                node_timeout: self.policy.node_timeout(),
+            },
+        );
+        for (node, answer) in grant.answers() {
+            if answer
+                .as_ref()
+                .is_err_and(|fault| fault.kind() == FaultKind::NotSent)
+            {
+                withdraw.skip(node);
+            }
+        }
+        let report = grant.report();
+        self.next_ticket += 1;
+        self.withdrawals.retain(|withdraw| !withdraw.is_done());
+        self.withdrawals.push(withdraw);
+        Some(report)
+    }
+
+    fn remember(&mut self, report: RoundReport, loss: &Loss) {
+        self.known = self.known.max(loss.floor);
+        if self.reports.len() == KEPT_REPORTS {
+            self.reports.remove(0);
+        }
+        self.reports.push(report);
+    }
+
+    fn window(&self, start: Moment) -> Window {
+        let deadline = (start + self.policy.node_timeout()).min(self.give_up);
+        Window { start, deadline }
+    }
+
+    const fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket - 1)
+    }
+
+    fn wake_at(&self) -> Moment {
+        let own = match &self.state {
+            State::Voting(round) | State::Raising { raise: round, .. } => round.deadline(),
+            State::BackingOff { until } => *until,
+            State::Idle | State::Finished(_) => Moment::FAR_FUTURE,
+        };
+        self.withdrawals
+            .iter()
+            .map(Withdraw::wake_at)
+            .fold(own, Moment::min)
+    }
+
+    fn outcome(&mut self, now: Moment, result: Result<Won, ErrorKind>) -> AcquireOutcome {
+        self.withdrawals.retain(|withdraw| !withdraw.is_done());
+        AcquireOutcome {
+            result,
+            attempts: self.attempts,
+            elapsed: now.since(self.started),
+            lost_rounds: std::mem::take(&mut self.reports),
+            withdrawals: std::mem::take(&mut self.withdrawals),
+        }
+    }
+}
+
+impl Machine for Acquire {
+    type Outcome = AcquireOutcome;
+
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<AcquireOutcome> {
+        let now = env.now();
+        if matches!(self.state, State::Idle) {
+            self.begin_round(env);
+        }
+        if let Some((node, command)) = self
+            .withdrawals
+            .iter_mut()
+            .find_map(|each| each.poll_send(now))
+        {
+            return Output::Send(node, command);
+        }
+        let send = match &mut self.state {
+            State::Voting(round) | State::Raising { raise: round, .. } => round.poll_send(),
+            State::Finished(result) => {
+                let result = std::mem::replace(result, Err(ErrorKind::Closed));
+                return Output::Done(self.outcome(now, result));
+            }
+            State::Idle | State::BackingOff { .. } => None,
+        };
+        send.map_or_else(
+            || Output::WakeAt(self.wake_at()),
+            |(node, command)| Output::Send(node, command),
+        )
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        let now = env.now();
+        if let Some(withdraw) = self
+            .withdrawals
+            .iter_mut()
+            .find(|each| each.ticket() == reply.ticket)
+        {
+            return withdraw.reply(now, node, reply);
+        }
+        match &mut self.state {
+            State::Voting(round) => {
+                round.handle_reply(now, node, reply);
+            }
+            State::Raising {
+                grant,
+                raise,
+                token,
+            } => {
+                let answer = reply.answer.clone();
+                if grant.handle_reply(now, node, reply.clone()) {
+                    join_raise(raise, node, &answer, *token);
+                } else {
+                    raise.handle_reply(now, node, reply);
+                }
+            }
+            State::Idle | State::BackingOff { .. } | State::Finished(_) => return,
+        }
+        self.judge(env);
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        let now = env.now();
+        for withdraw in &mut self.withdrawals {
+            withdraw.expire(now);
+        }
+        match &mut self.state {
+            State::Voting(round) | State::Raising { raise: round, .. } => {
+                if now >= self.give_up {
+                    return self.lose_round(env);
+                }
+                round.handle_timeout(now);
+                self.judge(env);
+            }
+            State::BackingOff { until } if now >= *until => {
+                if now >= self.give_up {
+                    self.finish(self.last_loss.unwrap_or(ErrorKind::NotAcquired));
+                } else {
+                    self.state = State::Idle;
+                }
+            }
+            State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
+        }
+    }
+
+    fn cancel(&mut self, env: &mut dyn Surroundings) {
+        self.withdraw(env);
+        self.state = State::Finished(Err(ErrorKind::Cancelled));
+    }
+}
+
+/// What a lost round says about the next one.
+struct Loss {
+    kind: ErrorKind,
+    missing: usize,
+    permanent: bool,
+    endless: bool,
+    floor: FencingToken,
+    /// When a quorum may be free, if the holders neither release nor extend.
+    frees_in: Option<Duration>,
+}
+
+impl Loss {
+    fn of(report: &RoundReport, quorum: Quorum) -> Self {
+        let tally = report.tally();
+        let (mut permanent, mut never, mut floor) = (0, 0, FencingToken::default());
+        let mut free_after = vec![Duration::ZERO; tally.granted];
+        for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
+            match answer {
+                Err(fault) if fault.kind().is_permanent() => permanent += 1,
+                Ok(Answer::Theirs { floor: own, frees }) => {
+                    floor = floor.max(own.unwrap_or_default());
+                    match frees {
+                        Frees::In(time) => free_after.push(*time),
+                        Frees::Never => never += 1,
+                        Frees::Unknown => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        free_after.sort();
+        // A quorum that granted and was lost all the same was too slow, for the ttl or for its fence.
+        let too_slow = tally.granted >= quorum.size();
+        let broken = too_slow || quorum.is_blocked_by(tally.failed + tally.missing);
+        Self {
+            kind: if broken {
+                ErrorKind::QuorumUnreachable
+            } else {
+                ErrorKind::NotAcquired
+            },
+            missing: tally.missing,
+            permanent: quorum.is_blocked_by(permanent),
+            endless: never > 0 && quorum.is_blocked_by(never + tally.failed + tally.missing),
+            floor,
+            frees_in: free_after
+                .get(quorum.size() - 1)
+                .copied()
+                .filter(|time| !time.is_zero()),
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.endless || self.kind == ErrorKind::QuorumUnreachable
+    }
+}
+
+/// The token that a node granted: `None` if it did not grant.
+fn granted_token<F>(answer: &Result<Answer, F>) -> Option<Option<FencingToken>> {
+    match answer {
+        Ok(Answer::Ours { token, .. }) => Some(*token),
+        _ => None,
+    }
+}
+
+/// A node whose fence is at the token already counts at once; one that granted less is asked.
+fn join_raise<F>(raise: &mut Round, node: NodeId, answer: &Result<Answer, F>, token: FencingToken) {
+    match granted_token(answer) {
+        Some(own) if own >= Some(token) => raise.settle(
+            node,
+            Answer::Ours {
+                token: own,
+                remaining: None,
+            },
+        ),
+        Some(_) => raise.ask(node),
+        None => {}
+    }
+}
+
+fn next(token: FencingToken) -> FencingToken {
+    FencingToken(token.0.saturating_add(1).min(MAX_TOKEN))
+}
+
+/// The largest token that Lua and JavaScript keep exact.
+const MAX_TOKEN: u64 = (1 << 53) - 1;
+/// Nodes expire at a grain of 1 ms; a try right at the edge would be refused once more.
+const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
+/// How long before the caller's timeout the last try is made.
+const LAST_TRY: Duration = Duration::from_millis(20);
+/// How many lost rounds are kept for the report of a long wait.
+const KEPT_REPORTS: usize = 16;

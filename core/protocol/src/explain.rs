@@ -1,0 +1,149 @@
+//! The sentences for people. Owns the wording of outcomes; decides nothing.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::command::{Answer, Frees};
+use crate::error::ErrorKind;
+use crate::identity::Resources;
+use crate::quorum::{Quorum, Vote};
+use crate::round::RoundReport;
+
+/// What there is to tell about an operation that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure<'a> {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What was to be locked, extended or checked.
+    pub resources: &'a Resources,
+    /// The last round's votes; may be empty.
+    pub report: &'a RoundReport,
+    /// The nodes' addresses, without passwords, in the order of the votes.
+    pub addresses: &'a [&'a str],
+    /// How many rounds were begun.
+    pub attempts: u32,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Failure<'_> {
+    /// One or two sentences: what happened, to which resource and nodes, and what to do.
+    pub fn explain(&self) -> String {
+        let names = self.resources;
+        match self.kind {
+            ErrorKind::NotAcquired => format!("{names} is held by another: {}", self.refusals()),
+            ErrorKind::AcquireTimedOut => format!(
+                "gave up waiting for {names} after {} and {}: held by another: {}",
+                seconds(self.elapsed),
+                plural(self.attempts, "attempt"),
+                self.refusals()
+            ),
+            ErrorKind::QuorumUnreachable => format!(
+                "no quorum for {names}: {} of {} nodes are needed, {}",
+                self.quorum().size(),
+                self.addresses.len(),
+                self.faults()
+            ),
+            ErrorKind::LeaseLost => {
+                format!(
+                    "the lease on {names} is lost; work since its end may overlap another holder's"
+                )
+            }
+            ErrorKind::LockNotHeld => format!("{names} is not held: there is no lease to act on"),
+            ErrorKind::Config => format!("a setting for {names} is wrong"),
+            ErrorKind::Cancelled => format!("the operation on {names} was cancelled"),
+            ErrorKind::Closed => format!("{names}: the lock manager is closed; make a new one"),
+        }
+    }
+
+    const fn quorum(&self) -> Quorum {
+        Quorum::of(self.addresses.len())
+    }
+
+    /// `3 of 5 nodes refused, free in at most 4.2 s`.
+    fn refusals(&self) -> String {
+        let tally = self.report.tally();
+        let mut text = format!(
+            "{} of {} nodes refused",
+            tally.refused,
+            self.addresses.len()
+        );
+        if tally.granted > 0 {
+            let _ = write!(text, ", {} granted", tally.granted);
+        }
+        if tally.failed > 0 {
+            let _ = write!(text, ", {} failed ({})", tally.failed, self.list_faults());
+        }
+        let frees = self
+            .report
+            .votes
+            .iter()
+            .filter_map(|vote| match vote.answer {
+                Some(Ok(Answer::Theirs { frees, .. })) => Some(frees),
+                _ => None,
+            });
+        let (mut longest, mut never) = (None, 0);
+        for free in frees {
+            match free {
+                Frees::In(time) => longest = longest.max(Some(time)),
+                Frees::Never => never += 1,
+                Frees::Unknown => {}
+            }
+        }
+        if never > 0 {
+            let _ = write!(
+                text,
+                "; on {} the key has no ttl (another program made it): it will not expire, delete it \
+                 if its owner is gone",
+                plural(never, "node")
+            );
+        } else if let Some(time) = longest {
+            let _ = write!(text, "; free in at most {} unless extended", seconds(time));
+        }
+        text
+    }
+
+    /// `2 granted, 3 failed (redis://a:6379: connection refused; ...)`.
+    fn faults(&self) -> String {
+        let tally = self.report.tally();
+        let mut text = format!("{} granted", tally.granted);
+        if tally.refused > 0 {
+            let _ = write!(text, ", {} refused", tally.refused);
+        }
+        if tally.missing > 0 {
+            let _ = write!(text, ", {} had not answered", tally.missing);
+        }
+        if tally.failed > 0 {
+            let _ = write!(text, ", {} failed ({})", tally.failed, self.list_faults());
+        }
+        text
+    }
+
+    fn list_faults(&self) -> String {
+        let mut text = String::new();
+        for (vote, address) in self.report.votes.iter().zip(self.addresses) {
+            if let (Vote::Failed, Some(Err(fault))) = (vote.vote, &vote.answer) {
+                let gap = if text.is_empty() { "" } else { "; " };
+                let _ = write!(text, "{gap}{address}: {fault}");
+            }
+        }
+        text
+    }
+}
+
+/// `4.2 s` or `35 ms`.
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+fn plural(count: u32, word: &str) -> String {
+    if count == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{count} {word}s")
+    }
+}

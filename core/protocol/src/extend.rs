@@ -1,0 +1,315 @@
+//! The extend machine: prolongs a lease by a quorum, before its validity ends, or says what is known.
+//!
+//! ```text
+//!   Idle ──extend to all──▶ Voting ──quorum──────────▶ Finished (prolonged, gaps healed)
+//!    ▲                        │ ├──refused by so many──▶ Finished (lost)
+//!    │                        │ └──too many faults──▶ BackingOff ──validity over──▶ Finished (lost)
+//!    └───── time has passed ──────────────────────────────┘   └──out of patience──▶ Finished (unknown)
+//! ```
+//!
+//! Extending never makes a key. A node that has lost it says so, and is given it again (healed) only
+//! after a quorum has proved that the lease never ended; so no later round can count a key that was
+//! made while others may have held the lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff;
+use crate::command::{Action, Answer, Command, Reply, Ticket};
+use crate::error::ErrorKind;
+use crate::identity::{Claim, FencingToken, NodeId};
+use crate::lease::Lease;
+use crate::machine::{Machine, Output, Surroundings};
+use crate::policy::Policy;
+use crate::quorum::{Quorum, Verdict};
+use crate::round::{Round, RoundReport, Window};
+use crate::time::Moment;
+
+/// Prolongs a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Extend {
+    claim: Arc<Claim>,
+    fencing_token: Option<FencingToken>,
+    policy: Policy,
+    quorum: Quorum,
+    started: Moment,
+    /// The end of what is proven; no round starts or wins after it.
+    until: Moment,
+    give_up: Moment,
+    next_ticket: u32,
+    failures: u32,
+    sends: VecDeque<(NodeId, Command)>,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Idle,
+    Voting(Round),
+    BackingOff { until: Moment, report: RoundReport },
+    Finished(ExtendOutcome),
+}
+
+/// How an extension ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ExtendOutcome {
+    /// The prolonged lease, or why there is none: [`ErrorKind::LeaseLost`] if the lease is proved to
+    /// be over, [`ErrorKind::QuorumUnreachable`] if too few nodes answered to tell (what is left of
+    /// the validity stays good).
+    pub result: Result<Lease, ErrorKind>,
+    /// Until when the lease may be trusted now; earlier than before if a shorter ttl may have reached
+    /// some nodes.
+    pub until: Moment,
+    /// How many rounds were begun.
+    pub attempts: u32,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// The last round's votes.
+    pub report: RoundReport,
+    /// The round that was won, which still takes late votes.
+    pub round: Option<Round>,
+}
+
+/// What is to be prolonged.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// Whose keys.
+    pub claim: Arc<Claim>,
+    /// The token of the acquisition, kept.
+    pub fencing_token: Option<FencingToken>,
+    /// The end of the validity so far; [`Moment::FAR_FUTURE`] for a lease that is being taken over and
+    /// about which nothing is known but what the nodes say.
+    pub until: Moment,
+    /// How long to go on when too few nodes answer; never beyond `until`.
+    pub patience: Duration,
+    /// The first of the tickets that the machine may use.
+    pub first_ticket: u32,
+}
+
+impl Extend {
+    /// Starts to prolong a lease by the ttl of `policy`, counted from now.
+    pub fn new(now: Moment, extension: Extension, policy: Policy, quorum: Quorum) -> Self {
+        Self {
+            claim: extension.claim,
+            fencing_token: extension.fencing_token,
+            policy,
+            quorum,
+            started: now,
+            until: extension.until,
+            give_up: now + extension.patience,
+            next_ticket: extension.first_ticket,
+            failures: 0,
+            sends: VecDeque::new(),
+            state: State::Idle,
+        }
+    }
+
+    /// Until when the lease may be trusted while the machine is at work.
+    pub const fn until(&self) -> Moment {
+        self.until
+    }
+
+    /// A ticket that the machine has not used.
+    pub(crate) const fn next_ticket(&self) -> u32 {
+        self.next_ticket
+    }
+
+    pub(crate) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    fn begin_round(&mut self, now: Moment) {
+        if now >= self.until {
+            return self.finish(
+                now,
+                Err(ErrorKind::LeaseLost),
+                None,
+                RoundReport::empty(now),
+            );
+        }
+        let deadline = (now + self.policy.node_timeout()).min(self.until);
+        let window = Window {
+            start: now,
+            deadline,
+        };
+        let action = Action::Extend {
+            ttl: self.policy.ttl,
+        };
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        // A shorter ttl may reach some nodes whatever becomes of the round: trust no longer than it.
+        let bound = self.policy.drift.end_of(self.policy.ttl, now);
+        if self.until != Moment::FAR_FUTURE {
+            self.until = self.until.min(bound);
+        }
+        self.state = State::Voting(Round::new(ticket, &self.claim, action, window, self.quorum));
+    }
+
+    fn judge(&mut self, env: &mut dyn Surroundings) {
+        let State::Voting(round) = &self.state else {
+            return;
+        };
+        let now = env.now();
+        let (report, verdict) = (round.report(), round.verdict(self.quorum));
+        match verdict {
+            Verdict::Pending => {}
+            Verdict::Won => self.win(now, round.clone()),
+            Verdict::Lost if self.quorum.is_blocked_by(report.tally().refused) => {
+                self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+            }
+            Verdict::Lost => self.fail(env, report),
+        }
+    }
+
+    fn win(&mut self, now: Moment, round: Round) {
+        let until = self.policy.drift.end_of(self.policy.ttl, round.started());
+        let report = round.report();
+        // The verdict came after the old validity, or after the new one: the lease was over in between.
+        if now >= self.until || now >= until {
+            return self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+        }
+        let lease = Lease {
+            claim: Arc::clone(&self.claim),
+            fencing_token: self.fencing_token,
+            ttl: self.policy.ttl,
+            until,
+            forgotten: round.deadline() + self.policy.ttl.as_duration(),
+            fence_retention: self.policy.fence_retention(),
+        };
+        self.until = until;
+        self.sends.extend(
+            round
+                .answers()
+                .filter_map(|(node, answer)| matches!(answer, Ok(Answer::Absent)).then_some(node))
+                .flat_map(|node| heal(node, &lease)),
+        );
+        self.finish(now, Ok(lease), Some(round), report);
+    }
+
+    /// Too many faults: nothing is proved either way, so try again while the validity lasts.
+    fn fail(&mut self, env: &mut dyn Surroundings, report: RoundReport) {
+        let now = env.now();
+        if now >= self.until {
+            return self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+        }
+        if now >= self.give_up {
+            return self.finish(now, Err(ErrorKind::QuorumUnreachable), None, report);
+        }
+        let delay = backoff::doubled(FIRST_RETRY, self.failures, LONGEST_RETRY);
+        let delay = backoff::jittered(delay, delay / 2, backoff::fraction(env.random()));
+        self.failures += 1;
+        let until = (now + delay).min(self.until).min(self.give_up);
+        self.state = State::BackingOff { until, report };
+    }
+
+    fn finish(
+        &mut self,
+        now: Moment,
+        result: Result<Lease, ErrorKind>,
+        round: Option<Round>,
+        report: RoundReport,
+    ) {
+        let attempts = self.failures + 1;
+        let elapsed = now.since(self.started);
+        let until = self.until;
+        self.state = State::Finished(ExtendOutcome {
+            result,
+            until,
+            attempts,
+            elapsed,
+            report,
+            round,
+        });
+    }
+}
+
+impl Machine for Extend {
+    type Outcome = ExtendOutcome;
+
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<ExtendOutcome> {
+        if matches!(self.state, State::Idle) {
+            self.begin_round(env.now());
+        }
+        if let Some((node, command)) = self.sends.pop_front() {
+            return Output::Send(node, command);
+        }
+        match &mut self.state {
+            State::Voting(round) => round.poll_send().map_or_else(
+                || Output::WakeAt(round.deadline()),
+                |(node, command)| Output::Send(node, command),
+            ),
+            State::BackingOff { until, .. } => Output::WakeAt(*until),
+            State::Finished(outcome) => Output::Done(outcome.clone()),
+            State::Idle => Output::WakeAt(env.now()),
+        }
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        if let State::Voting(round) = &mut self.state {
+            round.handle_reply(env.now(), node, reply);
+            self.judge(env);
+        }
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        let now = env.now();
+        match &mut self.state {
+            State::Voting(round) => {
+                round.handle_timeout(now);
+                self.judge(env);
+            }
+            State::BackingOff { until, report } if now >= *until => {
+                let report = report.clone();
+                if now >= self.until {
+                    self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+                } else if now >= self.give_up {
+                    self.finish(now, Err(ErrorKind::QuorumUnreachable), None, report);
+                } else {
+                    self.state = State::Idle;
+                }
+            }
+            State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
+        }
+    }
+
+    fn cancel(&mut self, env: &mut dyn Surroundings) {
+        let now = env.now();
+        let report = match &self.state {
+            State::Voting(round) => round.report(),
+            State::BackingOff { report, .. } => report.clone(),
+            State::Idle | State::Finished(_) => RoundReport::empty(now),
+        };
+        self.finish(now, Err(ErrorKind::Cancelled), None, report);
+    }
+}
+
+/// Gives a node that has lost them the keys of a proven lease again, and its fence.
+pub(crate) fn heal(node: NodeId, lease: &Lease) -> impl Iterator<Item = (NodeId, Command)> + use<> {
+    let grant = Action::Grant {
+        ttl: lease.ttl,
+        fence: None,
+    };
+    let raise = lease.fencing_token.map(|token| Action::RaiseFence {
+        token,
+        retention: lease.fence_retention,
+    });
+    let (claim, until) = (Arc::clone(&lease.claim), lease.until);
+    std::iter::once(grant).chain(raise).map(move |action| {
+        let claim = Arc::clone(&claim);
+        (
+            node,
+            Command {
+                ticket: HEAL_TICKET,
+                claim,
+                action,
+                not_after: until,
+            },
+        )
+    })
+}
+
+/// No round waits for the replies to a healing.
+const HEAL_TICKET: Ticket = Ticket(u32::MAX);
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY: Duration = Duration::from_millis(500);

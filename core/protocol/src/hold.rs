@@ -1,0 +1,276 @@
+//! The hold machine: renews a lease in time, and tells its loss by the clock.
+//!
+//! ```text
+//!            a third of the validity is used
+//!   Resting ─────────────────────────────────▶ Renewing ──lost───────┐
+//!      ▲ │                                       │ │                  ▼
+//!      │ └──────────── validity over ────────────┼─┴─────────────▶ Finished
+//!      └────────────────── prolonged ────────────┘
+//! ```
+//!
+//! The loss is told when the clock passes the end of what was last proved, whether or not any node
+//! answers; or earlier, when so many nodes say that the keys are gone that another may have the lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::command::{Answer, Command, Reply, Ticket};
+use crate::error::ErrorKind;
+use crate::extend::{Extend, Extension, heal};
+use crate::identity::NodeId;
+use crate::lease::Lease;
+use crate::machine::{Machine, Output, Surroundings};
+use crate::policy::Policy;
+use crate::quorum::Quorum;
+use crate::round::Round;
+use crate::time::Moment;
+use crate::withdraw::{Withdraw, Withdrawal};
+
+/// Keeps a lease alive and watches its end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    lease: Lease,
+    policy: Policy,
+    quorum: Quorum,
+    /// When renewal stops for good.
+    limit: Moment,
+    next_ticket: u32,
+    failed: bool,
+    /// The last renewal, which may still get the answer of a node that has lost the keys.
+    straggling: Option<Round>,
+    sends: VecDeque<(NodeId, Command)>,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Resting { renew_at: Moment },
+    Renewing(Extend),
+    Finished(HoldEnd),
+}
+
+/// Why a lease is no longer held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HoldEnd {
+    /// It is over, and why; what keys may be left are to be taken back.
+    Lost(LossReason, Withdraw),
+    /// The caller stopped the machine.
+    Stopped,
+}
+
+/// How a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossReason {
+    /// Its validity passed without a renewal that a quorum confirmed.
+    Expired,
+    /// So many nodes had lost the keys, or given them to another, that no quorum is left.
+    Gone,
+    /// It was renewed for as long as `max_hold` allows.
+    HeldTooLong,
+}
+
+impl LossReason {
+    /// What happened, for the middle of a sentence.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Expired => "its validity passed without a renewal confirmed by a quorum",
+            Self::Gone => {
+                "a quorum of nodes no longer holds it (taken by another, deleted or forgotten)"
+            }
+            Self::HeldTooLong => "it was renewed for as long as max_hold allows",
+        }
+    }
+}
+
+impl Hold {
+    /// Holds `lease` from `now` on; renews it if the policy says so.
+    pub fn new(now: Moment, lease: Lease, policy: Policy, quorum: Quorum) -> Self {
+        let limit = if policy.auto_extend {
+            now + policy.max_hold
+        } else {
+            now
+        };
+        let mut hold = Self {
+            lease,
+            policy,
+            quorum,
+            limit,
+            next_ticket: 0,
+            failed: false,
+            straggling: None,
+            sends: VecDeque::new(),
+            state: State::Finished(HoldEnd::Stopped),
+        };
+        hold.rest(now);
+        hold
+    }
+
+    /// The lease as it stands now.
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Whether a renewal has failed and less than a third of the ttl is left: an early warning.
+    pub fn is_at_risk(&self, now: Moment) -> bool {
+        let failing = match &self.state {
+            State::Renewing(extend) => extend.failures() > 0,
+            State::Resting { .. } => self.failed,
+            State::Finished(_) => true,
+        };
+        failing && self.lease.validity(now) < self.lease.ttl().as_duration() / 3
+    }
+
+    /// The lease was prolonged (or found shorter) by someone else than this machine.
+    pub fn adjust(&mut self, now: Moment, lease: Lease) {
+        self.lease = lease;
+        if matches!(self.state, State::Resting { .. }) {
+            self.rest(now);
+        }
+    }
+
+    /// Rests until a third of the validity is used, cut to a grid so that many leases fall due
+    /// together and share one command a node.
+    fn rest(&mut self, now: Moment) {
+        let validity = self.lease.validity(now);
+        let grain = (self.lease.ttl().as_duration() / RENEWALS_SHARE).max(Duration::from_millis(1));
+        let due = (now + validity / 3).since_epoch();
+        let steps = due.as_nanos() / grain.as_nanos();
+        let due = nanos(steps.saturating_mul(grain.as_nanos()));
+        let renew_at = Moment::from_epoch(due).max(now);
+        let renew_at = if renew_at >= self.limit {
+            Moment::FAR_FUTURE
+        } else {
+            renew_at
+        };
+        self.state = State::Resting { renew_at };
+    }
+
+    fn begin_renewal(&mut self, now: Moment) {
+        let extension = Extension {
+            claim: Arc::clone(self.lease.claim()),
+            fencing_token: self.lease.fencing_token(),
+            until: self.lease.until(),
+            patience: Duration::MAX,
+            first_ticket: self.next_ticket,
+        };
+        self.straggling = None;
+        self.state = State::Renewing(Extend::new(now, extension, self.policy, self.quorum));
+    }
+
+    /// Lets the renewal under way speak, and takes over its result.
+    fn poll_renewal(&mut self, env: &mut dyn Surroundings) -> Option<Output<HoldEnd>> {
+        let State::Renewing(extend) = &mut self.state else {
+            return None;
+        };
+        let output = extend.poll(env);
+        self.lease.until = extend.until();
+        self.next_ticket = extend.next_ticket();
+        match output {
+            Output::Send(node, command) => Some(Output::Send(node, command)),
+            Output::WakeAt(at) => Some(Output::WakeAt(at.min(self.lease.until()))),
+            Output::Done(outcome) => {
+                self.failed = outcome.result.is_err();
+                self.straggling = outcome.round;
+                match outcome.result {
+                    Ok(lease) => {
+                        self.lease = lease;
+                        self.rest(env.now());
+                    }
+                    Err(ErrorKind::LeaseLost) if env.now() < self.lease.until() => {
+                        self.lose(env.now(), LossReason::Gone);
+                    }
+                    Err(_) => self.lose(env.now(), LossReason::Expired),
+                }
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, now: Moment, reason: LossReason) {
+        let withdraw = Withdraw::new(
+            now,
+            Withdrawal {
+                ticket: Ticket(self.next_ticket),
+                claim: Arc::clone(self.lease.claim()),
+                quorum: self.quorum,
+                forgotten: self.lease.forgotten(),
+                node_timeout: self.policy.node_timeout(),
+            },
+        );
+        self.lease.until = self.lease.until.min(now);
+        self.state = State::Finished(HoldEnd::Lost(reason, withdraw));
+    }
+
+    /// The clock alone decides: whatever woke the machine, look at it first.
+    fn watch_the_clock(&mut self, now: Moment) {
+        if now < self.lease.until() || matches!(self.state, State::Finished(_)) {
+            return;
+        }
+        let renewed_to_the_limit = self.policy.auto_extend && now >= self.limit;
+        let reason = if renewed_to_the_limit {
+            LossReason::HeldTooLong
+        } else {
+            LossReason::Expired
+        };
+        self.lose(now, reason);
+    }
+}
+
+impl Machine for Hold {
+    type Outcome = HoldEnd;
+
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<HoldEnd> {
+        if let Some((node, command)) = self.sends.pop_front() {
+            return Output::Send(node, command);
+        }
+        if let Some(output) = self.poll_renewal(env) {
+            return output;
+        }
+        match &self.state {
+            State::Resting { renew_at } => Output::WakeAt((*renew_at).min(self.lease.until())),
+            State::Finished(end) => Output::Done(end.clone()),
+            State::Renewing(_) => Output::WakeAt(env.now()),
+        }
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        let now = env.now();
+        self.watch_the_clock(now);
+        if let State::Renewing(extend) = &mut self.state {
+            return extend.handle_reply(env, node, reply);
+        }
+        let absent = matches!(reply.answer, Ok(Answer::Absent));
+        let counts = self
+            .straggling
+            .as_mut()
+            .is_some_and(|round| round.handle_reply(now, node, reply));
+        if counts && absent && matches!(self.state, State::Resting { .. }) {
+            self.sends.extend(heal(node, &self.lease));
+        }
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        let now = env.now();
+        self.watch_the_clock(now);
+        match &mut self.state {
+            State::Resting { renew_at } if now >= *renew_at => self.begin_renewal(now),
+            State::Renewing(extend) => extend.handle_timeout(env),
+            State::Resting { .. } | State::Finished(_) => {}
+        }
+    }
+
+    /// Stops renewing; the caller releases the lease or lets it run out.
+    fn cancel(&mut self, _env: &mut dyn Surroundings) {
+        self.state = State::Finished(HoldEnd::Stopped);
+    }
+}
+
+fn nanos(count: u128) -> Duration {
+    let per_second = 1_000_000_000;
+    let seconds = u64::try_from(count / per_second).unwrap_or(u64::MAX);
+    Duration::new(seconds, u32::try_from(count % per_second).unwrap_or(0))
+}
+
+/// Into how many steps a ttl is cut for the grid of renewals.
+const RENEWALS_SHARE: u32 = 32;

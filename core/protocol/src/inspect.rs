@@ -1,0 +1,148 @@
+//! The inspect machine: one round that only looks, to tell what the nodes say of a claim now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::command::{Action, Answer, Reply, Ticket};
+use crate::identity::{Claim, FencingToken, NodeId};
+use crate::lease::Lease;
+use crate::machine::{Machine, Output, Surroundings};
+use crate::policy::Policy;
+use crate::quorum::{Quorum, Verdict};
+use crate::round::{Round, RoundReport, Window};
+use crate::time::{Moment, Ttl};
+
+/// Asks every node who holds the resources.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Inspect {
+    policy: Policy,
+    quorum: Quorum,
+    round: Round,
+    finished: bool,
+}
+
+/// What the nodes say of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Inspection {
+    /// Whether the claim is held.
+    pub standing: Standing,
+    /// Whether so many nodes have a key of another that nobody else could get the lock now.
+    pub held_by_another: bool,
+    /// The votes.
+    pub report: RoundReport,
+}
+
+/// Whether a claim is held: three-valued, because silence proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// A quorum holds it, for as long as the lease says.
+    Held(Lease),
+    /// So many nodes do not hold it that another may have the lock.
+    NotHeld,
+    /// Too few nodes answered to tell.
+    Unknown,
+}
+
+impl Inspect {
+    /// Starts to look at `claim`.
+    pub fn new(now: Moment, claim: &Arc<Claim>, policy: Policy, quorum: Quorum) -> Self {
+        let window = Window {
+            start: now,
+            deadline: now + policy.node_timeout(),
+        };
+        let round = Round::new(Ticket(0), claim, Action::Inspect, window, quorum);
+        Self {
+            policy,
+            quorum,
+            round,
+            finished: false,
+        }
+    }
+
+    fn judge(&mut self) {
+        // Silence is waited for until the deadline: faults alone do not tell held from not held.
+        self.finished = self.round.verdict(self.quorum) != Verdict::Pending;
+    }
+
+    fn inspection(&self) -> Inspection {
+        let report = self.round.report();
+        let tally = report.tally();
+        let others = report
+            .votes
+            .iter()
+            .filter(|vote| matches!(vote.answer, Some(Ok(Answer::Theirs { .. }))));
+        let standing = if self.quorum.is_blocked_by(tally.refused) {
+            Standing::NotHeld
+        } else {
+            self.held().map_or(Standing::Unknown, Standing::Held)
+        };
+        let held_by_another = self.quorum.is_blocked_by(others.count());
+        Inspection {
+            standing,
+            held_by_another,
+            report,
+        }
+    }
+
+    /// The lease that the answers prove: it lasts as long as a quorum's keys do.
+    fn held(&self) -> Option<Lease> {
+        let mut left: Vec<Duration> = Vec::new();
+        let mut fencing_token: Option<FencingToken> = None;
+        for (_, answer) in self.round.answers() {
+            if let Ok(Answer::Ours { token, remaining }) = answer {
+                left.push(remaining.unwrap_or_default());
+                fencing_token = fencing_token.max(*token);
+            }
+        }
+        left.sort_by(|a, b| b.cmp(a));
+        let remaining = *left.get(self.quorum.size() - 1)?;
+        let ttl = Ttl::from_duration(remaining).ok()?;
+        Some(Lease {
+            claim: Arc::clone(self.round.claim()),
+            fencing_token,
+            ttl,
+            until: self.policy.drift.end_of(ttl, self.round.started()),
+            forgotten: self.round.deadline() + left.first().copied().unwrap_or_default(),
+            fence_retention: self.policy.fence_retention(),
+        })
+    }
+}
+
+impl Machine for Inspect {
+    type Outcome = Inspection;
+
+    fn poll(&mut self, _env: &mut dyn Surroundings) -> Output<Inspection> {
+        if let Some((node, command)) = self.round.poll_send() {
+            Output::Send(node, command)
+        } else if self.finished {
+            Output::Done(self.inspection())
+        } else {
+            Output::WakeAt(self.round.deadline())
+        }
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        self.round.handle_reply(env.now(), node, reply);
+        self.judge();
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        self.round.handle_timeout(env.now());
+        self.judge();
+    }
+
+    fn cancel(&mut self, _env: &mut dyn Surroundings) {
+        self.finished = true;
+    }
+}
+
+/// The moment after which nothing that an inspection proved may be trusted.
+impl Inspection {
+    /// Until when the claim is proved to be held.
+    pub const fn until(&self) -> Option<Moment> {
+        match &self.standing {
+            Standing::Held(lease) => Some(lease.until()),
+            Standing::NotHeld | Standing::Unknown => None,
+        }
+    }
+}

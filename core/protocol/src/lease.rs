@@ -1,0 +1,62 @@
+//! What a won round gives. Owns nothing but the facts of it; only the machines can make one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::identity::{Claim, FencingToken, HolderId, Resources};
+use crate::time::{Moment, Ttl};
+
+/// A claim that a quorum granted, and until when that may be trusted.
+///
+/// Only a won round makes one, or prolongs one into the next: there is no public constructor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) fencing_token: Option<FencingToken>,
+    pub(crate) ttl: Ttl,
+    pub(crate) until: Moment,
+    pub(crate) forgotten: Moment,
+    pub(crate) fence_retention: Ttl,
+}
+
+impl Lease {
+    /// The claim that was granted.
+    pub const fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    /// What is held.
+    pub fn resources(&self) -> &Resources {
+        &self.claim.resources
+    }
+
+    /// The value of the keys.
+    pub fn holder(&self) -> &HolderId {
+        &self.claim.holder
+    }
+
+    /// The fencing token of the acquisition; `None` where fencing is off.
+    pub const fn fencing_token(&self) -> Option<FencingToken> {
+        self.fencing_token
+    }
+
+    /// What was asked of the nodes.
+    pub const fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// The end of the validity: from then on another may hold the lock.
+    pub const fn until(&self) -> Moment {
+        self.until
+    }
+
+    /// When the last node will have forgotten the keys by itself, however late it was asked.
+    pub const fn forgotten(&self) -> Moment {
+        self.forgotten
+    }
+
+    /// What is left of the validity.
+    pub const fn validity(&self, now: Moment) -> Duration {
+        self.until.since(now)
+    }
+}

@@ -1,0 +1,405 @@
+//! What users can set, parsed once. The one home of option names, units, defaults and bounds.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+use crate::time::Ttl;
+use crate::validity::Drift;
+
+/// The settings of a lock: valid by construction, made by [`Policy::builder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    pub(crate) ttl: Ttl,
+    pub(crate) drift: Drift,
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry_limit: Option<u32>,
+    pub(crate) retry_delay: Duration,
+    pub(crate) retry_jitter: Duration,
+    pub(crate) unreachable_timeout: Duration,
+    pub(crate) fencing: bool,
+    pub(crate) fence_retention: Ttl,
+    pub(crate) auto_extend: bool,
+    pub(crate) max_hold: Duration,
+}
+
+impl Policy {
+    /// Starts from the defaults.
+    pub fn builder() -> PolicyBuilder {
+        PolicyBuilder::default()
+    }
+
+    /// Starts from these settings.
+    pub fn to_builder(self) -> PolicyBuilder {
+        PolicyBuilder {
+            policy: self,
+            raw_ttl: None,
+            raw_drift: None,
+            raw_retention: None,
+        }
+    }
+
+    /// What is asked of the nodes.
+    pub const fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// The allowance for clocks that run apart.
+    pub const fn drift(&self) -> Drift {
+        self.drift
+    }
+
+    /// How long one node may take; derived from the ttl where it is not set.
+    ///
+    /// A fiftieth of the ttl, between 50 ms and 250 ms, and never above half the ttl. A slow node
+    /// adds nothing while a quorum answers, so a generous value costs only where the quorum needs
+    /// the node.
+    pub fn node_timeout(&self) -> Duration {
+        let ttl = self.ttl.as_duration();
+        let derived = (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(250));
+        self.node_timeout.unwrap_or(derived).min(ttl / 2)
+    }
+
+    /// How long the whole acquisition may take; `None` waits until it is held.
+    pub const fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// How many rounds may follow the first; `None` for no limit.
+    pub const fn retry_limit(&self) -> Option<u32> {
+        self.retry_limit
+    }
+
+    /// Whether leases are renewed until they are released.
+    pub const fn auto_extend(&self) -> bool {
+        self.auto_extend
+    }
+
+    /// For how long, at most, a lease is renewed.
+    pub const fn max_hold(&self) -> Duration {
+        self.max_hold
+    }
+
+    /// Whether acquisitions get a fencing token.
+    pub const fn fencing(&self) -> bool {
+        self.fencing
+    }
+
+    /// For how long nodes remember a token: as set, or twice the ttl if that is longer.
+    pub(crate) fn fence_retention(&self) -> Ttl {
+        let twice = self
+            .ttl
+            .as_millis()
+            .saturating_mul(2)
+            .min(Ttl::LIMIT_MILLIS - 1);
+        Ttl::from_millis(twice).map_or(self.fence_retention, |twice| {
+            twice.max(self.fence_retention)
+        })
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            ttl: Ttl::from_millis(10_000).expect("ten seconds is a valid ttl"),
+            drift: Drift::default(),
+            node_timeout: None,
+            timeout: None,
+            retry_limit: None,
+            retry_delay: Duration::from_millis(100),
+            retry_jitter: Duration::from_millis(50),
+            unreachable_timeout: Duration::from_secs(3),
+            fencing: true,
+            fence_retention: Ttl::from_millis(7 * 86_400_000).expect("a week is a valid ttl"),
+            auto_extend: false,
+            max_hold: Duration::from_secs(86_400),
+        }
+    }
+}
+
+/// Collects settings and checks them together.
+///
+/// ```
+/// use quorlock_protocol::Policy;
+/// use std::time::Duration;
+///
+/// let policy = Policy::builder().ttl(Duration::from_secs(5)).try_once().build()?;
+/// assert_eq!(policy.ttl().as_millis(), 5000);
+/// assert!(Policy::builder().ttl(Duration::ZERO).build().is_err());
+/// # Ok::<(), quorlock_protocol::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct PolicyBuilder {
+    policy: Policy,
+    raw_ttl: Option<Duration>,
+    raw_drift: Option<f64>,
+    raw_retention: Option<Duration>,
+}
+
+impl PolicyBuilder {
+    /// How long the nodes keep the keys, unless they are extended. Default 10 s, whole milliseconds.
+    ///
+    /// Raise it when the network or the process may stall for long; lower it to be free of a crashed
+    /// holder sooner.
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.raw_ttl = Some(ttl);
+        self
+    }
+
+    /// The part of the ttl that is given away for clocks that run at different rates. Default 0.01.
+    pub const fn drift_factor(mut self, factor: f64) -> Self {
+        self.raw_drift = Some(factor);
+        self
+    }
+
+    /// How long one node may take to answer. Default: see [`Policy::node_timeout`].
+    ///
+    /// Raise it for distant nodes; lower it to fail sooner when a majority is down.
+    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.policy.node_timeout = Some(timeout);
+        self
+    }
+
+    /// How long an acquisition may take as a whole. Default: until it is held. Zero tries once.
+    pub const fn timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.policy.timeout = timeout;
+        self
+    }
+
+    /// Exactly one round: no waiting.
+    pub const fn try_once(mut self) -> Self {
+        self.policy.retry_limit = Some(0);
+        self.policy.timeout = None;
+        self
+    }
+
+    /// How many rounds may follow the first. Default: no limit.
+    pub const fn retry_limit(mut self, limit: Option<u32>) -> Self {
+        self.policy.retry_limit = limit;
+        self
+    }
+
+    /// The mean delay between two rounds. Default 100 ms.
+    pub const fn retry_delay(mut self, delay: Duration) -> Self {
+        self.policy.retry_delay = delay;
+        self
+    }
+
+    /// How far a delay may lie from the mean, either way. Default 50 ms.
+    pub const fn retry_jitter(mut self, jitter: Duration) -> Self {
+        self.policy.retry_jitter = jitter;
+        self
+    }
+
+    /// How long to go on without a reachable quorum where neither a timeout nor a limit of retries
+    /// is set. Default 3 s.
+    pub const fn unreachable_timeout(mut self, timeout: Duration) -> Self {
+        self.policy.unreachable_timeout = timeout;
+        self
+    }
+
+    /// Whether acquisitions get a fencing token. Default on.
+    pub const fn fencing(mut self, on: bool) -> Self {
+        self.policy.fencing = on;
+        self
+    }
+
+    /// How long nodes remember the last token of a resource. Default 7 days.
+    pub const fn fence_retention(mut self, retention: Duration) -> Self {
+        self.raw_retention = Some(retention);
+        self
+    }
+
+    /// Whether leases are renewed until they are released. Default off.
+    pub const fn auto_extend(mut self, on: bool) -> Self {
+        self.policy.auto_extend = on;
+        self
+    }
+
+    /// For how long, at most, a lease is renewed, so that a stuck process does not hold for ever.
+    /// Default 24 hours.
+    pub const fn max_hold(mut self, limit: Duration) -> Self {
+        self.policy.max_hold = limit;
+        self
+    }
+
+    /// Checks the settings together.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if one is out of bounds, or the ttl is not above the drift allowance.
+    pub fn build(self) -> Result<Policy, ConfigError> {
+        let mut policy = self.policy;
+        if let Some(ttl) = self.raw_ttl {
+            policy.ttl = Ttl::from_duration(ttl)?;
+        }
+        if let Some(factor) = self.raw_drift {
+            policy.drift = Drift::from_factor(factor)?;
+        }
+        if let Some(retention) = self.raw_retention {
+            policy.fence_retention = Ttl::from_duration(retention)?;
+        }
+        policy.drift.check(policy.ttl)?;
+        if policy.node_timeout == Some(Duration::ZERO) {
+            return Err(ConfigError::new("node_timeout must be above zero"));
+        }
+        // No time to wait at all means one round, as for a lock of the standard library.
+        if policy.timeout == Some(Duration::ZERO) {
+            policy.timeout = None;
+            policy.retry_limit = Some(0);
+        }
+        Ok(policy)
+    }
+}
+
+/// One setting, for the bindings' documentation and parity tests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptionInfo {
+    /// Its name, in `snake_case`.
+    pub name: &'static str,
+    /// Its default.
+    pub default: OptionDefault,
+    /// What it means, in one sentence.
+    pub meaning: &'static str,
+}
+
+/// A default value, with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OptionDefault {
+    /// A length of time.
+    Time(Duration),
+    /// A plain number.
+    Number(f64),
+    /// On or off.
+    Flag(bool),
+    /// Nothing: see the meaning.
+    Unset,
+}
+
+impl Policy {
+    /// Every setting with its default.
+    pub fn options() -> [OptionInfo; 12] {
+        use OptionDefault::{Flag, Number, Time, Unset};
+        let policy = Self::default();
+        let option = |name, default, meaning| OptionInfo {
+            name,
+            default,
+            meaning,
+        };
+        [
+            option(
+                "ttl",
+                Time(policy.ttl.as_duration()),
+                "how long the nodes keep the keys",
+            ),
+            option(
+                "drift_factor",
+                Number(policy.drift.factor()),
+                "the part of the ttl given away for clock drift",
+            ),
+            option(
+                "node_timeout",
+                Unset,
+                "how long one node may take; a fiftieth of the ttl, 50 to 250 ms",
+            ),
+            option(
+                "timeout",
+                Unset,
+                "how long an acquisition may take; until it is held",
+            ),
+            option(
+                "retry_limit",
+                Unset,
+                "how many rounds may follow the first; no limit",
+            ),
+            option(
+                "retry_delay",
+                Time(policy.retry_delay),
+                "the mean delay between two rounds",
+            ),
+            option(
+                "retry_jitter",
+                Time(policy.retry_jitter),
+                "how far a delay may lie from the mean",
+            ),
+            option(
+                "unreachable_timeout",
+                Time(policy.unreachable_timeout),
+                "how long to go on without a quorum when waiting has no limit",
+            ),
+            option(
+                "fencing",
+                Flag(policy.fencing),
+                "whether acquisitions get a fencing token",
+            ),
+            option(
+                "fence_retention",
+                Time(policy.fence_retention.as_duration()),
+                "how long nodes remember a token",
+            ),
+            option(
+                "auto_extend",
+                Flag(policy.auto_extend),
+                "whether leases are renewed until released",
+            ),
+            option(
+                "max_hold",
+                Time(policy.max_hold),
+                "for how long, at most, a lease is renewed",
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_timeout_follows_the_ttl_within_bounds() {
+        let of = |ttl| {
+            let ttl = Duration::from_millis(ttl);
+            Policy::builder()
+                .ttl(ttl)
+                .build()
+                .unwrap()
+                .node_timeout()
+                .as_millis()
+        };
+        assert_eq!(
+            [of(20), of(1_000), of(10_000), of(600_000)],
+            [10, 50, 200, 250]
+        );
+    }
+
+    #[test]
+    fn a_timeout_of_zero_tries_once() {
+        let policy = Policy::builder()
+            .timeout(Some(Duration::ZERO))
+            .build()
+            .unwrap();
+        assert_eq!((policy.timeout(), policy.retry_limit()), (None, Some(0)));
+    }
+
+    #[test]
+    fn bad_settings_are_refused_with_a_sentence() {
+        let text = |builder: PolicyBuilder| builder.build().unwrap_err().to_string();
+        let millis = Duration::from_millis;
+        assert!(text(Policy::builder().ttl(millis(0))).contains("at least 1 ms"));
+        assert!(text(Policy::builder().ttl(millis(1 << 53))).contains("below 2^53"));
+        assert!(text(Policy::builder().ttl(millis(2))).contains("drift"));
+        assert!(text(Policy::builder().drift_factor(1.0)).contains("below 1"));
+        assert!(text(Policy::builder().drift_factor(f64::NAN)).contains("below 1"));
+        assert!(text(Policy::builder().node_timeout(millis(0))).contains("node_timeout"));
+    }
+
+    #[test]
+    fn settings_survive_a_rebuild() {
+        let policy = Policy::builder()
+            .ttl(Duration::from_secs(3))
+            .drift_factor(0.05)
+            .build()
+            .unwrap();
+        assert_eq!(policy.to_builder().build().unwrap(), policy);
+    }
+}

@@ -1,0 +1,296 @@
+//! The withdraw machine: takes a claim back from every node, for a release or after a lost round.
+//!
+//! ```text
+//!            poll: send revoke            reply
+//!   Ready ───────────────────────▶ Sent ─────────▶ Settled
+//!     ▲                             │ no reply in time, or a fault
+//!     │        time has passed      ▼
+//!     └───────────────────────── Resting ─────────▶ Settled (late reply)
+//! ```
+//!
+//! Each node goes its own way. The outcome is known when a quorum has spoken
+//! ([`Withdraw::outcome`]); the machine goes on until every node has answered, or has forgotten the
+//! keys by itself because their ttl has passed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff;
+use crate::command::{Action, Answer, Command, Reply, Ticket};
+use crate::fault::Fault;
+use crate::identity::{Claim, NodeId};
+use crate::machine::{Machine, Output, Surroundings};
+use crate::quorum::{Quorum, Vote};
+use crate::round::{NodeVote, RoundReport};
+use crate::time::Moment;
+
+/// What became of the keys that a release took back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseOutcome {
+    /// A quorum held the lease until it deleted the keys: no one else can have held it.
+    Released,
+    /// The keys were gone on so many nodes that another may have held the lock in between.
+    Expired,
+    /// Another holds the lock.
+    Taken,
+    /// Too many nodes did not answer to tell. The rest is tried again in the background.
+    Unknown,
+}
+
+impl ReleaseOutcome {
+    /// Every outcome, in a fixed order.
+    pub const ALL: [Self; 4] = [Self::Released, Self::Expired, Self::Taken, Self::Unknown];
+
+    /// The word for it: `released`, `expired`, `taken` or `unknown`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Taken => "taken",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Takes a claim back from the nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Withdraw {
+    ticket: Ticket,
+    claim: Arc<Claim>,
+    quorum: Quorum,
+    started: Moment,
+    /// When the last node will have forgotten the keys by itself.
+    forgotten: Moment,
+    node_timeout: Duration,
+    nodes: Vec<Progress>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Progress {
+    state: State,
+    failures: u32,
+    answer: Option<Result<Answer, Fault>>,
+    took: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Ready,
+    Sent { deadline: Moment },
+    Resting { until: Moment },
+    Settled,
+}
+
+/// The keys to take back, and what is known of them.
+#[derive(Clone, Debug)]
+pub struct Withdrawal {
+    /// Unique among the rounds of the machine or lease that asks.
+    pub ticket: Ticket,
+    /// Whose keys.
+    pub claim: Arc<Claim>,
+    /// How many nodes there are.
+    pub quorum: Quorum,
+    /// When the last node will have forgotten the keys by itself; no node is asked after that.
+    pub forgotten: Moment,
+    /// How long to wait for one node before the outcome is told without it.
+    pub node_timeout: Duration,
+}
+
+impl Withdraw {
+    /// Starts to take a claim back from every node.
+    pub fn new(now: Moment, withdrawal: Withdrawal) -> Self {
+        let nodes = withdrawal.quorum.nodes();
+        Self {
+            ticket: withdrawal.ticket,
+            claim: withdrawal.claim,
+            quorum: withdrawal.quorum,
+            started: now,
+            forgotten: withdrawal.forgotten,
+            node_timeout: withdrawal.node_timeout,
+            nodes: vec![Progress::new(); nodes],
+        }
+    }
+
+    /// Leaves out a node that cannot hold the keys, because the grant was never sent to it.
+    pub(crate) fn skip(&mut self, node: NodeId) {
+        self.nodes[node.index()].state = State::Settled;
+    }
+
+    pub(crate) const fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// What became of the keys, as soon as that is certain; `Unknown` once every node has had its
+    /// chance.
+    pub fn outcome(&self) -> Option<ReleaseOutcome> {
+        let (mut deleted, mut absent, mut theirs) = (0, 0, 0);
+        for progress in &self.nodes {
+            match &progress.answer {
+                Some(Ok(Answer::Ours { .. })) => deleted += 1,
+                Some(Ok(Answer::Absent)) => absent += 1,
+                Some(Ok(Answer::Theirs { .. })) => theirs += 1,
+                Some(Err(_)) | None => {}
+            }
+        }
+        if deleted >= self.quorum.size() {
+            Some(ReleaseOutcome::Released)
+        } else if theirs >= self.quorum.size() {
+            Some(ReleaseOutcome::Taken)
+        } else if self.quorum.is_blocked_by(absent + theirs) {
+            Some(ReleaseOutcome::Expired)
+        } else if self.nodes.iter().all(Progress::has_had_its_chance) {
+            Some(ReleaseOutcome::Unknown)
+        } else {
+            None
+        }
+    }
+
+    /// What every node answered so far.
+    pub fn report(&self) -> RoundReport {
+        let votes = self.nodes.iter().map(|progress| NodeVote {
+            vote: Vote::of(progress.answer.as_ref()),
+            answer: progress.answer.clone(),
+            took: progress.took,
+        });
+        RoundReport {
+            started: self.started,
+            votes: votes.collect(),
+        }
+    }
+
+    /// Whether no node needs anything more.
+    pub fn is_done(&self) -> bool {
+        self.nodes
+            .iter()
+            .all(|progress| progress.state == State::Settled)
+    }
+
+    /// The next command, without the machine's other outputs (for machines that contain this one).
+    pub(crate) fn poll_send(&mut self, now: Moment) -> Option<(NodeId, Command)> {
+        let index = self
+            .nodes
+            .iter()
+            .position(|progress| progress.state == State::Ready)?;
+        self.nodes[index].state = State::Sent {
+            deadline: now + self.node_timeout,
+        };
+        let command = Command {
+            ticket: self.ticket,
+            claim: Arc::clone(&self.claim),
+            action: Action::Revoke,
+            not_after: self.forgotten,
+        };
+        Some((NodeId::all(self.nodes.len()).nth(index)?, command))
+    }
+
+    /// When something is due next.
+    pub(crate) fn wake_at(&self) -> Moment {
+        let due = |progress: &Progress| match progress.state {
+            State::Sent { deadline: at } | State::Resting { until: at } => Some(at),
+            State::Ready | State::Settled => None,
+        };
+        self.nodes
+            .iter()
+            .filter_map(due)
+            .min()
+            .unwrap_or(Moment::FAR_FUTURE)
+    }
+
+    pub(crate) fn reply(&mut self, now: Moment, node: NodeId, reply: Reply) {
+        let Some(progress) = self.nodes.get_mut(node.index()) else {
+            return;
+        };
+        if reply.ticket != self.ticket || matches!(progress.answer, Some(Ok(_))) {
+            return;
+        }
+        progress.took = now.since(self.started);
+        match reply.answer {
+            // The first revoke may have deleted the keys before its reply was lost.
+            Ok(Answer::Absent) if reply.repeated => {
+                progress.settle(Ok(Answer::Ours {
+                    token: None,
+                    remaining: None,
+                }));
+            }
+            Err(fault) if !fault.kind().is_permanent() => progress.rest(now, Some(fault)),
+            answer => progress.settle(answer),
+        }
+    }
+
+    pub(crate) fn expire(&mut self, now: Moment) {
+        for progress in &mut self.nodes {
+            match progress.state {
+                State::Ready | State::Sent { .. } | State::Resting { .. }
+                    if now >= self.forgotten =>
+                {
+                    progress.state = State::Settled;
+                }
+                State::Sent { deadline } if now >= deadline => progress.rest(now, None),
+                State::Resting { until } if now >= until => progress.state = State::Ready,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Machine for Withdraw {
+    type Outcome = ();
+
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<()> {
+        if let Some((node, command)) = self.poll_send(env.now()) {
+            return Output::Send(node, command);
+        }
+        if self.is_done() {
+            Output::Done(())
+        } else {
+            Output::WakeAt(self.wake_at().min(self.forgotten))
+        }
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        self.reply(env.now(), node, reply);
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        self.expire(env.now());
+    }
+
+    /// Gives the rest up: the keys go when their ttl has passed.
+    fn cancel(&mut self, _env: &mut dyn Surroundings) {
+        for progress in &mut self.nodes {
+            progress.state = State::Settled;
+        }
+    }
+}
+
+impl Progress {
+    const fn new() -> Self {
+        Self {
+            state: State::Ready,
+            failures: 0,
+            answer: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    fn settle(&mut self, answer: Result<Answer, Fault>) {
+        self.answer = Some(answer);
+        self.state = State::Settled;
+    }
+
+    fn rest(&mut self, now: Moment, fault: Option<Fault>) {
+        if let Some(fault) = fault {
+            self.answer = Some(Err(fault));
+        }
+        let delay = backoff::doubled(FIRST_REST, self.failures, LONGEST_REST);
+        self.failures += 1;
+        self.state = State::Resting { until: now + delay };
+    }
+
+    const fn has_had_its_chance(&self) -> bool {
+        matches!(self.state, State::Settled | State::Resting { .. }) || self.failures > 0
+    }
+}
+
+const FIRST_REST: Duration = Duration::from_millis(50);
+const LONGEST_REST: Duration = Duration::from_secs(2);
