@@ -1,33 +1,63 @@
-//! Where the replies for one operation arrive. Owns the queue and the wake-up.
+//! Where an operation is woken: by replies, or because it is told to stop. Owns the queue.
 
 use std::future::poll_fn;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
 use quorlock_protocol::{NodeId, Reply};
 
-/// The replies that one operation has not looked at yet.
+/// What has come in for one operation and was not looked at yet.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    replies: Mutex<Vec<(NodeId, Reply)>>,
+    incoming: Mutex<Incoming>,
     waker: AtomicWaker,
 }
 
+#[derive(Default)]
+struct Incoming {
+    replies: Vec<(NodeId, Reply)>,
+    cancelled: bool,
+}
+
+/// Why an operation woke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Replies,
+    Cancelled,
+}
+
 impl Inbox {
-    /// Waits until there is at least one reply and takes all there are, into an empty `batch`.
-    pub(crate) async fn take(&self, batch: &mut Vec<(NodeId, Reply)>) {
+    /// Waits until something is there, and takes all replies into an empty `batch`.
+    ///
+    /// A cancellation comes before replies, and for ever after.
+    pub(crate) async fn take(&self, batch: &mut Vec<(NodeId, Reply)>) -> Wake {
         poll_fn(|context| {
             self.waker.register(context.waker());
-            let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-            if replies.is_empty() {
-                return Poll::Pending;
-            }
-            mem::swap(&mut *replies, batch);
-            Poll::Ready(())
+            self.try_take(batch).map_or(Poll::Pending, Poll::Ready)
         })
-        .await;
+        .await
+    }
+
+    /// Takes what is there without waiting.
+    pub(crate) fn try_take(&self, batch: &mut Vec<(NodeId, Reply)>) -> Option<Wake> {
+        let mut incoming = self.lock();
+        if incoming.cancelled {
+            return Some(Wake::Cancelled);
+        }
+        mem::swap(&mut incoming.replies, batch);
+        (!batch.is_empty()).then_some(Wake::Replies)
+    }
+
+    /// Tells the operation to stop.
+    pub(crate) fn cancel(&self) {
+        self.lock().cancelled = true;
+        self.waker.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Incoming> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -45,9 +75,7 @@ impl ReplyTo {
 
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
-        let mut replies = self.inbox.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        replies.push((self.node, reply));
-        drop(replies);
+        self.inbox.lock().replies.push((self.node, reply));
         self.inbox.waker.wake();
     }
 }

@@ -55,6 +55,11 @@ impl Lease {
         self.forgotten
     }
 
+    /// Trusts the lease no longer than `until`.
+    pub fn limit(&mut self, until: Moment) {
+        self.until = self.until.min(until);
+    }
+
     /// What is left of the validity.
     pub const fn validity(&self, now: Moment) -> Duration {
         self.until.since(now)

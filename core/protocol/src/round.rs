@@ -134,11 +134,7 @@ impl Round {
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        Tally::of(
-            self.ballots
-                .iter()
-                .map(|ballot| Vote::of(ballot.answer.as_ref())),
-        )
+        Tally::of(self.ballots.iter().map(|ballot| Vote::of(ballot.answer.as_ref())))
     }
 
     pub(crate) fn verdict(&self, quorum: Quorum) -> Verdict {
@@ -159,15 +155,12 @@ impl Round {
             answer: ballot.answer.clone(),
             took: ballot.took,
         });
-        RoundReport {
-            started: self.started,
-            votes: votes.collect(),
-        }
+        RoundReport { started: self.started, votes: votes.collect() }
     }
 }
 
 /// The votes of one round, in the order of the nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RoundReport {
     /// When the round started, by the lease clock.
     pub started: Moment,
@@ -189,10 +182,7 @@ pub struct NodeVote {
 impl RoundReport {
     /// The report of a round that was never begun.
     pub(crate) const fn empty(now: Moment) -> Self {
-        Self {
-            started: now,
-            votes: Vec::new(),
-        }
+        Self { started: now, votes: Vec::new() }
     }
 
     /// A count of the votes.
@@ -202,8 +192,5 @@ impl RoundReport {
 }
 
 fn no_answer_in(waited: Duration) -> Fault {
-    Fault::new(
-        FaultKind::TimedOut,
-        format!("no answer within {} ms", waited.as_millis()),
-    )
+    Fault::new(FaultKind::TimedOut, format!("no answer within {} ms", waited.as_millis()))
 }

@@ -1,0 +1,91 @@
+//! Runs any machine: sends, replies, timers, cancellation. Never knows what a command means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{Machine, Moment, NodeId, Output, Reply};
+use tokio::time::{Instant, timeout_at};
+
+use crate::clock::{self, System};
+use crate::inbox::{Inbox, ReplyTo, Wake};
+use crate::node::Node;
+
+/// The nodes, and the inbox that their replies for one operation come to.
+#[derive(Clone)]
+pub(crate) struct Driver {
+    pub(crate) nodes: Arc<[Arc<dyn Node>]>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+impl Driver {
+    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>) -> Self {
+        Self { nodes: Arc::clone(nodes), inbox: Arc::default() }
+    }
+
+    /// Drives `machine` to its end. `watch` sees it after every change.
+    ///
+    /// Dropping the future leaves the machine as it is, for [`Self::abandon`].
+    pub(crate) async fn run<M: Machine>(
+        &self,
+        machine: &mut M,
+        mut watch: impl FnMut(&mut M),
+    ) -> M::Outcome {
+        let mut batch: Vec<(NodeId, Reply)> = Vec::new();
+        loop {
+            let wake_at = match machine.poll(&mut System) {
+                Output::Send(node, command) => {
+                    self.nodes[node.index()].send(command, ReplyTo::new(&self.inbox, node));
+                    continue;
+                }
+                Output::WakeAt(at) => at,
+                Output::Done(outcome) => {
+                    watch(machine);
+                    return outcome;
+                }
+            };
+            watch(machine);
+            match self.wait(wake_at, &mut batch).await {
+                Some(Wake::Replies) => {
+                    for (node, reply) in batch.drain(..) {
+                        machine.handle_reply(&mut System, node, reply);
+                    }
+                }
+                Some(Wake::Cancelled) => machine.cancel(&mut System),
+                None if clock::now() >= wake_at => machine.handle_timeout(&mut System),
+                None => {}
+            }
+        }
+    }
+
+    /// Cancels a machine whose future was dropped and sends what it still wants to send, without
+    /// waiting for anything.
+    pub(crate) fn abandon<M: Machine>(&self, machine: &mut M) -> Option<M::Outcome> {
+        machine.cancel(&mut System);
+        loop {
+            match machine.poll(&mut System) {
+                Output::Send(node, command) => {
+                    self.nodes[node.index()].send(command, ReplyTo::new(&self.inbox, node));
+                }
+                Output::WakeAt(_) => return None,
+                Output::Done(outcome) => return Some(outcome),
+            }
+        }
+    }
+
+    /// Waits for something to come in, until `wake_at` at the most.
+    ///
+    /// Timers stop while the computer sleeps and the lease clock does not, so no timer is longer than
+    /// a nap: the clock is looked at again after it.
+    async fn wait(&self, wake_at: Moment, batch: &mut Vec<(NodeId, Reply)>) -> Option<Wake> {
+        if let Some(wake) = self.inbox.try_take(batch) {
+            return Some(wake);
+        }
+        let left = wake_at.since(clock::now());
+        if left.is_zero() {
+            return None;
+        }
+        timeout_at(Instant::now() + left.min(LONGEST_NAP), self.inbox.take(batch)).await.ok()
+    }
+}
+
+const LONGEST_NAP: Duration = Duration::from_secs(1);

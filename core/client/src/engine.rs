@@ -1,0 +1,181 @@
+//! The thread on which all locks of a process live. Owns the runtime and the work left behind.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A background thread that talks to the nodes, renews leases and watches their end.
+///
+/// It runs apart from the threads of its users, so that a blocked event loop or a busy interpreter
+/// does not lose a lock. Every [`Redlock`](crate::Redlock) of a process shares one, unless it is given
+/// its own. Cloning gives another handle to the same thread, which ends with the last handle.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    handle: Handle,
+    background: Arc<Background>,
+    /// Dropped with the last handle, which ends the thread.
+    _stop: oneshot::Sender<()>,
+}
+
+/// Counts the withdrawals that go on after their caller has left.
+#[derive(Default)]
+struct Background {
+    count: Mutex<usize>,
+    idle: Condvar,
+}
+
+impl Engine {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// Whatever the operating system says when it cannot start one.
+    pub fn start() -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let (send_handle, handle) = std::sync::mpsc::channel();
+        thread::Builder::new().name("quorlock".into()).spawn(move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(send_handle.send(Err(error))),
+            };
+            let _ = send_handle.send(Ok(runtime.handle().clone()));
+            let _ = runtime.block_on(stopped);
+        })?;
+        let handle =
+            handle.recv().map_err(|_| io::Error::other("the lock thread did not start"))??;
+        Ok(Self { shared: Arc::new(Shared { handle, background: Arc::default(), _stop: stop }) })
+    }
+
+    /// The engine that the locks of this process share; started at the first call.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn shared() -> io::Result<Self> {
+        static SHARED: OnceLock<Engine> = OnceLock::new();
+        if let Some(engine) = SHARED.get() {
+            return Ok(engine.clone());
+        }
+        let engine = Self::start()?;
+        Ok(SHARED.get_or_init(|| engine).clone())
+    }
+
+    /// Runs `future` on the thread. Dropping the task before it has ended drops the future.
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Task { join: self.shared.handle.spawn(future) }
+    }
+
+    /// Runs `future` on the thread for as long as it lasts; nobody waits for it, not even the end of the
+    /// process.
+    pub(crate) fn spawn_detached(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.shared.handle.spawn(future);
+    }
+
+    /// Runs `future` to its end on the thread, whoever waits for it.
+    pub(crate) fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let ticket = BackgroundTicket::new(&self.shared.background);
+        self.shared.handle.spawn(async move {
+            future.await;
+            drop(ticket);
+        });
+    }
+
+    /// Waits until every withdrawal left behind has been answered, but not for longer than `timeout`.
+    ///
+    /// For the end of a process: what was cancelled a moment ago is then off the nodes. Returns
+    /// whether nothing is left. Blocks the calling thread, which must not be the engine's own.
+    pub fn drain(&self, timeout: Duration) -> bool {
+        let background = &self.shared.background;
+        let end = Instant::now() + timeout;
+        let mut count = background.lock();
+        while *count > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            count = background
+                .idle
+                .wait_timeout(count, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(count, _)| count);
+        }
+        true
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.shared.handle
+    }
+}
+
+impl Background {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct BackgroundTicket(Arc<Background>);
+
+impl BackgroundTicket {
+    fn new(background: &Arc<Background>) -> Self {
+        *background.lock() += 1;
+        Self(Arc::clone(background))
+    }
+}
+
+impl Drop for BackgroundTicket {
+    fn drop(&mut self) {
+        let mut count = self.0.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.0.idle.notify_all();
+        }
+    }
+}
+
+/// A future that runs on an [`Engine`]; dropping it drops the future there.
+#[must_use = "dropping a task cancels it"]
+pub struct Task<T> {
+    join: JoinHandle<T>,
+}
+
+impl<T> Task<T> {
+    /// Cancels the task from elsewhere.
+    pub fn abort_handle(&self) -> tokio::task::AbortHandle {
+        self.join.abort_handle()
+    }
+}
+
+impl<T> Future for Task<T> {
+    /// `None` if the engine ended or the task was aborted first.
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        match Pin::new(&mut self.join).poll(context) {
+            Poll::Ready(Ok(value)) => Poll::Ready(Some(value)),
+            Poll::Ready(Err(error)) if error.is_panic() => {
+                std::panic::resume_unwind(error.into_panic())
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.join.abort();
+    }
+}

@@ -1,0 +1,139 @@
+//! The one error of the Rust API. Owns its fields; the words come from the protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{
+    ConfigError, ErrorKind, Failure, NodeVote, ReleaseOutcome, Resources, RoundReport, Vote,
+};
+
+/// Why a lock operation failed.
+///
+/// The message says what happened, to which resources and nodes, and what to do; the fields say the
+/// same to a program. No part of it holds a password.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct LockError {
+    kind: ErrorKind,
+    message: Arc<str>,
+    details: Arc<Details>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Details {
+    resources: Vec<String>,
+    elapsed: Duration,
+    attempts: u32,
+    rounds: Vec<Vec<NodeReport>>,
+}
+
+/// What one node did in one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    /// Where the node is, without a password.
+    pub address: Arc<str>,
+    /// Its vote.
+    pub vote: Vote,
+    /// The answer or fault behind the vote; `None` while missing.
+    pub answer: Option<Result<quorlock_protocol::Answer, quorlock_protocol::Fault>>,
+    /// The time from the start of the round to the answer; zero while missing.
+    pub latency: Duration,
+}
+
+impl LockError {
+    /// What kind of error it is.
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The stable name of the kind, for example `LEASE_LOST`.
+    pub const fn code(&self) -> &'static str {
+        self.kind.code()
+    }
+
+    /// The resources that it is about; empty for an error of configuration.
+    pub fn resources(&self) -> &[String] {
+        &self.details.resources
+    }
+
+    /// How long the operation took.
+    pub fn elapsed(&self) -> Duration {
+        self.details.elapsed
+    }
+
+    /// How many rounds were begun.
+    pub fn attempts(&self) -> u32 {
+        self.details.attempts
+    }
+
+    /// What every node did in the last round.
+    pub fn votes(&self) -> &[NodeReport] {
+        self.details.rounds.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// What every node did, round by round, oldest first; the latest 16 rounds.
+    pub fn rounds(&self) -> &[Vec<NodeReport>] {
+        &self.details.rounds
+    }
+
+    pub(crate) fn new(
+        kind: ErrorKind,
+        resources: &Resources,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        let resources = resources.names().map(str::to_owned).collect();
+        let details = Arc::new(Details { resources, ..Details::default() });
+        Self { kind, message: message.into(), details }
+    }
+
+    /// The error of a machine that gave up.
+    pub(crate) fn of_rounds(
+        kind: ErrorKind,
+        resources: &Resources,
+        addresses: &[Arc<str>],
+        rounds: &[RoundReport],
+        (attempts, elapsed): (u32, Duration),
+    ) -> Self {
+        let plain: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
+        let none = RoundReport::default();
+        let report = rounds.last().unwrap_or(&none);
+        let failure = Failure { kind, resources, report, addresses: &plain, attempts, elapsed };
+        let details = Details {
+            resources: resources.names().map(str::to_owned).collect(),
+            elapsed,
+            attempts,
+            rounds: rounds.iter().map(|round| name_votes(round, addresses)).collect(),
+        };
+        Self { kind, message: failure.explain().into(), details: Arc::new(details) }
+    }
+
+    /// The error of a lease that turned out to be over when it was released.
+    pub(crate) fn of_release(outcome: ReleaseOutcome, resources: &Resources) -> Option<Self> {
+        let text = match outcome {
+            ReleaseOutcome::Released | ReleaseOutcome::Unknown => return None,
+            ReleaseOutcome::Expired => "had expired before it was released",
+            ReleaseOutcome::Taken => "was held by another when it was released",
+        };
+        let message =
+            format!("{resources} {text}; work under the lease may overlap another holder's");
+        Some(Self::new(ErrorKind::LeaseLost, resources, message))
+    }
+}
+
+impl From<ConfigError> for LockError {
+    fn from(error: ConfigError) -> Self {
+        let message = error.to_string().into();
+        Self { kind: ErrorKind::Config, message, details: Arc::default() }
+    }
+}
+
+/// The votes of a round with the addresses of their nodes.
+pub(crate) fn name_votes(round: &RoundReport, addresses: &[Arc<str>]) -> Vec<NodeReport> {
+    let name = |(vote, address): (&NodeVote, &Arc<str>)| NodeReport {
+        address: Arc::clone(address),
+        vote: vote.vote,
+        answer: vote.answer.clone(),
+        latency: vote.took,
+    };
+    round.votes.iter().zip(addresses).map(name).collect()
+}

@@ -1,0 +1,56 @@
+//! A lease with an owner. Owns the rule that a dropped lease is withdrawn.
+
+use std::ops::Deref;
+
+use quorlock_protocol::ReleaseOutcome;
+
+use crate::error::LockError;
+use crate::lease::Lease;
+
+/// A lease that is released when it goes out of scope.
+///
+/// Dropping it takes the keys back in the background, without telling the outcome; use
+/// [`Self::release`] to learn whether the lease held until then. It derefs to [`Lease`].
+#[must_use = "a lease that is dropped is released"]
+#[derive(Debug)]
+pub struct LeaseGuard {
+    lease: Option<Lease>,
+}
+
+impl LeaseGuard {
+    pub(crate) const fn new(lease: Lease) -> Self {
+        Self { lease: Some(lease) }
+    }
+
+    /// Releases the lease and tells what became of it.
+    ///
+    /// # Errors
+    /// As for [`Lease::release`].
+    pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
+        match self.lease.take() {
+            Some(lease) => lease.release().await,
+            None => Ok(ReleaseOutcome::Unknown),
+        }
+    }
+
+    /// Gives the rule up: the lease ends by an explicit release or by itself.
+    pub fn into_lease(mut self) -> Lease {
+        self.lease.take().expect("a guard holds its lease until it is consumed")
+    }
+}
+
+impl Deref for LeaseGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        self.lease.as_ref().expect("a guard holds its lease until it is consumed")
+    }
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.withdraw();
+        }
+    }
+}

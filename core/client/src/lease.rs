@@ -1,0 +1,240 @@
+//! A lease in use. Owns what is known of it now; `operations` acts on it, `keep` renews and watches it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, Round, Won};
+use tokio::sync::Notify;
+
+use crate::clock;
+use crate::error::{LockError, NodeReport};
+use crate::inbox::{Inbox, Wake};
+use crate::manager::Manager;
+
+mod keep;
+mod operations;
+
+/// A handle to one acquisition's lease. Clones share it; it may be used from any thread.
+///
+/// Dropping the last handle stops its renewal and lets it run out. To have it released instead, keep
+/// the [`LeaseGuard`](crate::LeaseGuard) that the acquisition returned.
+#[derive(Clone)]
+pub struct Lease {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    manager: Arc<Manager>,
+    claim: Arc<Claim>,
+    spent: (u32, Duration),
+    lost_rounds: Vec<Vec<NodeReport>>,
+    state: Mutex<State>,
+    /// One explicit extension at a time.
+    gate: tokio::sync::Mutex<()>,
+    told: Notify,
+}
+
+struct State {
+    policy: Policy,
+    /// What is proved; `None` for a lease taken over and not confirmed yet.
+    facts: Option<quorlock_protocol::Lease>,
+    stage: Stage,
+    at_risk: bool,
+    /// When renewal began, for `max_hold`.
+    held_since: Moment,
+    votes: LastVotes,
+    /// What is at work on the lease now (a renewal or an extension), to stop it.
+    active: Option<Arc<Inbox>>,
+    /// Whether someone waits to be told of the loss.
+    watched: bool,
+    on_lost: Vec<Box<dyn FnOnce(LockError) + Send>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Held,
+    Lost(LossReason),
+    Released,
+}
+
+/// The last round's votes; those that come late are looked at when someone asks.
+enum LastVotes {
+    Open(Round, Arc<Inbox>),
+    Closed(Vec<NodeReport>),
+}
+
+impl Lease {
+    pub(crate) fn won(
+        manager: &Arc<Manager>,
+        won: Won,
+        policy: Policy,
+        inbox: Arc<Inbox>,
+        spent: (u32, Duration),
+        lost_rounds: Vec<Vec<NodeReport>>,
+    ) -> Self {
+        let claim = Arc::clone(won.lease.claim());
+        let mut lease = Self::bare(manager, claim, policy, spent);
+        let shared = Arc::get_mut(&mut lease.shared).expect("nobody else has it yet");
+        shared.lost_rounds = lost_rounds;
+        let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.facts = Some(won.lease);
+        state.votes = LastVotes::Open(won.round, inbox);
+        if policy.auto_extend() {
+            lease.keep();
+        }
+        lease
+    }
+
+    pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Policy) -> Self {
+        Self::bare(manager, claim, policy, (0, Duration::ZERO))
+    }
+
+    fn bare(
+        manager: &Arc<Manager>,
+        claim: Arc<Claim>,
+        policy: Policy,
+        spent: (u32, Duration),
+    ) -> Self {
+        let state = State {
+            policy,
+            facts: None,
+            stage: Stage::Held,
+            at_risk: false,
+            held_since: clock::now(),
+            votes: LastVotes::Closed(Vec::new()),
+            active: None,
+            watched: false,
+            on_lost: Vec::new(),
+        };
+        let shared = Shared {
+            manager: Arc::clone(manager),
+            claim,
+            spent,
+            lost_rounds: Vec::new(),
+            state: Mutex::new(state),
+            gate: tokio::sync::Mutex::default(),
+            told: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The number that the protected resource checks; `None` where fencing is off, or for a lease
+    /// taken over that no [`Self::check`] has confirmed yet.
+    pub fn fencing_token(&self) -> Option<u64> {
+        let token = self.shared.lock().facts.as_ref()?.fencing_token();
+        token.map(|FencingToken(token)| token)
+    }
+
+    /// The holder id, the value of the keys: whoever knows it can take the lease over.
+    pub fn token(&self) -> &str {
+        self.shared.claim.holder.as_str()
+    }
+
+    /// The names of what is held.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.shared.claim.resources.names()
+    }
+
+    /// What is left of the time for which the lease may be trusted; zero once it is lost or released.
+    pub fn validity(&self) -> Duration {
+        self.shared.lock().validity(clock::now())
+    }
+
+    /// Whether the lease may be trusted at this moment.
+    pub fn is_valid(&self) -> bool {
+        !self.validity().is_zero()
+    }
+
+    /// Whether renewal has failed and less than a third of the ttl is left: an early warning.
+    pub fn is_at_risk(&self) -> bool {
+        self.shared.lock().at_risk
+    }
+
+    /// Whether it was released through this handle or a clone of it.
+    pub fn is_released(&self) -> bool {
+        self.shared.lock().stage == Stage::Released
+    }
+
+    /// What was last asked of the nodes.
+    pub fn ttl(&self) -> Duration {
+        self.shared.lock().policy.ttl().as_duration()
+    }
+
+    /// How many rounds the acquisition took.
+    pub fn attempts(&self) -> u32 {
+        self.shared.spent.0
+    }
+
+    /// How long the acquisition took.
+    pub fn elapsed(&self) -> Duration {
+        self.shared.spent.1
+    }
+
+    /// The rounds that were lost before the one that was won, oldest first; the latest 16.
+    pub fn lost_rounds(&self) -> &[Vec<NodeReport>] {
+        &self.shared.lost_rounds
+    }
+
+    /// What every node did in the round that gave or last prolonged the lease, with the votes that
+    /// came after the decision.
+    pub fn votes(&self) -> Vec<NodeReport> {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        match &mut state.votes {
+            LastVotes::Closed(votes) => votes.clone(),
+            LastVotes::Open(round, inbox) => {
+                let mut batch = Vec::new();
+                if inbox.try_take(&mut batch) == Some(Wake::Replies) {
+                    for (node, reply) in batch {
+                        round.handle_reply(now, node, reply);
+                    }
+                }
+                self.shared.manager.name_votes(&round.report())
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn validity(&self, now: Moment) -> Duration {
+        match (&self.facts, self.stage) {
+            (Some(facts), Stage::Held) => facts.validity(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn is_worked_on_by(&self, inbox: &Arc<Inbox>) -> bool {
+        self.active.as_ref().is_some_and(|active| Arc::ptr_eq(active, inbox))
+    }
+
+    /// Stops the renewal or extension under way, so that nothing is sent for the lease after this.
+    fn stop_active(&mut self) {
+        if let Some(inbox) = self.active.take() {
+            inbox.cancel();
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// An abandoned lease is no longer renewed.
+    fn drop(&mut self) {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).stop_active();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Lease")
+            .field("resources", &self.shared.claim.resources.to_string())
+            .field("validity", &self.validity())
+            .finish_non_exhaustive()
+    }
+}

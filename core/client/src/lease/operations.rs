@@ -1,0 +1,254 @@
+//! Acting on a lease: extend, check, release, withdraw. Knows the order in which they exclude each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{
+    ErrorKind, Extend, Extension, LossReason, Moment, Policy, ReleaseOutcome, RoundReport,
+    Standing, Ticket, Withdraw, Withdrawal,
+};
+use tokio::sync::oneshot;
+
+use super::{LastVotes, Lease, Stage, State};
+use crate::clock;
+use crate::driver::Driver;
+use crate::error::LockError;
+
+impl Lease {
+    /// Keeps the lease for `ttl` (or as long as before) from now on; returns the new validity.
+    ///
+    /// Tries again on faults while the validity lasts, for as long as an acquisition would go on
+    /// without a quorum. Dropping the future leaves the lease with the validity that is proved.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LeaseLost`] if it is over, [`ErrorKind::QuorumUnreachable`] if too few nodes answer
+    /// (what is left of the validity stays good), [`ErrorKind::LockNotHeld`] after a release,
+    /// [`ErrorKind::Config`] for a wrong ttl.
+    pub async fn extend(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
+        let lease = self.clone();
+        self.on_engine(async move { lease.extend_here(ttl).await }).await
+    }
+
+    /// [`Self::extend`] on the caller's own task, which must run on the engine.
+    ///
+    /// # Errors
+    /// As for [`Self::extend`].
+    pub async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
+        let _one_at_a_time = self.shared.gate.lock().await;
+        let policy = self.policy_with(ttl)?;
+        self.shared.manager.settle(None).await;
+        let driver = Driver::new(&self.shared.manager.nodes);
+        let mut machine = self.begin_extension(&driver, policy)?;
+        let shared = &self.shared;
+        let outcome =
+            driver.run(&mut machine, |machine| shared.lock().limit(machine.until())).await;
+        let spent = (outcome.attempts, outcome.elapsed);
+        match outcome.result {
+            Ok(lease) => self.finish_extension(lease, policy, &outcome.report),
+            Err(kind) => {
+                if kind == ErrorKind::LeaseLost {
+                    self.lose(LossReason::Gone);
+                } else {
+                    self.resume();
+                }
+                Err(self.error(kind, &[outcome.report], spent))
+            }
+        }
+    }
+
+    /// Asks the nodes whether a quorum still holds the lease; returns the validity that they prove.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LeaseLost`] if it is proved to be over, [`ErrorKind::QuorumUnreachable`] if too few
+    /// nodes answer to tell, [`ErrorKind::LockNotHeld`] after a release.
+    pub async fn check(&self) -> Result<Duration, LockError> {
+        let lease = self.clone();
+        self.on_engine(async move { lease.check_here().await }).await
+    }
+
+    /// [`Self::check`] on the caller's own task, which must run on the engine.
+    ///
+    /// # Errors
+    /// As for [`Self::check`].
+    pub async fn check_here(&self) -> Result<Duration, LockError> {
+        let _one_at_a_time = self.shared.gate.lock().await;
+        self.check_usable()?;
+        let policy = self.shared.lock().policy;
+        self.shared.manager.settle(None).await;
+        let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
+        let spent = (1, clock::now().since(inspection.report.started));
+        let kind = match inspection.standing {
+            Standing::Held(lease) => {
+                let mut state = self.shared.lock();
+                // What was proved before may reach further than the slowest node's answer.
+                state.facts.get_or_insert(lease);
+                drop(state);
+                self.check_usable()?;
+                return Ok(self.validity());
+            }
+            Standing::NotHeld => ErrorKind::LeaseLost,
+            Standing::Unknown => ErrorKind::QuorumUnreachable,
+        };
+        if kind == ErrorKind::LeaseLost {
+            self.lose(LossReason::Gone);
+        }
+        Err(self.error(kind, &[inspection.report], spent))
+    }
+
+    /// Takes the keys back and tells what became of the lease, as soon as a quorum has spoken.
+    ///
+    /// The rest goes on in the background, also when the future is dropped; nodes that cannot be
+    /// reached are tried again until they have forgotten the keys by themselves. A lease that had
+    /// expired is no error here: it is an outcome, told at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LockNotHeld`] if it was released before.
+    pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
+        let stage = self.begin_release()?;
+        if let Stage::Lost(reason) = stage {
+            return Ok(match reason {
+                LossReason::Gone => ReleaseOutcome::Taken,
+                LossReason::Expired | LossReason::HeldTooLong => ReleaseOutcome::Expired,
+            });
+        }
+        let (send, outcome) = oneshot::channel();
+        self.revoke(Some(send));
+        Ok(outcome.await.unwrap_or(ReleaseOutcome::Unknown))
+    }
+
+    /// Gives the lease back without waiting for the outcome. Does nothing if it is over already.
+    pub fn withdraw(&self) {
+        if matches!(self.begin_release(), Ok(Stage::Held)) {
+            self.revoke(None);
+        }
+    }
+
+    fn begin_release(&self) -> Result<Stage, LockError> {
+        let mut state = self.shared.lock();
+        if state.stage == Stage::Released {
+            drop(state);
+            return Err(self.not_held());
+        }
+        state.stop_active();
+        Ok(std::mem::replace(&mut state.stage, Stage::Released))
+    }
+
+    fn revoke(&self, mut told: Option<oneshot::Sender<ReleaseOutcome>>) {
+        let mut machine = self.withdrawal();
+        let driver = Driver::new(&self.shared.manager.nodes);
+        self.shared.manager.engine.background(async move {
+            driver
+                .run(&mut machine, |machine| {
+                    if let (Some(outcome), true) = (machine.outcome(), told.is_some()) {
+                        let _ = told.take().map(|told| told.send(outcome));
+                    }
+                })
+                .await;
+        });
+    }
+
+    /// A machine that takes the lease's keys back.
+    pub(super) fn withdrawal(&self) -> Withdraw {
+        let state = self.shared.lock();
+        let now = clock::now();
+        let forgotten = match &state.facts {
+            Some(facts) => facts.forgotten(),
+            None => now + state.policy.ttl().as_duration(),
+        };
+        let withdrawal = Withdrawal {
+            ticket: Ticket(0),
+            claim: Arc::clone(&self.shared.claim),
+            quorum: self.shared.manager.quorum,
+            // At least one try, also for a lease that is long over.
+            forgotten: forgotten.max(now + state.policy.node_timeout()),
+            node_timeout: state.policy.node_timeout(),
+        };
+        Withdraw::new(now, withdrawal)
+    }
+
+    fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
+        self.check_usable()?;
+        let mut state = self.shared.lock();
+        state.stop_active();
+        state.active = Some(Arc::clone(&driver.inbox));
+        let extension = Extension {
+            claim: Arc::clone(&self.shared.claim),
+            fencing_token: state.facts.as_ref().and_then(quorlock_protocol::Lease::fencing_token),
+            until: state.facts.as_ref().map_or(Moment::FAR_FUTURE, quorlock_protocol::Lease::until),
+            patience: policy.timeout().unwrap_or(policy.unreachable_timeout()),
+            first_ticket: 0,
+        };
+        Ok(Extend::new(clock::now(), extension, policy, self.shared.manager.quorum))
+    }
+
+    fn finish_extension(
+        &self,
+        lease: quorlock_protocol::Lease,
+        policy: Policy,
+        report: &RoundReport,
+    ) -> Result<Duration, LockError> {
+        let mut state = self.shared.lock();
+        if state.stage == Stage::Released {
+            drop(state);
+            return Err(self.not_held());
+        }
+        state.facts = Some(lease);
+        state.policy = policy;
+        state.votes = LastVotes::Closed(self.shared.manager.name_votes(report));
+        state.active = None;
+        drop(state);
+        self.resume();
+        Ok(self.validity())
+    }
+
+    fn check_usable(&self) -> Result<(), LockError> {
+        let state = self.shared.lock();
+        let is_over = state.facts.is_some() && state.validity(clock::now()).is_zero();
+        let stage = state.stage;
+        drop(state);
+        match stage {
+            Stage::Released => Err(self.not_held()),
+            Stage::Held if is_over => {
+                self.lose(LossReason::Expired);
+                Err(self.lost_error(LossReason::Expired))
+            }
+            Stage::Lost(reason) => Err(self.lost_error(reason)),
+            Stage::Held => self.shared.manager.check_open(&self.shared.claim.resources),
+        }
+    }
+
+    fn policy_with(&self, ttl: Option<Duration>) -> Result<Policy, LockError> {
+        let policy = self.shared.lock().policy;
+        match ttl {
+            Some(ttl) => Ok(policy.to_builder().ttl(ttl).build()?),
+            None => Ok(policy),
+        }
+    }
+
+    async fn on_engine<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = Result<T, LockError>> + Send + 'static,
+    ) -> Result<T, LockError> {
+        let task = self.shared.manager.engine.spawn(operation);
+        task.await.unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
+    }
+
+    fn not_held(&self) -> LockError {
+        let resources = &self.shared.claim.resources;
+        let message = format!("{resources} is not held: the lease was released already");
+        LockError::new(ErrorKind::LockNotHeld, resources, message)
+    }
+
+    fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
+        self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
+    }
+}
+
+impl State {
+    /// Trusts the lease no longer than `until`.
+    pub(super) fn limit(&mut self, until: Moment) {
+        if let Some(facts) = &mut self.facts {
+            facts.limit(until);
+        }
+    }
+}

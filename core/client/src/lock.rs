@@ -1,0 +1,109 @@
+//! A lock that is about to be acquired. Owns the settings of one acquisition; holds no lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{ConfigError, Policy, PolicyBuilder, Resources};
+
+use crate::error::LockError;
+use crate::guard::LeaseGuard;
+use crate::manager::Manager;
+
+/// A lock on one or several resources, and how to acquire it.
+///
+/// Made by [`Redlock::lock`](crate::Redlock::lock). It can be acquired again and again; what is won
+/// belongs to the [`LeaseGuard`] of that acquisition, never to this object.
+#[derive(Clone)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    manager: Arc<Manager>,
+    resources: Result<Resources, ConfigError>,
+    policy: PolicyBuilder,
+}
+
+impl Lock {
+    pub(crate) fn new(
+        manager: &Arc<Manager>,
+        resources: Result<Resources, ConfigError>,
+        policy: Policy,
+    ) -> Self {
+        Self { manager: Arc::clone(manager), resources, policy: policy.to_builder() }
+    }
+
+    /// How long the nodes keep the lock unless it is extended. Default 10 s.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.set(|policy| policy.ttl(ttl))
+    }
+
+    /// How long to wait for it, all in all. Default: until it is held.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.set(|policy| policy.timeout(Some(timeout)))
+    }
+
+    /// Exactly one round: fail at once if it is held by another.
+    pub fn try_once(self) -> Self {
+        self.set(PolicyBuilder::try_once)
+    }
+
+    /// Renews the lease until it is released. Default off.
+    pub fn auto_extend(self, on: bool) -> Self {
+        self.set(|policy| policy.auto_extend(on))
+    }
+
+    /// For how long, at most, the lease is renewed. Default 24 hours.
+    pub fn max_hold(self, limit: Duration) -> Self {
+        self.set(|policy| policy.max_hold(limit))
+    }
+
+    /// Changes any setting of the policy.
+    pub fn set(mut self, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Self {
+        self.policy = change(self.policy);
+        self
+    }
+
+    /// Acquires the lock, on the engine's thread.
+    ///
+    /// Dropping the future withdraws: no node keeps a key that no one owns.
+    ///
+    /// # Errors
+    /// [`NotAcquired`](crate::ErrorKind::NotAcquired) or
+    /// [`AcquireTimedOut`](crate::ErrorKind::AcquireTimedOut) if another holds it,
+    /// [`QuorumUnreachable`](crate::ErrorKind::QuorumUnreachable) if too many nodes are broken,
+    /// [`Config`](crate::ErrorKind::Config) if a setting is wrong,
+    /// [`Closed`](crate::ErrorKind::Closed) after the manager was closed.
+    pub async fn acquire(&self) -> Result<LeaseGuard, LockError> {
+        let engine = self.manager.engine.clone();
+        let here = self.clone();
+        match engine.spawn(async move { here.acquire_here().await }).await {
+            Some(result) => result,
+            None => Err(self.stopped()),
+        }
+    }
+
+    /// Acquires the lock on the caller's own task, which must run on the engine
+    /// ([`Engine::spawn`](crate::Engine::spawn)): saves the way there and back.
+    ///
+    /// # Errors
+    /// As for [`Self::acquire`].
+    pub async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
+        let resources = self.resources.clone()?;
+        let policy = self.policy.clone().build()?;
+        self.manager.acquire(resources, policy).await
+    }
+
+    /// The settings as they would be used.
+    ///
+    /// # Errors
+    /// [`Config`](crate::ErrorKind::Config) if a name or a setting is wrong.
+    pub fn check(&self) -> Result<(Resources, Policy), LockError> {
+        Ok((self.resources.clone()?, self.policy.clone().build()?))
+    }
+
+    fn stopped(&self) -> LockError {
+        let kind = crate::ErrorKind::Closed;
+        match &self.resources {
+            Ok(resources) => self.manager.error(kind, resources, &[], (0, Duration::ZERO)),
+            Err(error) => error.clone().into(),
+        }
+    }
+}

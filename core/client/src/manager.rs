@@ -1,0 +1,403 @@
+//! The nodes of one user, and the locks over them. Owns the builder and the way into every operation.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use quorlock_protocol::{
+    Acquire, AcquireOutcome, Claim, ConfigError, ErrorKind, FencingToken, HolderId, Inspect,
+    NodeId, Policy, Quorum, Resources, Withdraw,
+};
+
+use crate::address::Address;
+use crate::clock::{self, System};
+use crate::driver::Driver;
+use crate::engine::Engine;
+use crate::error::{LockError, NodeReport, name_votes};
+use crate::guard::LeaseGuard;
+use crate::lease::Lease;
+use crate::lock::Lock;
+use crate::node::{Node, NodeSettings, NodeState, connect};
+
+/// Locks over N independent nodes.
+///
+/// Cloning is cheap and gives the same manager. It connects at the first operation.
+///
+/// ```
+/// use quorlock::Redlock;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), quorlock::LockError> {
+/// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
+/// let lease = locks.lock("invoice:42").ttl(Duration::from_secs(5)).acquire().await?;
+/// assert!(lease.is_valid());
+/// lease.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Redlock {
+    manager: Arc<Manager>,
+}
+
+pub(crate) struct Manager {
+    pub(crate) nodes: Arc<[Arc<dyn Node>]>,
+    pub(crate) addresses: Arc<[Arc<str>]>,
+    pub(crate) quorum: Quorum,
+    pub(crate) engine: Engine,
+    policy: Policy,
+    settings: NodeSettings,
+    known: AtomicU64,
+    settled: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Redlock {
+    /// Starts a manager without nodes and with the default policy.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A lock on the resource `name`, with the manager's policy until told otherwise.
+    pub fn lock(&self, name: &str) -> Lock {
+        self.lock_all([name])
+    }
+
+    /// A lock on several resources: all or nothing.
+    pub fn lock_all<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Lock {
+        Lock::new(&self.manager, Resources::new(names), self.manager.policy)
+    }
+
+    /// Takes over a lease by the token that its holder handed over (see [`Lease::token`]).
+    ///
+    /// Its validity is zero until [`Lease::extend`] or [`Lease::check`] has proved it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if a name or the token is not valid.
+    pub fn lease<S: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = S>,
+        token: &str,
+    ) -> Result<Lease, LockError> {
+        let claim = Claim { resources: Resources::new(names)?, holder: HolderId::adopt(token)? };
+        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.policy))
+    }
+
+    /// Whether another could not get the lock now, because anyone holds it (as far as the nodes tell).
+    ///
+    /// # Errors
+    /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer.
+    pub async fn is_locked<S: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<bool, LockError> {
+        let claim =
+            Claim { resources: Resources::new(names)?, holder: self.manager.fresh_holder() };
+        let claim = Arc::new(claim);
+        self.manager.check_open(&claim.resources)?;
+        self.manager.settle(None).await;
+        let inspection = self.manager.inspect(&claim, self.manager.policy).await;
+        let refused = inspection.report.tally().refused;
+        if inspection.held_by_another || self.manager.quorum.is_blocked_by(refused) {
+            return Ok(inspection.held_by_another);
+        }
+        let spent = (1, clock::now().since(inspection.report.started));
+        let rounds = [inspection.report];
+        Err(self.manager.error(ErrorKind::QuorumUnreachable, &claim.resources, &rounds, spent))
+    }
+
+    /// Every node's address (without a password) and state, in the order given.
+    pub fn nodes(&self) -> Vec<(Arc<str>, NodeState)> {
+        let states = self.manager.nodes.iter().map(|node| node.state());
+        self.manager.addresses.iter().cloned().zip(states).collect()
+    }
+
+    /// The settings that locks start from.
+    pub fn policy(&self) -> Policy {
+        self.manager.policy
+    }
+
+    /// The thread that does the work.
+    pub fn engine(&self) -> &Engine {
+        &self.manager.engine
+    }
+
+    /// Closes the connections. Locks that are still held are no longer renewed and run out; every
+    /// later operation fails with [`ErrorKind::Closed`]. Closing twice does nothing.
+    pub fn close(&self) {
+        self.manager.closed.store(true, Ordering::Release);
+        for node in self.manager.nodes.iter() {
+            node.close();
+        }
+    }
+
+    /// Whether [`Self::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.manager.is_closed()
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Redlock").field("nodes", &self.manager.addresses).finish()
+    }
+}
+
+impl Manager {
+    /// Waits, before the first operation, until a quorum is connected or every node has been tried.
+    pub(crate) async fn settle(&self, timeout: Option<Duration>) {
+        if self.settled.load(Ordering::Acquire) {
+            return;
+        }
+        let patience = self.settings.connect_timeout.min(timeout.unwrap_or(Duration::MAX));
+        let all = async {
+            let mut pending: FuturesUnordered<_> =
+                self.nodes.iter().map(|node| async { node.settled().await }).collect();
+            while pending.next().await.is_some() {
+                let up = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
+                if up.count() >= self.quorum.size() {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, all).await;
+        self.settled.store(true, Ordering::Release);
+    }
+
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        resources: Resources,
+        policy: Policy,
+    ) -> Result<LeaseGuard, LockError> {
+        self.check_open(&resources)?;
+        let started = clock::now();
+        self.settle(policy.timeout()).await;
+        let known = FencingToken(self.known.load(Ordering::Relaxed));
+        let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
+        let mut acquiring =
+            Acquiring { manager: self, driver: Driver::new(&self.nodes), machine: Some(machine) };
+        let outcome = acquiring.run().await;
+        let driver = acquiring.driver.clone();
+        let left = outcome.withdrawals;
+        match outcome.result {
+            Ok(won) => {
+                let lost = &outcome.lost_rounds;
+                if let Some(token) = won.lease.fencing_token() {
+                    self.known.fetch_max(token.0, Ordering::Relaxed);
+                }
+                self.withdraw_afresh(left);
+                let spent = (outcome.attempts, outcome.elapsed);
+                let lost = lost.iter().map(|round| name_votes(round, &self.addresses)).collect();
+                Ok(LeaseGuard::new(Lease::won(self, won, policy, driver.inbox, spent, lost)))
+            }
+            Err(kind) => {
+                self.withdraw_rest(&driver, left);
+                let spent = (outcome.attempts, outcome.elapsed);
+                Err(self.error(kind, &resources, &outcome.lost_rounds, spent))
+            }
+        }
+    }
+
+    pub(crate) async fn inspect(
+        &self,
+        claim: &Arc<Claim>,
+        policy: Policy,
+    ) -> quorlock_protocol::Inspection {
+        let mut machine = Inspect::new(clock::now(), claim, policy, self.quorum);
+        Driver::new(&self.nodes).run(&mut machine, |_| {}).await
+    }
+
+    /// Goes on taking keys back after the caller has left, with the inbox that the replies come to.
+    pub(crate) fn withdraw_rest(&self, driver: &Driver, mut left: Vec<Withdraw>) {
+        // One inbox serves one machine; any further one asks again with its own.
+        if let Some(mut last) = left.pop() {
+            let driver = driver.clone();
+            self.engine.background(async move { driver.run(&mut last, |_| {}).await });
+        }
+        self.withdraw_afresh(left);
+    }
+
+    /// Takes keys back with an inbox of its own, asking again whoever has not answered yet.
+    pub(crate) fn withdraw_afresh(&self, left: Vec<Withdraw>) {
+        for mut withdraw in left {
+            let driver = Driver::new(&self.nodes);
+            withdraw.restart();
+            self.engine.background(async move { driver.run(&mut withdraw, |_| {}).await });
+        }
+    }
+
+    pub(crate) fn error(
+        &self,
+        kind: ErrorKind,
+        resources: &Resources,
+        rounds: &[quorlock_protocol::RoundReport],
+        spent: (u32, Duration),
+    ) -> LockError {
+        LockError::of_rounds(kind, resources, &self.addresses, rounds, spent)
+    }
+
+    pub(crate) fn name_votes(&self, round: &quorlock_protocol::RoundReport) -> Vec<NodeReport> {
+        name_votes(round, &self.addresses)
+    }
+
+    pub(crate) fn check_open(&self, resources: &Resources) -> Result<(), LockError> {
+        if self.is_closed() {
+            return Err(self.error(ErrorKind::Closed, resources, &[], (0, Duration::ZERO)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn fresh_holder(&self) -> HolderId {
+        use quorlock_protocol::Surroundings as _;
+        HolderId::fresh(System.random())
+    }
+}
+
+/// An acquisition under way: dropped half-way, it withdraws.
+struct Acquiring<'a> {
+    manager: &'a Manager,
+    driver: Driver,
+    machine: Option<Acquire>,
+}
+
+impl Acquiring<'_> {
+    async fn run(&mut self) -> AcquireOutcome {
+        let machine = self.machine.as_mut().expect("run is called once");
+        let outcome = self.driver.run(machine, |_| {}).await;
+        self.machine = None;
+        outcome
+    }
+}
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        let Some(mut machine) = self.machine.take() else { return };
+        if let Some(outcome) = self.driver.abandon(&mut machine) {
+            self.manager.withdraw_rest(&self.driver, outcome.withdrawals);
+        }
+    }
+}
+
+/// Collects what a [`Redlock`] is made of.
+#[derive(Default)]
+#[must_use]
+pub struct Builder {
+    nodes: Vec<Result<NodeSpec, ConfigError>>,
+    policy: Policy,
+    settings: NodeSettings,
+    engine: Option<Engine>,
+}
+
+enum NodeSpec {
+    At(Box<Address>),
+    Made(Arc<dyn Node>),
+}
+
+impl Builder {
+    /// Adds nodes by address: `redis://host:port/db`, `rediss://`, `unix:///path`, `memory://name`.
+    pub fn nodes<S: AsRef<str>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
+        for address in addresses {
+            let address = address.as_ref().parse::<Address>();
+            self.nodes.push(address.map(|address| NodeSpec::At(Box::new(address))));
+        }
+        self
+    }
+
+    /// Adds one node by a parsed address.
+    pub fn address(mut self, address: Address) -> Self {
+        self.nodes.push(Ok(NodeSpec::At(Box::new(address))));
+        self
+    }
+
+    /// Adds one node of the caller's own make.
+    pub fn node(mut self, node: Arc<dyn Node>) -> Self {
+        self.nodes.push(Ok(NodeSpec::Made(node)));
+        self
+    }
+
+    /// The settings that locks start from.
+    pub const fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How the nodes are connected to.
+    pub fn node_settings(mut self, settings: NodeSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The thread to use instead of the one that the process shares.
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Makes the manager. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if there is no node, an address is wrong, or one is named twice.
+    pub fn build(self) -> Result<Redlock, LockError> {
+        let specs = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        check_nodes(&specs)?;
+        let engine = match self.engine {
+            Some(engine) => engine,
+            None => Engine::shared().map_err(|error| {
+                ConfigError::new(format!("the lock thread could not be started: {error}"))
+            })?,
+        };
+        let make = |spec: &NodeSpec| match spec {
+            NodeSpec::At(address) => connect(address, &self.settings, engine.handle()),
+            NodeSpec::Made(node) => Arc::clone(node),
+        };
+        let nodes: Arc<[Arc<dyn Node>]> = specs.iter().map(make).collect();
+        let addresses = nodes.iter().map(|node| Arc::from(node.address())).collect();
+        let manager = Manager {
+            quorum: Quorum::of(nodes.len()),
+            nodes,
+            addresses,
+            engine,
+            policy: self.policy,
+            settings: self.settings,
+            known: AtomicU64::new(0),
+            settled: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        };
+        Ok(Redlock { manager: Arc::new(manager) })
+    }
+}
+
+fn check_nodes(specs: &[NodeSpec]) -> Result<(), ConfigError> {
+    if specs.is_empty() {
+        return Err(ConfigError::new(
+            "no nodes were given: name at least one, such as redis://localhost:6379",
+        ));
+    }
+    if specs.len() > NodeId::MAX_COUNT {
+        return Err(ConfigError::new(format!(
+            "at most {} nodes are possible, not {}",
+            NodeId::MAX_COUNT,
+            specs.len()
+        )));
+    }
+    let mut endpoints: Vec<(String, &Address)> = Vec::new();
+    for spec in specs {
+        let NodeSpec::At(address) = spec else { continue };
+        let endpoint = address.endpoint();
+        if endpoints.iter().any(|(other, _)| *other == endpoint) {
+            return Err(ConfigError::new(format!(
+                "the node {address} is named twice: a quorum needs independent nodes"
+            )));
+        }
+        endpoints.push((endpoint, address));
+    }
+    Ok(())
+}
