@@ -131,7 +131,10 @@ impl Resources {
         let mut sorted: Vec<&Resource> = list.iter().collect();
         sorted.sort();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ConfigError::new(format!("resource '{}' is named twice", pair[0])));
+            return Err(ConfigError::new(format!(
+                "resource '{}' is named twice",
+                pair[0]
+            )));
         }
         match list.len() {
             0 => Err(ConfigError::new("a lock needs at least one resource")),

@@ -46,9 +46,17 @@ pub enum Standing {
 impl Inspect {
     /// Starts to look at `claim`.
     pub fn new(now: Moment, claim: &Arc<Claim>, policy: Policy, quorum: Quorum) -> Self {
-        let window = Window { start: now, deadline: now + policy.node_timeout() };
+        let window = Window {
+            start: now,
+            deadline: now + policy.node_timeout(),
+        };
         let round = Round::new(Ticket(0), claim, Action::Inspect, window, quorum);
-        Self { policy, quorum, round, finished: false }
+        Self {
+            policy,
+            quorum,
+            round,
+            finished: false,
+        }
     }
 
     fn judge(&mut self) {
@@ -69,7 +77,11 @@ impl Inspect {
             self.held().map_or(Standing::Unknown, Standing::Held)
         };
         let held_by_another = self.quorum.is_blocked_by(others.count());
-        Inspection { standing, held_by_another, report }
+        Inspection {
+            standing,
+            held_by_another,
+            report,
+        }
     }
 
     /// The lease that the answers prove: it lasts as long as a quorum's keys do.

@@ -161,18 +161,28 @@ impl Withdraw {
             answer: progress.answer.clone(),
             took: progress.took,
         });
-        RoundReport { started: self.started, votes: votes.collect() }
+        RoundReport {
+            started: self.started,
+            votes: votes.collect(),
+        }
     }
 
     /// Whether no node needs anything more.
     pub fn is_done(&self) -> bool {
-        self.nodes.iter().all(|progress| progress.state == State::Settled)
+        self.nodes
+            .iter()
+            .all(|progress| progress.state == State::Settled)
     }
 
     /// The next command, without the machine's other outputs (for machines that contain this one).
     pub(crate) fn poll_send(&mut self, now: Moment) -> Option<(NodeId, Command)> {
-        let index = self.nodes.iter().position(|progress| progress.state == State::Ready)?;
-        self.nodes[index].state = State::Sent { deadline: now + self.node_timeout };
+        let index = self
+            .nodes
+            .iter()
+            .position(|progress| progress.state == State::Ready)?;
+        self.nodes[index].state = State::Sent {
+            deadline: now + self.node_timeout,
+        };
         let command = Command {
             ticket: self.ticket,
             claim: Arc::clone(&self.claim),
@@ -188,7 +198,11 @@ impl Withdraw {
             State::Sent { deadline: at } | State::Resting { until: at } => Some(at),
             State::Ready | State::Settled => None,
         };
-        self.nodes.iter().filter_map(due).min().unwrap_or(Moment::FAR_FUTURE)
+        self.nodes
+            .iter()
+            .filter_map(due)
+            .min()
+            .unwrap_or(Moment::FAR_FUTURE)
     }
 
     pub(crate) fn reply(&mut self, now: Moment, node: NodeId, reply: Reply) {
@@ -202,7 +216,10 @@ impl Withdraw {
         match reply.answer {
             // The first revoke may have deleted the keys before its reply was lost.
             Ok(Answer::Absent) if reply.repeated => {
-                progress.settle(Ok(Answer::Ours { token: None, remaining: None }));
+                progress.settle(Ok(Answer::Ours {
+                    token: None,
+                    remaining: None,
+                }));
             }
             Err(fault) if !fault.kind().is_permanent() => progress.rest(now, Some(fault)),
             answer => progress.settle(answer),
@@ -257,7 +274,12 @@ impl Machine for Withdraw {
 
 impl Progress {
     const fn new() -> Self {
-        Self { state: State::Ready, failures: 0, answer: None, took: Duration::ZERO }
+        Self {
+            state: State::Ready,
+            failures: 0,
+            answer: None,
+            took: Duration::ZERO,
+        }
     }
 
     fn settle(&mut self, answer: Result<Answer, Fault>) {

@@ -1,0 +1,362 @@
+//! What the acquire machine promises, one schedule a test.
+
+use std::time::Duration;
+
+use crate::support::{
+    Play, absent, fault, frees_in, kept, ours, policy, quorum, resources, theirs,
+};
+use quorlock_protocol::{
+    Acquire, Action, ErrorKind, FaultKind, FencingToken, Frees, Moment, PolicyBuilder, Reply,
+};
+
+fn acquire(nodes: usize, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+    let now = Moment::from_millis(0);
+    let known = FencingToken::default();
+    Play::start(Acquire::new(
+        now,
+        resources(),
+        policy(change),
+        quorum(nodes),
+        known,
+    ))
+}
+
+fn plain(nodes: usize) -> Play<Acquire> {
+    acquire(nodes, |policy| policy)
+}
+
+#[test]
+fn asks_every_node_before_it_hears_of_any() {
+    let play = plain(5);
+    assert_eq!(play.targets("grant"), [0, 1, 2, 3, 4]);
+    let holders: Vec<_> = play
+        .sent
+        .iter()
+        .map(|(_, command)| &command.claim.holder)
+        .collect();
+    assert!(holders.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn wins_at_the_quorum_without_the_slow_and_the_broken() {
+    let mut play = plain(5);
+    play.answer(4, "grant", fault(FaultKind::Broken));
+    play.answer(0, "grant", ours(1000));
+    play.answer(2, "grant", ours(1000));
+    assert!(play.done.is_none());
+    play.answer(3, "grant", ours(1000));
+    let won = play.outcome().result.unwrap();
+    assert_eq!(won.lease.fencing_token(), Some(FencingToken(1000)));
+}
+
+#[test]
+fn the_validity_counts_from_the_start_and_leaves_the_drift_out() {
+    let mut play = plain(3);
+    play.stage.now = Moment::from_millis(30);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1000));
+    let won = play.outcome().result.unwrap();
+    assert_eq!(won.lease.until(), Moment::from_millis(1000 - 10 - 2));
+}
+
+#[test]
+fn a_quorum_that_comes_after_the_validity_is_no_lease() {
+    let mut play = acquire(3, |policy| {
+        policy.node_timeout(Duration::from_millis(500)).try_once()
+    });
+    play.answer(0, "grant", ours(1000));
+    play.stage.now = Moment::from_millis(988);
+    play.answer(1, "grant", ours(1000));
+    assert_eq!(play.count("revoke"), 3);
+    assert_eq!(
+        play.outcome().result.unwrap_err(),
+        ErrorKind::QuorumUnreachable
+    );
+}
+
+#[test]
+fn a_split_vote_of_an_even_number_is_lost_and_taken_back_everywhere() {
+    let mut play = acquire(4, PolicyBuilder::try_once);
+    for (node, answer) in [(0, ours(1000)), (1, ours(1000)), (2, theirs(frees_in(9)))] {
+        play.answer(node, "grant", answer);
+    }
+    assert!(play.done.is_none());
+    play.answer(3, "grant", theirs(frees_in(9)));
+    assert_eq!(play.targets("revoke"), [0, 1, 2, 3]);
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
+#[test]
+fn a_node_that_is_known_to_be_down_counts_at_once_and_needs_no_revoke() {
+    let mut play = acquire(3, PolicyBuilder::try_once);
+    play.answer(0, "grant", fault(FaultKind::NotSent));
+    play.answer(1, "grant", fault(FaultKind::NotSent));
+    assert_eq!(play.targets("revoke"), [2]);
+    assert_eq!(
+        play.outcome().result.unwrap_err(),
+        ErrorKind::QuorumUnreachable
+    );
+}
+
+#[test]
+fn silence_is_waited_for_only_up_to_the_node_timeout() {
+    let mut play = acquire(3, PolicyBuilder::try_once);
+    play.answer(0, "grant", ours(1000));
+    play.wait_until(49);
+    assert!(play.done.is_none());
+    play.wait_until(50);
+    assert_eq!(play.targets("revoke"), [0, 1, 2]);
+    assert_eq!(
+        play.outcome().result.unwrap_err(),
+        ErrorKind::QuorumUnreachable
+    );
+}
+
+#[test]
+fn every_round_draws_a_fresh_holder_id() {
+    let mut play = plain(3);
+    let first = play.last(0, "grant").claim.holder.clone();
+    play.answer(0, "grant", theirs(frees_in(5000)));
+    play.answer(1, "grant", theirs(frees_in(5000)));
+    play.wait_until(100);
+    assert_eq!(play.count("grant"), 6);
+    let second = play.last(0, "grant").claim.holder.clone();
+    assert_ne!(first, second);
+    assert_eq!(play.last(0, "revoke").claim.holder, first);
+}
+
+#[test]
+fn a_late_vote_of_a_lost_round_does_not_count_in_the_next() {
+    let mut play = plain(3);
+    let old = play.last(2, "grant").ticket;
+    play.answer(0, "grant", theirs(frees_in(5000)));
+    play.answer(1, "grant", theirs(frees_in(5000)));
+    play.wait_until(100);
+    play.reply(
+        2,
+        Reply {
+            ticket: old,
+            answer: ours(9),
+            repeated: false,
+        },
+    );
+    play.answer(0, "grant", ours(1000));
+    assert!(play.done.is_none());
+}
+
+#[test]
+fn a_retry_comes_no_later_than_the_holder_runs_out() {
+    let mut play = plain(3);
+    play.answer(0, "grant", theirs(frees_in(30)));
+    play.answer(1, "grant", theirs(frees_in(40)));
+    // Node 2 has not voted; two nodes free make a quorum, the later of the two frees in 40 ms.
+    play.wait_until(41);
+    assert_eq!(play.count("grant"), 3);
+    play.wait_until(42);
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
+fn the_timeout_bounds_the_call_and_leaves_a_last_try() {
+    let mut play = acquire(3, |policy| policy.timeout(Some(Duration::from_millis(150))));
+    for _ in 0..2 {
+        play.answer(0, "grant", theirs(frees_in(5000)));
+        play.answer(1, "grant", theirs(frees_in(5000)));
+        play.wait_until(100);
+    }
+    assert_eq!(play.count("grant"), 6);
+    play.wait_until(149);
+    assert_eq!(play.count("grant"), 9);
+    assert!(play.done.is_none());
+    play.wait_until(150);
+    let outcome = play.outcome();
+    assert_eq!(outcome.result.unwrap_err(), ErrorKind::AcquireTimedOut);
+    assert_eq!((outcome.attempts, outcome.elapsed.as_millis()), (3, 150));
+}
+
+#[test]
+fn a_timeout_below_the_retry_delay_still_tries_once() {
+    let mut play = acquire(3, |policy| policy.timeout(Some(Duration::from_millis(5))));
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1000));
+    assert!(play.outcome().result.is_ok());
+}
+
+#[test]
+fn a_retry_limit_of_zero_is_one_round() {
+    let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
+    play.answer(0, "grant", theirs(frees_in(1)));
+    play.answer(1, "grant", theirs(frees_in(1)));
+    let outcome = play.outcome();
+    assert_eq!(
+        (outcome.result.unwrap_err(), outcome.attempts),
+        (ErrorKind::NotAcquired, 1)
+    );
+}
+
+#[test]
+fn faults_that_only_a_person_can_mend_end_the_wait() {
+    let mut play = plain(3);
+    play.answer(0, "grant", fault(FaultKind::WrongType));
+    play.answer(1, "grant", fault(FaultKind::Unauthenticated));
+    assert_eq!(
+        play.outcome().result.unwrap_err(),
+        ErrorKind::QuorumUnreachable
+    );
+}
+
+#[test]
+fn waiting_without_a_limit_ends_when_no_quorum_can_be_reached_for_long() {
+    let mut play = acquire(3, |policy| {
+        policy.unreachable_timeout(Duration::from_millis(400))
+    });
+    while play.done.is_none() {
+        play.answer(0, "grant", fault(FaultKind::NotSent));
+        play.answer(1, "grant", fault(FaultKind::NotSent));
+        let next = play.wake_at.unwrap().since_epoch().as_millis();
+        play.wait_until(u64::try_from(next).unwrap());
+        assert!(next < 2000, "gives up in time");
+    }
+    let outcome = play.outcome();
+    assert_eq!(outcome.result.unwrap_err(), ErrorKind::QuorumUnreachable);
+    assert!(outcome.attempts > 2);
+}
+
+#[test]
+fn a_key_without_a_ttl_is_not_waited_for_in_silence() {
+    let mut play = acquire(3, |policy| policy.unreachable_timeout(Duration::ZERO));
+    play.answer(0, "grant", theirs(Frees::Never));
+    play.answer(1, "grant", theirs(Frees::Never));
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
+#[test]
+fn cancelling_takes_the_keys_back() {
+    let mut play = plain(3);
+    play.answer(0, "grant", ours(1000));
+    play.cancel();
+    assert_eq!(play.targets("revoke"), [0, 1, 2]);
+    let outcome = play.outcome();
+    assert_eq!(outcome.result.unwrap_err(), ErrorKind::Cancelled);
+    assert_eq!(
+        outcome.withdrawals.len(),
+        1,
+        "nodes that have not confirmed are asked again"
+    );
+}
+
+#[test]
+fn cancelling_between_the_rounds_sends_nothing() {
+    let mut play = plain(3);
+    for node in 0..3 {
+        play.answer(node, "grant", theirs(frees_in(5000)));
+    }
+    for node in 0..3 {
+        play.answer(node, "revoke", absent());
+    }
+    let before = play.sent.len();
+    play.cancel();
+    assert_eq!(play.sent.len(), before);
+    assert!(play.outcome().withdrawals.is_empty());
+}
+
+#[test]
+fn a_token_that_no_quorum_knows_is_written_back_before_the_lease_is_handed_out() {
+    let mut play = plain(5);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1007));
+    play.answer(2, "grant", ours(1000));
+    assert!(play.done.is_none());
+    assert_eq!(play.targets("raise"), [0, 2]);
+    let raised = play.last(0, "raise").action;
+    assert!(matches!(
+        raised,
+        Action::RaiseFence {
+            token: FencingToken(1007),
+            ..
+        }
+    ));
+    play.answer(0, "raise", ours(1007));
+    assert!(play.done.is_none());
+    play.answer(2, "raise", ours(1007));
+    let won = play.outcome().result.unwrap();
+    assert_eq!(won.lease.fencing_token(), Some(FencingToken(1007)));
+}
+
+#[test]
+fn a_late_grant_joins_the_write_back() {
+    let mut play = plain(5);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1007));
+    play.answer(2, "grant", ours(1000));
+    play.answer(3, "grant", ours(1007));
+    play.answer(4, "grant", ours(1000));
+    assert_eq!(play.targets("raise"), [0, 2, 4]);
+    play.answer(4, "raise", ours(1007));
+    assert!(
+        play.outcome().result.is_ok(),
+        "nodes 1, 3 and 4 know the token"
+    );
+}
+
+#[test]
+fn a_write_back_without_a_quorum_is_a_lost_round() {
+    let mut play = acquire(3, PolicyBuilder::try_once);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1007));
+    play.wait_until(50);
+    assert_eq!(play.targets("revoke"), [0, 1, 2]);
+    assert_eq!(
+        play.outcome().result.unwrap_err(),
+        ErrorKind::QuorumUnreachable
+    );
+}
+
+#[test]
+fn the_next_proposal_is_above_every_floor_seen() {
+    let mut play = plain(3);
+    let floor = Some(FencingToken(5000));
+    let refused = quorlock_protocol::Answer::Theirs {
+        floor,
+        frees: frees_in(1),
+    };
+    play.answer(0, "grant", Ok(refused));
+    play.answer(1, "grant", Ok(refused));
+    play.wait_until(100);
+    let Action::Grant {
+        fence: Some(fence), ..
+    } = play.last(0, "grant").action
+    else {
+        panic!()
+    };
+    assert_eq!(fence.proposal, FencingToken(5001));
+}
+
+#[test]
+fn without_fencing_there_is_no_token_and_no_second_trip() {
+    let mut play = acquire(3, |policy| policy.fencing(false));
+    play.answer(0, "grant", kept());
+    play.answer(1, "grant", kept());
+    let won = play.outcome().result.unwrap();
+    assert_eq!(won.lease.fencing_token(), None);
+}
+
+#[test]
+fn what_is_left_to_withdraw_comes_with_the_lease() {
+    let mut play = plain(3);
+    play.answer(0, "grant", theirs(frees_in(10)));
+    play.answer(1, "grant", theirs(frees_in(10)));
+    play.answer(0, "revoke", absent());
+    play.answer(1, "revoke", absent());
+    play.wait_until(12);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1000));
+    let outcome = play.outcome();
+    assert!(outcome.result.is_ok());
+    assert_eq!(
+        outcome.withdrawals.len(),
+        1,
+        "node 2 has not confirmed the first revoke"
+    );
+    assert_eq!(outcome.lost_rounds.len(), 1);
+}

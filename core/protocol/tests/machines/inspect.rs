@@ -1,0 +1,64 @@
+//! What looking at a claim proves, and what it does not.
+
+use std::time::Duration;
+
+use crate::support::{Play, absent, claim, fault, frees_in, policy, quorum, theirs};
+use quorlock_protocol::{Answer, FaultKind, FencingToken, Inspect, Moment, Standing};
+
+fn inspect(nodes: usize) -> Play<Inspect> {
+    let now = Moment::from_millis(0);
+    Play::start(Inspect::new(
+        now,
+        &claim("h"),
+        policy(|policy| policy),
+        quorum(nodes),
+    ))
+}
+
+fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
+    let remaining = Some(Duration::from_millis(millis));
+    Ok(Answer::Ours {
+        token: Some(FencingToken(token)),
+        remaining,
+    })
+}
+
+#[test]
+fn a_quorum_proves_the_lease_for_as_long_as_its_weakest_member_keeps_it() {
+    let mut play = inspect(5);
+    play.answer(0, "inspect", left(900, 40));
+    play.answer(1, "inspect", left(500, 41));
+    play.answer(2, "inspect", left(700, 41));
+    let Standing::Held(lease) = play.outcome().standing else {
+        panic!("held")
+    };
+    assert_eq!(lease.until(), Moment::from_millis(500 - 5 - 2));
+    assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
+}
+
+#[test]
+fn too_many_lost_keys_prove_the_loss() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", absent());
+    play.answer(1, "inspect", theirs(frees_in(5)));
+    let inspection = play.outcome();
+    assert_eq!(inspection.standing, Standing::NotHeld);
+    assert!(!inspection.held_by_another);
+}
+
+#[test]
+fn silence_proves_nothing() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", left(900, 40));
+    play.answer(1, "inspect", fault(FaultKind::NotSent));
+    play.wait_until(50);
+    assert_eq!(play.outcome().standing, Standing::Unknown);
+}
+
+#[test]
+fn tells_that_another_holds_a_quorum() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", theirs(frees_in(5)));
+    play.answer(1, "inspect", theirs(frees_in(5)));
+    assert!(play.outcome().held_by_another);
+}

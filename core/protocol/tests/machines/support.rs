@@ -1,0 +1,220 @@
+//! A stage for one machine: virtual time, counted randomness, and replies by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{
+    Action, Answer, Claim, Command, Fault, FaultKind, FencingToken, Frees, HolderId, Machine,
+    Moment, NodeId, Output, Policy, PolicyBuilder, Quorum, Reply, Resources, Surroundings,
+};
+
+/// The world as the test sets it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub(crate) now: Moment,
+    pub(crate) wall: u64,
+    pub(crate) drawn: u8,
+}
+
+impl Surroundings for Stage {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.wall
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        self.drawn += 1;
+        [self.drawn; HolderId::RANDOM_BYTES]
+    }
+}
+
+/// A machine on its stage, and all that it has sent so far.
+pub(crate) struct Play<M: Machine> {
+    pub(crate) machine: M,
+    pub(crate) stage: Stage,
+    pub(crate) sent: Vec<(NodeId, Command)>,
+    pub(crate) wake_at: Option<Moment>,
+    pub(crate) done: Option<M::Outcome>,
+}
+
+impl<M: Machine> Play<M> {
+    pub(crate) fn start(machine: M) -> Self {
+        let stage = Stage {
+            now: Moment::from_millis(0),
+            wall: 1_000,
+            drawn: 0,
+        };
+        let mut play = Self {
+            machine,
+            stage,
+            sent: Vec::new(),
+            wake_at: None,
+            done: None,
+        };
+        play.settle();
+        play
+    }
+
+    /// Polls until the machine waits or is done.
+    pub(crate) fn settle(&mut self) {
+        while self.done.is_none() {
+            match self.machine.poll(&mut self.stage) {
+                Output::Send(node, command) => self.sent.push((node, command)),
+                Output::WakeAt(at) => {
+                    self.wake_at = Some(at);
+                    return;
+                }
+                Output::Done(outcome) => self.done = Some(outcome),
+            }
+        }
+    }
+
+    /// The command of this kind that was last sent to `node`.
+    pub(crate) fn last(&self, node: u8, wanted: &str) -> Command {
+        let found = self
+            .sent
+            .iter()
+            .rev()
+            .find(|(to, command)| to.0 == node && kind(command) == wanted);
+        found
+            .unwrap_or_else(|| panic!("no {wanted} was sent to node {node}"))
+            .1
+            .clone()
+    }
+
+    /// How many commands of this kind were sent.
+    pub(crate) fn count(&self, wanted: &str) -> usize {
+        self.sent
+            .iter()
+            .filter(|(_, command)| kind(command) == wanted)
+            .count()
+    }
+
+    /// The nodes that got a command of this kind, in order.
+    pub(crate) fn targets(&self, wanted: &str) -> Vec<u8> {
+        let fitting = self
+            .sent
+            .iter()
+            .filter(|(_, command)| kind(command) == wanted);
+        fitting.map(|(node, _)| node.0).collect()
+    }
+
+    /// `node` answers the last command of this kind.
+    pub(crate) fn answer(&mut self, node: u8, wanted: &str, answer: Result<Answer, Fault>) {
+        let ticket = self.last(node, wanted).ticket;
+        self.reply(
+            node,
+            Reply {
+                ticket,
+                answer,
+                repeated: false,
+            },
+        );
+    }
+
+    pub(crate) fn reply(&mut self, node: u8, reply: Reply) {
+        self.machine
+            .handle_reply(&mut self.stage, NodeId(node), reply);
+        self.settle();
+    }
+
+    /// Lets time pass and wakes the machine as often as it asks for it.
+    pub(crate) fn wait_until(&mut self, millis: u64) {
+        let end = Moment::from_millis(millis);
+        while self.done.is_none() {
+            let wake_at = self.wake_at.unwrap_or(Moment::FAR_FUTURE);
+            if wake_at > end {
+                break;
+            }
+            self.stage.now = self.stage.now.max(wake_at);
+            self.machine.handle_timeout(&mut self.stage);
+            self.settle();
+        }
+        self.stage.now = self.stage.now.max(end);
+    }
+
+    /// Goes to the moment that the machine asked to be woken at, and wakes it.
+    pub(crate) fn wake(&mut self) {
+        self.stage.now = self.stage.now.max(self.wake_at.expect("the machine waits"));
+        self.machine.handle_timeout(&mut self.stage);
+        self.settle();
+    }
+
+    pub(crate) fn cancel(&mut self) {
+        self.machine.cancel(&mut self.stage);
+        self.settle();
+    }
+
+    pub(crate) fn outcome(self) -> M::Outcome {
+        self.done.expect("the machine has finished")
+    }
+}
+
+pub(crate) fn kind(command: &Command) -> &'static str {
+    match command.action {
+        Action::Grant { .. } => "grant",
+        Action::Extend { .. } => "extend",
+        Action::Revoke => "revoke",
+        Action::RaiseFence { .. } => "raise",
+        Action::Inspect => "inspect",
+    }
+}
+
+pub(crate) fn ours(token: u64) -> Result<Answer, Fault> {
+    Ok(Answer::Ours {
+        token: Some(FencingToken(token)),
+        remaining: None,
+    })
+}
+
+pub(crate) fn kept() -> Result<Answer, Fault> {
+    Ok(Answer::Ours {
+        token: None,
+        remaining: None,
+    })
+}
+
+pub(crate) fn absent() -> Result<Answer, Fault> {
+    Ok(Answer::Absent)
+}
+
+pub(crate) fn theirs(frees: Frees) -> Result<Answer, Fault> {
+    Ok(Answer::Theirs { floor: None, frees })
+}
+
+pub(crate) fn frees_in(millis: u64) -> Frees {
+    Frees::In(Duration::from_millis(millis))
+}
+
+pub(crate) fn fault(kind: FaultKind) -> Result<Answer, Fault> {
+    Err(Fault::new(kind, "as the test says"))
+}
+
+/// A policy with ttl 1000 ms (drift 12 ms), node timeout 50 ms and no jitter.
+pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Policy {
+    let base = Policy::builder()
+        .ttl(Duration::from_millis(1000))
+        .node_timeout(Duration::from_millis(50))
+        .retry_delay(Duration::from_millis(100))
+        .retry_jitter(Duration::ZERO);
+    change(base).build().expect("a valid policy")
+}
+
+pub(crate) fn resources() -> Resources {
+    Resources::new(["r"]).expect("a valid name")
+}
+
+pub(crate) fn claim(holder: &str) -> Arc<Claim> {
+    let holder = HolderId::adopt(holder).expect("a valid id");
+    Arc::new(Claim {
+        resources: resources(),
+        holder,
+    })
+}
+
+pub(crate) const fn quorum(nodes: usize) -> Quorum {
+    Quorum::of(nodes)
+}

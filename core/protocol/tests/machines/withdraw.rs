@@ -1,0 +1,99 @@
+//! What a release promises: the exact outcome, at the quorum, and keys taken back as far as possible.
+
+use std::time::Duration;
+
+use crate::support::{Play, absent, claim, fault, frees_in, kept, quorum, theirs};
+use quorlock_protocol::{FaultKind, Moment, ReleaseOutcome, Reply, Ticket, Withdraw, Withdrawal};
+
+fn withdraw(nodes: usize) -> Play<Withdraw> {
+    let withdrawal = Withdrawal {
+        ticket: Ticket(7),
+        claim: claim("h"),
+        quorum: quorum(nodes),
+        forgotten: Moment::from_millis(1000),
+        node_timeout: Duration::from_millis(50),
+    };
+    Play::start(Withdraw::new(Moment::from_millis(0), withdrawal))
+}
+
+#[test]
+fn is_released_once_a_quorum_has_deleted_the_keys() {
+    let mut play = withdraw(5);
+    assert_eq!(play.targets("revoke"), [0, 1, 2, 3, 4]);
+    play.answer(0, "revoke", kept());
+    play.answer(1, "revoke", kept());
+    assert_eq!(play.machine.outcome(), None);
+    play.answer(2, "revoke", kept());
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
+    assert!(play.done.is_none(), "the others are still to confirm");
+    play.answer(3, "revoke", kept());
+    play.answer(4, "revoke", absent());
+    assert!(play.done.is_some());
+}
+
+#[test]
+fn has_expired_when_the_keys_are_gone_on_too_many_nodes() {
+    let mut play = withdraw(5);
+    for node in 0..3 {
+        play.answer(node, "revoke", absent());
+    }
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Expired));
+}
+
+#[test]
+fn is_taken_when_another_has_a_quorum() {
+    let mut play = withdraw(5);
+    for node in 0..3 {
+        play.answer(node, "revoke", theirs(frees_in(10)));
+    }
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Taken));
+}
+
+#[test]
+fn is_unknown_when_too_few_nodes_answer_and_goes_on_trying() {
+    let mut play = withdraw(3);
+    play.answer(0, "revoke", kept());
+    play.answer(1, "revoke", fault(FaultKind::NotSent));
+    assert_eq!(play.machine.outcome(), None);
+    play.wait_until(50);
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
+    play.wait_until(300);
+    assert!(
+        play.count("revoke") > 3,
+        "nodes without an answer are asked again"
+    );
+    play.answer(1, "revoke", kept());
+    play.answer(2, "revoke", kept());
+    assert!(play.done.is_some());
+}
+
+#[test]
+fn stops_when_the_nodes_have_forgotten_the_keys_by_themselves() {
+    let mut play = withdraw(3);
+    play.wait_until(999);
+    assert!(play.done.is_none());
+    play.wait_until(1000);
+    assert!(play.done.is_some());
+}
+
+#[test]
+fn an_absent_key_after_a_repeated_revoke_was_deleted_by_the_first() {
+    let mut play = withdraw(1);
+    play.reply(
+        0,
+        Reply {
+            ticket: Ticket(7),
+            answer: absent(),
+            repeated: true,
+        },
+    );
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
+}
+
+#[test]
+fn a_fault_that_only_a_person_can_mend_is_not_tried_again() {
+    let mut play = withdraw(1);
+    play.answer(0, "revoke", fault(FaultKind::NotPermitted));
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
+    assert!(play.done.is_some());
+}
