@@ -108,7 +108,7 @@ impl LockError {
     }
 
     /// The error of a lease that turned out to be over when it was released.
-    pub(crate) fn of_release(outcome: ReleaseOutcome, resources: &Resources) -> Option<Self> {
+    pub(crate) fn of_outcome(outcome: ReleaseOutcome, resources: &Resources) -> Option<Self> {
         let text = match outcome {
             ReleaseOutcome::Released | ReleaseOutcome::Unknown => return None,
             ReleaseOutcome::Expired => "had expired before it was released",

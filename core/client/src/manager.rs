@@ -20,7 +20,8 @@ use crate::error::{LockError, NodeReport, name_votes};
 use crate::guard::LeaseGuard;
 use crate::lease::Lease;
 use crate::lock::Lock;
-use crate::node::{Node, NodeSettings, NodeState, connect};
+use crate::node::{Node, NodeState, connect};
+use crate::redis_node::NodeSettings;
 
 /// Locks over N independent nodes.
 ///

@@ -367,6 +367,8 @@ impl Machine for Acquire {
 
     fn poll(&mut self, env: &mut dyn Surroundings) -> Output<AcquireOutcome> {
         let now = env.now();
+        // Judged here and not at each reply: votes that came together count together.
+        self.judge(env);
         if matches!(self.state, State::Idle) {
             self.begin_round(env);
         }
@@ -416,9 +418,8 @@ impl Machine for Acquire {
                     raise.handle_reply(now, node, reply);
                 }
             }
-            State::Idle | State::BackingOff { .. } | State::Finished(_) => return,
+            State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
         }
-        self.judge(env);
     }
 
     fn handle_timeout(&mut self, env: &mut dyn Surroundings) {

@@ -116,6 +116,12 @@ impl Lease {
         Ok(outcome.await.unwrap_or(ReleaseOutcome::Unknown))
     }
 
+    /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
+    /// was over before it was released.
+    pub fn loss(&self, outcome: ReleaseOutcome) -> Option<LockError> {
+        LockError::of_outcome(outcome, &self.shared.claim.resources)
+    }
+
     /// Gives the lease back without waiting for the outcome. Does nothing if it is over already.
     pub fn withdraw(&self) {
         if matches!(self.begin_release(), Ok(Stage::Held)) {
