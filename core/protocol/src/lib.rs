@@ -1,4 +1,59 @@
-//! The Redlock protocol as pure state machines.
+//! The Redlock protocol as pure state machines: no sockets, no clock, no randomness of their own.
+//!
+//! A distributed lock over N independent nodes is won by a quorum of grants and trusted for a
+//! *validity* that leaves out the time spent and the drift of clocks. This crate holds all of that
+//! logic; it is driven by whoever can send a [`Command`] and tell the time, and it is searched
+//! exhaustively for the same reason. Users want the crate `quorlock`, which drives it over Redis and
+//! Valkey.
+//!
+//! # Where things are
+//!
+//! | room | what it owns |
+//! |---|---|
+//! | [`Acquire`] | rounds until one is won, each lost one withdrawn, back-off in between |
+//! | [`Hold`] | renewing a lease in time, and telling its loss by the clock |
+//! | [`Extend`] | prolonging a lease once, or saying what is known |
+//! | [`Inspect`] | what the nodes say of a claim, without changing it |
+//! | [`Withdraw`] | taking a claim back from every node, for a release or after a lost round |
+//! | [`Round`] | one command to all nodes, and their votes |
+//! | [`Quorum`], [`Tally`], [`Verdict`] | what votes add up to |
+//! | [`Drift`], [`Lease`] | for how long a won round may be trusted |
+//! | [`Policy`] | every setting, with its default and bounds |
+//! | [`ErrorKind`], [`FaultKind`] | what goes wrong for users, and on nodes |
+//! | [`manual`] | the algorithm, what is promised, past bugs, why each default |
+//!
+//! # The life of a lock
+//!
+//! ```text
+//!   Acquire ──won──▶ Lease ──▶ Hold (renews through Extend) ──▶ Withdraw ──▶ released / expired /
+//!      │                          │                                          taken / unknown
+//!      └──lost──▶ Withdraw        └──validity over, or proved gone──▶ lost, Withdraw
+//! ```
+//!
+//! # Driving a machine
+//!
+//! ```
+//! use quorlock_protocol::{Machine, NodeId, Output, Reply, Surroundings};
+//!
+//! fn drive<M: Machine>(
+//!     machine: &mut M,
+//!     env: &mut dyn Surroundings,
+//!     mut reply_or_timeout: impl FnMut(quorlock_protocol::Moment) -> Option<(NodeId, Reply)>,
+//!     mut send: impl FnMut(NodeId, quorlock_protocol::Command),
+//! ) -> M::Outcome {
+//!     loop {
+//!         match machine.poll(env) {
+//!             Output::Send(node, command) => send(node, command),
+//!             Output::WakeAt(at) => match reply_or_timeout(at) {
+//!                 Some((node, reply)) => machine.handle_reply(env, node, reply),
+//!                 None => machine.handle_timeout(env),
+//!             },
+//!             Output::Done(outcome) => return outcome,
+//!         }
+//!     }
+//! }
+//! ```
+
 mod acquire;
 mod backoff;
 mod command;
@@ -11,6 +66,7 @@ mod identity;
 mod inspect;
 mod lease;
 mod machine;
+pub mod manual;
 mod policy;
 mod quorum;
 mod round;

@@ -1,0 +1,43 @@
+//! How a lock is won, kept and given back.
+//!
+//! # Acquire
+//!
+//! 1. Read the lease clock and draw a fresh holder id. Fresh for every round, also when one is repeated:
+//!    a late revoke of round one must not be able to delete the key of round two.
+//! 2. Send the grant to all nodes at once. A node makes the key only if it is free, in one atomic step.
+//! 3. Decide as soon as the outcome is certain: won with a quorum of grants, lost when a quorum has become
+//!    impossible. Slow and dead nodes add nothing while a quorum answers.
+//! 4. The validity is `ttl - elapsed - drift`, counted from before the first command was sent. If nothing
+//!    is left the round is lost, whatever the votes.
+//! 5. A lost round is revoked on every node to which its grant went, on the same ordered connection, without
+//!    making anyone wait. The next round follows after a random delay, or sooner if the refusals say that
+//!    the holder runs out.
+//!
+//! # Fencing tokens
+//!
+//! Every node remembers per resource the highest token it has seen, `f`. A round proposes `P`, the wall clock in
+//! microseconds or one more than the highest token known, the same to every node. A granting node answers
+//! `t = max(P, f + 1)` and remembers it. The token is the highest `t`. If a quorum answered exactly that, the
+//! lease is handed out after one round trip; otherwise the token is first written back until a quorum
+//! knows it.
+//!
+//! Why it grows: two acquisitions share a node. Say A held it there before B did. A quorum, and so that node
+//! or another shared one, knew A's token before A got its lease; B's `t` there is at least one more.
+//! Neither clocks nor ttls enter the argument: tokens stay in order even when exclusion itself has
+//! failed, which is what they are for.
+//!
+//! # Extend
+//!
+//! All nodes at once, decided by a quorum, and only before the old validity ends. A node that has lost the key
+//! says so and does not count; it is healed after the quorum has proved that the lease never ended.
+//! Faults prove nothing: the extension is tried again while the validity lasts.
+//!
+//! # Hold
+//!
+//! A renewed lease is extended when a third of its validity is used. Its loss is told by the clock, at the
+//! end of what was last proved, whether or not any node answers.
+//!
+//! # Release
+//!
+//! Revoke on all nodes at once, told as soon as a quorum has spoken: released, expired, taken by another, or
+//! unknown. Nodes that did not answer are asked again until they have forgotten the key by themselves.

@@ -1,0 +1,7 @@
+//! The manual: what the protocol does and why, for those who want to trust it. Documentation only.
+
+pub mod algorithm;
+pub mod defaults;
+pub mod glossary;
+pub mod past_bugs;
+pub mod safety;

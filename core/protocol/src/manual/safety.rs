@@ -1,0 +1,19 @@
+//! What is promised, under which assumptions, and what is not.
+//!
+//! # Promised
+//!
+//! 1. **Mutual exclusion within validity**: at most one lease of a resource is valid at a time, while (a) the
+//!    clocks of client and nodes run at nearly the same rate, within the drift allowance; (b) nodes do not
+//!    forget keys before their ttl; (c) a holder stops at the end of its validity.
+//! 2. **Growing fencing tokens**: of two acquisitions of a resource, the later has the larger token, whatever
+//!    clocks and pauses do, while no majority of nodes forgets.
+//! 3. **No deadlock**: every key has a ttl. The lock is available while a majority of nodes answers.
+//!
+//! # Not promised
+//!
+//! - A process that is paused (garbage collection, a suspended machine, a slow network write) can act after
+//!   its lease has ended. Only the protected resource can prevent the damage, by checking the fencing token.
+//! - A majority of nodes that restart without their data have forgotten the lock. Persist with
+//!   `appendfsync always`, or keep crashed nodes down for the longest ttl in use.
+//! - A node whose clock jumps ahead expires keys early. Let its clock be slewed, not stepped.
+//! - Order among waiters: who gets a freed lock is decided by chance.
