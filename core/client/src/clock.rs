@@ -4,11 +4,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_protocol::{HolderId, Moment, Surroundings};
 
-/// The lease clock: monotonic, and counting the time that the computer sleeps.
+/// The lease clock: monotonic, and counting the time that the computer sleeps. A node compares it with
+/// [`Command::not_after`](quorlock_protocol::Command::not_after).
 ///
 /// `std::time::Instant` stops while a Linux or macOS machine is suspended, so that a lease would look
 /// valid after its keys have expired.
-pub(crate) fn now() -> Moment {
+pub fn now() -> Moment {
     Moment::from_epoch(since_boot())
 }
 

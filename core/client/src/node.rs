@@ -15,10 +15,37 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use quorlock_protocol::{Command, Fault};
+use tokio::runtime::Handle;
 
+use crate::address::{Address, Place};
 use crate::inbox::ReplyTo;
+use crate::memory_node::MemoryNode;
+use crate::redis_node::{NodeSettings, RedisNode};
+
+/// The node at `address`: what the address says decides the kind. A task that it needs runs on the
+/// runtime of `handle`.
+///
+/// ```
+/// use quorlock::{Address, Node as _, NodeSettings, connect};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # let handle = runtime.handle();
+/// let address: Address = "redis://:secret@cache.example/1".parse()?;
+/// let node = connect(&address, &NodeSettings::default(), handle);
+/// assert_eq!(node.address(), "redis://cache.example:6379/1");
+/// # Ok::<(), quorlock_protocol::ConfigError>(())
+/// ```
+pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> Arc<dyn Node> {
+    match address.place() {
+        Place::Memory(name) => Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix())),
+        Place::Tcp { .. } | Place::Unix(_) => {
+            RedisNode::new(address.clone(), *settings, handle.clone())
+        }
+    }
+}
 
 /// One independent master.
 pub trait Node: Send + Sync + 'static {
@@ -42,7 +69,7 @@ pub trait Node: Send + Sync + 'static {
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// Not tried yet, or the first connection is being made.
+    /// Not tried yet, or the first connection is being made, or a lost one is being replaced at once.
     Connecting,
     /// The last command was answered.
     Healthy,

@@ -1,0 +1,338 @@
+//! A node inside this process (`memory://name`), for demos and tests. Owns its keys; the same contract
+//! and the same meaning as the Lua scripts, without a server.
+
+use std::collections::HashMap;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use quorlock_protocol::{
+    Action, Answer, Claim, Command, Fault, FaultKind, Fence, FencingToken, Frees, Moment, Reply,
+    Surroundings as _, Ttl,
+};
+
+use crate::clock;
+use crate::inbox::ReplyTo;
+use crate::keys::{fence_key, lock_key};
+use crate::node::{Node, NodeState};
+
+/// A node inside this process.
+///
+/// Nodes of the same name share their keys, until the process ends. It protects against nothing beyond
+/// the process: use it in demonstrations and unit tests.
+///
+/// ```
+/// use quorlock::{MemoryNode, Node as _};
+///
+/// assert_eq!(MemoryNode::named("a").address(), "memory://a");
+/// ```
+pub struct MemoryNode {
+    address: String,
+    prefix: String,
+    store: Arc<Mutex<Store>>,
+}
+
+impl MemoryNode {
+    /// The node called `name`; made now if nobody in the process has it.
+    pub fn named(name: &str) -> Self {
+        Self::with_key_prefix(name, "")
+    }
+
+    /// The node called `name`, with every key behind `prefix`.
+    pub fn with_key_prefix(name: &str, prefix: &str) -> Self {
+        let address = format!("memory://{name}");
+        Self {
+            address,
+            prefix: prefix.to_owned(),
+            store: registered(name),
+        }
+    }
+}
+
+impl Node for MemoryNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn send(&self, command: Command, reply_to: ReplyTo) {
+        let now = clock::now();
+        let answer = if command.not_after < now {
+            Err(Fault::new(
+                FaultKind::NotSent,
+                "it came too late to be sent",
+            ))
+        } else {
+            let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(store.run(now, &self.prefix, &command))
+        };
+        reply_to.deliver(Reply {
+            ticket: command.ticket,
+            answer,
+            repeated: false,
+        });
+    }
+
+    fn state(&self) -> NodeState {
+        NodeState::Healthy
+    }
+
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(ready(()))
+    }
+
+    fn close(&self) {}
+}
+
+/// The keys of one node.
+#[derive(Default)]
+struct Store {
+    keys: HashMap<String, Entry>,
+    /// When so many keys are there, the expired ones are thrown out.
+    sweep_at: usize,
+}
+
+struct Entry {
+    value: Value,
+    expires: Moment,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Value {
+    Holder(String),
+    Fence(FencingToken),
+}
+
+/// What stands in the lock keys of a claim.
+struct Found {
+    all_ours: bool,
+    any_gone: bool,
+    /// The latest end of those that are another's.
+    theirs: Option<Moment>,
+    /// The soonest end of those that are ours.
+    ours: Moment,
+}
+
+impl Store {
+    fn run(&mut self, now: Moment, prefix: &str, command: &Command) -> Answer {
+        let claim = &*command.claim;
+        let locks: Vec<String> = claim
+            .resources
+            .as_slice()
+            .iter()
+            .map(|it| lock_key(prefix, it).into_owned())
+            .collect();
+        let found = self.look(now, &locks, claim);
+        match command.action {
+            Action::Grant { ttl, fence } => self.grant(now, &locks, claim, (ttl, fence), &found),
+            Action::Extend { ttl } => {
+                if found.all_ours {
+                    self.each(&locks, |entry| entry.expires = now + ttl.as_duration());
+                }
+                found.answer(None)
+            }
+            Action::Revoke => {
+                let holder = Value::Holder(claim.holder.as_str().to_owned());
+                for lock in &locks {
+                    if self
+                        .live(now, lock)
+                        .is_some_and(|entry| entry.value == holder)
+                    {
+                        self.keys.remove(lock);
+                    }
+                }
+                found.answer(None)
+            }
+            Action::RaiseFence { token, retention } => {
+                if !found.all_ours {
+                    return found.answer(None);
+                }
+                for lock in &locks {
+                    if self.fence(now, lock) < Some(token) {
+                        self.put(now, fence_key(lock), Value::Fence(token), retention);
+                    }
+                }
+                found.answer(self.highest_fence(now, &locks))
+            }
+            Action::Inspect => {
+                let token = self.highest_fence(now, &locks);
+                match found.answer(token) {
+                    Answer::Ours { token, .. } => Answer::Ours {
+                        token,
+                        remaining: Some(found.ours.since(now)),
+                    },
+                    Answer::Theirs { floor, .. } => Answer::Theirs {
+                        floor,
+                        frees: found.frees(now),
+                    },
+                    Answer::Absent => Answer::Absent,
+                }
+            }
+        }
+    }
+
+    fn grant(
+        &mut self,
+        now: Moment,
+        locks: &[String],
+        claim: &Claim,
+        (ttl, fence): (Ttl, Option<Fence>),
+        found: &Found,
+    ) -> Answer {
+        let highest = fence.and_then(|_| self.highest_fence(now, locks));
+        if found.theirs.is_some() {
+            return Answer::Theirs {
+                floor: highest,
+                frees: found.frees(now),
+            };
+        }
+        let until = now + ttl.as_duration();
+        for lock in locks {
+            if let Some(entry) = self.live(now, lock) {
+                entry.expires = entry.expires.max(until);
+            } else {
+                self.put(
+                    now,
+                    lock.clone(),
+                    Value::Holder(claim.holder.as_str().to_owned()),
+                    ttl,
+                );
+            }
+        }
+        let Some(fence) = fence else {
+            return Answer::Ours {
+                token: None,
+                remaining: None,
+            };
+        };
+        if found.all_ours && highest.is_some() {
+            return Answer::Ours {
+                token: highest,
+                remaining: None,
+            };
+        }
+        let ceiling = clock::System.wall_micros() + CLAMP_MICROS;
+        let floor = highest.map_or(1, |token| token.0 + 1);
+        let token = FencingToken(fence.proposal.0.min(ceiling).max(floor));
+        for lock in locks {
+            self.put(
+                now,
+                fence_key(lock),
+                Value::Fence(token),
+                fence.retention.max(ttl),
+            );
+        }
+        Answer::Ours {
+            token: Some(token),
+            remaining: None,
+        }
+    }
+
+    fn look(&mut self, now: Moment, locks: &[String], claim: &Claim) -> Found {
+        let mut found = Found {
+            all_ours: true,
+            any_gone: false,
+            theirs: None,
+            ours: Moment::FAR_FUTURE,
+        };
+        for lock in locks {
+            match self.live(now, lock) {
+                Some(Entry {
+                    value: Value::Holder(holder),
+                    expires,
+                }) if holder == claim.holder.as_str() => {
+                    found.ours = found.ours.min(*expires);
+                }
+                Some(Entry { expires, .. }) => {
+                    found.all_ours = false;
+                    found.theirs = found.theirs.max(Some(*expires));
+                }
+                None => {
+                    found.all_ours = false;
+                    found.any_gone = true;
+                }
+            }
+        }
+        found
+    }
+
+    fn highest_fence(&mut self, now: Moment, locks: &[String]) -> Option<FencingToken> {
+        locks.iter().filter_map(|lock| self.fence(now, lock)).max()
+    }
+
+    fn fence(&mut self, now: Moment, lock: &str) -> Option<FencingToken> {
+        match self.live(now, &fence_key(lock)) {
+            Some(Entry {
+                value: Value::Fence(token),
+                ..
+            }) => Some(*token),
+            _ => None,
+        }
+    }
+
+    /// The entry under `key`, unless it is gone by `now`.
+    fn live(&mut self, now: Moment, key: &str) -> Option<&mut Entry> {
+        self.keys.get_mut(key).filter(|entry| entry.expires > now)
+    }
+
+    fn each(&mut self, locks: &[String], mut change: impl FnMut(&mut Entry)) {
+        for lock in locks {
+            if let Some(entry) = self.keys.get_mut(lock) {
+                change(entry);
+            }
+        }
+    }
+
+    fn put(&mut self, now: Moment, key: String, value: Value, ttl: Ttl) {
+        if self.keys.len() >= self.sweep_at {
+            self.keys.retain(|_, entry| entry.expires > now);
+            self.sweep_at = SWEEP_FIRST_AT.max(2 * self.keys.len());
+        }
+        self.keys.insert(
+            key,
+            Entry {
+                value,
+                expires: now + ttl.as_duration(),
+            },
+        );
+    }
+}
+
+impl Found {
+    fn answer(&self, token: Option<FencingToken>) -> Answer {
+        if self.theirs.is_some() {
+            Answer::Theirs {
+                floor: token,
+                frees: Frees::Unknown,
+            }
+        } else if self.any_gone {
+            Answer::Absent
+        } else {
+            Answer::Ours {
+                token,
+                remaining: None,
+            }
+        }
+    }
+
+    fn frees(&self, now: Moment) -> Frees {
+        // Rounded up to the grain of the other nodes: the key is free then, and not before.
+        self.theirs.map_or(Frees::Unknown, |until| {
+            let micros = until.since(now).as_micros();
+            let millis = u64::try_from(micros.div_ceil(1000)).unwrap_or(u64::MAX);
+            Frees::In(Duration::from_millis(millis))
+        })
+    }
+}
+
+/// The keys of the node called `name`, shared by all of this process.
+fn registered(name: &str) -> Arc<Mutex<Store>> {
+    static NODES: OnceLock<Mutex<HashMap<String, Arc<Mutex<Store>>>>> = OnceLock::new();
+    let nodes = NODES.get_or_init(Mutex::default);
+    let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(nodes.entry(name.to_owned()).or_default())
+}
+
+/// How far beyond the wall clock a proposed token may lie.
+const CLAMP_MICROS: u64 = 1_000_000;
+const SWEEP_FIRST_AT: usize = 1024;

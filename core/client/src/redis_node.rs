@@ -1,0 +1,143 @@
+//! One Redis or Valkey server as a node. Owns the way from the caller to the task that holds the
+//! connection; never knows of other nodes, never retries a round.
+
+mod actor;
+mod faults;
+mod link;
+mod login;
+mod mail;
+mod pipe;
+mod scripts;
+mod stream;
+mod tls;
+mod wire;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use quorlock_protocol::Command;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use self::actor::{Actor, closed, refuse};
+use self::mail::{Letter, Mail};
+use crate::address::Address;
+use crate::inbox::ReplyTo;
+use crate::node::{Node, NodeState};
+
+/// How a node's connection is made and watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// How long connecting may take, with TLS and log-in: 1 s by default. Longer for nodes far away;
+    /// shorter to learn sooner that a node is gone.
+    pub connect_timeout: Duration,
+    /// A node that leaves a command unanswered for so long is taken for hung and gets no new grants
+    /// until it answers: 250 ms by default. Longer for servers that run slow scripts; shorter to spare
+    /// callers the wait.
+    pub hang_after: Duration,
+    /// The first delay before a lost node is tried again: 50 ms by default. It doubles each time.
+    pub backoff_min: Duration,
+    /// The longest such delay: 2 s by default.
+    pub backoff_max: Duration,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(1),
+            hang_after: Duration::from_millis(250),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+        }
+    }
+}
+
+/// One Redis or Valkey server.
+///
+/// It connects at the first [`Node::send`] or [`Node::settled`], over one connection that all locks
+/// share. A lost connection is replaced at once if the server is there, and what was not answered is
+/// sent again in order, once; otherwise commands fail at once while the node is tried in the background.
+pub struct RedisNode {
+    name: String,
+    mailbox: mpsc::UnboundedSender<Mail>,
+    state: watch::Receiver<NodeState>,
+    handle: Handle,
+    start: Once,
+    /// Until it is started.
+    actor: Mutex<Option<Actor>>,
+}
+
+impl RedisNode {
+    /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
+    /// input and output enabled).
+    pub fn new(address: Address, settings: NodeSettings, handle: Handle) -> Arc<Self> {
+        let (mailbox, letters) = mpsc::unbounded_channel();
+        let (teller, state) = watch::channel(NodeState::Connecting);
+        let name = address.to_string();
+        let actor = Actor::new(Arc::new(address), settings, letters, teller);
+        let actor = Mutex::new(Some(actor));
+        Arc::new(Self {
+            name,
+            mailbox,
+            state,
+            handle,
+            start: Once::new(),
+            actor,
+        })
+    }
+
+    fn start(&self) {
+        self.start.call_once(|| {
+            let actor = self
+                .actor
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(actor) = actor {
+                self.handle.spawn(actor.run());
+            }
+        });
+    }
+}
+
+impl Node for RedisNode {
+    fn address(&self) -> &str {
+        &self.name
+    }
+
+    fn send(&self, command: Command, reply_to: ReplyTo) {
+        self.start();
+        let letter = Letter::new(command, reply_to);
+        // A node that is down costs the caller not even the way to its task.
+        if let NodeState::Down(fault) = &*self.state.borrow() {
+            return refuse(letter, fault);
+        }
+        if let Err(mpsc::error::SendError(Mail::Letter(letter))) =
+            self.mailbox.send(Mail::Letter(letter))
+        {
+            refuse(letter, &closed());
+        }
+    }
+
+    fn state(&self) -> NodeState {
+        self.state.borrow().clone()
+    }
+
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.start();
+        let mut state = self.state.clone();
+        Box::pin(async move {
+            // An error means that the task has ended, with its runtime: there is nothing to wait for.
+            let _ = state
+                .wait_for(|state| *state != NodeState::Connecting)
+                .await;
+        })
+    }
+
+    fn close(&self) {
+        // An error means that it is closed.
+        let _ = self.mailbox.send(Mail::Close);
+    }
+}

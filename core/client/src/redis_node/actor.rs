@@ -1,0 +1,392 @@
+//! The life of one node's connection: made, used, lost, made again. Owns when; the link owns what is on it.
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::task::noop_waker_ref;
+use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
+use tokio::select;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use super::NodeSettings;
+use super::link::{Event, Link};
+use super::login::{ClientId, log_in};
+use super::mail::{Letter, Mail, Parcel, unsent};
+use super::pipe::Pipe;
+use super::stream;
+use crate::address::Address;
+use crate::clock;
+use crate::node::NodeState;
+
+/// The task behind a node: the only one to touch its connection.
+pub(super) struct Actor {
+    dialer: Dialer,
+    mailbox: mpsc::UnboundedReceiver<Mail>,
+    state: watch::Sender<NodeState>,
+    batch: Vec<Mail>,
+    closing: bool,
+    /// The last connection that was given up without knowing what the server still does for it.
+    abandoned: Option<ClientId>,
+    /// Connections lost one after another before they answered anything.
+    fruitless: u32,
+}
+
+/// How serving a link ended.
+enum End {
+    Closed,
+    Lost(Fault),
+    /// The link is silent, but this new one answers.
+    Overtaken(Box<Link>),
+}
+
+impl Actor {
+    pub(super) fn new(
+        address: Arc<Address>,
+        settings: NodeSettings,
+        mailbox: mpsc::UnboundedReceiver<Mail>,
+        state: watch::Sender<NodeState>,
+    ) -> Self {
+        Self {
+            dialer: Dialer { address, settings },
+            mailbox,
+            state,
+            batch: Vec::new(),
+            closing: false,
+            abandoned: None,
+            fruitless: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let first = self.dialer.dial(None).await;
+        let mut link = match first {
+            Ok(link) => Some(link),
+            Err(fault) => self.wait_while_down(fault).await,
+        };
+        while let Some(mut current) = link {
+            self.set_state(NodeState::Healthy);
+            link = match self.serve(&mut current).await {
+                End::Closed => None,
+                End::Lost(fault) => self.replace(current, fault).await,
+                End::Overtaken(candidate) => Some(switch(current, *candidate)),
+            };
+        }
+        self.finish();
+    }
+
+    /// Carries commands and replies over `link` until it ends.
+    async fn serve(&mut self, link: &mut Link) -> End {
+        let mut watchdog = std::pin::pin!(sleep(Duration::ZERO));
+        let mut is_watched = false;
+        let mut probe: Option<BoxFuture<'static, Link>> = None;
+        loop {
+            let is_hung = probe.is_some();
+            if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
+                watchdog
+                    .as_mut()
+                    .reset(since + self.dialer.settings.hang_after);
+                is_watched = true;
+            }
+            if self.closing && link.load() == 0 {
+                return End::Closed;
+            }
+            select! {
+                biased;
+                event = poll_fn(|context| link.poll_event(context)) => match event {
+                    Event::Lost(fault) => return End::Lost(fault),
+                    Event::Answered if is_hung => {
+                        probe = None;
+                        self.set_state(NodeState::Healthy);
+                    }
+                    Event::Answered => {}
+                },
+                candidate = next(&mut probe) => return End::Overtaken(Box::new(candidate)),
+                count = self.mailbox.recv_many(&mut self.batch, MOST_AT_ONCE),
+                    if !self.closing && (is_hung || link.load() < MOST_OUT) =>
+                {
+                    self.closing = count == 0;
+                    self.admit(link, is_hung);
+                }
+                () = watchdog.as_mut(), if is_watched => {
+                    is_watched = false;
+                    if self.is_silent(link) {
+                        if self.closing {
+                            return End::Closed;
+                        }
+                        self.set_state(NodeState::Unresponsive);
+                        probe = Some(Box::pin(self.dialer.clone().overtake(link.client().cloned())));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what has come in, or answers what cannot be sent.
+    fn admit(&mut self, link: &mut Link, is_hung: bool) {
+        let now = clock::now();
+        let mut parcel: Option<Parcel> = None;
+        for mail in self.batch.drain(..) {
+            let letter = match mail {
+                Mail::Close => {
+                    self.closing = true;
+                    continue;
+                }
+                Mail::Letter(letter) if self.closing => {
+                    refuse(letter, &closed());
+                    continue;
+                }
+                Mail::Letter(letter) => letter,
+            };
+            if letter.command.not_after < now {
+                refuse(
+                    letter,
+                    &Fault::new(FaultKind::NotSent, "it came too late to be sent"),
+                );
+            } else if is_hung && !(letter.is_revoke() && link.load() < MOST_OUT) {
+                refuse(letter, &Fault::new(FaultKind::NotSent, SILENT));
+            } else {
+                let unmerged = match &mut parcel {
+                    Some(parcel) if link.merges() => parcel.merge(letter),
+                    _ => Some(letter),
+                };
+                if let Some(letter) = unmerged
+                    && let Some(full) = parcel.replace(Parcel::new(letter))
+                {
+                    link.send(full);
+                }
+            }
+        }
+        if let Some(parcel) = parcel {
+            link.send(parcel);
+        }
+    }
+
+    fn is_silent(&self, link: &Link) -> bool {
+        let since = link.silent_since();
+        since.is_some_and(|since| since.elapsed() >= self.dialer.settings.hang_after)
+    }
+
+    /// The link to go on with after `lost` broke: at once if the node can be reached, otherwise when
+    /// it can. What was not answered goes out again first, so that nothing newer overtakes it.
+    async fn replace(&mut self, lost: Link, fault: Fault) -> Option<Link> {
+        self.abandoned = lost.client().cloned().or_else(|| self.abandoned.take());
+        self.fruitless = if lost.has_proved() {
+            1
+        } else {
+            self.fruitless + 1
+        };
+        let unanswered: Vec<_> = lost.into_unanswered().collect();
+        if self.closing {
+            for parcel in unanswered {
+                parcel.fail(&fault);
+            }
+            return None;
+        }
+        // A server that accepts connections and breaks each of them is as good as down.
+        let redial = if self.fruitless > MOST_FRUITLESS {
+            Err(fault.clone())
+        } else {
+            self.set_state(NodeState::Connecting);
+            self.dialer.dial(self.abandoned.as_ref()).await
+        };
+        match redial {
+            Ok(mut link) => {
+                self.abandoned = None;
+                let now = clock::now();
+                for parcel in unanswered {
+                    if let Some(parcel) = parcel.still_wanted(now, &fault) {
+                        link.send(parcel);
+                    }
+                }
+                Some(link)
+            }
+            Err(problem) => {
+                for parcel in unanswered {
+                    let fault = if parcel.was_sent() { &fault } else { &problem };
+                    parcel.fail(fault);
+                }
+                self.wait_while_down(problem).await
+            }
+        }
+    }
+
+    /// Answers every command with `fault` until the node can be reached; `None` if closed before.
+    async fn wait_while_down(&mut self, mut fault: Fault) -> Option<Link> {
+        let mut backoff = Backoff::new(&self.dialer.settings);
+        loop {
+            self.set_state(NodeState::Down(fault.clone()));
+            let dialer = self.dialer.clone();
+            let abandoned = self.abandoned.clone();
+            let delay = backoff.next();
+            let mut attempt = std::pin::pin!(async move {
+                sleep(delay).await;
+                dialer.dial(abandoned.as_ref()).await
+            });
+            let result = loop {
+                select! {
+                    biased;
+                    result = attempt.as_mut() => break result,
+                    count = self.mailbox.recv_many(&mut self.batch, MOST_AT_ONCE) => {
+                        for mail in self.batch.drain(..) {
+                            match mail {
+                                Mail::Letter(letter) => refuse(letter, &fault),
+                                Mail::Close => self.closing = true,
+                            }
+                        }
+                        if self.closing || count == 0 {
+                            return None;
+                        }
+                    }
+                }
+            };
+            match result {
+                Ok(link) => {
+                    self.abandoned = None;
+                    return Some(link);
+                }
+                Err(problem) => fault = problem,
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.set_state(NodeState::Down(closed()));
+        self.mailbox.close();
+        while let Ok(mail) = self.mailbox.try_recv() {
+            if let Mail::Letter(letter) = mail {
+                refuse(letter, &closed());
+            }
+        }
+    }
+
+    fn set_state(&self, state: NodeState) {
+        self.state.send_if_modified(|current| {
+            let is_new = *current != state;
+            *current = state;
+            is_new
+        });
+    }
+}
+
+/// Makes connections to the node.
+#[derive(Clone)]
+struct Dialer {
+    address: Arc<Address>,
+    settings: NodeSettings,
+}
+
+impl Dialer {
+    /// A connection that is ready for commands, within the time for connecting; it ends `abandoned` on
+    /// the server.
+    async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
+        let dialing = async {
+            let stream = stream::open(&self.address).await?;
+            let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
+            Ok(Link::new(login, self.address.key_prefix()))
+        };
+        timeout(self.settings.connect_timeout, dialing)
+            .await
+            .unwrap_or_else(|_| {
+                let millis = self.settings.connect_timeout.as_millis();
+                let words = format!("cannot connect: no answer within {millis} ms");
+                Err(Fault::new(FaultKind::NotSent, words))
+            })
+    }
+
+    /// A second connection that answers while the first one, `silent`, does not.
+    ///
+    /// A server that was merely stopped serves both when it goes on, in either order. So the new one is
+    /// asked twice with a pause: by the second answer the server has been through everything that lay in
+    /// its buffers at the first, and the caller, who looks at the old one first, has dropped this
+    /// future. Otherwise the old one is dead, and is ended on the server too.
+    async fn overtake(self, silent: Option<ClientId>) -> Link {
+        let mut backoff = Backoff::new(&self.settings);
+        loop {
+            sleep(backoff.next()).await;
+            let Ok(mut link) = self.dial(None).await else {
+                continue;
+            };
+            let confirm = async {
+                link.ask(redis::cmd("PING")).await?;
+                sleep(GRACE).await;
+                link.ask(redis::cmd("PING")).await?;
+                if let Some(silent) = &silent {
+                    link.ask(silent.kill()).await?;
+                }
+                Ok::<_, Fault>(())
+            };
+            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, confirm).await {
+                return link;
+            }
+        }
+    }
+}
+
+/// Delays that double from the shortest to the longest, each shortened by up to half at random, so that
+/// many clients do not come back to a node in step.
+struct Backoff {
+    delay: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    fn new(settings: &NodeSettings) -> Self {
+        Self {
+            delay: settings.backoff_min,
+            longest: settings.backoff_max,
+        }
+    }
+
+    fn next(&mut self) -> Duration {
+        let delay = self.delay.min(self.longest);
+        self.delay = (self.delay * 2).min(self.longest);
+        let random = clock::System.random()[0];
+        delay.mul_f64(0.5 + f64::from(random) / 512.0)
+    }
+}
+
+/// Moves from a dead link to a live one. Grants and the like on the dead one are given up; what only
+/// takes away, or was never sent, goes out on the live one.
+fn switch(mut dead: Link, mut live: Link) -> Link {
+    let mut context = Context::from_waker(noop_waker_ref());
+    while let Poll::Ready(Event::Answered) = dead.poll_event(&mut context) {}
+    let fault = Fault::new(FaultKind::Broken, SILENT);
+    let now = clock::now();
+    for parcel in dead.into_unanswered() {
+        if parcel.was_sent() && !parcel.first().is_revoke() {
+            parcel.fail(&fault);
+        } else if let Some(parcel) = parcel.still_wanted(now, &fault) {
+            live.send(parcel);
+        }
+    }
+    live
+}
+
+async fn next(probe: &mut Option<BoxFuture<'static, Link>>) -> Link {
+    match probe {
+        Some(probe) => probe.await,
+        None => pending().await,
+    }
+}
+
+pub(super) fn closed() -> Fault {
+    Fault::new(FaultKind::NotSent, "the lock manager was closed")
+}
+
+pub(super) fn refuse(letter: Letter, fault: &Fault) {
+    letter.answer(Err(unsent(fault)), false);
+}
+
+const SILENT: &str = "the node is connected, but does not answer";
+/// How many letters are taken from the queue at once.
+const MOST_AT_ONCE: usize = 1024;
+/// With so many parcels unanswered the rest waits in the queue; a silent node gets no further revokes.
+const MOST_OUT: usize = 16 * 1024;
+/// How many connections in a row may break without an answer before the node counts as down.
+const MOST_FRUITLESS: u32 = 2;
+/// Time for a server that goes on to get through what lies in its buffers.
+const GRACE: Duration = Duration::from_millis(20);

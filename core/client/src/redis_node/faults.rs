@@ -1,0 +1,190 @@
+//! What a server's errors mean, in words for people. Owns the texts; decides nothing.
+
+use std::error::Error as _;
+use std::io;
+
+use quorlock_protocol::{Fault, FaultKind};
+use redis::{ErrorKind, RedisError, ServerError};
+
+use super::mail::Parcel;
+use super::wire;
+
+/// The fault behind an error that the server replied to `parcel` (to the log-in if there is none).
+pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
+    let (code, text) = (error.code(), error.details().unwrap_or_default());
+    let kind = kind_of(code, text);
+    let said = said(code, text);
+    let detail = match kind {
+        FaultKind::Unauthenticated => unauthenticated(code, text),
+        FaultKind::NotPermitted if code == "DENIED" => {
+            "the node is in protected mode and takes connections from its own machine alone: set a \
+             password on it, or bind it"
+                .to_owned()
+        }
+        FaultKind::NotPermitted => not_permitted(text, parcel),
+        FaultKind::WrongType => match parcel {
+            Some(parcel) => wire::wrong_type(parcel.first()),
+            None => said,
+        },
+        FaultKind::Replica => return replica(),
+        FaultKind::Unwritable => format!("the node takes no writes now: {said}"),
+        FaultKind::Busy => format!("the node is busy: {said}"),
+        _ if matches!(code, "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => format!(
+            "the node is part of a Redis Cluster, but Redlock needs independent masters ({said})"
+        ),
+        _ => format!("the node replied with an error: {said}"),
+    };
+    Fault::new(kind, detail)
+}
+
+/// Whether the server does not know the script that was named by its digest.
+pub(super) fn is_no_script(error: &ServerError) -> bool {
+    error.code() == "NOSCRIPT"
+}
+
+/// Whether the user lacks the permission for what was asked.
+pub(super) fn is_not_permitted(error: &ServerError) -> bool {
+    kind_of(error.code(), error.details().unwrap_or_default()) == FaultKind::NotPermitted
+}
+
+/// The fault behind a connection that ended.
+pub(super) fn of_connection(error: &RedisError) -> Fault {
+    let inner = error
+        .source()
+        .and_then(|source| source.downcast_ref::<io::Error>());
+    if error.kind() == ErrorKind::Parse
+        || inner.is_some_and(|it| it.kind() == io::ErrorKind::InvalidData)
+    {
+        return garbled();
+    }
+    let words = match inner {
+        Some(error) => io_words(error),
+        None => "the node closed it".to_owned(),
+    };
+    Fault::new(
+        FaultKind::Broken,
+        format!("the connection was lost: {words}"),
+    )
+}
+
+/// The fault of a server that does not speak the protocol.
+pub(super) fn garbled() -> Fault {
+    Fault::new(
+        FaultKind::Garbled,
+        "the node answered something that is not Redis's protocol: is the address that of a Redis or \
+         Valkey server, and is TLS (rediss://) spoken on neither side or on both?",
+    )
+}
+
+/// The fault of a node that follows another.
+pub(super) fn replica() -> Fault {
+    Fault::new(
+        FaultKind::Replica,
+        "the node is a replica and takes no writes: give the address of its master",
+    )
+}
+
+/// The usual words for an input or output error, without codes.
+pub(super) fn io_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused: is the server running?".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => "the node closed it".to_owned(),
+        io::ErrorKind::TimedOut => "timed out".to_owned(),
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => plain(&error.to_string()),
+    }
+}
+
+fn kind_of(code: &str, text: &str) -> FaultKind {
+    match code {
+        "NOAUTH" | "WRONGPASS" => FaultKind::Unauthenticated,
+        "NOPERM" | "DENIED" => FaultKind::NotPermitted,
+        "WRONGTYPE" => FaultKind::WrongType,
+        "READONLY" | "MASTERDOWN" => FaultKind::Replica,
+        "OOM" | "MISCONF" | "NOREPLICAS" => FaultKind::Unwritable,
+        "LOADING" | "BUSY" => FaultKind::Busy,
+        "ERR" => kind_of_general_error(text),
+        _ => FaultKind::Other,
+    }
+}
+
+/// Errors without a code of their own, among them those that a script of Redis 6.2 passes on.
+fn kind_of_general_error(text: &str) -> FaultKind {
+    const SIGNS: [(&str, FaultKind); 12] = [
+        ("WRONGTYPE ", FaultKind::WrongType),
+        ("READONLY ", FaultKind::Replica),
+        ("OOM ", FaultKind::Unwritable),
+        ("MISCONF ", FaultKind::Unwritable),
+        ("NOREPLICAS ", FaultKind::Unwritable),
+        ("NOPERM ", FaultKind::NotPermitted),
+        ("ACL failure in script", FaultKind::NotPermitted),
+        (
+            "The user executing the script can't",
+            FaultKind::NotPermitted,
+        ),
+        (
+            "without any password configured",
+            FaultKind::Unauthenticated,
+        ),
+        ("Client sent AUTH", FaultKind::Unauthenticated),
+        ("invalid password", FaultKind::Unauthenticated),
+        ("max number of clients", FaultKind::Busy),
+    ];
+    let found = SIGNS.iter().find(|(sign, _)| text.contains(sign));
+    found.map_or(FaultKind::Other, |(_, kind)| *kind)
+}
+
+fn unauthenticated(code: &str, text: &str) -> String {
+    if code == "NOAUTH" {
+        "the node wants a password, but the address has none".to_owned()
+    } else if code == "WRONGPASS" || text.contains("invalid password") {
+        "the node does not accept this user name and password".to_owned()
+    } else {
+        "the node has no password set, but the address has one".to_owned()
+    }
+}
+
+fn not_permitted(text: &str, parcel: Option<&Parcel>) -> String {
+    let about_key =
+        text.contains("access a key") || text.contains("the keys") || text.contains("channel");
+    if about_key {
+        let names = parcel.map(|it| it.first().command.claim.resources.to_string());
+        let names = names.unwrap_or_else(|| "its keys".to_owned());
+        return format!(
+            "the user's access list does not cover the keys of {names}: add a pattern for them and \
+             ~quorlock:fence:* with ACL SETUSER"
+        );
+    }
+    let command = text
+        .split('\'')
+        .nth(1)
+        .map(|name| format!(" {}", plain(name).to_uppercase()));
+    format!(
+        "the user's access list does not permit the command{}: add +eval +evalsha +script|load +get \
+         +set +del +pexpire +pttl +time with ACL SETUSER",
+        command.unwrap_or_default()
+    )
+}
+
+fn said(code: &str, text: &str) -> String {
+    let text = plain(text);
+    if code == "ERR" {
+        text
+    } else {
+        format!("{} {text}", plain(code))
+    }
+}
+
+/// What a server (whoever it is) says, made fit for one line of a log.
+fn plain(text: &str) -> String {
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST_QUOTE)
+        .collect();
+    text.trim().to_owned()
+}
+
+const LONGEST_QUOTE: usize = 300;

@@ -1,0 +1,230 @@
+//! A connection that carries commands: what is unanswered on it, and what becomes of it when the server
+//! has forgotten the scripts. Never reconnects; that is the actor's.
+//!
+//! # When the server has forgotten the scripts
+//! A call by digest then fails with NOSCRIPT and has no effect. Behind it other calls may be on their
+//! way already, among them the revoke of a grant that has just failed; another process may have loaded
+//! the scripts again in between, so that the revoke is done although the grant was not. Were the grant
+//! simply sent again, its key would be left with no one to delete it. So:
+//! 1. From the first NOSCRIPT on nothing new is written; what comes waits.
+//! 2. Every call that is out is heard. What was done is answered. What was not is kept, in order, save
+//!    that a revoke that was done takes the kept commands of its holder with it: answered as not sent.
+//! 3. When nothing is out any more, the scripts are loaded anew and the kept commands go out in order
+//!    as whole scripts (which cannot fail this way), then what has waited.
+//!
+//! So on each node the commands of one holder take effect in the order they were handed over in. Those
+//! of different holders may change places, as they may over different nodes anyway.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::mem;
+use std::task::{Context, Poll, ready};
+
+use quorlock_protocol::{Fault, FaultKind};
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use super::faults;
+use super::login::{self, ClientId, Login};
+use super::mail::Parcel;
+use super::scripts::Script;
+use super::wire::{self, Form};
+use crate::clock;
+
+/// A connection that is logged in, and the commands on it.
+pub(super) struct Link {
+    login: Login,
+    prefix: String,
+    /// What is out, in the order of the replies.
+    out: VecDeque<Out>,
+    /// What the server did not do for want of the script, in order.
+    undone: VecDeque<Parcel>,
+    /// What must not be written before `undone` is.
+    waiting: VecDeque<Parcel>,
+    merges: bool,
+    proved: bool,
+}
+
+/// A call that is out.
+struct Out {
+    since: Instant,
+    form: Form,
+    /// `None` for the loading of a script.
+    parcel: Option<Parcel>,
+}
+
+/// What happened on a link.
+pub(super) enum Event {
+    Answered,
+    Lost(Fault),
+}
+
+impl Link {
+    pub(super) fn new(login: Login, prefix: &str) -> Self {
+        Self {
+            login,
+            prefix: prefix.to_owned(),
+            out: VecDeque::new(),
+            undone: VecDeque::new(),
+            waiting: VecDeque::new(),
+            merges: true,
+            proved: false,
+        }
+    }
+
+    /// Sends `parcel` behind all that was sent before.
+    pub(super) fn send(&mut self, parcel: Parcel) {
+        if self.undone.is_empty() {
+            self.write(parcel, false);
+        } else {
+            self.waiting.push_back(parcel);
+        }
+    }
+
+    /// Asks something that is no command, on a link that carries none yet.
+    pub(super) async fn ask(&mut self, call: Cmd) -> Result<(), Fault> {
+        self.login.pipe.request(call);
+        poll_fn(|context| self.login.pipe.poll_reply(context))
+            .await
+            .map(|_| ())
+    }
+
+    /// Reads and writes what can be, up to the next reply.
+    pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        let value = match ready!(self.login.pipe.poll_reply(context)) {
+            Ok(value) => value,
+            Err(fault) => return Poll::Ready(Event::Lost(fault)),
+        };
+        self.proved = true;
+        let result = match self.out.pop_front() {
+            Some(out) => self.handle(out, value),
+            None => Err(faults::garbled()),
+        };
+        if self.out.is_empty() && !self.undone.is_empty() {
+            self.redo();
+        }
+        Poll::Ready(result.map_or_else(Event::Lost, |()| Event::Answered))
+    }
+
+    /// Since when the oldest call has been out.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        self.out.front().map(|out| out.since)
+    }
+
+    /// How many parcels are not answered.
+    pub(super) fn load(&self) -> usize {
+        self.out.len() + self.undone.len() + self.waiting.len()
+    }
+
+    /// Whether several extensions may go out as one call.
+    pub(super) fn merges(&self) -> bool {
+        self.merges
+    }
+
+    /// Whether any command has been answered on it.
+    pub(super) fn has_proved(&self) -> bool {
+        self.proved
+    }
+
+    /// How the server calls it.
+    pub(super) fn client(&self) -> Option<&ClientId> {
+        self.login.client.as_ref()
+    }
+
+    /// Ends the connection; hands back what is not answered, in order.
+    pub(super) fn into_unanswered(self) -> impl Iterator<Item = Parcel> {
+        let out = self.out.into_iter().filter_map(|out| out.parcel);
+        self.undone.into_iter().chain(out).chain(self.waiting)
+    }
+
+    fn write(&mut self, mut parcel: Parcel, whole: bool) {
+        let digests = self.login.digests.as_ref().filter(|_| !whole);
+        let (call, form) = wire::encode(&parcel, digests, &self.prefix);
+        parcel.note_sent();
+        self.request(call, form, Some(parcel));
+    }
+
+    fn request(&mut self, call: Cmd, form: Form, parcel: Option<Parcel>) {
+        self.login.pipe.request(call);
+        self.out.push_back(Out {
+            since: Instant::now(),
+            form,
+            parcel,
+        });
+    }
+
+    fn handle(&mut self, out: Out, value: Value) -> Result<(), Fault> {
+        let Some(mut parcel) = out.parcel else {
+            if matches!(&value, Value::ServerError(error) if faults::is_not_permitted(error)) {
+                self.login.digests = None;
+            }
+            return Ok(());
+        };
+        match value {
+            Value::ServerError(error)
+                if faults::is_no_script(&error) && out.form == Form::ByDigest =>
+            {
+                parcel.note_undone();
+                self.undone.push_back(parcel);
+            }
+            Value::ServerError(error)
+                if error.code() == "CROSSSLOT" && parcel.letters().len() > 1 =>
+            {
+                // A single-node cluster: it takes each lease by itself.
+                self.merges = false;
+                parcel.note_undone();
+                for single in parcel.split() {
+                    self.send(single);
+                }
+            }
+            Value::ServerError(error) => {
+                let fault = faults::of_reply(&error, Some(&parcel));
+                parcel.answer_all(&fault);
+            }
+            value => {
+                let Some(answers) = wire::decode(&parcel, out.form, &value) else {
+                    parcel.answer_all(&faults::garbled());
+                    return Err(faults::garbled());
+                };
+                self.drop_withdrawn(&parcel);
+                parcel.answer_each(answers);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is kept for the holder whose revoke was done is no longer wanted.
+    fn drop_withdrawn(&mut self, done: &Parcel) {
+        if self.undone.is_empty() || !done.first().is_revoke() {
+            return;
+        }
+        let fault = Fault::new(
+            FaultKind::NotSent,
+            "it was revoked before it could be sent again",
+        );
+        self.undone = mem::take(&mut self.undone)
+            .into_iter()
+            .filter_map(|parcel| parcel.without_holder_of(done.first(), &fault))
+            .collect();
+    }
+
+    fn redo(&mut self) {
+        if self.login.digests.is_some() {
+            for script in Script::ALL {
+                self.request(login::load(script), Form::Whole, None);
+            }
+        }
+        let late = Fault::new(FaultKind::NotSent, "it was too late to send it again");
+        let now = clock::now();
+        for parcel in mem::take(&mut self.undone) {
+            if let Some(parcel) = parcel.still_wanted(now, &late) {
+                self.write(parcel, true);
+            }
+        }
+        for parcel in mem::take(&mut self.waiting) {
+            if let Some(parcel) = parcel.still_wanted(now, &late) {
+                self.write(parcel, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What travels through a Redis node: commands with their way back, and batches of them. Knows no wire
+//! format.
+
+use std::mem;
+
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply};
+
+use crate::inbox::ReplyTo;
+
+/// What is put into a node's queue.
+pub(super) enum Mail {
+    Letter(Letter),
+    Close,
+}
+
+/// One command and where its reply goes.
+pub(super) struct Letter {
+    pub(super) command: Command,
+    reply_to: ReplyTo,
+}
+
+impl Letter {
+    pub(super) fn new(command: Command, reply_to: ReplyTo) -> Self {
+        Self { command, reply_to }
+    }
+
+    pub(super) fn answer(self, answer: Result<Answer, Fault>, repeated: bool) {
+        self.reply_to.deliver(Reply {
+            ticket: self.command.ticket,
+            answer,
+            repeated,
+        });
+    }
+
+    pub(super) fn is_revoke(&self) -> bool {
+        self.command.action == Action::Revoke
+    }
+
+    fn is_extend(&self) -> bool {
+        matches!(self.command.action, Action::Extend { .. })
+    }
+
+    fn keys(&self) -> usize {
+        self.command.claim.resources.as_slice().len()
+    }
+}
+
+/// Letters that go out as one call: one, or several extensions.
+pub(super) struct Parcel {
+    /// Never empty; more than one only if all are extensions.
+    letters: Vec<Letter>,
+    keys: usize,
+    /// How often it went out and may have been done.
+    sends: u8,
+}
+
+impl Parcel {
+    /// The most leases that are extended by one call: a node runs nothing else meanwhile.
+    const MAX_LEASES: usize = 256;
+    /// The most keys in such a call.
+    const MAX_KEYS: usize = 1024;
+    /// A command whose reply was lost goes out once more, and then no more.
+    const MAX_SENDS: u8 = 2;
+
+    pub(super) fn new(letter: Letter) -> Self {
+        let keys = letter.keys();
+        Self {
+            letters: vec![letter],
+            keys,
+            sends: 0,
+        }
+    }
+
+    /// Takes `letter` in if both are extensions and there is room; otherwise hands it back.
+    pub(super) fn merge(&mut self, letter: Letter) -> Option<Letter> {
+        let fits = self.letters.len() < Self::MAX_LEASES
+            && self.keys + letter.keys() <= Self::MAX_KEYS
+            && self.sends == 0
+            && self.first().is_extend()
+            && letter.is_extend();
+        if !fits {
+            return Some(letter);
+        }
+        self.keys += letter.keys();
+        self.letters.push(letter);
+        None
+    }
+
+    pub(super) fn first(&self) -> &Letter {
+        &self.letters[0]
+    }
+
+    pub(super) fn letters(&self) -> &[Letter] {
+        &self.letters
+    }
+
+    pub(super) fn was_sent(&self) -> bool {
+        self.sends > 0
+    }
+
+    pub(super) fn note_sent(&mut self) {
+        self.sends += 1;
+    }
+
+    /// The call had no effect (the script was not known), so it does not count as sent.
+    pub(super) fn note_undone(&mut self) {
+        self.sends -= 1;
+    }
+
+    /// Each letter by itself.
+    pub(super) fn split(self) -> impl Iterator<Item = Self> {
+        let sends = self.sends;
+        self.letters.into_iter().map(move |letter| Self {
+            sends,
+            ..Self::new(letter)
+        })
+    }
+
+    /// What of it may go out at `now`; the rest is answered with `fault`.
+    pub(super) fn still_wanted(mut self, now: Moment, fault: &Fault) -> Option<Self> {
+        if self.sends >= Self::MAX_SENDS {
+            self.fail(fault);
+            return None;
+        }
+        let late = |letter: &Letter| letter.command.not_after < now;
+        if !self.letters.iter().any(late) {
+            return Some(self);
+        }
+        let (dropped, kept) = mem::take(&mut self.letters).into_iter().partition(late);
+        Self {
+            letters: dropped,
+            ..self
+        }
+        .fail(fault);
+        Self {
+            letters: kept,
+            ..self
+        }
+        .filled()
+    }
+
+    /// What of it is not about `claim`'s holder; the rest is answered with `fault`.
+    pub(super) fn without_holder_of(mut self, revoke: &Letter, fault: &Fault) -> Option<Self> {
+        let holder = &revoke.command.claim.holder;
+        let (dropped, kept) = mem::take(&mut self.letters)
+            .into_iter()
+            .partition(|letter| letter.command.claim.holder == *holder);
+        Self {
+            letters: dropped,
+            ..self
+        }
+        .fail(fault);
+        Self {
+            letters: kept,
+            ..self
+        }
+        .filled()
+    }
+
+    /// Answers every letter by its place, until `answers` ends.
+    pub(super) fn answer_each(self, answers: impl IntoIterator<Item = Result<Answer, Fault>>) {
+        let repeated = self.sends > 1;
+        for (letter, answer) in self.letters.into_iter().zip(answers) {
+            letter.answer(answer, repeated);
+        }
+    }
+
+    /// Answers every letter with `fault`.
+    pub(super) fn answer_all(self, fault: &Fault) {
+        let repeated = self.sends > 1;
+        for letter in self.letters {
+            letter.answer(Err(fault.clone()), repeated);
+        }
+    }
+
+    /// Answers every letter with the words of `fault`, as broken if it may have been done and
+    /// otherwise as not sent.
+    pub(super) fn fail(self, fault: &Fault) {
+        if self.was_sent() {
+            self.answer_all(&Fault::new(FaultKind::Broken, fault.detail()));
+        } else {
+            self.answer_all(&unsent(fault));
+        }
+    }
+
+    fn filled(self) -> Option<Self> {
+        (!self.letters.is_empty()).then_some(self)
+    }
+}
+
+/// The fault of a command that was never sent because of `fault`: the kinds that only a person can mend
+/// stay what they are, so that the caller hears of them.
+pub(super) fn unsent(fault: &Fault) -> Fault {
+    if fault.kind().is_permanent() {
+        fault.clone()
+    } else {
+        Fault::new(FaultKind::NotSent, fault.detail())
+    }
+}

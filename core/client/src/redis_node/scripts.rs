@@ -1,0 +1,48 @@
+//! The Lua scripts and how a connection names them. Owns the texts; knows no command's meaning.
+
+/// One of the scripts; its number is its place in [`Script::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    Grant,
+    Extend,
+    Revoke,
+    RaiseFence,
+    Inspect,
+}
+
+impl Script {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Grant,
+        Self::Extend,
+        Self::Revoke,
+        Self::RaiseFence,
+        Self::Inspect,
+    ];
+
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Grant => include_str!("../scripts/grant.lua"),
+            Self::Extend => include_str!("../scripts/extend.lua"),
+            Self::Revoke => include_str!("../scripts/revoke.lua"),
+            Self::RaiseFence => include_str!("../scripts/raise_fence.lua"),
+            Self::Inspect => include_str!("../scripts/inspect.lua"),
+        }
+    }
+}
+
+/// What the server calls the scripts that it was given (SHA-1 in hex), by [`Script`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Digests([String; Script::ALL.len()]);
+
+impl Digests {
+    pub(super) fn new(list: Vec<String>) -> Option<Self> {
+        let fits =
+            |digest: &String| digest.len() == 40 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+        list.iter().all(fits).then_some(())?;
+        list.try_into().ok().map(Self)
+    }
+
+    pub(super) fn of(&self, script: Script) -> &str {
+        &self.0[script as usize]
+    }
+}

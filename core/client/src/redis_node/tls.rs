@@ -1,0 +1,173 @@
+//! The TLS handshake. Owns whom to trust, by the address's options; knows no Redis.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use quorlock_protocol::{Fault, FaultKind};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::faults;
+use crate::address::{Tls, Verification};
+
+/// Speaks TLS over `stream` to `host`.
+pub(super) async fn handshake(
+    tls: &Tls,
+    host: &str,
+    stream: TcpStream,
+) -> Result<TlsStream<TcpStream>, Fault> {
+    let name = tls.server_name().unwrap_or(host).to_owned();
+    let name = ServerName::try_from(name)
+        .map_err(|_| fault("the host's name cannot stand in a certificate".to_owned()))?;
+    let system = system_authorities().await;
+    let config = config(tls, system).map_err(|error| fault(error.to_string()))?;
+    let connector = TlsConnector::from(Arc::new(config));
+    connector
+        .connect(name, stream)
+        .await
+        .map_err(|error| failed(&error))
+}
+
+fn config(tls: &Tls, system: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
+    // Per connection instead of the process's default: whoever embeds us may have their own.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let builder = match tls.verification() {
+        Verification::Full => builder.with_root_certificates(trusted(tls, system)),
+        lax => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Lax {
+                roots: (lax == Verification::DangerAnyHost).then(|| trusted(tls, system)),
+                provider,
+            })),
+    };
+    match tls.identity().cloned() {
+        Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key),
+        None => Ok(builder.with_no_client_auth()),
+    }
+}
+
+fn trusted(tls: &Tls, system: &[CertificateDer<'static>]) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(system.iter().cloned());
+    roots.add_parsable_certificates(tls.extra_authorities().iter().cloned());
+    roots
+}
+
+/// The authorities that the operating system trusts, read once. A system without a store, or with
+/// broken entries in it, may still have the address's own authorities.
+async fn system_authorities() -> &'static [CertificateDer<'static>] {
+    static AUTHORITIES: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+    if let Some(known) = AUTHORITIES.get() {
+        return known;
+    }
+    // It reads files, which must not hold up the renewals on the same thread.
+    let read = spawn_blocking(|| rustls_native_certs::load_native_certs().certs).await;
+    AUTHORITIES.get_or_init(|| read.unwrap_or_default())
+}
+
+fn failed(error: &io::Error) -> Fault {
+    use CertificateError as C;
+    let inner = error
+        .get_ref()
+        .and_then(|it| it.downcast_ref::<rustls::Error>());
+    let words = match inner {
+        Some(rustls::Error::InvalidCertificate(problem)) => match problem {
+            C::UnknownIssuer => {
+                "the node's certificate is signed by an authority that is not trusted here: give its CA \
+                 certificate (ssl_ca_certs)"
+                    .to_owned()
+            }
+            C::NotValidForName | C::NotValidForNameContext { .. } => {
+                "the node's certificate is for another host".to_owned()
+            }
+            C::Expired | C::ExpiredContext { .. } => "the node's certificate has expired".to_owned(),
+            other => format!("the node's certificate is not acceptable: {other}"),
+        },
+        Some(rustls::Error::InvalidMessage(_)) => "the node does not speak TLS on this port".to_owned(),
+        Some(rustls::Error::AlertReceived(alert)) => {
+            let alert = format!("{alert:?}");
+            format!("the node refused the handshake ({alert}): does it want a client certificate?")
+        }
+        Some(other) => other.to_string(),
+        // Nothing about TLS: the connection itself broke, or the server hung up on TLS bytes.
+        None => format!("the TLS handshake was cut off: {}", faults::io_words(error)),
+    };
+    if inner.is_some() {
+        fault(words)
+    } else {
+        Fault::new(FaultKind::NotSent, words)
+    }
+}
+
+fn fault(words: String) -> Fault {
+    Fault::new(FaultKind::Tls, words)
+}
+
+/// Trusts any host of the trusted authorities, or (without `roots`) anybody at all.
+#[derive(Debug)]
+struct Lax {
+    roots: Option<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Lax {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(roots) = &self.roots {
+            let certificate = ParsedCertificate::try_from(end_entity)?;
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(
+                &certificate,
+                roots,
+                intermediates,
+                now,
+                algorithms,
+            )?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

@@ -1,0 +1,221 @@
+//! Turns commands into Redis calls and Redis values into answers. Owns the format; sends nothing.
+
+use std::time::Duration;
+
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, FencingToken, Frees};
+use redis::{Cmd, Value};
+
+use super::mail::{Letter, Parcel};
+use super::scripts::{Digests, Script};
+use crate::keys::{fence_key, lock_key};
+
+/// How a parcel is put into a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `SET NX PX`: a grant of one resource without fencing that goes out for the first time. It is
+    /// not idempotent, so it never goes out twice.
+    Plain,
+    /// `EVALSHA`.
+    ByDigest,
+    /// `EVAL`.
+    Whole,
+}
+
+/// The call for `parcel`: by `digests` if the server has the scripts. `prefix` goes before every key.
+pub(super) fn encode(parcel: &Parcel, digests: Option<&Digests>, prefix: &str) -> (Cmd, Form) {
+    let letter = parcel.first();
+    if let Action::Grant { ttl, fence: None } = letter.command.action
+        && letter.command.claim.resources.as_slice().len() == 1
+        && !parcel.was_sent()
+    {
+        let mut call = redis::cmd("SET");
+        let claim = &letter.command.claim;
+        let key = lock_key(prefix, &claim.resources.as_slice()[0]);
+        call.arg(&*key)
+            .arg(claim.holder.as_str())
+            .arg("NX")
+            .arg("PX")
+            .arg(ttl.as_millis());
+        return (call, Form::Plain);
+    }
+    let script = script_of(&letter.command.action);
+    let (name, script_name, form) = match digests {
+        Some(digests) => ("EVALSHA", digests.of(script), Form::ByDigest),
+        None => ("EVAL", script.text(), Form::Whole),
+    };
+    let mut call = redis::cmd(name);
+    call.arg(script_name);
+    if script == Script::Extend {
+        write_extensions(&mut call, parcel.letters(), prefix);
+    } else {
+        write_one(&mut call, letter, prefix);
+    }
+    (call, form)
+}
+
+/// The answers in the server's reply to `parcel`, one for each letter; `None` if it has not the shape
+/// of the protocol.
+pub(super) fn decode(
+    parcel: &Parcel,
+    form: Form,
+    value: &Value,
+) -> Option<Vec<Result<Answer, Fault>>> {
+    if form == Form::Plain {
+        return match value {
+            Value::Okay => Some(vec![Ok(Answer::Ours {
+                token: None,
+                remaining: None,
+            })]),
+            Value::Nil => Some(vec![Ok(Answer::Theirs {
+                floor: None,
+                frees: Frees::Unknown,
+            })]),
+            _ => None,
+        };
+    }
+    let Value::Array(items) = value else {
+        return None;
+    };
+    let numbers: Vec<i64> = items
+        .iter()
+        .map(|item| {
+            if let Value::Int(number) = item {
+                Some(*number)
+            } else {
+                None
+            }
+        })
+        .collect::<Option<_>>()?;
+    // A single reply may have grown at its end; in a batch they stand one after another.
+    if parcel.letters().len() > 1 && numbers.len() != parcel.letters().len() * REPLY_NUMBERS {
+        return None;
+    }
+    let chunks = numbers.chunks_exact(REPLY_NUMBERS);
+    let answers: Vec<_> = parcel
+        .letters()
+        .iter()
+        .zip(chunks)
+        .map_while(|(letter, chunk)| answer(letter, chunk))
+        .collect();
+    (answers.len() == parcel.letters().len()).then_some(answers)
+}
+
+fn script_of(action: &Action) -> Script {
+    match action {
+        Action::Grant { .. } => Script::Grant,
+        Action::Extend { .. } => Script::Extend,
+        Action::Revoke => Script::Revoke,
+        Action::RaiseFence { .. } => Script::RaiseFence,
+        Action::Inspect => Script::Inspect,
+    }
+}
+
+fn write_extensions(call: &mut Cmd, letters: &[Letter], prefix: &str) {
+    let keys: usize = letters
+        .iter()
+        .map(|it| it.command.claim.resources.as_slice().len())
+        .sum();
+    call.arg(keys);
+    for resource in letters
+        .iter()
+        .flat_map(|it| it.command.claim.resources.as_slice())
+    {
+        call.arg(&*lock_key(prefix, resource));
+    }
+    for letter in letters {
+        let claim = &letter.command.claim;
+        let Action::Extend { ttl } = letter.command.action else {
+            continue;
+        };
+        call.arg(claim.holder.as_str())
+            .arg(ttl.as_millis())
+            .arg(claim.resources.as_slice().len());
+    }
+}
+
+fn write_one(call: &mut Cmd, letter: &Letter, prefix: &str) {
+    let claim = &letter.command.claim;
+    let locks: Vec<_> = claim
+        .resources
+        .as_slice()
+        .iter()
+        .map(|it| lock_key(prefix, it))
+        .collect();
+    let action = letter.command.action;
+    let fenced = matches!(
+        action,
+        Action::Grant { fence: Some(_), .. } | Action::RaiseFence { .. }
+    );
+    call.arg(if fenced { 2 * locks.len() } else { locks.len() });
+    for key in &locks {
+        call.arg(&**key);
+    }
+    if fenced {
+        for key in &locks {
+            call.arg(fence_key(key));
+        }
+    }
+    call.arg(claim.holder.as_str());
+    match action {
+        Action::Grant { ttl, fence } => {
+            call.arg(ttl.as_millis());
+            if let Some(fence) = fence {
+                call.arg(fence.proposal.0)
+                    .arg(fence.retention.max(ttl).as_millis());
+            }
+        }
+        Action::RaiseFence { token, retention } => {
+            call.arg(token.0).arg(retention.as_millis());
+        }
+        Action::Inspect => {
+            for key in &locks {
+                call.arg(fence_key(key));
+            }
+        }
+        Action::Revoke | Action::Extend { .. } => {}
+    }
+}
+
+/// The answer in `{code, token, pttl, time}`; `None` for numbers that no script of ours replies.
+fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
+    let &[code, token, pttl, _time] = numbers else {
+        return None;
+    };
+    let token = match u64::try_from(token).ok()? {
+        0 => None,
+        token => Some(FencingToken(token)),
+    };
+    let millis = u64::try_from(pttl).ok().map(Duration::from_millis);
+    Some(match code {
+        1 => {
+            let remaining = millis.filter(|_| letter.command.action == Action::Inspect);
+            Ok(Answer::Ours { token, remaining })
+        }
+        2 => Ok(Answer::Absent),
+        3 => {
+            let frees = match (pttl, millis) {
+                (-1, _) => Frees::Never,
+                (_, Some(left)) => Frees::In(left),
+                _ => Frees::Unknown,
+            };
+            Ok(Answer::Theirs {
+                floor: token,
+                frees,
+            })
+        }
+        4 => Err(Fault::new(FaultKind::WrongType, wrong_type(letter))),
+        _ => return None,
+    })
+}
+
+/// The sentence for a key of another type in the way of `letter`.
+pub(super) fn wrong_type(letter: &Letter) -> String {
+    let names = &letter.command.claim.resources;
+    format!(
+        "a key of another type is in the way of {names}: look at it with TYPE, then delete or rename it, \
+         or lock under another name"
+    )
+}
+
+/// How many numbers a script replies for one claim.
+const REPLY_NUMBERS: usize = 4;

@@ -1,0 +1,37 @@
+-- Keeps the lock keys of many leases for a new ttl from now, each lease all or nothing.
+--
+-- KEYS   the lock keys of the first lease, then of the second, ...
+-- ARGV   three for each lease: holder id, new ttl in milliseconds, number of its lock keys
+-- reply  {code, token, pttl, time} for each lease, one after another, integers
+--        code   1 extended · 2 a key is gone · 3 a key is another's · 4 a key is of another type
+--        token, pttl, time   0, -2, 0 (not read)
+--
+-- A key that is gone is never made again here: its reply could get lost, and the next round would
+-- then count a key that stood free for a while as proof of holding.
+local reply, key = {}, 0
+for lease = 1, #ARGV, 3 do
+  local holder, ttl, count = ARGV[lease], ARGV[lease + 1], tonumber(ARGV[lease + 2])
+  local code = 1
+  for i = key + 1, key + count do
+    local value = redis.pcall('GET', KEYS[i])
+    if not value then
+      code = math.max(code, 2)
+    elseif type(value) == 'table' then
+      -- Told to this lease alone: the others of the call are not its business. Only a wrong type is
+      -- certain to be about this key; anything else fails the call.
+      if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+      code = 4
+    elseif value ~= holder then
+      code = math.max(code, 3)
+    end
+  end
+  if code == 1 then
+    for i = key + 1, key + count do
+      redis.call('PEXPIRE', KEYS[i], ttl)
+    end
+  end
+  key = key + count
+  local at = #reply
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = code, 0, -2, 0
+end
+return reply

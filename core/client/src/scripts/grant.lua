@@ -1,0 +1,62 @@
+-- Takes every lock key for one holder, or none of them.
+--
+-- KEYS   the n lock keys; with fencing also their n fence keys, in the same order
+-- ARGV   1 holder id
+--        2 ttl of the lock keys in milliseconds
+--        3 proposed fencing token  (only with fencing)
+--        4 ttl of the fence keys in milliseconds, at least the ttl of the lock keys (only with fencing)
+-- reply  {code, token, pttl, time}, integers
+--        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed
+--        token  the highest fence: after a grant the granted token; 0 = none
+--        pttl   of a refusal: milliseconds until the last of the others' keys is free; -1 = never
+--        time   this node's clock in microseconds; 0 = not read (without fencing)
+--
+-- Whatever can fail (a key of another type) is read before the first write.
+local holder, ttl, proposal = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local count = proposal and #KEYS / 2 or #KEYS
+
+local fence, time = 0, 0
+if proposal then
+  for i = count + 1, #KEYS do
+    local seen = tonumber(redis.call('GET', KEYS[i]) or 0) or 0
+    if seen > fence then fence = seen end
+  end
+  local clock = redis.call('TIME')
+  time = clock[1] * 1000000 + clock[2]
+end
+
+local free, pttl = {}, -2
+for i = 1, count do
+  local value = redis.call('GET', KEYS[i])
+  if not value then
+    free[#free + 1] = KEYS[i]
+  elseif value ~= holder then
+    local left = redis.call('PTTL', KEYS[i])
+    if left == -1 or (pttl ~= -1 and left > pttl) then pttl = left end
+  end
+end
+if pttl ~= -2 then return {3, fence, pttl, time} end
+
+-- Asked again after a lost reply, or to make the rest of a half-lost set whole: what is held already
+-- is kept for at least the ttl, never for less.
+if #free < count then
+  for i = 1, count do
+    local left = redis.call('PTTL', KEYS[i])
+    if left >= 0 and left < tonumber(ttl) then redis.call('PEXPIRE', KEYS[i], ttl) end
+  end
+  if #free == 0 and fence > 0 then return {1, fence, -2, time} end
+end
+
+for i = 1, #free do
+  redis.call('SET', free[i], holder, 'PX', ttl)
+end
+if proposal then
+  -- A clock that is far ahead must not raise the fence for ever: a proposal counts up to a second
+  -- beyond this node's own clock.
+  fence = math.max(math.min(proposal, time + 1000000), fence + 1)
+  for i = count + 1, #KEYS do
+    -- tostring would write 1.75e+15
+    redis.call('SET', KEYS[i], string.format('%.0f', fence), 'PX', ARGV[4])
+  end
+end
+return {1, fence, -2, time}

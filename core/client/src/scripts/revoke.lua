@@ -1,0 +1,23 @@
+-- Deletes those lock keys that are the holder's, and never another's.
+--
+-- KEYS   the lock keys
+-- ARGV   1 holder id
+-- reply  {code, token, pttl, time}, integers
+--        code   1 all were the holder's · 2 at least one was gone · 3 at least one is another's
+--        token, pttl, time   0, -2, 0 (not read)
+--
+-- A key of another type does not keep the others from being deleted; its error is the reply.
+local code, problem = 1, nil
+for i = 1, #KEYS do
+  local value = redis.pcall('GET', KEYS[i])
+  if not value then
+    code = math.max(code, 2)
+  elseif value == ARGV[1] then
+    redis.call('DEL', KEYS[i])
+  elseif type(value) == 'table' then
+    problem = value
+  else
+    code = 3
+  end
+end
+return problem or {code, 0, -2, 0}

@@ -1,0 +1,613 @@
+//! What every kind of node must do, run against each kind: memory, and a real server.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quorlock::{NodeState, lease_clock};
+use quorlock_protocol::{Action, Answer, Claim, FaultKind, FencingToken, Frees, Moment};
+use support::server::Server;
+use support::*;
+
+/// A node under test. Its server lives as long.
+struct Kind {
+    client: Client,
+    url: String,
+    _server: Option<Server>,
+}
+
+impl Kind {
+    fn memory() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self::new(format!("memory://contract-{number}"), None)
+    }
+
+    fn redis() -> Self {
+        let server = Server::start();
+        Self::new(server.url(), Some(server))
+    }
+
+    /// With another key prefix and database, nothing may change.
+    fn redis_elsewhere() -> Self {
+        let server = Server::start();
+        Self::new(format!("{}/3?key_prefix=app:", server.url()), Some(server))
+    }
+
+    fn new(url: String, server: Option<Server>) -> Self {
+        Self {
+            client: node_at(&url),
+            url,
+            _server: server,
+        }
+    }
+}
+
+/// One test for each kind of node.
+macro_rules! contract {
+    ($($name:ident)*) => {
+        contract!(in memory: $($name)*);
+        contract!(in redis: $($name)*);
+        contract!(in redis_elsewhere: $($name)*);
+    };
+    (in $kind:ident: $($name:ident)*) => {
+        mod $kind {
+            $(#[test] fn $name() {
+                super::support::run(async { super::$name(super::Kind::$kind()).await });
+            })*
+        }
+    };
+}
+
+contract! {
+    a_free_resource_is_granted_to_one
+    a_grant_is_idempotent
+    several_resources_are_all_or_nothing
+    a_half_lost_set_is_made_whole
+    a_grant_asked_again_never_shortens
+    keys_expire
+    a_refusal_tells_when_it_frees
+    an_extension_keeps_the_key
+    an_extension_never_makes_a_key
+    many_extensions_get_their_own_replies
+    a_revoke_deletes_only_what_is_ours
+    a_revoke_of_several_deletes_those_that_are_ours
+    fencing_tokens_grow
+    a_fencing_token_is_kept_by_the_same_holder
+    a_proposal_far_ahead_is_clamped
+    one_token_covers_several_resources
+    raising_the_fence_needs_the_keys
+    a_raised_fence_counts_for_the_next_grant
+    the_fence_outlives_the_lock
+    an_inspection_changes_nothing
+    a_huge_ttl_is_taken
+    odd_names_are_only_names
+    commands_take_effect_in_order
+    a_command_that_comes_too_late_is_not_sent
+    two_nodes_of_one_address_share_their_keys
+    a_closed_node_does_what_was_handed_over
+}
+
+async fn a_free_resource_is_granted_to_one(mut kind: Kind) {
+    let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
+    for action in [grant(10_000), fenced(10_000, 5)] {
+        assert!(is_ours(&kind.client.ask(&a, action).await));
+        assert!(is_theirs(&kind.client.ask(&b, action).await));
+        assert_eq!(kind.client.ask(&a, Action::Revoke).await, OURS);
+        assert!(is_ours(&kind.client.ask(&b, action).await));
+        assert_eq!(kind.client.ask(&b, Action::Revoke).await, OURS);
+    }
+    assert_eq!(kind.client.node.state(), NodeState::Healthy);
+}
+
+async fn a_grant_is_idempotent(mut kind: Kind) {
+    let two = claim(&["r", "s"], "a");
+    assert_eq!(kind.client.grant(&two, 10_000).await, OURS);
+    assert_eq!(kind.client.grant(&two, 10_000).await, OURS);
+    let one = claim(&["t"], "a");
+    let first = kind.client.ask(&one, fenced(10_000, 1)).await;
+    assert!(is_ours(&first));
+    assert_eq!(kind.client.ask(&one, fenced(10_000, 1)).await, first);
+}
+
+async fn several_resources_are_all_or_nothing(mut kind: Kind) {
+    let other = claim(&["b"], "other");
+    assert!(is_ours(&kind.client.grant(&other, 10_000).await));
+    for action in [grant(10_000), fenced(10_000, 5)] {
+        let all = claim(&["a", "b", "c"], "x");
+        assert!(is_theirs(&kind.client.ask(&all, action).await));
+        for name in ["a", "c"] {
+            assert_eq!(
+                kind.client.ask(&claim(&[name], "x"), Action::Inspect).await,
+                ABSENT
+            );
+        }
+    }
+    assert!(holds(&mut kind.client, &other).await);
+}
+
+async fn a_half_lost_set_is_made_whole(mut kind: Kind) {
+    let all = claim(&["a", "b"], "x");
+    assert!(is_ours(&kind.client.grant(&all, 10_000).await));
+    assert_eq!(
+        kind.client.ask(&claim(&["a"], "x"), Action::Revoke).await,
+        OURS
+    );
+    assert_eq!(kind.client.ask(&all, Action::Inspect).await, ABSENT);
+    assert!(is_ours(&kind.client.grant(&all, 10_000).await));
+    assert!(holds(&mut kind.client, &all).await);
+}
+
+async fn a_grant_asked_again_never_shortens(mut kind: Kind) {
+    let all = claim(&["a", "b"], "x");
+    assert!(is_ours(&kind.client.grant(&all, 60_000).await));
+    assert!(is_ours(&kind.client.grant(&all, 10_000).await));
+    assert!(remaining(&mut kind.client, &all).await > Duration::from_secs(50));
+    assert!(is_ours(&kind.client.grant(&all, 90_000).await));
+    assert!(remaining(&mut kind.client, &all).await > Duration::from_secs(80));
+}
+
+async fn keys_expire(mut kind: Kind) {
+    let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
+    assert!(is_ours(&kind.client.grant(&a, 30).await));
+    let granted = lease_clock();
+    while is_theirs(&kind.client.grant(&b, 10_000).await) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let lasted = lease_clock().since(granted);
+    assert!(
+        lasted > Duration::from_millis(25),
+        "expired after {lasted:?}"
+    );
+    assert!(holds(&mut kind.client, &b).await);
+}
+
+async fn a_refusal_tells_when_it_frees(mut kind: Kind) {
+    // Of several the last one counts.
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["a"], "x"), 5_000).await
+    ));
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["b"], "y"), 20_000).await
+    ));
+    let refused = kind.client.grant(&claim(&["a", "b"], "z"), 1_000).await;
+    let Ok(Answer::Theirs {
+        frees: Frees::In(left),
+        floor: None,
+    }) = refused
+    else {
+        panic!("{refused:?}")
+    };
+    assert!(
+        left > Duration::from_secs(15) && left <= Duration::from_secs(20),
+        "{left:?}"
+    );
+}
+
+async fn an_extension_keeps_the_key(mut kind: Kind) {
+    let all = claim(&["a", "b"], "x");
+    assert!(is_ours(&kind.client.grant(&all, 5_000).await));
+    assert_eq!(kind.client.ask(&all, extend(50_000)).await, OURS);
+    assert!(remaining(&mut kind.client, &all).await > Duration::from_secs(45));
+    // An extension sets the ttl; the caller may want less.
+    assert_eq!(kind.client.ask(&all, extend(20_000)).await, OURS);
+    assert!(remaining(&mut kind.client, &all).await <= Duration::from_secs(20));
+}
+
+async fn an_extension_never_makes_a_key(mut kind: Kind) {
+    let mine = claim(&["a", "b"], "x");
+    assert_eq!(kind.client.ask(&mine, extend(10_000)).await, ABSENT);
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["a"], "x"), 5_000).await
+    ));
+    // One of two gone: neither is made nor extended.
+    assert_eq!(kind.client.ask(&mine, extend(60_000)).await, ABSENT);
+    assert_eq!(
+        kind.client.ask(&claim(&["b"], "x"), Action::Inspect).await,
+        ABSENT
+    );
+    assert!(remaining(&mut kind.client, &claim(&["a"], "x")).await <= Duration::from_secs(5));
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["b"], "y"), 10_000).await
+    ));
+    assert!(is_theirs(&kind.client.ask(&mine, extend(60_000)).await));
+    assert!(remaining(&mut kind.client, &claim(&["a"], "x")).await <= Duration::from_secs(5));
+}
+
+async fn many_extensions_get_their_own_replies(mut kind: Kind) {
+    let claims: Vec<Arc<Claim>> = (0..700)
+        .map(|number| {
+            let (one, two) = (format!("a{number}"), format!("b{number}"));
+            let names = if number % 2 == 0 {
+                vec![one.as_str()]
+            } else {
+                vec![one.as_str(), two.as_str()]
+            };
+            claim(&names, &format!("holder {number}"))
+        })
+        .collect();
+    for (number, claim) in claims.iter().enumerate() {
+        match number % 3 {
+            0 => assert!(is_ours(&kind.client.grant(claim, 60_000).await)),
+            1 => {
+                let other = Claim {
+                    resources: claim.resources.clone(),
+                    holder: support::claim(&["x"], "other").holder.clone(),
+                };
+                assert!(is_ours(&kind.client.grant(&Arc::new(other), 60_000).await));
+            }
+            _ => {}
+        }
+    }
+    let tickets: Vec<_> = claims
+        .iter()
+        .map(|it| kind.client.send(it, extend(90_000)))
+        .collect();
+    let replies = kind.client.replies_to(&tickets).await;
+    for (number, reply) in replies.iter().enumerate() {
+        match number % 3 {
+            0 => assert_eq!(reply.answer, OURS, "{number}"),
+            1 => assert!(is_theirs(&reply.answer), "{number}"),
+            _ => assert_eq!(reply.answer, ABSENT, "{number}"),
+        }
+    }
+}
+
+async fn a_revoke_deletes_only_what_is_ours(mut kind: Kind) {
+    let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
+    assert_eq!(kind.client.ask(&a, Action::Revoke).await, ABSENT);
+    assert!(is_ours(&kind.client.grant(&a, 10_000).await));
+    assert!(is_theirs(&kind.client.ask(&b, Action::Revoke).await));
+    assert!(holds(&mut kind.client, &a).await);
+    assert_eq!(kind.client.ask(&a, Action::Revoke).await, OURS);
+    assert_eq!(kind.client.ask(&a, Action::Revoke).await, ABSENT);
+}
+
+async fn a_revoke_of_several_deletes_those_that_are_ours(mut kind: Kind) {
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["a", "c"], "x"), 10_000).await
+    ));
+    assert_eq!(
+        kind.client
+            .ask(&claim(&["a", "b"], "x"), Action::Revoke)
+            .await,
+        ABSENT
+    );
+    assert_eq!(
+        kind.client.ask(&claim(&["a"], "x"), Action::Inspect).await,
+        ABSENT
+    );
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["b"], "y"), 10_000).await
+    ));
+    assert!(is_theirs(
+        &kind
+            .client
+            .ask(&claim(&["b", "c"], "x"), Action::Revoke)
+            .await
+    ));
+    assert_eq!(
+        kind.client.ask(&claim(&["c"], "x"), Action::Inspect).await,
+        ABSENT
+    );
+    assert!(holds(&mut kind.client, &claim(&["b"], "y")).await);
+}
+
+async fn fencing_tokens_grow(mut kind: Kind) {
+    let mut last = 0;
+    // Whatever is proposed: nothing, something lower, something higher.
+    for (round, proposal) in [1, 7, 3, 3, 1_000, 2].into_iter().enumerate() {
+        let mine = claim(&["r"], &format!("holder {round}"));
+        let token = token(&kind.client.ask(&mine, fenced(10_000, proposal)).await);
+        assert!(token > last && token >= proposal, "{token} after {last}");
+        let refused = kind
+            .client
+            .ask(&claim(&["r"], "other"), fenced(10_000, 1))
+            .await;
+        let Ok(Answer::Theirs { floor, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(floor, Some(FencingToken(token)));
+        assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
+        last = token;
+    }
+    assert_eq!(last, 1_001);
+}
+
+async fn a_fencing_token_is_kept_by_the_same_holder(mut kind: Kind) {
+    let mine = claim(&["r"], "a");
+    assert_eq!(
+        kind.client.ask(&mine, fenced(10_000, 50)).await,
+        ours_with(50)
+    );
+    assert_eq!(
+        kind.client.ask(&mine, fenced(10_000, 80)).await,
+        ours_with(50)
+    );
+    assert_eq!(kind.client.ask(&mine, extend(10_000)).await, OURS);
+    assert_eq!(
+        kind.client.ask(&mine, fenced(10_000, 80)).await,
+        ours_with(50)
+    );
+}
+
+async fn a_proposal_far_ahead_is_clamped(mut kind: Kind) {
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_micros();
+    let wall = u64::try_from(wall).expect("before 2255");
+    let near = claim(&["r"], "a");
+    assert_eq!(
+        kind.client.ask(&near, fenced(10_000, wall)).await,
+        ours_with(wall),
+        "exact to the last digit"
+    );
+    assert_eq!(kind.client.ask(&near, Action::Revoke).await, OURS);
+    let far = claim(&["r"], "b");
+    let token = token(&kind.client.ask(&far, fenced(10_000, (1 << 53) - 1)).await);
+    assert!(token > wall && token < wall + 60_000_000, "{token}");
+}
+
+async fn one_token_covers_several_resources(mut kind: Kind) {
+    let before = claim(&["b"], "x");
+    assert_eq!(
+        kind.client.ask(&before, fenced(10_000, 70)).await,
+        ours_with(70)
+    );
+    assert_eq!(kind.client.ask(&before, Action::Revoke).await, OURS);
+    let both = claim(&["a", "b"], "y");
+    assert_eq!(
+        kind.client.ask(&both, fenced(10_000, 5)).await,
+        ours_with(71)
+    );
+    assert_eq!(kind.client.ask(&both, Action::Revoke).await, OURS);
+    let after = claim(&["a"], "z");
+    assert_eq!(
+        kind.client.ask(&after, fenced(10_000, 5)).await,
+        ours_with(72)
+    );
+}
+
+async fn raising_the_fence_needs_the_keys(mut kind: Kind) {
+    let mine = claim(&["a", "b"], "x");
+    assert_eq!(kind.client.ask(&mine, raise(90)).await, ABSENT);
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["a"], "x"), 10_000).await
+    ));
+    assert_eq!(kind.client.ask(&mine, raise(90)).await, ABSENT);
+    assert!(is_ours(
+        &kind.client.grant(&claim(&["b"], "y"), 10_000).await
+    ));
+    assert!(is_theirs(&kind.client.ask(&mine, raise(90)).await));
+    for name in ["a", "b"] {
+        let looked = kind.client.ask(&claim(&[name], "z"), Action::Inspect).await;
+        assert!(
+            matches!(looked, Ok(Answer::Theirs { floor: None, .. })),
+            "{looked:?}"
+        );
+    }
+}
+
+async fn a_raised_fence_counts_for_the_next_grant(mut kind: Kind) {
+    let mine = claim(&["a", "b"], "x");
+    assert_eq!(
+        kind.client.ask(&mine, fenced(10_000, 5)).await,
+        ours_with(5)
+    );
+    assert_eq!(kind.client.ask(&mine, raise(90)).await, ours_with(90));
+    // Never lowered.
+    assert_eq!(kind.client.ask(&mine, raise(60)).await, ours_with(90));
+    assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
+    for name in ["a", "b"] {
+        assert_eq!(
+            kind.client
+                .ask(&claim(&[name], "y"), fenced(10_000, 5))
+                .await,
+            ours_with(91)
+        );
+    }
+}
+
+async fn the_fence_outlives_the_lock(mut kind: Kind) {
+    let first = claim(&["r"], "a");
+    assert_eq!(
+        kind.client.ask(&first, fenced(1, 500)).await,
+        ours_with(500)
+    );
+    let mut next = kind
+        .client
+        .ask(&claim(&["r"], "b"), fenced(10_000, 5))
+        .await;
+    while is_theirs(&next) {
+        next = kind
+            .client
+            .ask(&claim(&["r"], "b"), fenced(10_000, 5))
+            .await;
+    }
+    assert_eq!(next, ours_with(501));
+}
+
+async fn an_inspection_changes_nothing(mut kind: Kind) {
+    let mine = claim(&["a", "b"], "x");
+    assert_eq!(kind.client.ask(&mine, Action::Inspect).await, ABSENT);
+    assert_eq!(
+        kind.client.ask(&mine, fenced(10_000, 5)).await,
+        ours_with(5)
+    );
+    assert_eq!(
+        kind.client.ask(&claim(&["a"], "x"), extend(4_000)).await,
+        OURS
+    );
+    for _ in 0..2 {
+        let looked = kind.client.ask(&mine, Action::Inspect).await;
+        let Ok(Answer::Ours {
+            token: Some(FencingToken(5)),
+            remaining: Some(left),
+        }) = looked
+        else {
+            panic!("{looked:?}")
+        };
+        assert!(
+            left > Duration::from_secs(2) && left <= Duration::from_secs(4),
+            "{left:?}"
+        );
+    }
+    let looked = kind
+        .client
+        .ask(&claim(&["a", "b"], "y"), Action::Inspect)
+        .await;
+    let Ok(Answer::Theirs {
+        floor: Some(FencingToken(5)),
+        frees: Frees::In(left),
+    }) = looked
+    else {
+        panic!("{looked:?}")
+    };
+    assert!(
+        left > Duration::from_secs(8) && left <= Duration::from_secs(10),
+        "{left:?}"
+    );
+}
+
+async fn a_huge_ttl_is_taken(mut kind: Kind) {
+    for (name, action) in [("a", grant((1 << 53) - 1)), ("b", fenced((1 << 53) - 1, 5))] {
+        let mine = claim(&[name], "x");
+        assert!(is_ours(&kind.client.ask(&mine, action).await));
+        assert_eq!(kind.client.ask(&mine, extend((1 << 53) - 1)).await, OURS);
+        assert!(remaining(&mut kind.client, &mine).await > Duration::from_secs(1 << 40));
+    }
+}
+
+async fn odd_names_are_only_names(mut kind: Kind) {
+    let long = "x".repeat(4096);
+    for name in [
+        "a b",
+        "a\r\nDEL b\r\n",
+        "{",
+        "}",
+        "{}",
+        "{tag}rest",
+        "a\0b",
+        "ключ",
+        "%s",
+        &long,
+    ] {
+        let mine = claim(&[name], "a\r\nb");
+        assert_eq!(
+            kind.client.ask(&mine, fenced(10_000, 5)).await,
+            ours_with(5),
+            "{name:?}"
+        );
+        assert!(holds(&mut kind.client, &mine).await);
+        assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
+    }
+}
+
+async fn commands_take_effect_in_order(mut kind: Kind) {
+    let mut expected = Vec::new();
+    for round in 0..300 {
+        let (mine, other) = (
+            claim(&["r"], &format!("a{round}")),
+            claim(&["r"], &format!("b{round}")),
+        );
+        let asked = if round % 2 == 0 {
+            grant(10_000)
+        } else {
+            fenced(10_000, 1)
+        };
+        expected.push((kind.client.send(&mine, asked), 'o'));
+        expected.push((kind.client.send(&other, asked), 't'));
+        expected.push((kind.client.send(&mine, extend(10_000)), 'o'));
+        expected.push((kind.client.send(&mine, Action::Revoke), 'o'));
+        expected.push((kind.client.send(&other, Action::Revoke), 'a'));
+        expected.push((kind.client.send(&mine, extend(10_000)), 'a'));
+    }
+    for (ticket, wanted) in expected {
+        let answer = kind.client.replies_to(&[ticket]).await.remove(0).answer;
+        let got = match answer {
+            Ok(Answer::Ours { .. }) => 'o',
+            Ok(Answer::Theirs { .. }) => 't',
+            Ok(Answer::Absent) => 'a',
+            Err(fault) => panic!("{ticket:?}: {fault}"),
+        };
+        assert_eq!(got, wanted, "{ticket:?}");
+    }
+}
+
+async fn a_command_that_comes_too_late_is_not_sent(mut kind: Kind) {
+    let mine = claim(&["r"], "a");
+    let past = lease_clock().before(Duration::from_millis(1));
+    let late = kind.client.send_until(&mine, grant(10_000), past);
+    let in_time = kind.client.send(&mine, Action::Inspect);
+    let replies = kind.client.replies_to(&[late, in_time]).await;
+    assert_eq!(support::kind(&replies[0].answer), Some(FaultKind::NotSent));
+    assert_eq!(replies[1].answer, ABSENT);
+    let soon = lease_clock() + Duration::from_secs(5);
+    kind.client.send_until(&mine, grant(10_000), soon);
+    assert_eq!(kind.client.reply().await.answer, OURS);
+    kind.client
+        .send_until(&mine, Action::Revoke, Moment::default());
+    assert_eq!(
+        support::kind(&kind.client.reply().await.answer),
+        Some(FaultKind::NotSent)
+    );
+    assert!(holds(&mut kind.client, &mine).await);
+}
+
+async fn two_nodes_of_one_address_share_their_keys(mut kind: Kind) {
+    let mut second = node_at(&kind.url);
+    let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
+    assert!(is_ours(&kind.client.grant(&a, 10_000).await));
+    assert!(is_theirs(&second.grant(&b, 10_000).await));
+    assert_eq!(second.ask(&a, Action::Revoke).await, OURS);
+    assert!(is_ours(&second.grant(&b, 10_000).await));
+    assert!(is_theirs(&kind.client.grant(&a, 10_000).await));
+}
+
+async fn a_closed_node_does_what_was_handed_over(mut kind: Kind) {
+    let mine: Vec<_> = (0..100)
+        .map(|number| claim(&[&format!("r{number}")], "a"))
+        .collect();
+    let tickets: Vec<_> = mine
+        .iter()
+        .map(|it| kind.client.send(it, fenced(10_000, 5)))
+        .collect();
+    kind.client.node.close();
+    for reply in kind.client.replies_to(&tickets).await {
+        assert_eq!(reply.answer, ours_with(5));
+    }
+    let mut second = node_at(&kind.url);
+    for claim in &mine {
+        assert!(holds(&mut second, claim).await);
+    }
+}
+
+fn is_ours(answer: &Result<Answer, quorlock_protocol::Fault>) -> bool {
+    matches!(answer, Ok(Answer::Ours { .. }))
+}
+
+fn token(answer: &Result<Answer, quorlock_protocol::Fault>) -> u64 {
+    match answer {
+        Ok(Answer::Ours {
+            token: Some(token), ..
+        }) => token.0,
+        other => panic!("no token in {other:?}"),
+    }
+}
+
+async fn remaining(client: &mut Client, claim: &Arc<Claim>) -> Duration {
+    match client.ask(claim, Action::Inspect).await {
+        Ok(Answer::Ours {
+            remaining: Some(left),
+            ..
+        }) => left,
+        other => panic!("not held: {other:?}"),
+    }
+}
+
+async fn holds(client: &mut Client, claim: &Arc<Claim>) -> bool {
+    is_ours(&client.ask(claim, Action::Inspect).await)
+}

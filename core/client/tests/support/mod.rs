@@ -1,0 +1,196 @@
+//! Real servers for the tests: found, started on free ports, stopped by id. Knows no lock.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+pub mod ask;
+pub mod proxy;
+pub mod server;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use quorlock::{Address, Node, NodeSettings, NodeState, Replies, connect};
+use quorlock_protocol::{
+    Action, Answer, Claim, Command, Fault, FaultKind, Fence, FencingToken, HolderId, Moment, Reply,
+    Resources, Ticket, Ttl,
+};
+use tokio::runtime::{Builder, Handle};
+use tokio::time::timeout;
+
+/// Runs a test on a runtime of its own; a test that hangs fails.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let limited = async { timeout(Duration::from_secs(60), test).await };
+    let result = runtime
+        .block_on(limited)
+        .expect("the test ends within a minute");
+    runtime.shutdown_background();
+    result
+}
+
+/// The node at `address`, on the runtime of the caller.
+pub fn node_at(address: &str) -> Client {
+    node_with(address, NodeSettings::default())
+}
+
+/// [`node_at`] with settings.
+pub fn node_with(address: &str, settings: NodeSettings) -> Client {
+    let address: Address = address.parse().expect("an address");
+    Client::new(connect(&address, &settings, &Handle::current()))
+}
+
+/// A node, and the way its replies come back.
+pub struct Client {
+    pub node: Arc<dyn Node>,
+    replies: Replies,
+    tickets: AtomicU32,
+}
+
+impl Client {
+    pub fn new(node: Arc<dyn Node>) -> Self {
+        Self {
+            node,
+            replies: Replies::new(),
+            tickets: AtomicU32::new(1),
+        }
+    }
+
+    /// Hands a command over without waiting; tells its ticket.
+    pub fn send(&self, claim: &Arc<Claim>, action: Action) -> Ticket {
+        self.send_until(claim, action, Moment::FAR_FUTURE)
+    }
+
+    pub fn send_until(&self, claim: &Arc<Claim>, action: Action, not_after: Moment) -> Ticket {
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
+        let command = Command {
+            ticket,
+            claim: Arc::clone(claim),
+            action,
+            not_after,
+        };
+        self.node.send(command, self.replies.way_back());
+        ticket
+    }
+
+    /// The next reply, whatever it is to.
+    pub async fn reply(&mut self) -> Reply {
+        timeout(Duration::from_secs(10), self.replies.next())
+            .await
+            .expect("a reply")
+    }
+
+    /// The next replies, which must be to these tickets in this order.
+    pub async fn replies_to(&mut self, tickets: &[Ticket]) -> Vec<Reply> {
+        let mut replies = Vec::new();
+        for ticket in tickets {
+            let reply = self.reply().await;
+            assert_eq!(
+                reply.ticket, *ticket,
+                "replies come in the order of the commands"
+            );
+            replies.push(reply);
+        }
+        replies
+    }
+
+    pub async fn ask(&mut self, claim: &Arc<Claim>, action: Action) -> Result<Answer, Fault> {
+        let ticket = self.send(claim, action);
+        self.replies_to(&[ticket]).await.remove(0).answer
+    }
+
+    pub async fn grant(&mut self, claim: &Arc<Claim>, millis: u64) -> Result<Answer, Fault> {
+        self.ask(claim, grant(millis)).await
+    }
+
+    pub async fn fault(&mut self, claim: &Arc<Claim>, action: Action) -> Fault {
+        match self.ask(claim, action).await {
+            Ok(answer) => panic!("expected a fault, got {answer:?}"),
+            Err(fault) => fault,
+        }
+    }
+
+    /// Waits until the state is as `wanted`.
+    pub async fn until(&self, wanted: impl Fn(&NodeState) -> bool) {
+        eventually("the node's state", || wanted(&self.node.state())).await;
+    }
+}
+
+/// Waits for a condition that is checked every millisecond; fails after ten seconds.
+pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(
+        timeout(Duration::from_secs(10), waiting).await.is_ok(),
+        "waited in vain for {what}"
+    );
+}
+
+/// A claim of `names` by `holder`.
+pub fn claim(names: &[&str], holder: &str) -> Arc<Claim> {
+    let resources = Resources::new(names).expect("names");
+    Arc::new(Claim {
+        resources,
+        holder: HolderId::adopt(holder).expect("a holder"),
+    })
+}
+
+pub fn ttl(millis: u64) -> Ttl {
+    Ttl::from_millis(millis).expect("a ttl")
+}
+
+pub fn grant(millis: u64) -> Action {
+    Action::Grant {
+        ttl: ttl(millis),
+        fence: None,
+    }
+}
+
+pub fn fenced(millis: u64, proposal: u64) -> Action {
+    let fence = Fence {
+        proposal: FencingToken(proposal),
+        retention: ttl(60_000),
+    };
+    Action::Grant {
+        ttl: ttl(millis),
+        fence: Some(fence),
+    }
+}
+
+pub fn extend(millis: u64) -> Action {
+    Action::Extend { ttl: ttl(millis) }
+}
+
+pub fn raise(token: u64) -> Action {
+    Action::RaiseFence {
+        token: FencingToken(token),
+        retention: ttl(60_000),
+    }
+}
+
+pub const OURS: Result<Answer, Fault> = Ok(Answer::Ours {
+    token: None,
+    remaining: None,
+});
+pub const ABSENT: Result<Answer, Fault> = Ok(Answer::Absent);
+
+pub fn ours_with(token: u64) -> Result<Answer, Fault> {
+    Ok(Answer::Ours {
+        token: Some(FencingToken(token)),
+        remaining: None,
+    })
+}
+
+pub fn is_theirs(answer: &Result<Answer, Fault>) -> bool {
+    matches!(answer, Ok(Answer::Theirs { .. }))
+}
+
+pub fn kind(answer: &Result<Answer, Fault>) -> Option<FaultKind> {
+    answer.as_ref().err().map(Fault::kind)
+}
