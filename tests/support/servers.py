@@ -1,0 +1,372 @@
+"""Real Redis or Valkey servers for tests: start, pause, kill, restart, stop.
+
+Owns processes, ports and data directories. Knows nothing of locks, and never waits for a fixed
+time: each method returns when what its name says has come true.
+
+    with start_servers(5) as cluster:
+        cluster[0].pause()
+        cluster[1].kill()
+        cluster.urls          # ["redis://127.0.0.1:40001", ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import overload
+from urllib.parse import quote
+
+from tests.support import watchdog
+from tests.support.binary import server_binary
+from tests.support.resp import Connection, Reply, ReplyError
+
+HOST = "127.0.0.1"
+READY_WITHIN = 20.0  # seconds; a shared machine under a build can be slow
+_ADMIN = "harness"  # the harness's own ACL user, so that a test may lock out everybody else
+
+
+class ServerEnded(RuntimeError):
+    """The server was waited for, and its process is not there."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to start a server. Everything else goes into `flags`, as on the command line."""
+
+    password: str | None = None
+    #: ACL rules by user name, as in `{"app": "on >secret ~* &* +@all"}`; kept in an ACL file.
+    users: Mapping[str, str] = field(default_factory=dict)
+    unix_socket: bool = False
+    replica_of: Server | None = None
+    #: Keys survive `kill()` and `restart()`.
+    appendonly: bool = False
+    flags: Sequence[str] = ()
+
+
+class Server:
+    """One server process; keeps its port and data directory over `restart()`."""
+
+    def __init__(self, options: Options | None = None, *, wait: bool = True) -> None:
+        """Starts it; `wait=False` leaves `wait_ready()` to the caller."""
+        self.options = options or Options()
+        self.directory = Path(tempfile.mkdtemp(prefix="quorlock-server-"))
+        self.host = HOST
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.paused = False
+        try:
+            self._launch()
+            if wait:
+                self.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- where it is ---------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """Process id; fails when the server does not run."""
+        assert self._process is not None, f"server on port {self.port} is not running"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there (a paused one is)."""
+        return self._process is not None
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """URL over TCP, with the password if there is one."""
+        return self.url_for(password=self.options.password)
+
+    def url_for(
+        self, user: str | None = None, password: str | None = None, db: int | None = None
+    ) -> str:
+        """URL with the given credentials and database number."""
+        login = f"{user or ''}:{quote(password, safe='')}@" if password else ""
+        return f"redis://{login}{self.address}" + (f"/{db}" if db is not None else "")
+
+    @property
+    def socket_path(self) -> str:
+        """Path of the unix socket (short: such paths have a limit of about 100 bytes)."""
+        return str(self.directory / "s")
+
+    @property
+    def unix_url(self) -> str:
+        """URL over the unix socket."""
+        return f"unix://{self.socket_path}"
+
+    @property
+    def log(self) -> str:
+        """What the server has written so far."""
+        path = self.directory / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # -- talking to it -------------------------------------------------------------------------
+
+    def command(self, *words: object, db: int | None = None, timeout: float = 5.0) -> Reply:
+        """Runs one command as an administrator, on a connection of its own."""
+        with Connection((self.host, self.port), timeout) as connection:
+            self._authenticate(connection)
+            if db is not None:
+                connection.command("SELECT", db)
+            return connection.command(*words)
+
+    def flush(self) -> None:
+        """Deletes all keys of all databases."""
+        self.command("FLUSHALL")
+
+    def keys(self, pattern: str = "*") -> dict[str, int]:
+        """Names and remaining milliseconds (-1: for ever) of all keys."""
+        names = self.command("KEYS", pattern)
+        return {name: self.command("PTTL", name) for name in names}
+
+    def _authenticate(self, connection: Connection) -> None:
+        if self.options.users:
+            connection.command("AUTH", _ADMIN, _ADMIN)
+        elif self.options.password:
+            connection.command("AUTH", self.options.password)
+
+    # -- what happens to servers ---------------------------------------------------------------
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing is answered. Returns when it has stopped."""
+        os.kill(self.pid, signal.SIGSTOP)
+        # WNOWAIT leaves the state for Popen to collect.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self.paused = True
+
+    def resume(self, *, wait: bool = True) -> None:
+        """SIGCONT; with `wait`, returns when it answers again."""
+        os.kill(self.pid, signal.SIGCONT)
+        self.paused = False
+        if wait:
+            self.wait_ready()
+
+    def kill(self) -> None:
+        """SIGKILL, as by the kernel's out-of-memory killer; nothing is saved."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """An orderly end."""
+        if self.paused:
+            self.resume(wait=False)
+        self._end(signal.SIGTERM)
+
+    def restart(self, *, wait: bool = True) -> None:
+        """Starts it again on the same port and data directory, after a kill if it still runs."""
+        self.kill()
+        self._launch()
+        if wait:
+            self.wait_ready()
+
+    def heal(self) -> None:
+        """Running and answering again, whatever a test did to it."""
+        if self.paused:
+            self.resume(wait=False)
+        try:
+            self.wait_ready()
+        except ServerEnded:
+            self.restart()
+
+    def close(self) -> None:
+        """Ends it and removes its directory; more than once is harmless."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "paused" if self.paused else f"pid {self.pid}" if self.running else "down"
+        return f"<Server {self.address} {state}>"
+
+    def wait_ready(self, within: float = READY_WITHIN) -> None:
+        """Returns when it answers PING (and, as a replica, knows its master)."""
+        limit = time.monotonic() + within
+        pause = 0.002
+        while True:
+            problem = self._not_ready()
+            if problem is None:
+                return
+            if self._process is None or self._process.poll() is not None:
+                raise ServerEnded(f"server on port {self.port} is down:\n{self.log[-2000:]}")
+            if time.monotonic() > limit:
+                raise TimeoutError(f"{self.address} not ready: {problem}\n{self.log[-2000:]}")
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+
+    def _not_ready(self) -> str | None:
+        try:
+            self.command("PING", timeout=1.0)
+            # Another program may have taken the port first: is this our process that answers?
+            if f"process_id:{self.pid}\r\n" not in self.command("INFO", "server"):
+                return "another server listens on this port"
+        except (OSError, ReplyError) as error:
+            return str(error)
+        return None
+
+    # -- the process ---------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        attempts = 1 if self.port else 5
+        for attempt in range(attempts):
+            port = self.port or free_port()
+            with (self.directory / "log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [server_binary(), *self._arguments(port)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.directory,
+                    # A Ctrl-C in the terminal is the test runner's to handle.
+                    start_new_session=True,
+                )
+            watchdog.guard(self._process.pid)
+            if self._listens(port):
+                self.port = port
+                return
+            self._end(signal.SIGKILL)
+            if attempt == attempts - 1:
+                raise RuntimeError(f"server does not start:\n{self.log[-1000:]}")
+
+    def _listens(self, port: int) -> bool:
+        """Waits until the port is open; False when the process ended first (port taken)."""
+        limit = time.monotonic() + READY_WITHIN
+        while self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1.0):
+                return True
+            if time.monotonic() > limit:
+                break
+            time.sleep(0.002)
+        return False
+
+    def _arguments(self, port: int) -> Iterator[str]:
+        options = self.options
+        yield from ("--port", str(port), "--bind", HOST, "--dir", str(self.directory))
+        yield from ("--save", "", "--appendonly", "yes" if options.appendonly else "no")
+        if options.appendonly:
+            yield from ("--appendfsync", "always")
+        if options.unix_socket:
+            yield from ("--unixsocket", self.socket_path)
+        if options.users:
+            yield from ("--aclfile", str(self._write_users()))
+        elif options.password:
+            yield from ("--requirepass", options.password)
+        if options.replica_of is not None:
+            yield from ("--replicaof", options.replica_of.host, str(options.replica_of.port))
+            if options.replica_of.options.password:
+                yield from ("--masterauth", options.replica_of.options.password)
+        yield from options.flags
+
+    def _write_users(self) -> Path:
+        rules = {"default": "on nopass ~* &* +@all", **self.options.users}
+        if self.options.password and "default" not in self.options.users:
+            rules["default"] = f"on >{self.options.password} ~* &* +@all"
+        rules[_ADMIN] = f"on >{_ADMIN} ~* &* +@all"
+        path = self.directory / "users.acl"
+        path.write_text("".join(f"user {name} {rule}\n" for name, rule in rules.items()))
+        return path
+
+    def _end(self, signal_number: int) -> None:
+        process, self._process, self.paused = self._process, None, False
+        if process is None:
+            return
+        watchdog.forget(process.pid)
+        process.send_signal(signal_number)
+        process.wait()
+
+
+class Cluster(Sequence[Server]):
+    """N independent servers (not a Redis Cluster), with what tests ask of all of them."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        """Takes over servers that run already."""
+        self._servers = list(servers)
+
+    @overload
+    def __getitem__(self, index: int) -> Server: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Server]: ...
+    def __getitem__(self, index: int | slice) -> Server | list[Server]:
+        """The server or servers at a place."""
+        return self._servers[index]
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def urls(self) -> list[str]:
+        """URLs of all servers, in order."""
+        return [server.url for server in self._servers]
+
+    def values(self, key: str) -> list[str | None]:
+        """What each running server holds under a name (None: nothing, or it cannot answer)."""
+        return [
+            server.command("GET", key) if server.running and not server.paused else None
+            for server in self._servers
+        ]
+
+    def heal(self) -> None:
+        """Every server runs and answers; keys stay."""
+        for server in self._servers:
+            server.heal()
+
+    def reset(self) -> None:
+        """As new: every server runs and answers and holds no key."""
+        self.heal()
+        for server in self._servers:
+            server.flush()
+
+    def close(self) -> None:
+        """Ends all servers."""
+        for server in self._servers:
+            server.close()
+
+
+def start_servers(count: int, options: Options | None = None) -> Cluster:
+    """Starts servers with the same options; returns when each answers."""
+    with contextlib.ExitStack() as started:
+        servers = [started.enter_context(Server(options, wait=False)) for _ in range(count)]
+        for server in servers:
+            server.wait_ready()
+        started.pop_all()  # all came up: now they are the caller's to close
+    return Cluster(servers)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, outside the range that outgoing connections are given.
+
+    Within that range a client that keeps dialling a dead server can be handed the server's own
+    port as its source, connect to itself, and keep the server from coming back.
+    """
+    for _ in range(1000):
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            return port
+    raise RuntimeError("no free port")
