@@ -1,0 +1,209 @@
+//! The lock over real servers that are stopped, killed, restarted, cut off and fought over.
+
+mod support;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quorlock::{ErrorKind, NodeState, Redlock, ReleaseOutcome, Vote};
+use support::proxy::Proxy;
+use support::run;
+use support::server::Server;
+use tokio::time::{sleep, timeout};
+
+fn servers(count: usize) -> Vec<Server> {
+    (0..count).map(|_| Server::start()).collect()
+}
+
+fn over(servers: &[Server]) -> Redlock {
+    Redlock::builder()
+        .nodes(servers.iter().map(Server::url))
+        .build()
+        .expect("valid addresses")
+}
+
+fn key(server: &Server) -> String {
+    server.ask().call(&["GET", "r"])
+}
+
+fn holders(servers: &[Server], token: &str) -> usize {
+    servers.iter().filter(|server| key(server) == token).count()
+}
+
+/// Waits until `condition` is met, looking often.
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: never came true"));
+}
+
+async fn median<F: Future<Output = ()>>(rounds: usize, mut pair: impl FnMut() -> F) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let begun = Instant::now();
+        pair().await;
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    times[rounds / 2]
+}
+
+#[test]
+fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves() {
+    run(async {
+        let mut servers = servers(5);
+        let locks = over(&servers);
+        let pair = || async {
+            let lease = locks.lock("r").try_once().acquire().await.expect("a quorum");
+            assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
+        };
+        median(50, pair).await;
+        let healthy = median(300, pair).await;
+        servers[0].pause();
+        servers[1].kill();
+        median(20, pair).await;
+        let hurt = median(300, pair).await;
+        // What is promised is 1.3; the rest is for a machine that does other things meanwhile.
+        assert!(hurt < healthy * 2, "{hurt:?} against {healthy:?}");
+        servers[0].resume();
+        servers[1].restart();
+        let is_healthy = |(_, state): &(_, NodeState)| *state == NodeState::Healthy;
+        until("all nodes are back", || locks.nodes().iter().all(is_healthy)).await;
+        let lease = locks.lock("r").acquire().await.unwrap();
+        until("all five hold the key", || holders(&servers, lease.token()) == 5).await;
+    });
+}
+
+#[test]
+fn a_loss_is_told_on_time_while_every_server_hangs() {
+    run(async {
+        let servers = servers(3);
+        let locks = over(&servers);
+        let lock = locks.lock("r").ttl(Duration::from_secs(1)).auto_extend(true);
+        let lease = lock.acquire().await.unwrap();
+        for server in &servers {
+            server.pause();
+        }
+        let end = Instant::now() + lease.validity();
+        let error = lease.lost().await;
+        let told = Instant::now();
+        for server in &servers {
+            server.resume();
+        }
+        assert_eq!(error.kind(), ErrorKind::LeaseLost);
+        assert!(told + Duration::from_millis(5) >= end, "not before the end");
+        assert!(told.saturating_duration_since(end) < Duration::from_millis(50));
+    });
+}
+
+#[test]
+fn a_held_lease_outlives_the_death_and_rebirth_of_a_minority() {
+    run(async {
+        let mut servers = servers(3);
+        let locks = over(&servers);
+        let lock = locks.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
+        let lease = lock.acquire().await.unwrap();
+        until("all three hold it", || holders(&servers, lease.token()) == 3).await;
+        servers[2].restart();
+        until("the reborn node is healed", || key(&servers[2]) == lease.token()).await;
+        assert!(lease.is_valid());
+        assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
+        until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
+    });
+}
+
+#[test]
+fn a_lost_reply_does_not_lock_the_caller_out() {
+    run(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
+        let locks = Redlock::builder().nodes([proxy.url()]).build().unwrap();
+        locks.lock("other").acquire().await.unwrap().release().await.unwrap();
+        proxy.lose_replies();
+        let acquiring = tokio::spawn({
+            let lock = locks.lock("r").timeout(Duration::from_secs(5));
+            async move { lock.acquire().await }
+        });
+        until("the key is there", || key(&server) != "(nil)").await;
+        proxy.cut();
+        let lease = acquiring.await.unwrap().expect("acquired, not refused by itself");
+        assert_eq!(lease.votes()[0].vote, Vote::Granted);
+        assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn an_acquisition_given_up_leaves_no_key_also_on_a_stopped_server() {
+    run(async {
+        let servers = servers(3);
+        let locks = over(&servers);
+        locks.lock("other").acquire().await.unwrap().release().await.unwrap();
+        servers[0].pause();
+        servers[1].pause();
+        let lock = locks.lock("r").ttl(Duration::from_secs(60));
+        let gave_up = timeout(Duration::from_millis(100), lock.acquire()).await;
+        assert!(gave_up.is_err());
+        servers[0].resume();
+        servers[1].resume();
+        // The grants that waited in the stopped servers are done first, then the revokes behind them.
+        until("the withdrawal is through", || locks.engine().drain(Duration::ZERO)).await;
+        assert!(servers.iter().all(|server| key(server) == "(nil)"));
+    });
+}
+
+#[test]
+fn an_unreachable_quorum_names_every_node_and_its_fault() {
+    run(async {
+        let mut servers = servers(3);
+        let locks = over(&servers);
+        servers[0].kill();
+        servers[1].kill();
+        let error = locks.lock("r").try_once().acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::QuorumUnreachable);
+        let text = error.to_string();
+        for server in &servers[..2] {
+            assert!(text.contains(&server.url()), "{text}");
+        }
+        assert!(text.contains("refused"), "{text}");
+        assert!(key(&servers[2]) == "(nil)" || locks.engine().drain(Duration::from_secs(5)));
+    });
+}
+
+#[test]
+fn contenders_never_overlap_and_their_tokens_grow() {
+    const TASKS: u64 = 40;
+    const TURNS: u64 = 10;
+    run(async {
+        let servers = servers(5);
+        let managers: Vec<_> = (0..4).map(|_| over(&servers)).collect();
+        let (busy, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|task| {
+                let lock = managers[usize::try_from(task % 4).unwrap()].lock("r");
+                let (busy, last) = (Arc::clone(&busy), Arc::clone(&last));
+                tokio::spawn(async move {
+                    for _ in 0..TURNS {
+                        let lease = lock.acquire().await.expect("acquired in the end");
+                        assert!(!busy.swap(true, Ordering::SeqCst), "two holders");
+                        let token = lease.fencing_token().expect("a token");
+                        assert!(last.swap(token, Ordering::SeqCst) < token, "tokens grow");
+                        tokio::task::yield_now().await;
+                        busy.store(false, Ordering::SeqCst);
+                        lease.release().await.expect("released");
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no task fails");
+        }
+        until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
+    });
+}
