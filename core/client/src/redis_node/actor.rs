@@ -196,12 +196,7 @@ impl Actor {
         match redial {
             Ok(mut link) => {
                 self.abandoned = None;
-                let now = clock::now();
-                for parcel in unanswered {
-                    if let Some(parcel) = parcel.still_wanted(now, &fault) {
-                        link.send(parcel);
-                    }
-                }
+                send_again(unanswered, &mut link, &fault);
                 Some(link)
             }
             Err(problem) => {
@@ -349,21 +344,29 @@ impl Backoff {
     }
 }
 
-/// Moves from a dead link to a live one. Grants and the like on the dead one are given up; what only
-/// takes away, or was never sent, goes out on the live one.
-fn switch(mut dead: Link, mut live: Link) -> Link {
+/// Moves from a link that is silent, and that the server was told to end, to one that answers.
+fn switch(mut silent: Link, mut link: Link) -> Link {
+    // What has come in the meantime still counts.
     let mut context = Context::from_waker(noop_waker_ref());
-    while let Poll::Ready(Event::Answered) = dead.poll_event(&mut context) {}
-    let fault = Fault::new(FaultKind::Broken, SILENT);
+    while let Poll::Ready(Event::Answered) = silent.poll_event(&mut context) {}
+    let unanswered = silent.into_unanswered().collect();
+    send_again(
+        unanswered,
+        &mut link,
+        &Fault::new(FaultKind::Broken, SILENT),
+    );
+    link
+}
+
+/// Sends what a lost link has left over, in its order; what may not go out again is answered with
+/// `fault`.
+fn send_again(unanswered: Vec<Parcel>, link: &mut Link, fault: &Fault) {
     let now = clock::now();
-    for parcel in dead.into_unanswered() {
-        if parcel.was_sent() && !parcel.first().is_revoke() {
-            parcel.fail(&fault);
-        } else if let Some(parcel) = parcel.still_wanted(now, &fault) {
-            live.send(parcel);
+    for parcel in unanswered {
+        if let Some(parcel) = parcel.still_wanted(now, fault) {
+            link.send(parcel);
         }
     }
-    live
 }
 
 async fn next(probe: &mut Option<BoxFuture<'static, Link>>) -> Link {

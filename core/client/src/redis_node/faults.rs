@@ -1,7 +1,8 @@
 //! What a server's errors mean, in words for people. Owns the texts; decides nothing.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{ErrorKind, RedisError, ServerError};
@@ -49,12 +50,13 @@ pub(super) fn is_not_permitted(error: &ServerError) -> bool {
 
 /// The fault behind a connection that ended.
 pub(super) fn of_connection(error: &RedisError) -> Fault {
-    let inner = error
+    // The redis crate keeps the inner error in an Arc, and hands out the Arc.
+    let source = error
         .source()
-        .and_then(|source| source.downcast_ref::<io::Error>());
-    if error.kind() == ErrorKind::Parse
-        || inner.is_some_and(|it| it.kind() == io::ErrorKind::InvalidData)
-    {
+        .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let inner = source.and_then(|source| source.downcast_ref::<io::Error>());
+    let is_invalid = inner.is_some_and(|inner| inner.kind() == io::ErrorKind::InvalidData);
+    if is_invalid || error.kind() == ErrorKind::Parse {
         return garbled();
     }
     let words = match inner {

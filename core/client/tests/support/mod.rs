@@ -1,5 +1,9 @@
 //! Real servers for the tests: found, started on free ports, stopped by id. Knows no lock.
-#![allow(dead_code, reason = "every test program uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test program uses a part of it"
+)]
 
 pub mod ask;
 pub mod proxy;
@@ -97,6 +101,27 @@ impl Client {
         replies
     }
 
+    /// The replies to these tickets, whichever comes first.
+    pub async fn replies_in_any_order(&mut self, tickets: &[Ticket]) -> Vec<Reply> {
+        let mut replies = Vec::new();
+        for _ in tickets {
+            replies.push(self.reply().await);
+        }
+        replies.sort_by_key(|reply| reply.ticket);
+        assert!(
+            replies
+                .iter()
+                .map(|reply| reply.ticket)
+                .eq(tickets.iter().copied())
+        );
+        replies
+    }
+
+    /// The next reply if one comes in time.
+    pub async fn reply_within(&mut self, limit: Duration) -> Option<Reply> {
+        timeout(limit, self.replies.next()).await.ok()
+    }
+
     pub async fn ask(&mut self, claim: &Arc<Claim>, action: Action) -> Result<Answer, Fault> {
         let ticket = self.send(claim, action);
         self.replies_to(&[ticket]).await.remove(0).answer
@@ -120,7 +145,7 @@ impl Client {
 }
 
 /// Waits for a condition that is checked every millisecond; fails after ten seconds.
-pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(1)).await;

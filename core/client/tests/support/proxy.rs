@@ -1,35 +1,38 @@
 //! A TCP proxy between a node and its server that loses what the test wants lost.
+//!
+//! Each fault is of the connections that are open when it begins; later ones are healthy.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What is done to the connections.
-#[derive(Default)]
-pub struct Faults {
-    /// Replies of the server are dropped.
-    pub deaf: AtomicBool,
-    /// Neither side hears the other, but no connection is closed.
-    pub stalled: AtomicBool,
-    /// New connections are closed at once.
-    pub refusing: AtomicBool,
-    /// How many bytes the server has received through it.
-    pub sent: AtomicUsize,
-    /// How many connections were accepted.
-    pub accepted: AtomicUsize,
-}
-
-/// A proxy to `target`, on the runtime of the caller.
+/// A proxy on the runtime of the caller.
 pub struct Proxy {
     address: SocketAddr,
-    faults: Arc<Faults>,
-    cuts: watch::Sender<u32>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    port: u16,
+    accepted: AtomicUsize,
+    refuses: AtomicBool,
+    /// Connections up to this number lose what the server says.
+    deaf: AtomicUsize,
+    /// Connections up to this number carry nothing any more.
+    stalled: AtomicUsize,
+    /// The next connection stalls at its first extension.
+    stalls_when_used: AtomicBool,
+    /// Connections up to this number keep what the client says to themselves.
+    held: watch::Sender<usize>,
+    /// Connections up to this number are closed on the client's side.
+    cut: watch::Sender<usize>,
+    /// What the server's next words are replaced with.
+    replacement: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
 impl Proxy {
@@ -38,112 +41,166 @@ impl Proxy {
             .await
             .expect("a free port");
         let address = listener.local_addr().expect("its address");
-        let faults = Arc::new(Faults::default());
-        let (cuts, cut) = watch::channel(0);
-        tokio::spawn(accept(listener, port, Arc::clone(&faults), cut));
-        Self {
-            address,
-            faults,
-            cuts,
-        }
+        let shared = Arc::new(Shared {
+            port,
+            accepted: AtomicUsize::new(0),
+            refuses: AtomicBool::new(false),
+            deaf: AtomicUsize::new(0),
+            stalled: AtomicUsize::new(0),
+            stalls_when_used: AtomicBool::new(false),
+            held: watch::Sender::new(0),
+            cut: watch::Sender::new(0),
+            replacement: std::sync::Mutex::default(),
+        });
+        tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Self { address, shared }
     }
 
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    pub fn faults(&self) -> &Faults {
-        &self.faults
-    }
-
-    /// From now on the server's replies are lost.
-    pub fn lose_replies(&self, lost: bool) {
-        self.faults.deaf.store(lost, Ordering::SeqCst);
-    }
-
-    /// From now on the open connections carry nothing; new ones do.
-    pub fn stall_open_connections(&self) {
-        self.faults.stalled.store(true, Ordering::SeqCst);
-    }
-
-    /// Closes every open connection on the client's side, and on the server's.
-    pub fn cut(&self) {
-        self.cuts.send_modify(|count| *count += 1);
-    }
-
-    pub fn refuse_connections(&self, refuses: bool) {
-        self.faults.refusing.store(refuses, Ordering::SeqCst);
-    }
-
+    /// How many connections there have been.
     pub fn accepted(&self) -> usize {
-        self.faults.accepted.load(Ordering::SeqCst)
+        self.shared.accepted.load(SeqCst)
     }
 
-    pub fn bytes_sent(&self) -> usize {
-        self.faults.sent.load(Ordering::SeqCst)
+    pub fn lose_replies(&self) {
+        self.shared.deaf.store(self.accepted(), SeqCst);
+    }
+
+    pub fn stall(&self) {
+        self.shared.stalled.store(self.accepted(), SeqCst);
+    }
+
+    /// The first connection that carries more than a log-in stalls then.
+    pub fn stall_when_used(&self) {
+        self.shared.stalls_when_used.store(true, SeqCst);
+    }
+
+    /// Whether [`Self::stall_when_used`] has come to pass.
+    pub fn has_stalled(&self) -> bool {
+        !self.shared.stalls_when_used.load(SeqCst)
+    }
+
+    /// What the client says reaches the server only after [`Self::release`], even if the client has
+    /// hung up in the meantime.
+    pub fn hold(&self) {
+        self.shared.held.send_replace(self.accepted());
+    }
+
+    pub fn release(&self) {
+        self.shared.held.send_replace(0);
+    }
+
+    pub fn cut(&self) {
+        self.shared.cut.send_replace(self.accepted());
+    }
+
+    /// New connections are closed at once.
+    pub fn refuse(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, SeqCst);
+    }
+
+    pub fn replace_next_reply(&self, bytes: &[u8]) {
+        *self.shared.replacement.lock().expect("no panic") = Some(bytes.to_vec());
     }
 }
 
-async fn accept(listener: TcpListener, port: u16, faults: Arc<Faults>, cut: watch::Receiver<u32>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
-        if faults.refusing.load(Ordering::SeqCst) {
-            continue;
+        let number = shared.accepted.fetch_add(1, SeqCst) + 1;
+        if !shared.refuses.load(SeqCst) {
+            tokio::spawn(carry(client, number, Arc::clone(&shared)));
         }
-        faults.accepted.fetch_add(1, Ordering::SeqCst);
-        // A stall is of the connections that were open when it began.
-        let healthy = !faults.stalled.load(Ordering::SeqCst);
-        let (faults, mut cut) = (Arc::clone(&faults), cut.clone());
-        cut.mark_unchanged();
-        tokio::spawn(async move {
-            let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
-                return;
-            };
-            let (from_client, to_client) = client.into_split();
-            let (from_server, to_server) = server.into_split();
-            tokio::select! {
-                _ = upwards(from_client, to_server, &faults, healthy) => {}
-                _ = downwards(from_server, to_client, &faults, healthy) => {}
-                _ = cut.changed() => {}
-            }
-        });
+    }
+}
+
+async fn carry(client: TcpStream, number: usize, shared: Arc<Shared>) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.port)).await else {
+        return;
+    };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let mut cut = shared.cut.subscribe();
+    let up = tokio::spawn(upwards(from_client, to_server, number, Arc::clone(&shared)));
+    tokio::select! {
+        () = downwards(from_server, to_client, number, &shared) => {}
+        _ = cut.wait_for(|cut| *cut >= number) => {}
+    }
+    if *shared.held.borrow() < number {
+        up.abort();
     }
 }
 
 async fn upwards(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    faults: &Faults,
-    healthy: bool,
-) -> io::Result<()> {
+    number: usize,
+    shared: Arc<Shared>,
+) {
+    let mut held = shared.held.subscribe();
     let mut buffer = [0; 4096];
-    loop {
-        let count = from.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(());
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let is_used = buffer[..count]
+            .windows(7)
+            .any(|window| window == b"EVALSHA");
+        if is_used && shared.stalls_when_used.swap(false, SeqCst) {
+            shared.stalled.store(number, SeqCst);
         }
-        if healthy && faults.stalled.load(Ordering::SeqCst) {
+        if shared.stalled.load(SeqCst) >= number {
             continue;
         }
-        to.write_all(&buffer[..count]).await?;
-        faults.sent.fetch_add(count, Ordering::SeqCst);
+        // A closed channel or connection ends the test program's interest in it.
+        let _ = held.wait_for(|held| *held < number).await;
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
     }
 }
 
 async fn downwards(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    faults: &Faults,
-    healthy: bool,
-) -> io::Result<()> {
+    number: usize,
+    shared: &Shared,
+) {
     let mut buffer = [0; 4096];
-    loop {
-        let count = from.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(());
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let is_lost = [&shared.stalled, &shared.deaf]
+            .iter()
+            .any(|it| it.load(SeqCst) >= number);
+        if is_lost {
+            continue;
         }
-        let is_stalled = healthy && faults.stalled.load(Ordering::SeqCst);
-        if !is_stalled && !faults.deaf.load(Ordering::SeqCst) {
-            to.write_all(&buffer[..count]).await?;
+        let replacement = shared.replacement.lock().expect("no panic").take();
+        let bytes = replacement.as_deref().unwrap_or(&buffer[..count]);
+        if to.write_all(bytes).await.is_err() {
+            return;
         }
     }
+}
+
+/// A server that says `words` to everybody for ever, or nothing if there are none.
+pub async fn babbler(words: &'static [u8]) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = client.split();
+                let talk =
+                    async { while !words.is_empty() && to.write_all(words).await.is_ok() {} };
+                let listen = async { copy(&mut from, &mut tokio::io::sink()).await };
+                if words.is_empty() {
+                    let _ = listen.await;
+                } else {
+                    tokio::select! { () = talk => {} _ = listen => {} }
+                }
+            });
+        }
+    });
+    format!("redis://{address}")
 }
