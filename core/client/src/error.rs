@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    ConfigError, ErrorKind, Failure, NodeVote, ReleaseOutcome, Resources, RoundReport, Vote,
+    Answer, ConfigError, ErrorKind, Failure, Frees, NodeVote, ReleaseOutcome, Resources, RoundReport, Vote,
 };
 
 /// Why a lock operation failed.
@@ -35,9 +35,28 @@ pub struct NodeReport {
     /// Its vote.
     pub vote: Vote,
     /// The answer or fault behind the vote; `None` while missing.
-    pub answer: Option<Result<quorlock_protocol::Answer, quorlock_protocol::Fault>>,
+    pub answer: Option<Result<Answer, quorlock_protocol::Fault>>,
     /// The time from the start of the round to the answer; zero while missing.
     pub latency: Duration,
+}
+
+impl NodeReport {
+    /// What there is to say about the vote beyond its name: when the keys will be free, or what broke.
+    /// `None` for a node that granted, and for one that has not answered.
+    pub fn detail(&self) -> Option<String> {
+        match self.answer.as_ref()? {
+            Ok(Answer::Ours { .. }) => None,
+            Ok(Answer::Absent) => Some("it holds no key of the lease".to_owned()),
+            Ok(Answer::Theirs { frees, .. }) => Some(match frees {
+                Frees::In(time) => {
+                    format!("held by another for at most {:.1} s more", time.as_secs_f64())
+                }
+                Frees::Never => "held by a key without a ttl, which will not expire".to_owned(),
+                Frees::Unknown => "held by another".to_owned(),
+            }),
+            Err(fault) => Some(fault.to_string()),
+        }
+    }
 }
 
 impl LockError {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{ConfigError, Policy, PolicyBuilder, Resources};
+use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Resources};
 
 use crate::error::LockError;
 use crate::guard::LeaseGuard;
+use crate::lease::Lease;
 use crate::manager::Manager;
 
 /// A lock on one or several resources, and how to acquire it.
@@ -89,6 +90,17 @@ impl Lock {
         let resources = self.resources.clone()?;
         let policy = self.policy.clone().build()?;
         self.manager.acquire(resources, policy).await
+    }
+
+    /// Takes over a lease on these resources by the token that its holder handed over, with the
+    /// settings of this lock (see [`Redlock::lease`](crate::Redlock::lease)).
+    ///
+    /// # Errors
+    /// [`Config`](crate::ErrorKind::Config) if a name, a setting or the token is not valid.
+    pub fn lease(&self, token: &str) -> Result<Lease, LockError> {
+        let (resources, policy) = self.check()?;
+        let claim = Claim { resources, holder: HolderId::adopt(token)? };
+        Ok(Lease::adopt(&self.manager, Arc::new(claim), policy))
     }
 
     /// The settings as they would be used.

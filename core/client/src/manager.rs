@@ -342,13 +342,24 @@ impl Builder {
         self
     }
 
+    /// Checks the nodes as [`Self::build`] does, without starting anything.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn check(&self) -> Result<(), LockError> {
+        let problem = self.nodes.iter().find_map(|node| node.as_ref().err());
+        problem.map_or(Ok(()), |error| Err(error.clone()))?;
+        let specs: Vec<&NodeSpec> = self.nodes.iter().flatten().collect();
+        Ok(check_nodes(&specs)?)
+    }
+
     /// Makes the manager. Nothing is connected yet.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if there is no node, an address is wrong, or one is named twice.
     pub fn build(self) -> Result<Redlock, LockError> {
-        let specs = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        check_nodes(&specs)?;
+        self.check()?;
+        let specs: Vec<NodeSpec> = self.nodes.into_iter().flatten().collect();
         let engine = match self.engine {
             Some(engine) => engine,
             None => Engine::shared().map_err(|error| {
@@ -376,7 +387,7 @@ impl Builder {
     }
 }
 
-fn check_nodes(specs: &[NodeSpec]) -> Result<(), ConfigError> {
+fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
     if specs.is_empty() {
         return Err(ConfigError::new(
             "no nodes were given: name at least one, such as redis://localhost:6379",
