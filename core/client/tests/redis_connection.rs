@@ -79,10 +79,8 @@ fn a_lost_reply_does_not_refuse_the_grant() {
             let server = Server::start();
             let proxy = Proxy::to(server.port()).await;
             let mut client = node_at(&proxy.url());
-            assert_eq!(
-                client.ask(&claim(&["warm"], "a"), action).await.is_ok(),
-                true
-            );
+            let warm = client.ask(&claim(&["warm"], "a"), action).await;
+            assert!(matches!(warm, Ok(Answer::Ours { .. })), "{warm:?}");
             proxy.lose_replies();
             let ticket = client.send(&claim(&["r"], "a"), action);
             let mut ask = server.ask();
@@ -264,7 +262,7 @@ fn a_hung_server_gets_no_grants_but_its_revokes_in_order() {
             .await;
         let noticed = since.elapsed();
         assert!(noticed > Duration::from_millis(240), "after {noticed:?}");
-        assert!(noticed < Duration::from_millis(1000), "after {noticed:?}");
+        assert!(noticed < Duration::from_secs(1), "after {noticed:?}");
         for action in [
             grant(1_000),
             fenced(1_000, 1),
@@ -330,8 +328,9 @@ fn a_dead_connection_is_replaced_while_the_server_answers_on_a_new_one() {
         assert_eq!(ask.call(&["EXISTS", "held", "lost"]), "1");
         // The dead one is ended on the server, too: nothing on it can be done later.
         eventually("one connection", || {
-            let list = ask.call(&["CLIENT", "LIST", "TYPE", "normal"]);
-            list.lines()
+            let clients = ask.call(&["CLIENT", "LIST", "TYPE", "normal"]);
+            clients
+                .lines()
                 .filter(|line| line.contains("addr=127.0.0.1:"))
                 .count()
                 == 1

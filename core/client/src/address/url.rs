@@ -180,7 +180,7 @@ impl Options {
         match value.to_ascii_lowercase().as_str() {
             "none" | "cert_none" => self.verification = Some(Verification::DangerNone),
             "required" | "cert_required" => {
-                self.verification = self.verification.or(Some(Verification::Full))
+                self.verification = self.verification.or(Some(Verification::Full));
             }
             _ => {
                 return Err(ConfigError::new(

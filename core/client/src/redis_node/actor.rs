@@ -287,7 +287,13 @@ impl Dialer {
             .await
             .unwrap_or_else(|_| {
                 let millis = self.settings.connect_timeout.as_millis();
-                let words = format!("cannot connect: no answer within {millis} ms");
+                // A server without TLS may wait for the rest of what it takes for a command.
+                let hint = if self.address.tls().is_some() {
+                    ": does it speak TLS on this port?"
+                } else {
+                    ""
+                };
+                let words = format!("cannot connect: no answer within {millis} ms{hint}");
                 Err(Fault::new(FaultKind::NotSent, words))
             })
     }

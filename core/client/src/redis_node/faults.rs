@@ -8,7 +8,7 @@ use quorlock_protocol::{Fault, FaultKind};
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::mail::Parcel;
-use super::wire;
+use super::{tls, wire};
 
 /// The fault behind an error that the server replied to `parcel` (to the log-in if there is none).
 pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
@@ -55,6 +55,9 @@ pub(super) fn of_connection(error: &RedisError) -> Fault {
         .source()
         .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     let inner = source.and_then(|source| source.downcast_ref::<io::Error>());
+    if let Some(fault) = inner.and_then(tls::fault_in) {
+        return fault;
+    }
     let is_invalid = inner.is_some_and(|inner| inner.kind() == io::ErrorKind::InvalidData);
     if is_invalid || error.kind() == ErrorKind::Parse {
         return garbled();

@@ -78,37 +78,41 @@ async fn system_authorities() -> &'static [CertificateDer<'static>] {
 }
 
 fn failed(error: &io::Error) -> Fault {
+    fault_in(error).unwrap_or_else(|| {
+        // Nothing about TLS: the connection itself broke, or the server hung up on TLS bytes.
+        let words = format!("the TLS handshake was cut off: {}", faults::io_words(error));
+        Fault::new(FaultKind::NotSent, words)
+    })
+}
+
+/// The fault of TLS behind an error of a stream. It may come with the first reply only: a server that
+/// wants a client certificate finds out after the handshake has ended for the client.
+pub(super) fn fault_in(error: &io::Error) -> Option<Fault> {
     use CertificateError as C;
-    let inner = error
-        .get_ref()
-        .and_then(|it| it.downcast_ref::<rustls::Error>());
-    let words = match inner {
-        Some(rustls::Error::InvalidCertificate(problem)) => match problem {
-            C::UnknownIssuer => {
-                "the node's certificate is signed by an authority that is not trusted here: give its CA \
-                 certificate (ssl_ca_certs)"
+    let words = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(problem) => match problem {
+            // The signature does not fit if the authority has a new key under its old name.
+            C::UnknownIssuer | C::BadSignature => {
+                "the node's certificate is signed by an authority that is not trusted here: give \
+                 its CA certificate (ssl_ca_certs)"
                     .to_owned()
             }
             C::NotValidForName | C::NotValidForNameContext { .. } => {
                 "the node's certificate is for another host".to_owned()
             }
-            C::Expired | C::ExpiredContext { .. } => "the node's certificate has expired".to_owned(),
+            C::Expired | C::ExpiredContext { .. } => {
+                "the node's certificate has expired".to_owned()
+            }
             other => format!("the node's certificate is not acceptable: {other}"),
         },
-        Some(rustls::Error::InvalidMessage(_)) => "the node does not speak TLS on this port".to_owned(),
-        Some(rustls::Error::AlertReceived(alert)) => {
+        rustls::Error::InvalidMessage(_) => "the node does not speak TLS on this port".to_owned(),
+        rustls::Error::AlertReceived(alert) => {
             let alert = format!("{alert:?}");
             format!("the node refused the handshake ({alert}): does it want a client certificate?")
         }
-        Some(other) => other.to_string(),
-        // Nothing about TLS: the connection itself broke, or the server hung up on TLS bytes.
-        None => format!("the TLS handshake was cut off: {}", faults::io_words(error)),
+        other => other.to_string(),
     };
-    if inner.is_some() {
-        fault(words)
-    } else {
-        Fault::new(FaultKind::NotSent, words)
-    }
+    Some(fault(words))
 }
 
 fn fault(words: String) -> Fault {

