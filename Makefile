@@ -1,0 +1,42 @@
+# Every target sets up by itself what it needs. Plain `make` prints this list.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+CHECK := $(PYTHON) scripts/check.py
+VENV_PYTHON := .venv/bin/python
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv and node_modules
+	@$(PYTHON) scripts/setup.py
+
+test: ## run everything: lints, types, Rust, Python and Node tests on real servers
+	@$(CHECK)
+
+lint: ## only lints and types
+	@$(CHECK) lint
+
+test-rust: ## only Rust
+	@$(CHECK) rust
+
+test-python: ## only Python (builds the wheel's debug variant)
+	@$(CHECK) python
+
+test-node: ## only Node (builds the addon's debug variant)
+	@$(CHECK) node
+
+test-redis62: setup ## Python and Node tests on Redis 6.2, the oldest server that is supported
+	@$(PYTHON) scripts/old_server.py $(CHECK) python node
+
+wheel: setup ## build the release wheel into dist/
+	$(VENV_PYTHON) -m maturin build --release --locked --out dist
+
+npm: setup ## build the release addon and pack the npm package into dist/
+	npm run build
+	mkdir -p dist && npm pack --pack-destination dist
+
+clean: ## remove all that was built or installed here
+	rm -rf target dist .venv node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
+
+.PHONY: help setup test lint test-rust test-python test-node test-redis62 wheel npm clean
