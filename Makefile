@@ -8,7 +8,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv and node_modules
-	@$(PYTHON) scripts/setup.py
+	@$(PYTHON) scripts/environment.py
 
 test: ## run everything: lints, types, Rust, Python and Node tests on real servers
 	@$(CHECK)

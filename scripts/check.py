@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import setup
-from setup import BIN, PYTHON, ROOT, VENV
+import environment
+from environment import BIN, PYTHON, ROOT, VENV
 
 LOGS = ROOT / "target" / "check"
 CI = bool(os.environ.get("CI"))
@@ -101,8 +101,8 @@ def _setup_failed(count: int) -> bool:
     start = time.monotonic()
     print(f"[ 0/{count}] {'setup':28} ", end="", flush=True)
     try:
-        setup.setup()
-    except (setup.SetupError, subprocess.CalledProcessError) as error:
+        environment.setup()
+    except (environment.SetupError, subprocess.CalledProcessError) as error:
         print(f"FAILED {time.monotonic() - start:6.1f} s\n{error}", flush=True)
         return True
     print(f"ok {time.monotonic() - start:6.1f} s", flush=True)
@@ -137,7 +137,7 @@ def _capture(command: Sequence[str | Path], log: Path) -> tuple[str, int]:
     with log.open("w+", errors="replace") as output:
         try:
             code = subprocess.run(
-                list(command), cwd=ROOT, env=_environment(), stdin=subprocess.DEVNULL,
+                list(command), cwd=ROOT, env=_variables(), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT, timeout=_LIMIT, check=False,
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -150,8 +150,8 @@ def _capture(command: Sequence[str | Path], log: Path) -> tuple[str, int]:
         return output.read(), code
 
 
-def _environment() -> dict[str, str]:
-    environment = {
+def _variables() -> dict[str, str]:
+    variables = {
         **os.environ,
         "VIRTUAL_ENV": str(VENV),
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -160,9 +160,9 @@ def _environment() -> dict[str, str]:
         "NO_COLOR": "1",
         "CARGO_TERM_COLOR": "never",
     }
-    environment.pop("FORCE_COLOR", None)
-    environment.pop("PYTHONPATH", None)
-    return environment
+    variables.pop("FORCE_COLOR", None)
+    variables.pop("PYTHONPATH", None)
+    return variables
 
 
 def _contents(names: Sequence[str]) -> dict[str, str]:
@@ -175,15 +175,17 @@ def _count_cargo(output: str) -> Counts:
 
 
 def _count_pytest(output: str) -> Counts:
-    last = next((line for line in reversed(output.splitlines()) if re.search(r" in [\d.]+s", line)), "")
+    last = next(
+        (line for line in reversed(output.splitlines()) if re.search(r" in [\d.]+s", line)), ""
+    )
     found = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", last)}
     failed = found.get("failed", 0) + found.get("error", 0) + found.get("errors", 0)
     return Counts(found.get("passed", 0), failed, found.get("skipped", 0) + found.get("xfailed", 0))
 
 
 def _count_node(output: str) -> Counts:
-    found = {word: int(number) for word, number in
-             re.findall(r"^# (pass|fail|skipped|cancelled) (\d+)$", output, re.MULTILINE)}  # fmt: skip
+    lines = re.findall(r"^# (pass|fail|skipped|cancelled) (\d+)$", output, re.MULTILINE)
+    found = {word: int(number) for word, number in lines}
     failed = found.get("fail", 0) + found.get("cancelled", 0)
     return Counts(found.get("pass", 0), failed, found.get("skipped", 0))
 
@@ -222,7 +224,9 @@ PARTS = [
         _groups("lint rust"),
         _cargo("clippy", "--workspace", "--all-targets", "--", "-D", "warnings"),
     ),
-    Part("cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo),
+    Part(
+        "cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo
+    ),
     Part("build python", _groups("lint python"), _python("maturin", "develop", *["--locked"] * CI)),
     Part("mypy", _groups("lint python"), _python("mypy")),
     Part("stubtest", _groups("lint python"), _python("mypy.stubtest", "quorlock")),

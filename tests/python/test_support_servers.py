@@ -294,8 +294,18 @@ def test_tls_in_front_of_a_server(
 
 @pytest.mark.parametrize(
     "item",
-    [b"+OK\r\n", b":12\r\n", b"$-1\r\n", b"$0\r\n\r\n", b"*-1\r\n", b"*2\r\n$1\r\na\r\n:1\r\n"]
-    + [b"%1\r\n+a\r\n*0\r\n", b">2\r\n+a\r\n+b\r\n", b"|1\r\n+a\r\n+b\r\n:1\r\n", b"_\r\n"],
+    [
+        b"+OK\r\n",
+        b":12\r\n",
+        b"_\r\n",
+        b"$-1\r\n",
+        b"$0\r\n\r\n",
+        b"*-1\r\n",
+        b"*2\r\n$1\r\na\r\n:1\r\n",
+        b"%1\r\n+a\r\n*0\r\n",
+        b">2\r\n+a\r\n+b\r\n",
+        b"|1\r\n+a\r\n+b\r\n:1\r\n",
+    ],
 )
 def test_frames_are_found_whatever_the_chunks(item: bytes) -> None:
     assert all(frame_end(item[:length]) is None for length in range(len(item)))

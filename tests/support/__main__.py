@@ -125,8 +125,10 @@ class Desk:
 
     def close(self) -> None:
         """Ends everything."""
-        for each in (*self.proxies, *self.servers):
-            each.close()
+        for proxy in self.proxies:
+            proxy.close()
+        for server in self.servers:
+            server.close()
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from tests.support.resp import frame_end
 
@@ -59,7 +60,8 @@ class Link:
         tasks_done = asyncio.gather(*tasks)
         cut = asyncio.ensure_future(self._was_cut.wait())
         try:
-            await asyncio.wait({tasks_done, cut}, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Future[Any]] = {tasks_done, cut}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (cut, tasks_done):
                 task.cancel()

@@ -1,8 +1,8 @@
 """Drives another lock library that runs in a process of its own, in Python or in Node alike.
 
-    with PeerProcess("node-redlock", cluster_addresses) as peer:
-        token = peer.acquire("invoice:42", ttl=5.0)     # None: held by another
-        peer.release("invoice:42")
+with PeerProcess("node-redlock", cluster_addresses) as peer:
+    token = peer.acquire("invoice:42", ttl=5.0)  # None: held by another
+    peer.release("invoice:42")
 """
 
 from __future__ import annotations

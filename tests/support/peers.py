@@ -53,7 +53,7 @@ class RedlockPy:
         if not lock:
             return None
         self._held[resource] = lock
-        token: str = lock.key
+        token: str = lock.key.decode()
         return token
 
     def extend(self, resource: str, ttl: int) -> bool:
@@ -206,7 +206,7 @@ class Pottery:
         uuid: str = lock._uuid
         return uuid
 
-    def extend(self, resource: str, ttl: int) -> bool:
+    def extend(self, resource: str, ttl: int) -> bool:  # noqa: ARG002
         # Always by its own auto_release_time, three times at most unless told otherwise.
         self._held[resource].extend()
         return True

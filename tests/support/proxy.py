@@ -95,11 +95,11 @@ class FaultProxy:
 
     def reset(self) -> None:
         """Cuts all open connections by RST; new ones are accepted."""
-        self._call(lambda: [link.cut() for link in list(self._links)])
+        self._each_link(lambda link: link.cut())
 
     def half_close(self, direction: str = TO_CLIENT) -> None:
         """FIN in one direction on all open connections."""
-        self._call(lambda: [link.half_close(direction) for link in list(self._links)])
+        self._each_link(lambda link: link.half_close(direction))
 
     def refuse(self) -> None:
         """Cuts all connections and refuses new ones."""
@@ -194,6 +194,9 @@ class FaultProxy:
     def _expect(self, expectation: Expectation) -> Expectation:
         self._call(lambda: self._expected.append(expectation))
         return expectation
+
+    def _each_link(self, change: Callable[[Link], object]) -> None:
+        self._call(lambda: [change(link) for link in list(self._links)])
 
     def _each_gate(self, direction: str, change: Callable[[Gate], object]) -> None:
         chosen = (TO_SERVER, TO_CLIENT) if direction == BOTH else (direction,)

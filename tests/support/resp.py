@@ -31,21 +31,19 @@ def frame_end(data: bytes | bytearray, start: int = 0) -> int | None:
     kind, after = data[start : start + 1], line_end + 2
     if kind in b"$=!":
         length = int(data[start + 1 : line_end])
-        end = after + (length + 2 if length >= 0 else 0)
-        return end if end <= len(data) else None
+        after += length + 2 if length >= 0 else 0
+        return after if after <= len(data) else None
     if kind in b"*~>%|":
         count = int(data[start + 1 : line_end])
         if kind in b"%|":
             count *= 2
         if kind == b"|":
             count += 1  # an attribute stands before the item that it describes
-        end: int | None = after
         for _ in range(max(count, 0)):
-            assert end is not None
-            end = frame_end(data, end)
+            end = frame_end(data, after)
             if end is None:
                 return None
-        return end
+            after = end
     return after
 
 

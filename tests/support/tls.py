@@ -85,7 +85,10 @@ def _authority(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
 
 
 def _signed(
-    name: str, usage: x509.ObjectIdentifier, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey
+    name: str,
+    usage: x509.ObjectIdentifier,
+    ca: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -105,7 +108,7 @@ def _signed(
 def _template(
     name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()

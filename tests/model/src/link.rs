@@ -1,0 +1,120 @@
+//! One client's connection to one node: ordered both ways, until it breaks. Owns what is unanswered.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+
+use quorlock_protocol::{Answer, Command, Fault, FaultKind, Moment, Reply};
+
+use crate::site::Owner;
+
+/// The number of one operation of a client: replies go to the operation that asked, or nowhere.
+pub(crate) type Op = u32;
+
+/// The connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    /// Unanswered commands in order; those done already come first, with their reply on the way.
+    pub(crate) out: VecDeque<Sent>,
+    /// What the client's own side has to tell: faults.
+    told: VecDeque<(Op, Reply)>,
+}
+
+/// A command on its way, or its reply on the way back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) op: Op,
+    pub(crate) owner: Owner,
+    pub(crate) command: Command,
+    /// How often it went out.
+    sends: u8,
+    /// Present once the node has done it.
+    answer: Option<Answer>,
+}
+
+impl Hash for Sent {
+    /// The claim is told by its owner; hashing its text again would only cost time.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
+        (self.command.not_after, self.sends, self.answer).hash(state);
+    }
+}
+
+impl Link {
+    /// Sends a command.
+    pub(crate) fn send(&mut self, op: Op, owner: Owner, command: Command) {
+        self.out.push_back(Sent { op, owner, command, sends: 1, answer: None });
+    }
+
+    /// Answers a command that is not sent at all.
+    pub(crate) fn refuse(&mut self, op: Op, command: &Command) {
+        self.tell(op, command, 1, FaultKind::NotSent);
+    }
+
+    /// The next command for the node.
+    pub(crate) fn next_for_node(&self) -> Option<&Sent> {
+        self.out.iter().find(|sent| sent.answer.is_none())
+    }
+
+    /// Notes what the node answered to the next command.
+    pub(crate) fn answered(&mut self, answer: Answer) {
+        if let Some(sent) = self.out.iter_mut().find(|sent| sent.answer.is_none()) {
+            sent.answer = Some(answer);
+        }
+    }
+
+    /// Whether a reply is on its way.
+    pub(crate) fn has_reply(&self) -> bool {
+        !self.told.is_empty() || self.out.front().is_some_and(|sent| sent.answer.is_some())
+    }
+
+    /// Takes the next reply.
+    pub(crate) fn take_reply(&mut self) -> Option<(Op, Reply)> {
+        if let Some(told) = self.told.pop_front() {
+            return Some(told);
+        }
+        let answer = self.out.front()?.answer?;
+        let sent = self.out.pop_front()?;
+        let reply = Reply {
+            ticket: sent.command.ticket,
+            answer: Ok(answer),
+            repeated: sent.sends > 1,
+        };
+        Some((sent.op, reply))
+    }
+
+    /// Breaks the connection: what was on it is lost, done or not. With `again`, a new one sends the
+    /// unanswered commands once more, in order, save those that have become too late.
+    pub(crate) fn break_off(&mut self, again: bool, now: Moment) {
+        for mut sent in std::mem::take(&mut self.out) {
+            if again && sent.sends < MAX_SENDS && sent.command.not_after >= now {
+                sent.sends += 1;
+                sent.answer = None;
+                self.out.push_back(sent);
+            } else {
+                self.tell(sent.op, &sent.command, sent.sends, FaultKind::Broken);
+            }
+        }
+    }
+
+    /// Drops replies that no operation waits for.
+    pub(crate) fn forget_replies_to(&mut self, op: Op) {
+        self.told.retain(|(to, _)| *to != op);
+        self.out.retain(|sent| sent.op != op || sent.answer.is_none());
+        for sent in self.out.iter_mut().filter(|sent| sent.op == op) {
+            sent.op = NOBODY;
+        }
+    }
+
+    fn tell(&mut self, op: Op, command: &Command, sends: u8, kind: FaultKind) {
+        let reply = Reply {
+            ticket: command.ticket,
+            answer: Err(Fault::new(kind, "")),
+            repeated: sends > 1,
+        };
+        self.told.push_back((op, reply));
+    }
+}
+
+/// The operation of a command whose reply nobody waits for.
+pub(crate) const NOBODY: Op = 0;
+const MAX_SENDS: u8 = 2;

@@ -1,0 +1,65 @@
+//! What must hold in every state, and the words for it. Owns the list; the world finds the breaches.
+
+use std::fmt;
+
+/// One promise of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Property {
+    /// Never two valid leases of one resource at once.
+    Exclusion,
+    /// A valid lease stands on a quorum of nodes, from the moment it is won to its end.
+    Standing,
+    /// Fencing tokens of successive acquisitions strictly grow.
+    Fencing,
+    /// What the lock protects never takes a write of an earlier holder after one of a later.
+    StaleWrite,
+    /// No key lasts longer on a node than the ttl that was asked for.
+    Expiry,
+    /// No key is left on a node that nobody will take back.
+    Orphan,
+    /// A release tells what was the case.
+    Outcome,
+    /// The end of a lease is told by the clock.
+    LossTold,
+    /// Every operation ends in the time it has, whatever the nodes do.
+    Timely,
+    /// A lone client gets the lock, from every state.
+    Liveness,
+}
+
+impl Property {
+    /// Its name in a table.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Exclusion => "exclusion",
+            Self::Standing => "standing",
+            Self::Fencing => "fencing",
+            Self::StaleWrite => "stale write",
+            Self::Expiry => "expiry",
+            Self::Orphan => "orphan",
+            Self::Outcome => "outcome",
+            Self::LossTold => "loss told",
+            Self::Timely => "timely",
+            Self::Liveness => "liveness",
+        }
+    }
+}
+
+/// A breach of a promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) property: Property,
+    pub(crate) text: String,
+}
+
+impl Violation {
+    pub(crate) fn new(property: Property, text: impl Into<String>) -> Self {
+        Self { property, text: text.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.property.name(), self.text)
+    }
+}

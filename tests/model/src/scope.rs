@@ -1,0 +1,150 @@
+//! How large a world is and what may go wrong in it. Owns the settings of one search or one episode.
+
+use std::time::Duration;
+
+use quorlock_protocol::{Policy, PolicyBuilder, Resources};
+
+use crate::clock::Rate;
+use crate::property::Property;
+use crate::site::Flaw;
+
+/// How often each thing may happen. What is left of it is part of the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    /// Faults of any kind together.
+    pub(crate) faults: u16,
+    /// Times that time passes although a message could arrive.
+    pub(crate) delays: u16,
+    /// Broken connections that are replaced at once.
+    pub(crate) resends: u16,
+    /// Broken connections whose commands are given up.
+    pub(crate) breaks: u16,
+    /// Restarts of nodes that keep their keys.
+    pub(crate) restarts: u16,
+    /// Restarts of nodes that forget.
+    pub(crate) forgets: u16,
+    /// Nodes going down.
+    pub(crate) downs: u16,
+    /// Nodes hanging.
+    pub(crate) hangs: u16,
+    /// Clocks of nodes jumping.
+    pub(crate) clock_steps: u16,
+    /// Clients stopping.
+    pub(crate) pauses: u16,
+    /// Clients dying.
+    pub(crate) crashes: u16,
+    /// Wall clocks of clients jumping back.
+    pub(crate) wall_steps: u16,
+    /// Users giving up.
+    pub(crate) cancels: u16,
+    /// Users forgetting a lease.
+    pub(crate) abandons: u16,
+    /// Explicit extensions.
+    pub(crate) extends: u16,
+    /// Explicit extensions by the shorter ttl.
+    pub(crate) shortens: u16,
+}
+
+/// What the lock protects, if the scope has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nobody writes.
+    #[default]
+    None,
+    /// It takes every write.
+    Trusting,
+    /// It refuses a write with a lower token than it has seen.
+    Checking,
+}
+
+/// One world and its limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) name: &'static str,
+    pub(crate) nodes: usize,
+    pub(crate) clients: usize,
+    /// What each client asks for, by resource; the last serves all further clients.
+    pub(crate) wants: Vec<Vec<u8>>,
+    pub(crate) policy: Policy,
+    /// For [`Deed::Shorten`](crate::step::Deed::Shorten).
+    pub(crate) shorter: Policy,
+    /// How many acquisitions each client begins.
+    pub(crate) locks: u16,
+    pub(crate) budget: Budget,
+    /// A reply arrives in the step that makes it, unless a delay is spent on it.
+    pub(crate) prompt: bool,
+    /// Replies may be taken several at once.
+    pub(crate) batches: bool,
+    pub(crate) node_rate: Rate,
+    pub(crate) client_rate: Rate,
+    /// The wall clocks of the clients in microseconds at time zero; the last serves all further ones.
+    pub(crate) walls: Vec<u64>,
+    /// Whether wall clocks run; a clock that stands still keeps a search small.
+    pub(crate) walls_run: bool,
+    pub(crate) target: Target,
+    pub(crate) flaw: Flaw,
+    /// The property that this world breaks: a limit of the algorithm that the search must show.
+    pub(crate) limit: Option<Property>,
+}
+
+impl Scope {
+    /// Two clients, one lock each, no faults: what the scopes start from.
+    pub(crate) fn base(name: &'static str, nodes: usize) -> Self {
+        Self {
+            name,
+            nodes,
+            clients: 2,
+            wants: vec![vec![0]],
+            policy: policy(PolicyBuilder::try_once),
+            shorter: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),
+            locks: 1,
+            budget: Budget::default(),
+            prompt: false,
+            batches: false,
+            node_rate: Rate(0),
+            client_rate: Rate(0),
+            walls: vec![100, 50, 20],
+            walls_run: false,
+            target: Target::None,
+            flaw: Flaw::None,
+            limit: None,
+        }
+    }
+
+    /// The resources that `client` asks for.
+    pub(crate) fn wants_of(&self, client: u8) -> &[u8] {
+        self.wants.get(usize::from(client)).or(self.wants.last()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The same as the machines name them.
+    pub(crate) fn resources_of(&self, client: u8) -> Resources {
+        let names = self.wants_of(client).iter().map(|resource| format!("r{resource}"));
+        Resources::new(names).expect("every client of a scope asks for distinct resources")
+    }
+
+    /// How many resources there are.
+    pub(crate) fn resources(&self) -> usize {
+        self.wants.iter().flatten().max().map_or(1, |last| usize::from(*last) + 1)
+    }
+
+    /// The wall clock of `client` at true time `now`, before any step of it.
+    pub(crate) fn wall(&self, client: u8, now: u64) -> u64 {
+        let start = self.walls.get(usize::from(client)).or(self.walls.last()).copied();
+        start.unwrap_or(0) + if self.walls_run { now * 1000 } else { 0 }
+    }
+
+    /// How many nodes make a quorum.
+    pub(crate) const fn quorum(&self) -> usize {
+        self.nodes / 2 + 1
+    }
+}
+
+/// A policy with ttl 1000 ms (12 ms of it drift), node timeout 50 ms, retries after 100 ms.
+pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Policy {
+    let base = Policy::builder()
+        .ttl(Duration::from_millis(1000))
+        .node_timeout(Duration::from_millis(50))
+        .retry_delay(Duration::from_millis(100))
+        .retry_jitter(Duration::ZERO);
+    change(base).build().expect("the settings of a scope are valid")
+}

@@ -1,0 +1,274 @@
+//! One node of the world: its keys, its fences, its clock. Owns what a node does with a command, word
+//! for word as `quorlock_protocol::Action` says it; knows nothing of clients or connections.
+
+use std::time::Duration;
+
+use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ttl};
+
+use crate::clock::Rate;
+
+/// Who made a key: the holder id in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Owner {
+    /// Which client.
+    pub(crate) client: u8,
+    /// Which of its draws of randomness.
+    pub(crate) draw: u32,
+}
+
+/// A key of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Its value.
+    pub(crate) owner: Owner,
+    /// When it goes, by the node's clock in milliseconds.
+    pub(crate) expires: u64,
+    /// Whether the command that last set it was done in the time that the client allowed for it.
+    pub(crate) in_time: bool,
+}
+
+/// What is wrong with the nodes, to show that the properties would notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Nothing.
+    #[default]
+    None,
+    /// A revoke deletes whatever is there.
+    RevokesAnyones,
+    /// An extension makes keys that are gone anew.
+    ExtendMakesKeys,
+    /// A grant takes the free keys although others of the claim are not free.
+    GrantsInPart,
+    /// The fence does not step over what the node has seen.
+    FenceFollowsProposal,
+    /// A claim's own key refuses a grant that is sent again.
+    RefusesItsOwn,
+    /// A key has no end.
+    NeverExpires,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Site {
+    /// The lock key of each resource.
+    pub(crate) keys: Vec<Option<Key>>,
+    /// The fence of each resource; zero for none.
+    pub(crate) fences: Vec<u64>,
+    /// How far its clock was stepped forward, in milliseconds.
+    pub(crate) stepped: u64,
+    /// Whether it answers.
+    pub(crate) health: Health,
+}
+
+/// Whether a node answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Health {
+    /// It does.
+    Up,
+    /// It is connected, but does nothing.
+    Hung,
+    /// It is gone.
+    Down,
+}
+
+/// What a node is told besides the command.
+pub(crate) struct Request<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) owner: Owner,
+    pub(crate) resources: &'a [u8],
+    /// The node's clock in milliseconds.
+    pub(crate) clock: u64,
+    /// The node's wall clock in microseconds, for the clamp of proposals.
+    pub(crate) wall: u64,
+    pub(crate) in_time: bool,
+    pub(crate) flaw: Flaw,
+}
+
+struct Found {
+    ours: usize,
+    /// The latest end of those that are another's.
+    theirs: Option<u64>,
+    /// The soonest end of those that are ours.
+    soonest: u64,
+}
+
+impl Site {
+    pub(crate) fn new(resources: usize) -> Self {
+        Self {
+            keys: vec![None; resources],
+            fences: vec![0; resources],
+            stepped: 0,
+            health: Health::Up,
+        }
+    }
+
+    /// The node's clock at true time `now`, in whole milliseconds.
+    pub(crate) const fn clock(&self, rate: Rate, now: u64) -> u64 {
+        rate.millis(now) + self.stepped
+    }
+
+    /// Throws out what is over by the node's clock.
+    pub(crate) fn expire(&mut self, clock: u64) {
+        for key in &mut self.keys {
+            if key.is_some_and(|key| key.expires <= clock) {
+                *key = None;
+            }
+        }
+    }
+
+    /// Forgets everything: a restart without persistence.
+    pub(crate) fn forget(&mut self) {
+        self.keys.fill(None);
+        self.fences.fill(0);
+    }
+
+    /// Whether every key of the resources is `owner`'s.
+    pub(crate) fn stands_for(&self, owner: Owner, resources: &[u8]) -> bool {
+        resources.iter().all(|resource| {
+            self.keys[usize::from(*resource)].is_some_and(|key| key.owner == owner)
+        })
+    }
+
+    /// Does what a command says.
+    pub(crate) fn run(&mut self, request: &Request) -> Answer {
+        let found = self.look(request);
+        let all_ours = found.ours == request.resources.len();
+        match request.command.action {
+            Action::Grant { ttl, fence } => self.grant(request, ttl, fence, &found),
+            Action::Extend { ttl } => {
+                let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
+                if all_ours || makes {
+                    self.set(request, ttl);
+                    return Answer::Ours { token: None, remaining: None };
+                }
+                self.answer(request, &found, false)
+            }
+            Action::Revoke => {
+                let any = request.flaw == Flaw::RevokesAnyones;
+                for resource in request.resources {
+                    let key = &mut self.keys[usize::from(*resource)];
+                    if key.is_some_and(|key| key.owner == request.owner || any) {
+                        *key = None;
+                    }
+                }
+                Self::plain(request, &found)
+            }
+            Action::RaiseFence { token, .. } => {
+                if !all_ours {
+                    return Self::plain(request, &found);
+                }
+                for resource in request.resources {
+                    let fence = &mut self.fences[usize::from(*resource)];
+                    *fence = (*fence).max(token.0);
+                }
+                Answer::Ours { token: self.highest(request), remaining: None }
+            }
+            Action::Inspect => self.answer(request, &found, true),
+        }
+    }
+
+    fn grant(&mut self, request: &Request, ttl: Ttl, fence: Option<Fence>, found: &Found) -> Answer {
+        let highest = fence.and_then(|_| self.highest(request));
+        let own = found.ours > 0 && request.flaw == Flaw::RefusesItsOwn;
+        if found.theirs.is_some() || own {
+            if request.flaw == Flaw::GrantsInPart {
+                self.set(request, ttl);
+            }
+            return self.refusal(request, found, highest);
+        }
+        let held_before = found.ours == request.resources.len();
+        self.set(request, ttl);
+        let Some(fence) = fence else {
+            return Answer::Ours { token: None, remaining: None };
+        };
+        if held_before && highest.is_some() {
+            return Answer::Ours { token: highest, remaining: None };
+        }
+        let clamped = fence.proposal.0.min(request.wall + CLAMP_MICROS);
+        let floor = highest.map_or(1, |token| token.0 + 1);
+        let token = match request.flaw {
+            Flaw::FenceFollowsProposal => clamped,
+            _ => clamped.max(floor),
+        };
+        for resource in request.resources {
+            self.fences[usize::from(*resource)] = token;
+        }
+        Answer::Ours { token: Some(FencingToken(token)), remaining: None }
+    }
+
+    /// Takes every key that is free or ours; what is ours is kept for at least the ttl.
+    fn set(&mut self, request: &Request, ttl: Ttl) {
+        let fresh = Key {
+            owner: request.owner,
+            expires: request.clock + ttl.as_millis(),
+            in_time: request.in_time,
+        };
+        let granting = matches!(request.command.action, Action::Grant { .. });
+        for resource in request.resources {
+            let key = &mut self.keys[usize::from(*resource)];
+            match key {
+                Some(other) if other.owner != request.owner => {}
+                Some(own) if granting && own.expires > fresh.expires => {}
+                _ => *key = Some(fresh),
+            }
+            if let (Some(own), Flaw::NeverExpires) = (key, request.flaw) {
+                own.expires = u64::MAX;
+            }
+        }
+    }
+
+    fn look(&self, request: &Request) -> Found {
+        let mut found = Found { ours: 0, theirs: None, soonest: u64::MAX };
+        for resource in request.resources {
+            match self.keys[usize::from(*resource)] {
+                Some(key) if key.owner == request.owner => {
+                    found.ours += 1;
+                    found.soonest = found.soonest.min(key.expires);
+                }
+                Some(key) => found.theirs = found.theirs.max(Some(key.expires)),
+                None => {}
+            }
+        }
+        found
+    }
+
+    /// The answer of a command that only names who holds the keys.
+    fn plain(request: &Request, found: &Found) -> Answer {
+        if found.theirs.is_some() {
+            Answer::Theirs { floor: None, frees: Frees::Unknown }
+        } else if found.ours < request.resources.len() {
+            Answer::Absent
+        } else {
+            Answer::Ours { token: None, remaining: None }
+        }
+    }
+
+    fn answer(&self, request: &Request, found: &Found, tells: bool) -> Answer {
+        match Self::plain(request, found) {
+            Answer::Ours { .. } if tells => Answer::Ours {
+                token: self.highest(request),
+                remaining: Some(Duration::from_millis(found.soonest - request.clock)),
+            },
+            Answer::Theirs { .. } if tells => {
+                self.refusal(request, found, self.highest(request))
+            }
+            plain => plain,
+        }
+    }
+
+    #[allow(clippy::unused_self)] // reads as what the node says
+    fn refusal(&self, request: &Request, found: &Found, floor: Option<FencingToken>) -> Answer {
+        let frees = found.theirs.map_or(Frees::Unknown, |end| {
+            Frees::In(Duration::from_millis(end.saturating_sub(request.clock)))
+        });
+        Answer::Theirs { floor, frees }
+    }
+
+    fn highest(&self, request: &Request) -> Option<FencingToken> {
+        let fences = request.resources.iter().map(|it| self.fences[usize::from(*it)]);
+        fences.max().filter(|fence| *fence > 0).map(FencingToken)
+    }
+}
+
+/// How far beyond the node's wall clock a proposed token may lie.
+const CLAMP_MICROS: u64 = 1_000_000;

@@ -1,0 +1,133 @@
+//! What can happen next in the world, as data: a schedule is a list of these. Owns their words.
+
+use std::fmt;
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// The node does the next command of the client.
+    Exec(u8, u8),
+    /// The client gets the next reply of the node.
+    Reply(u8, u8),
+    /// The node does the next command, and the client has the reply at once.
+    Trip(u8, u8),
+    /// The client takes every reply that has come in, without looking up in between.
+    Batch(u8),
+    /// A timer of the client is due.
+    Timer(u8),
+    /// Time passes, up to this moment.
+    Until(u64),
+    /// The client's user does something.
+    User(u8, Deed),
+    /// A fault.
+    Fault(Fault),
+}
+
+/// What a user does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Deed {
+    /// Asks for the lock.
+    Acquire,
+    /// Gives the lease back.
+    Release,
+    /// Extends the lease by the ttl it has.
+    Extend,
+    /// Extends the lease by the scope's shorter ttl.
+    Shorten,
+    /// Gives up what it is waiting for.
+    Cancel,
+    /// Forgets the lease without giving it back.
+    Abandon,
+    /// Looks whether the lease is valid, before it writes.
+    Look,
+    /// Writes to what the lock protects.
+    Write,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Fault {
+    /// A connection breaks; with `true` what is unanswered is sent again.
+    Break(u8, u8, bool),
+    /// A node dies and comes back; with `true` it forgets its keys.
+    Restart(u8, bool),
+    /// A node goes down and stays down.
+    Down(u8),
+    /// A node that is down or hangs is back.
+    Up(u8),
+    /// A node stops without being gone.
+    Hang(u8),
+    /// A node's clock jumps forward.
+    ClockStep(u8),
+    /// A client stops, and does not know.
+    Pause(u8),
+    /// A client goes on.
+    Resume(u8),
+    /// A client is gone; with `true` what it has sent still arrives.
+    Crash(u8, bool),
+    /// A client's wall clock jumps back.
+    WallBack(u8),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exec(client, node) => write!(out, "node {node} does the next of {}", name(*client)),
+            Self::Reply(client, node) => write!(out, "{} hears from node {node}", name(*client)),
+            Self::Trip(client, node) => {
+                write!(out, "node {node} does the next of {}, who hears at once", name(*client))
+            }
+            Self::Batch(client) => write!(out, "{} hears all at once", name(*client)),
+            Self::Timer(client) => write!(out, "{} is woken by its timer", name(*client)),
+            Self::Until(time) => write!(out, "time passes to {time} ms"),
+            Self::User(client, deed) => write!(out, "{} {deed}", name(*client)),
+            Self::Fault(fault) => fault.fmt(out),
+        }
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Acquire => "asks for the lock",
+            Self::Release => "releases",
+            Self::Extend => "extends",
+            Self::Shorten => "extends by a shorter ttl",
+            Self::Cancel => "cancels",
+            Self::Abandon => "abandons the lease",
+            Self::Look => "looks whether the lease is valid",
+            Self::Write => "writes",
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Break(client, node, true) => {
+                write!(out, "FAULT: {} and node {node} lose and replace their connection", name(*client))
+            }
+            Self::Break(client, node, false) => {
+                write!(out, "FAULT: {} and node {node} lose their connection", name(*client))
+            }
+            Self::Restart(node, true) => write!(out, "FAULT: node {node} restarts and has forgotten all"),
+            Self::Restart(node, false) => write!(out, "FAULT: node {node} restarts with its keys"),
+            Self::Down(node) => write!(out, "FAULT: node {node} goes down"),
+            Self::Up(node) => write!(out, "node {node} is back"),
+            Self::Hang(node) => write!(out, "FAULT: node {node} hangs"),
+            Self::ClockStep(node) => write!(out, "FAULT: the clock of node {node} jumps forward"),
+            Self::Pause(client) => write!(out, "FAULT: {} stops", name(*client)),
+            Self::Resume(client) => write!(out, "{} goes on", name(*client)),
+            Self::Crash(client, true) => write!(out, "FAULT: {} dies", name(*client)),
+            Self::Crash(client, false) => {
+                write!(out, "FAULT: {} dies, and what it sent is lost", name(*client))
+            }
+            Self::WallBack(client) => write!(out, "FAULT: the wall clock of {} jumps back", name(*client)),
+        }
+    }
+}
+
+/// What a client is called in a trace.
+pub(crate) fn name(client: u8) -> String {
+    if client < 26 { char::from(b'A' + client).to_string() } else { format!("client{client}") }
+}
