@@ -8,6 +8,7 @@ use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, Round, 
 use tokio::sync::Notify;
 
 use crate::clock;
+use crate::engine::Engine;
 use crate::error::{LockError, NodeReport};
 use crate::inbox::{Inbox, Wake};
 use crate::manager::Manager;
@@ -154,6 +155,11 @@ impl Lease {
     /// Whether it was released through this handle or a clone of it.
     pub fn is_released(&self) -> bool {
         self.shared.lock().stage == Stage::Released
+    }
+
+    /// The thread that does the work.
+    pub fn engine(&self) -> &Engine {
+        &self.shared.manager.engine
     }
 
     /// What was last asked of the nodes.

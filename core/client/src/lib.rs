@@ -29,6 +29,6 @@ pub use node::{Node, NodeState, connect};
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;
 pub use quorlock_protocol::{
-    Answer, ConfigError, ErrorKind, Fault, FaultKind, OptionDefault, OptionInfo, Policy,
+    Answer, ConfigError, ErrorKind, Fault, FaultKind, Frees, OptionDefault, OptionInfo, Policy,
     PolicyBuilder, ReleaseOutcome, Vote,
 };

@@ -120,6 +120,24 @@ fn a_held_lease_outlives_the_death_and_rebirth_of_a_minority() {
 }
 
 #[test]
+fn an_extension_given_up_does_not_end_renewal() {
+    run(async {
+        let servers = servers(3);
+        let locks = over(&servers);
+        let ttl = Duration::from_secs(1);
+        let lease = locks.lock("r").ttl(ttl).auto_extend(true).acquire().await.unwrap();
+        servers[0].pause();
+        servers[1].pause();
+        let gave_up = timeout(Duration::from_millis(50), lease.extend(None)).await;
+        servers[0].resume();
+        servers[1].resume();
+        assert!(gave_up.is_err(), "it waited for a majority");
+        assert!(timeout(ttl * 2, lease.lost()).await.is_err(), "still renewed");
+        assert!(lease.is_valid());
+    });
+}
+
+#[test]
 fn a_lost_reply_does_not_lock_the_caller_out() {
     run(async {
         let server = Server::start();

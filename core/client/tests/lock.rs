@@ -93,6 +93,14 @@ async fn extending_prolongs_and_keeps_the_token() {
 }
 
 #[tokio::test]
+async fn on_lost_is_told_also_after_an_extension() {
+    let locks = three_nodes();
+    let lease = short(locks.lock("r")).acquire().await.unwrap();
+    lease.extend(None).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), lease.lost()).await.expect("told");
+}
+
+#[tokio::test]
 async fn extending_or_releasing_twice_is_an_error_of_its_own() {
     let locks = three_nodes();
     let lease = locks.lock("r").acquire().await.unwrap().into_lease();

@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 use super::{LastVotes, Lease, Stage, State};
 use crate::clock;
 use crate::driver::Driver;
-use crate::error::LockError;
+use crate::error::{LockError, NodeReport, name_votes};
+use crate::inbox::Inbox;
 
 impl Lease {
     /// Keeps the lease for `ttl` (or as long as before) from now on; returns the new validity.
@@ -39,6 +40,8 @@ impl Lease {
         self.shared.manager.settle(None).await;
         let driver = Driver::new(&self.shared.manager.nodes);
         let mut machine = self.begin_extension(&driver, policy)?;
+        // However this ends, also when the future is dropped, the lease is watched again afterwards.
+        let _resume = ResumeOnDrop { lease: self, inbox: &driver.inbox };
         let shared = &self.shared;
         let outcome =
             driver.run(&mut machine, |machine| shared.lock().limit(machine.until())).await;
@@ -47,9 +50,8 @@ impl Lease {
             Ok(lease) => self.finish_extension(lease, policy, &outcome.report),
             Err(kind) => {
                 if kind == ErrorKind::LeaseLost {
-                    self.lose(LossReason::Gone);
-                } else {
-                    self.resume();
+                    let is_over = clock::now() >= outcome.until;
+                    self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
                 }
                 Err(self.error(kind, &[outcome.report], spent))
             }
@@ -81,8 +83,12 @@ impl Lease {
             Standing::Held(lease) => {
                 let mut state = self.shared.lock();
                 // What was proved before may reach further than the slowest node's answer.
+                let is_news = state.facts.is_none();
                 state.facts.get_or_insert(lease);
                 drop(state);
+                if is_news {
+                    self.resume();
+                }
                 self.check_usable()?;
                 return Ok(self.validity());
             }
@@ -104,16 +110,21 @@ impl Lease {
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
-        let stage = self.begin_release()?;
-        if let Stage::Lost(reason) = stage {
-            return Ok(match reason {
-                LossReason::Gone => ReleaseOutcome::Taken,
-                LossReason::Expired | LossReason::HeldTooLong => ReleaseOutcome::Expired,
-            });
+        self.release_told().await.map(|(outcome, _)| outcome)
+    }
+
+    /// [`Self::release`], with what every node had answered when the outcome was certain. No votes if
+    /// the lease was known to be over, because no node is asked then.
+    ///
+    /// # Errors
+    /// As for [`Self::release`].
+    pub async fn release_told(&self) -> Result<(ReleaseOutcome, Vec<NodeReport>), LockError> {
+        if let Stage::Lost(_) = self.begin_release()? {
+            return Ok((ReleaseOutcome::Expired, Vec::new()));
         }
-        let (send, outcome) = oneshot::channel();
+        let (send, told) = oneshot::channel();
         self.revoke(Some(send));
-        Ok(outcome.await.unwrap_or(ReleaseOutcome::Unknown))
+        Ok(told.await.unwrap_or((ReleaseOutcome::Unknown, Vec::new())))
     }
 
     /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
@@ -139,18 +150,20 @@ impl Lease {
         Ok(std::mem::replace(&mut state.stage, Stage::Released))
     }
 
-    fn revoke(&self, mut told: Option<oneshot::Sender<ReleaseOutcome>>) {
+    fn revoke(&self, mut told: Option<oneshot::Sender<(ReleaseOutcome, Vec<NodeReport>)>>) {
         let mut machine = self.withdrawal();
+        let addresses = Arc::clone(&self.shared.manager.addresses);
         let driver = Driver::new(&self.shared.manager.nodes);
-        self.shared.manager.engine.background(async move {
+        let work = async move {
             driver
                 .run(&mut machine, |machine| {
-                    if let (Some(outcome), true) = (machine.outcome(), told.is_some()) {
-                        let _ = told.take().map(|told| told.send(outcome));
-                    }
+                    let (Some(outcome), true) = (machine.outcome(), told.is_some()) else { return };
+                    let votes = name_votes(&machine.report(), &addresses);
+                    let _ = told.take().map(|told| told.send((outcome, votes)));
                 })
                 .await;
-        });
+        };
+        self.shared.manager.engine.background(work);
     }
 
     /// A machine that takes the lease's keys back.
@@ -201,9 +214,7 @@ impl Lease {
         state.facts = Some(lease);
         state.policy = policy;
         state.votes = LastVotes::Closed(self.shared.manager.name_votes(report));
-        state.active = None;
         drop(state);
-        self.resume();
         Ok(self.validity())
     }
 
@@ -247,6 +258,23 @@ impl Lease {
 
     fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
         self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
+    }
+}
+
+/// Renews or watches a lease again once an extension is over.
+struct ResumeOnDrop<'a> {
+    lease: &'a Lease,
+    inbox: &'a Arc<Inbox>,
+}
+
+impl Drop for ResumeOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut state = self.lease.shared.lock();
+        if state.is_worked_on_by(self.inbox) {
+            state.active = None;
+            drop(state);
+            self.lease.resume();
+        }
     }
 }
 
