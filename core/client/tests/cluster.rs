@@ -132,8 +132,9 @@ fn an_extension_given_up_does_not_end_renewal() {
         servers[0].resume();
         servers[1].resume();
         assert!(gave_up.is_err(), "it waited for a majority");
-        assert!(timeout(ttl * 2, lease.lost()).await.is_err(), "still renewed");
-        assert!(lease.is_valid());
+        // Nobody asks for the loss meanwhile: that alone would start the watch again.
+        sleep(ttl * 2).await;
+        assert!(lease.is_valid(), "still renewed");
     });
 }
 
