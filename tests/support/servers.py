@@ -20,37 +20,23 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 from urllib.parse import quote
 
 from tests.support import watchdog
 from tests.support.binary import server_binary
+from tests.support.options import ADMIN, HOST, Options, arguments
 from tests.support.resp import Connection, Reply, ReplyError
 
-HOST = "127.0.0.1"
+__all__ = ["HOST", "Cluster", "Options", "Server", "ServerEnded", "free_port", "start_servers"]
+
 READY_WITHIN = 20.0  # seconds; a shared machine under a build can be slow
-_ADMIN = "harness"  # the harness's own ACL user, so that a test may lock out everybody else
 
 
 class ServerEnded(RuntimeError):
     """The server was waited for, and its process is not there."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to start a server. Everything else goes into `flags`, as on the command line."""
-
-    password: str | None = None
-    #: ACL rules by user name, as in `{"app": "on >secret ~* &* +@all"}`; kept in an ACL file.
-    users: Mapping[str, str] = field(default_factory=dict)
-    unix_socket: bool = False
-    replica_of: Server | None = None
-    #: Keys survive `kill()` and `restart()`.
-    appendonly: bool = False
-    flags: Sequence[str] = ()
 
 
 class Server:
@@ -139,7 +125,7 @@ class Server:
 
     def _authenticate(self, connection: Connection) -> None:
         if self.options.users:
-            connection.command("AUTH", _ADMIN, _ADMIN)
+            connection.command("AUTH", ADMIN, ADMIN)
         elif self.options.password:
             connection.command("AUTH", self.options.password)
 
@@ -201,7 +187,7 @@ class Server:
         return f"<Server {self.address} {state}>"
 
     def wait_ready(self, within: float = READY_WITHIN) -> None:
-        """Returns when it answers PING (and, as a replica, knows its master)."""
+        """Returns when it answers PING, and is the process that was started."""
         limit = time.monotonic() + within
         pause = 0.002
         while True:
@@ -233,7 +219,10 @@ class Server:
             port = self.port or free_port()
             with (self.directory / "log").open("ab") as log:
                 self._process = subprocess.Popen(
-                    [server_binary(), *self._arguments(port)],
+                    [
+                        server_binary(),
+                        *arguments(self.options, port, self.directory, self.socket_path),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -259,33 +248,6 @@ class Server:
                 break
             time.sleep(0.002)
         return False
-
-    def _arguments(self, port: int) -> Iterator[str]:
-        options = self.options
-        yield from ("--port", str(port), "--bind", HOST, "--dir", str(self.directory))
-        yield from ("--save", "", "--appendonly", "yes" if options.appendonly else "no")
-        if options.appendonly:
-            yield from ("--appendfsync", "always")
-        if options.unix_socket:
-            yield from ("--unixsocket", self.socket_path)
-        if options.users:
-            yield from ("--aclfile", str(self._write_users()))
-        elif options.password:
-            yield from ("--requirepass", options.password)
-        if options.replica_of is not None:
-            yield from ("--replicaof", options.replica_of.host, str(options.replica_of.port))
-            if options.replica_of.options.password:
-                yield from ("--masterauth", options.replica_of.options.password)
-        yield from options.flags
-
-    def _write_users(self) -> Path:
-        rules = {"default": "on nopass ~* &* +@all", **self.options.users}
-        if self.options.password and "default" not in self.options.users:
-            rules["default"] = f"on >{self.options.password} ~* &* +@all"
-        rules[_ADMIN] = f"on >{_ADMIN} ~* &* +@all"
-        path = self.directory / "users.acl"
-        path.write_text("".join(f"user {name} {rule}\n" for name, rule in rules.items()))
-        return path
 
     def _end(self, signal_number: int) -> None:
         process, self._process, self.paused = self._process, None, False

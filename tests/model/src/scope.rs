@@ -81,6 +81,8 @@ pub(crate) struct Scope {
     pub(crate) walls: Vec<u64>,
     /// Whether wall clocks run; a clock that stands still keeps a search small.
     pub(crate) walls_run: bool,
+    /// Zero for the middle of every random delay; anything else for delays drawn by it.
+    pub(crate) seed: u64,
     pub(crate) target: Target,
     pub(crate) flaw: Flaw,
     /// The property that this world breaks: a limit of the algorithm that the search must show.
@@ -105,6 +107,7 @@ impl Scope {
             client_rate: Rate(0),
             walls: vec![100, 50, 20],
             walls_run: false,
+            seed: 0,
             target: Target::None,
             flaw: Flaw::None,
             limit: None,

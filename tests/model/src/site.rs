@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ttl};
+use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, HolderId, Ttl};
 
 use crate::clock::Rate;
 
@@ -14,6 +14,14 @@ pub(crate) struct Owner {
     pub(crate) client: u8,
     /// Which of its draws of randomness.
     pub(crate) draw: u32,
+}
+
+impl Owner {
+    /// Reads what [`Env`](crate::client::Env) wrote into the random bytes.
+    pub(crate) fn of(holder: &HolderId) -> Self {
+        let number = |from, to| u32::from_str_radix(&holder.as_str()[from..to], 16).unwrap_or(0);
+        Self { client: number(8, 10) as u8, draw: number(10, 18) }
+    }
 }
 
 /// A key of the lock.

@@ -1,0 +1,265 @@
+//! One client of the world: what it is doing, and with which shipping machines. Owns its state and what
+//! can be told from it; `actor` moves it.
+
+use quorlock_protocol::{
+    Acquire, Extend, Hold, HolderId, Lease, Moment, Policy, Surroundings, Withdraw,
+};
+
+use crate::link::Op;
+use crate::scope::Scope;
+
+/// A process that uses the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) id: u8,
+    pub(crate) status: Status,
+    pub(crate) phase: Phase,
+    /// What goes on taking keys back.
+    pub(crate) background: Vec<Background>,
+    /// How often it has drawn randomness.
+    pub(crate) draws: u32,
+    pub(crate) last_op: Op,
+    /// How many acquisitions it may still begin.
+    pub(crate) locks: u16,
+    /// The highest fencing token it has seen.
+    pub(crate) known: u64,
+    /// How far its wall clock was set back, in microseconds.
+    pub(crate) wall_back: u64,
+    /// Claims whose keys may stay until they run out, as nobody is there to take them back.
+    pub(crate) excused: Vec<u32>,
+}
+
+/// Whether a client runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Status {
+    Running,
+    Paused,
+    Dead,
+}
+
+/// What its user waits for or has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    Acquiring(Box<Acquiring>),
+    Holding(Box<Holding>),
+}
+
+/// A machine at work.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Task<M> {
+    pub(crate) op: Op,
+    pub(crate) machine: M,
+    pub(crate) wake: Moment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Acquiring {
+    pub(crate) task: Task<Acquire>,
+    /// The draws before the first holder id of this acquisition.
+    pub(crate) draws: u32,
+    pub(crate) bound: Bound,
+}
+
+/// When an operation must have ended; no longer asked of a client that was stopped meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bound {
+    pub(crate) until: Moment,
+    pub(crate) stopped: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Holding {
+    pub(crate) lease: Lease,
+    pub(crate) policy: Policy,
+    pub(crate) draw: u32,
+    /// The place of this lease among all that were won.
+    pub(crate) serial: u32,
+    pub(crate) since: Moment,
+    pub(crate) work: Work,
+    /// Whether the user looked, and the lease was valid.
+    pub(crate) looked: bool,
+}
+
+/// What is at work on a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Work {
+    Nothing,
+    Keeping(Task<Hold>),
+    Extending(Task<Extend>, Bound, Policy),
+}
+
+/// A withdrawal that goes on by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Background {
+    pub(crate) task: Task<Withdraw>,
+    /// The claim is among these draws.
+    pub(crate) draws: (u32, u32),
+    /// Present while the user waits for the outcome of a release.
+    pub(crate) release: Option<Release>,
+}
+
+/// A release whose outcome is awaited, and what is true of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Release {
+    /// The nodes whose keys it has deleted, as bits.
+    pub(crate) deleted: u64,
+    pub(crate) bound: Bound,
+}
+
+impl Client {
+    pub(crate) fn new(id: u8, locks: u16) -> Self {
+        Self {
+            id,
+            status: Status::Running,
+            phase: Phase::Idle,
+            background: Vec::new(),
+            draws: 0,
+            last_op: 0,
+            locks,
+            known: 0,
+            wall_back: 0,
+            excused: Vec::new(),
+        }
+    }
+
+    /// What its machines see of the world at true time `now`.
+    pub(crate) fn env<'a>(&'a mut self, scope: &Scope, now: u64) -> Env<'a> {
+        Env {
+            now: scope.client_rate.moment(now),
+            wall: scope.wall(self.id, now).saturating_sub(self.wall_back),
+            client: self.id,
+            seed: scope.seed,
+            draws: &mut self.draws,
+        }
+    }
+
+    /// The lease that it trusts at `clock`, if any.
+    pub(crate) fn valid_lease(&self, clock: Moment) -> Option<&Holding> {
+        let Phase::Holding(holding) = &self.phase else {
+            return None;
+        };
+        let trusts = self.status != Status::Dead && holding.until() > clock;
+        trusts.then_some(holding)
+    }
+
+    /// Whether it will take the keys of its claim `draw` back, or says that it holds them.
+    pub(crate) fn owns(&self, draw: u32) -> bool {
+        if self.excused.contains(&draw) {
+            return true;
+        }
+        let foreground = match &self.phase {
+            Phase::Idle => false,
+            Phase::Acquiring(acquiring) => draw > acquiring.draws,
+            Phase::Holding(holding) => holding.draw == draw,
+        };
+        foreground || self.background.iter().any(|it| it.draws.0 <= draw && draw <= it.draws.1)
+    }
+
+    /// Whether its user waits for the outcome of a release.
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.background.iter().any(|it| it.release.is_some())
+    }
+
+    /// When the next of its timers is due.
+    pub(crate) fn wake(&self) -> Moment {
+        let foreground = match &self.phase {
+            Phase::Idle => Moment::FAR_FUTURE,
+            Phase::Acquiring(acquiring) => acquiring.task.wake,
+            Phase::Holding(holding) => match &holding.work {
+                Work::Nothing => Moment::FAR_FUTURE,
+                Work::Keeping(task) => task.wake,
+                Work::Extending(task, ..) => task.wake,
+            },
+        };
+        self.background.iter().map(|it| it.task.wake).fold(foreground, Moment::min)
+    }
+
+    /// What it should have ended by `clock` and has not.
+    pub(crate) fn overdue(&self, clock: Moment) -> Option<&'static str> {
+        let late = |bound: &Bound| !bound.stopped && clock > bound.until;
+        let release = self.background.iter().filter_map(|it| it.release.as_ref());
+        if release.into_iter().any(|release| late(&release.bound)) {
+            return Some("the release");
+        }
+        match &self.phase {
+            Phase::Acquiring(acquiring) if late(&acquiring.bound) => Some("the acquisition"),
+            Phase::Holding(holding) => match &holding.work {
+                Work::Extending(_, bound, _) if late(bound) => Some("the extension"),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Notes that it was stopped, so that nothing under way has to be in time.
+    pub(crate) fn stop(&mut self) {
+        self.status = Status::Paused;
+        for release in self.background.iter_mut().filter_map(|it| it.release.as_mut()) {
+            release.bound.stopped = true;
+        }
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.bound.stopped = true,
+            Phase::Holding(holding) => {
+                if let Work::Extending(_, bound, _) = &mut holding.work {
+                    bound.stopped = true;
+                }
+            }
+            Phase::Idle => {}
+        }
+    }
+
+    /// Ends it: nothing of it is left but what it has sent.
+    pub(crate) fn die(&mut self) {
+        self.status = Status::Dead;
+        self.phase = Phase::Idle;
+        self.background.clear();
+        self.locks = 0;
+    }
+}
+
+impl Holding {
+    /// Until when the lease is trusted.
+    pub(crate) fn until(&self) -> Moment {
+        match &self.work {
+            Work::Nothing => self.lease.until(),
+            Work::Keeping(task) => task.machine.lease().until(),
+            Work::Extending(task, ..) => self.lease.until().min(task.machine.until()),
+        }
+    }
+}
+
+/// What a machine sees of the world.
+pub(crate) struct Env<'a> {
+    now: Moment,
+    wall: u64,
+    client: u8,
+    seed: u64,
+    draws: &'a mut u32,
+}
+
+impl Surroundings for Env<'_> {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.wall
+    }
+
+    /// Never the same twice: the client and the number of the draw, after four bytes that decide
+    /// delays (the middle of the range in a search, anything in a walk).
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        *self.draws += 1;
+        let mut bytes = [0; HolderId::RANDOM_BYTES];
+        let delay = if self.seed == 0 {
+            1 << 31
+        } else {
+            crate::print::fingerprint(&(self.seed, self.client, *self.draws)) as u32
+        };
+        bytes[..4].copy_from_slice(&delay.to_le_bytes());
+        bytes[4] = self.client;
+        bytes[5..9].copy_from_slice(&self.draws.to_be_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,110 @@
+// The process behind servers.mjs: numbered lines of JSON out, answers in. Knows nothing of what the
+// commands do.
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+export const root = fileURLToPath(new URL('../../../', import.meta.url))
+
+/** Raised with the message of the harness; `name` is the Python exception's. */
+export class HarnessError extends Error {}
+
+/** Started at once; `ask` waits for it. */
+export class Harness {
+  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: Error) => void}>} */
+  #waiting = new Map()
+  #number = 0
+  #child
+
+  /**
+   * @param {number} count
+   * @param {object} options as `Options` in tests/support/servers.py
+   */
+  constructor(count, options) {
+    const words = ['-m', 'tests.support', '--count', String(count), '--options', JSON.stringify(options)]
+    this.#child = spawn(python(), words, { cwd: root, stdio: ['pipe', 'pipe', 'inherit'] })
+    // A test process must be able to end by itself: an idle harness does not hold it open.
+    this.#child.unref()
+    this.#hold(false)
+    this.#child.stdin.on('error', () => {})
+    this.#child.once('exit', () => this.#fail(new HarnessError('the harness process ended')))
+    this.#child.once('error', (error) => this.#fail(error))
+    createInterface({ input: this.#child.stdout }).on('line', (line) => this.#take(JSON.parse(line)))
+  }
+
+  /** @returns {Promise<any>} the first line: what was started */
+  started() {
+    return this.#expect(0)
+  }
+
+  /**
+   * @param {string} name
+   * @param {object} [fields]
+   * @returns {Promise<any>}
+   */
+  ask(name, fields = {}) {
+    const id = ++this.#number
+    const answer = this.#expect(id)
+    this.#child.stdin.write(JSON.stringify({ id, do: name, ...fields }) + '\n')
+    return answer
+  }
+
+  /** @returns {Promise<void>} when all servers are gone */
+  end() {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#child.ref()
+      this.#child.once('exit', () => resolve())
+      this.#child.stdin.end()
+    })
+  }
+
+  /**
+   * @param {number} id
+   * @returns {Promise<any>}
+   */
+  #expect(id) {
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject })
+      this.#hold(true)
+    })
+  }
+
+  /** @param {{id?: number, result?: unknown, error?: string, type?: string}} message */
+  #take(message) {
+    const id = message.id ?? 0
+    const waiting = this.#waiting.get(id)
+    this.#waiting.delete(id)
+    this.#hold(this.#waiting.size > 0)
+    if (message.error === undefined) {
+      waiting?.resolve(id === 0 ? message : message.result)
+    } else {
+      waiting?.reject(Object.assign(new HarnessError(message.error), { name: message.type }))
+    }
+  }
+
+  /** @param {Error} error */
+  #fail(error) {
+    for (const { reject } of this.#waiting.values()) reject(error)
+    this.#waiting.clear()
+  }
+
+  /**
+   * Whether this process waits for an answer.
+   * @param {boolean} held
+   */
+  #hold(held) {
+    for (const pipe of [this.#child.stdin, this.#child.stdout]) {
+      const socket = /** @type {import('node:net').Socket} */ (/** @type {unknown} */ (pipe))
+      if (held) socket.ref()
+      else socket.unref()
+    }
+  }
+}
+
+/** The repository's own Python, which has the embedded server. */
+export function python() {
+  const own = `${root}.venv/bin/python`
+  return existsSync(own) ? own : 'python3'
+}

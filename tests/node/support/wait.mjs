@@ -1,0 +1,19 @@
+// Waiting for what must come true, instead of for a time that is hoped to be long enough.
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/**
+ * Resolves when `condition()` gives a true value; rejects after `within` milliseconds.
+ * @template T
+ * @param {() => T | Promise<T>} condition
+ * @param {number} [within]
+ * @returns {Promise<T>}
+ */
+export async function eventually(condition, within = 5000) {
+  const limit = performance.now() + within
+  for (let pause = 1; ; pause = Math.min(pause * 2, 50)) {
+    const value = await condition()
+    if (value) return value
+    if (performance.now() > limit) throw new Error(`not true within ${within} ms`)
+    await sleep(pause)
+  }
+}
