@@ -235,7 +235,7 @@ PARTS = [
         "build node",
         _groups("lint node"),
         _npm("build:debug"),
-        generated=["bindings-node/native.d.ts", "bindings-node/native.js"],
+        generated=["bindings-node/native.d.ts"],
     ),
     Part("tsc", _groups("lint node"), _npm("typecheck")),
     Part("publint", _groups("lint node"), _npm("publint")),

@@ -1,0 +1,70 @@
+//! The core's errors on their way into JavaScript: the only file that knows which class each one is.
+
+use napi_derive::napi;
+use quorlock::{ErrorKind, LockError};
+
+use crate::queue::millis;
+use crate::votes::NodeVote;
+
+/// All that an error object of JavaScript is made of.
+#[napi(object, object_from_js = false)]
+pub struct Failure {
+    /// The name of the class in `ts/errors.ts`.
+    pub class: &'static str,
+    /// The stable name of the kind, such as `LEASE_LOST`.
+    pub code: &'static str,
+    /// What happened, to which resources and nodes, and what to do.
+    pub message: String,
+    /// What was to be locked, extended, released or checked.
+    pub resources: Vec<String>,
+    /// How many rounds were begun.
+    pub attempts: u32,
+    /// How long the operation took, in milliseconds.
+    pub elapsed: f64,
+    /// What every node did, round by round, oldest first; the latest 16.
+    pub rounds: Vec<Vec<NodeVote>>,
+}
+
+impl Failure {
+    pub(crate) fn new(error: &LockError) -> Self {
+        Self {
+            class: class_of(error.kind()),
+            code: error.code(),
+            message: error.to_string(),
+            resources: error.resources().to_vec(),
+            attempts: error.attempts(),
+            elapsed: millis(error.elapsed()),
+            rounds: error
+                .rounds()
+                .iter()
+                .map(|round| NodeVote::list(round))
+                .collect(),
+        }
+    }
+
+    /// An operation that ended without an outcome.
+    pub(crate) fn broken() -> Self {
+        Self {
+            class: "LockError",
+            code: "INTERNAL",
+            message: "the operation broke off because of a defect in quorlock; please report it"
+                .to_owned(),
+            resources: Vec::new(),
+            attempts: 0,
+            elapsed: 0.0,
+            rounds: Vec::new(),
+        }
+    }
+}
+
+/// Without a wildcard, so that a new kind does not compile until it has its class.
+const fn class_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotAcquired | ErrorKind::AcquireTimedOut => "ResourceLockedError",
+        ErrorKind::QuorumUnreachable => "QuorumUnreachableError",
+        ErrorKind::LeaseLost => "LeaseLostError",
+        ErrorKind::LockNotHeld => "LockNotHeldError",
+        ErrorKind::Config => "ConfigError",
+        ErrorKind::Cancelled | ErrorKind::Closed => "ExecutionError",
+    }
+}

@@ -1,0 +1,136 @@
+//! The core's manager, as an object of JavaScript. Converts in and calls; decides nothing.
+
+use napi::Either;
+use napi_derive::napi;
+use quorlock::{Fault, LockError, NodeState, Redlock};
+
+use crate::address::{self, NodeSpec};
+use crate::errors::Failure;
+use crate::lease::NativeLease;
+use crate::options::{self, Settings};
+use crate::queue::{Bridge, Outcome};
+
+/// Locks over N nodes.
+#[napi]
+pub struct NativeRedlock {
+    locks: Redlock,
+}
+
+/// What is known of one node.
+#[napi(object, object_from_js = false)]
+pub struct NodeStatus {
+    /// Where it is, without a password.
+    pub address: String,
+    /// `connecting`, `healthy`, `unresponsive` or `down`.
+    pub state: &'static str,
+    /// While it is down: the stable name of the fault.
+    pub fault: Option<&'static str>,
+    /// While it is down: what happened.
+    pub detail: Option<String>,
+}
+
+/// Makes a manager; nothing is connected yet.
+#[napi]
+pub fn open(
+    nodes: Vec<Either<String, NodeSpec>>,
+    settings: Settings,
+) -> Either<NativeRedlock, Failure> {
+    match build(nodes, settings) {
+        Ok(locks) => Either::A(NativeRedlock { locks }),
+        Err(error) => Either::B(Failure::new(&error)),
+    }
+}
+
+fn build(nodes: Vec<Either<String, NodeSpec>>, settings: Settings) -> Result<Redlock, LockError> {
+    let policy = settings.apply(options::builder())?.build()?;
+    let mut builder = Redlock::builder().policy(policy);
+    for node in nodes {
+        builder = builder.address(address::read(node)?);
+    }
+    builder.build()
+}
+
+#[napi]
+impl NativeRedlock {
+    /// Acquires a lock on all of `resources`; ends with a lease.
+    #[napi]
+    pub fn acquire(
+        &self,
+        bridge: &Bridge,
+        id: u32,
+        resources: Vec<String>,
+        duration: f64,
+        settings: Option<Settings>,
+    ) {
+        let locks = self.locks.clone();
+        bridge.run(self.locks.engine(), id, async move {
+            let lock = locks.lock_all(&resources);
+            let changed = options::ttl(duration).and_then(|ttl| match &settings {
+                None => Ok(lock.ttl(ttl)),
+                Some(settings) => settings
+                    .apply(locks.policy().to_builder())
+                    .map(|policy| lock.set(|_| policy.ttl(ttl))),
+            });
+            match changed.map_err(LockError::from) {
+                Ok(lock) => match lock.acquire_here().await {
+                    Ok(guard) => Outcome::Acquired(guard),
+                    Err(error) => error.into(),
+                },
+                Err(error) => error.into(),
+            }
+        });
+    }
+
+    /// Whether anyone holds one of `resources`; ends with an answer.
+    #[napi]
+    pub fn is_locked(&self, bridge: &Bridge, id: u32, resources: Vec<String>) {
+        let locks = self.locks.clone();
+        bridge.run(self.locks.engine(), id, async move {
+            match locks.is_locked(&resources).await {
+                Ok(answer) => Outcome::Answer(answer),
+                Err(error) => error.into(),
+            }
+        });
+    }
+
+    /// Takes over the lease that another handed over.
+    #[napi]
+    // What JavaScript passes is a copy of its own already.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn adopt(&self, resources: Vec<String>, token: String) -> Either<NativeLease, Failure> {
+        match self.locks.lease(&resources, &token) {
+            Ok(lease) => Either::A(NativeLease::new(lease)),
+            Err(error) => Either::B(Failure::new(&error)),
+        }
+    }
+
+    /// Every node with its state, in the order given.
+    #[napi]
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        let status = |(address, state): (std::sync::Arc<str>, NodeState)| NodeStatus {
+            address: address.to_string(),
+            state: match &state {
+                NodeState::Connecting => "connecting",
+                NodeState::Healthy => "healthy",
+                NodeState::Unresponsive => "unresponsive",
+                NodeState::Down(_) => "down",
+            },
+            fault: fault(&state).map(|fault| fault.kind().code()),
+            detail: fault(&state).map(|fault| fault.detail().to_owned()),
+        };
+        self.locks.nodes().into_iter().map(status).collect()
+    }
+
+    /// Closes the connections; what is still held runs out.
+    #[napi]
+    pub fn close(&self) {
+        self.locks.close();
+    }
+}
+
+const fn fault(state: &NodeState) -> Option<&Fault> {
+    match state {
+        NodeState::Down(fault) => Some(fault),
+        NodeState::Connecting | NodeState::Healthy | NodeState::Unresponsive => None,
+    }
+}

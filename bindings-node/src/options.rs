@@ -1,0 +1,218 @@
+//! Settings on their way into the core. Owns what Node's defaults differ in; every other default and
+//! every bound that concerns several settings is the core's.
+
+use std::time::Duration;
+
+use napi::Either;
+use napi_derive::napi;
+use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder};
+
+use crate::queue::millis;
+
+/// Node keeps the retry settings of node-redlock 5, whose users expect them.
+const RETRY_COUNT: u32 = 10;
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+const RETRY_JITTER: Duration = Duration::from_millis(100);
+
+/// The first number that JavaScript cannot count beyond.
+const LIMIT: f64 = 9_007_199_254_740_992.0;
+
+/// Settings as given by the user; what is absent keeps its value. Times are in milliseconds.
+#[napi(object, object_to_js = false)]
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// The part of the ttl given away for clock drift.
+    pub drift_factor: Option<f64>,
+    /// How long one node may take.
+    pub node_timeout: Option<f64>,
+    /// How long an acquisition may take.
+    pub timeout: Option<f64>,
+    /// How many tries may follow the first; -1 or Infinity for no limit.
+    pub retry_count: Option<f64>,
+    /// The mean delay between two tries.
+    pub retry_delay: Option<f64>,
+    /// How far a delay may lie from the mean.
+    pub retry_jitter: Option<f64>,
+    /// How long to go on without a quorum when waiting has no limit.
+    pub unreachable_timeout: Option<f64>,
+    /// Whether acquisitions get a fencing token.
+    pub fencing: Option<bool>,
+    /// How long nodes remember a token.
+    pub fence_retention: Option<f64>,
+    /// Whether leases are renewed until released.
+    pub auto_extend: Option<bool>,
+    /// For how long, at most, a lease is renewed.
+    pub max_hold: Option<f64>,
+}
+
+/// One setting with its default.
+#[napi(object, object_from_js = false)]
+pub struct SettingDefault {
+    /// Its name.
+    pub name: String,
+    /// Its default; absent where there is none. Times are in milliseconds.
+    pub value: Option<Either<f64, bool>>,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// Every setting of the core with the default that it has in Node.
+#[napi]
+pub fn defaults() -> Vec<SettingDefault> {
+    let retries = SettingDefault {
+        name: "retryCount".to_owned(),
+        value: Some(Either::A(f64::from(RETRY_COUNT))),
+        meaning: "how many tries may follow the first; -1 for no limit",
+    };
+    let own = |name: &str| match name {
+        "retry_delay" => Some(RETRY_DELAY),
+        "retry_jitter" => Some(RETRY_JITTER),
+        _ => None,
+    };
+    let of_core = Policy::options()
+        .into_iter()
+        .filter(|option| option.name != "retry_limit");
+    let mut all: Vec<_> = of_core
+        .map(|option| SettingDefault {
+            name: camel_case(option.name),
+            value: match (own(option.name), option.default) {
+                (Some(time), _) | (None, OptionDefault::Time(time)) => {
+                    Some(Either::A(millis(time)))
+                }
+                (None, OptionDefault::Number(number)) => Some(Either::A(number)),
+                (None, OptionDefault::Flag(flag)) => Some(Either::B(flag)),
+                (None, OptionDefault::Unset) => None,
+            },
+            meaning: option.meaning,
+        })
+        .collect();
+    all.push(retries);
+    all
+}
+
+/// The core's defaults, with Node's own.
+pub(crate) fn builder() -> PolicyBuilder {
+    Policy::builder()
+        .retry_limit(Some(RETRY_COUNT))
+        .retry_delay(RETRY_DELAY)
+        .retry_jitter(RETRY_JITTER)
+}
+
+impl Settings {
+    /// Changes what is set.
+    ///
+    /// A timeout without a `retryCount` beside it means: try until then.
+    pub(crate) fn apply(&self, mut policy: PolicyBuilder) -> Result<PolicyBuilder, ConfigError> {
+        if let Some(factor) = self.drift_factor {
+            policy = policy.drift_factor(factor);
+        }
+        if let Some(timeout) = self.timeout {
+            let timeout = limit("timeout", timeout)?;
+            policy = policy
+                .timeout((timeout < Duration::MAX).then_some(timeout))
+                .retry_limit(None);
+        }
+        if let Some(count) = self.retry_count {
+            policy = policy.retry_limit(retry_limit(count)?);
+        }
+        if let Some(delay) = self.retry_delay {
+            policy = policy.retry_delay(time("retryDelay", delay)?);
+        }
+        if let Some(jitter) = self.retry_jitter {
+            policy = policy.retry_jitter(time("retryJitter", jitter)?);
+        }
+        self.apply_rest(policy)
+    }
+
+    fn apply_rest(&self, mut policy: PolicyBuilder) -> Result<PolicyBuilder, ConfigError> {
+        if let Some(timeout) = self.node_timeout {
+            policy = policy.node_timeout(limit("nodeTimeout", timeout)?);
+        }
+        if let Some(timeout) = self.unreachable_timeout {
+            policy = policy.unreachable_timeout(limit("unreachableTimeout", timeout)?);
+        }
+        if let Some(on) = self.fencing {
+            policy = policy.fencing(on);
+        }
+        if let Some(retention) = self.fence_retention {
+            policy = policy.fence_retention(time("fenceRetention", retention)?);
+        }
+        if let Some(on) = self.auto_extend {
+            policy = policy.auto_extend(on);
+        }
+        if let Some(hold) = self.max_hold {
+            policy = policy.max_hold(limit("maxHold", hold)?);
+        }
+        Ok(policy)
+    }
+}
+
+/// A ttl, whose bounds the core knows.
+pub(crate) fn ttl(millis: f64) -> Result<Duration, ConfigError> {
+    if millis.fract() != 0.0 || !millis.is_finite() {
+        return Err(ConfigError::new(format!(
+            "Duration must be an integer value in milliseconds. It is {millis}"
+        )));
+    }
+    if !(1.0..LIMIT).contains(&millis) {
+        return Err(ConfigError::new(format!(
+            "the duration must be at least 1 ms and below 2^53 ms, not {millis} ms"
+        )));
+    }
+    Ok(whole(millis))
+}
+
+fn time(name: &str, millis: f64) -> Result<Duration, ConfigError> {
+    if !(0.0..LIMIT).contains(&millis) {
+        return Err(ConfigError::new(format!(
+            "{name} must be a number of milliseconds from 0 upwards and below 2^53, not {millis}"
+        )));
+    }
+    Ok(if millis.fract() == 0.0 {
+        whole(millis)
+    } else {
+        Duration::from_secs_f64(millis / 1000.0)
+    })
+}
+
+/// Like [`time`], but may be endless.
+fn limit(name: &str, millis: f64) -> Result<Duration, ConfigError> {
+    if millis == f64::INFINITY {
+        Ok(Duration::MAX)
+    } else {
+        time(name, millis)
+    }
+}
+
+fn retry_limit(count: f64) -> Result<Option<u32>, ConfigError> {
+    if count == f64::INFINITY {
+        return Ok(None);
+    }
+    if count.fract() != 0.0 || !(-1.0..=f64::from(u32::MAX)).contains(&count) {
+        return Err(ConfigError::new(format!(
+            "retryCount must be a whole number from 0 upwards, or -1 for no limit, not {count}"
+        )));
+    }
+    // In range by the check above.
+    #[allow(clippy::cast_possible_truncation)]
+    let count = count as i64;
+    Ok(u32::try_from(count).ok())
+}
+
+/// Only for whole numbers from 0 to 2^53, which are exact.
+fn whole(millis: f64) -> Duration {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let millis = millis as u64;
+    Duration::from_millis(millis)
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut text = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        text.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        text.push_str(letters.as_str());
+    }
+    text
+}

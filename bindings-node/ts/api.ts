@@ -1,0 +1,20 @@
+// The list of what the package exports. Owns nothing else.
+
+export type { NodeAddress } from './clients'
+export {
+  ConfigError,
+  type ErrorDetails,
+  ExecutionError,
+  LeaseLostError,
+  LockError,
+  LockNotHeldError,
+  NodeError,
+  QuorumUnreachableError,
+  ResourceLockedError,
+} from './errors'
+export { Lock, type ReleaseResult } from './lock'
+export type { RedlockAbortSignal } from './loss'
+export { type AcquireOptions, defaultSettings, type Settings } from './options'
+export { type NodeStatus, Redlock } from './redlock'
+export type { Client, ExecutionResult, ExecutionStats, LockVote } from './stats'
+export type { Routine, UsingContext } from './using'

@@ -1,0 +1,232 @@
+// A lock that is held. Owns what users read from it; every operation goes through its Redlock's nodes.
+
+import { inspect } from 'node:util'
+
+import { run } from './bridge'
+import { LossWatch, type RedlockAbortSignal } from './loss'
+import type { NativeLease, Settled } from './native'
+import { readDuration } from './options'
+import type { Redlock } from './redlock'
+import { type ExecutionResult, type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
+
+/** What became of a lock that was released. */
+export interface ReleaseResult extends ExecutionResult {
+  /**
+   * `released`: held until then. `unknown`: too few nodes answered to tell; they are asked again in the background. A
+   * lock that had `expired` or was `taken` rejects with {@link LeaseLostError} instead.
+   */
+  readonly outcome: 'released' | 'unknown'
+  /** What every node had answered. */
+  readonly votes: readonly LockVote[]
+}
+
+/**
+ * A lock that is held, as {@link Redlock.acquire} gives it.
+ *
+ * @example
+ * ```js
+ * const lock = await redlock.acquire('invoice:42', 5000)
+ * try {
+ *   await pay(lock.fencingToken)
+ * } finally {
+ *   await lock.release()
+ * }
+ * ```
+ */
+export class Lock {
+  /** Whose lock it is. */
+  readonly redlock: Redlock
+  /** What is locked. */
+  readonly resources: string[]
+  /** The holder id, which the keys hold: whoever knows it can take the lock over with {@link Redlock.lease}. */
+  readonly value: string
+  #lease: NativeLease
+  #loss: LossWatch | undefined
+  #attempts: ReadonlyArray<Promise<ExecutionStats>> | undefined
+  /** As last told; `#claimed` as told by the user for a lock taken over, until a node has confirmed it. */
+  #expiration = 0
+  #claimed = 0
+  #isReleased = false
+
+  /** Releases the lock at the end of an `await using` block, unless that was done. */
+  declare [Symbol.asyncDispose]: () => Promise<void>
+
+  /** Takes over a lock by its value, as {@link Redlock.lease} does. */
+  constructor(
+    redlock: Redlock,
+    resources: string[],
+    value: string,
+    attempts?: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration?: number,
+  )
+  /** @internal */
+  constructor(redlock: Redlock, lease: NativeLease, alive: boolean)
+  constructor(
+    redlock: Redlock,
+    resources: string[] | NativeLease,
+    value: string | boolean,
+    attempts?: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration = 0,
+  ) {
+    const lease = Array.isArray(resources) ? redlock._adopt(resources, String(value)) : resources
+    this.redlock = redlock
+    this.resources = lease.resources
+    this.value = lease.token
+    this.#lease = lease
+    this.#attempts = attempts
+    this.#claimed = expiration
+    defineDispose()
+    if (value === true) this.#watch(true)
+  }
+
+  /** A number that grows with every acquisition of the resource: what the lock protects should refuse a smaller one. */
+  get fencingToken(): number | undefined {
+    return this.#lease.fencingToken ?? undefined
+  }
+
+  /** What is left of the time for which the lock may be trusted, in milliseconds; 0 once it is over. */
+  get validity(): number {
+    return this.#lease.validity
+  }
+
+  /** Whether the lock may be trusted now. */
+  get isValid(): boolean {
+    return this.#lease.validity > 0
+  }
+
+  /** When the validity ends, in milliseconds of `Date.now()`; 0 once it is over. {@link validity} does without the wall clock. */
+  get expiration(): number {
+    const { validity } = this.#lease
+    if (validity <= 0) return this.#isReleased || this.#claimed < Date.now() ? 0 : this.#claimed
+    this.#claimed = 0
+    const now = Math.floor(Date.now() + validity)
+    // The two clocks tick at different moments: the same lease does not wander by their grain.
+    if (Math.abs(now - this.#expiration) > CLOCK_GRAIN) this.#expiration = now
+    return this.#expiration
+  }
+
+  /** What every node did in the try that gave or last extended the lock, with the votes that came late. */
+  get votes(): readonly LockVote[] {
+    return this.redlock._votes(this.#lease.votes(), this.resources)
+  }
+
+  /** The statistics of every try of the acquisition (or of the last {@link extend}). None of the promises rejects. */
+  get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
+    this.#attempts ??= [
+      ...this.#lease.lostRounds().map((round) => Promise.resolve(statsOf(this.redlock._votes(round, this.resources)))),
+      this.#lastTry(),
+    ]
+    return this.#attempts
+  }
+
+  /** Aborts when the lock is lost, with a {@link LeaseLostError} as reason. Waits for the loss from the first use on. */
+  get signal(): RedlockAbortSignal {
+    return this.#watch(false).signal
+  }
+
+  /**
+   * Keeps the lock for `duration` milliseconds from now on, and resolves with this same lock.
+   *
+   * Rejects with {@link LeaseLostError} if it is over, with {@link QuorumUnreachableError} if too few nodes answer (what
+   * is left of the validity stays good), and with {@link LockNotHeldError} after a release.
+   */
+  async extend(duration: number): Promise<Lock> {
+    const millis = readDuration(duration)
+    const settled = await run((bridge, id) => this.#lease.extend(bridge, id, millis))
+    if (settled?.error !== undefined) throw this.redlock._failure(settled.error, 'extend')
+    this.#attempts = [this.#lastTry()]
+    return this
+  }
+
+  /**
+   * Asks the nodes whether they still hold the lock; resolves with its validity in milliseconds.
+   *
+   * Rejects with {@link LeaseLostError} if they do not, with {@link QuorumUnreachableError} if too few answer to tell.
+   */
+  async check(): Promise<number> {
+    const settled = await run((bridge, id) => this.#lease.check(bridge, id))
+    if (settled?.error !== undefined) throw this.redlock._failure(settled.error, 'other')
+    return settled?.validity ?? 0
+  }
+
+  /**
+   * Gives the lock back; resolves as soon as a quorum of nodes has answered.
+   *
+   * Rejects with {@link LeaseLostError} at once if the lock was over before, because the work under it may have overlapped
+   * another holder's, and with {@link LockNotHeldError} if it was released before.
+   */
+  async release(): Promise<ReleaseResult> {
+    this.#isReleased = true
+    const settled = await run((bridge, id) => this.#lease.release(bridge, id))
+    this.#loss?.end()
+    if (settled?.error !== undefined) throw this.#loss?.signal.error ?? this.redlock._failure(settled.error, 'other')
+    return this.#released(settled)
+  }
+
+  [inspect.custom](): string {
+    const names = this.resources.map((name) => `'${name}'`).join(', ')
+    const nodes = this.votes
+    const granted = nodes.filter(({ outcome }) => outcome === 'granted').length
+    const state = this.#isReleased ? 'released' : `${(this.validity / 1000).toFixed(1)}s left ${granted}/${nodes.length} nodes`
+    return `<Lock ${names} ${state}>`
+  }
+
+  /** @internal */
+  _reportLate(report: (votes: readonly LockVote[]) => void): void {
+    const early = new Set(this.votes.filter(({ outcome }) => outcome !== 'missing').map(({ client }) => client))
+    if (early.size === this.redlock.clients.size) return
+    const look = (): LockVote[] => [...this.votes]
+    void lateVotes(look, this.redlock._patience, false).then((votes) => {
+      report(votes.filter(({ client }) => !early.has(client)))
+    })
+  }
+
+  /** @internal */
+  _withdraw(): void {
+    this.#isReleased = true
+    this.#loss?.end()
+    this.#lease.withdraw()
+  }
+
+  /** @internal */
+  get _isReleased(): boolean {
+    return this.#isReleased
+  }
+
+  #watch(alive: boolean): LossWatch {
+    if (this.#loss === undefined) {
+      const { redlock } = this
+      this.#loss = new LossWatch(this.#lease, alive, (failure) => redlock._failure(failure, 'other'))
+      abandoned.register(this, this.#loss)
+    }
+    return this.#loss
+  }
+
+  #lastTry(): Promise<ExecutionStats> {
+    return lateVotes(() => [...this.votes], this.redlock._patience, true).then(statsOf)
+  }
+
+  #released(settled: Settled | undefined): ReleaseResult {
+    const votes = this.redlock._votes(settled?.votes ?? [], this.resources)
+    this.redlock._report(votes)
+    const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
+    return { attempts: [Promise.resolve(statsOf(votes))], outcome, votes }
+  }
+}
+
+/** A lock that is forgotten without a release is no longer extended, and no longer keeps the process alive. */
+const abandoned = new FinalizationRegistry<LossWatch>((loss) => loss.end())
+
+/** Where the symbol is a polyfill's, it may come later than this module. */
+function defineDispose(): void {
+  const symbol: symbol | undefined = Symbol.asyncDispose
+  if (symbol === undefined || symbol in Lock.prototype) return
+  Object.defineProperty(Lock.prototype, symbol, { value: dispose, configurable: true, writable: true })
+}
+
+async function dispose(this: Lock): Promise<void> {
+  if (!this._isReleased) await this.release()
+}
+
+/** In milliseconds. */
+const CLOCK_GRAIN = 2

@@ -1,0 +1,58 @@
+// The loss of a lease as an AbortSignal. Owns the wait for it; the core decides when a lease is lost.
+
+import { hold, letGo, watch } from './bridge'
+import type { Failure, NativeLease } from './native'
+
+/** A signal that aborts when the lock is lost; `error` is the reason then. */
+export type RedlockAbortSignal = AbortSignal & {
+  /** Why it aborted. */
+  error?: Error
+}
+
+/** Waits for the loss of one lease. Does not keep the lease in memory. */
+export class LossWatch {
+  readonly #controller = new AbortController()
+  readonly #forget: () => void
+  #holds: boolean
+
+  /** `alive`: keeps the process alive until the lease is lost or {@link end}ed. */
+  constructor(lease: NativeLease, alive: boolean, errorOf: (failure: Failure) => Error) {
+    this.#holds = alive
+    if (alive) hold()
+    this.#forget = watch(lease, ({ error }) => {
+      this.end()
+      if (error !== undefined) this.abort(errorOf(error))
+    })
+  }
+
+  /** Aborts when the lease is lost. */
+  get signal(): RedlockAbortSignal {
+    return this.#controller.signal
+  }
+
+  /** Aborts the signal with this reason, once. */
+  abort(reason: unknown): void {
+    abortWith(this.#controller, reason)
+  }
+
+  /** Waits no longer. */
+  end(): void {
+    this.#forget?.()
+    if (this.#holds) letGo()
+    this.#holds = false
+  }
+}
+
+/** Aborts with a reason that is to be found at `signal.error`, too, as in node-redlock. */
+export function abortWith(controller: AbortController, reason: unknown): void {
+  const signal: RedlockAbortSignal = controller.signal
+  if (signal.aborted) return
+  const error = reason instanceof Error ? reason : new Error(String(reason))
+  Object.defineProperty(signal, 'error', { value: error, configurable: true, enumerable: true })
+  controller.abort(reason)
+}
+
+/** Why a signal aborted; polyfills know no reason. */
+export function reasonOf(signal: AbortSignal): unknown {
+  return (signal.reason as unknown) ?? new DOMException('This operation was aborted', 'AbortError')
+}

@@ -1,0 +1,51 @@
+// Finds and loads the native half. Knows where it may lie; nothing of what it does.
+
+import type * as native from '../native'
+
+export type { Failure, NodeSpec, NodeVote, Settings, Settled, TlsSpec } from '../native'
+export type Bridge = native.Bridge
+export type NativeLease = native.NativeLease
+export type NativeRedlock = native.NativeRedlock
+
+/** The native half for this platform. */
+export const { Bridge, NativeRedlock, defaults, open } = load()
+
+function load(): typeof native {
+  const tried: string[] = []
+  for (const place of places()) {
+    try {
+      return require(place) as typeof native
+    } catch (error) {
+      const reason = error instanceof Error ? error.message.split('\n')[0] : String(error)
+      tried.push(`  ${place}: ${reason}`)
+    }
+  }
+  throw new Error(
+    `quorlock has no native addon that can be loaded on ${process.platform} ${process.arch}. ` +
+      'Installed with optional dependencies left out, it lacks the one for your platform: install it again ' +
+      `without --omit=optional.\n${tried.join('\n')}`,
+  )
+}
+
+/**
+ * In order: an explicit path, the addon beside this package (a build of one's own), the platform's package.
+ * npm installs only the platform packages that fit, and a foreign one does not load.
+ */
+function places(): string[] {
+  const own = process.env['QUORLOCK_NATIVE_PATH']
+  const names = targets().map((abi) => `${process.platform}-${process.arch}${abi}`)
+  const beside = names.map((name) => `../quorlock.${name}.node`)
+  const packages = names.map((name) => `quorlock-${name}`)
+  return [...(own ? [own] : []), ...beside, ...packages]
+}
+
+function targets(): string[] {
+  switch (process.platform) {
+    case 'linux':
+      return process.arch === 'arm' ? ['-gnueabihf', '-musleabihf'] : ['-gnu', '-musl']
+    case 'win32':
+      return ['-msvc']
+    default:
+      return ['']
+  }
+}

@@ -1,0 +1,263 @@
+// The manager that users make. Owns the public methods; the nodes, rounds and renewals are the native half's.
+
+import { EventEmitter } from 'node:events'
+
+import { run } from './bridge'
+import { quitClient, type NodeAddress, readClients } from './clients'
+import { ConfigError, describe, wrongType } from './errors'
+import { errorOf, type Operation } from './failures'
+import { reasonOf } from './loss'
+import { Lock, type ReleaseResult } from './lock'
+import { type Failure, type NativeLease, NativeRedlock, type NodeVote, open } from './native'
+import { type AcquireOptions, readDuration, readOptions, readResources, readSettings, type Settings } from './options'
+import { type Client, type LockVote, readVotes, unanswered } from './stats'
+import { type Routine, useLock } from './using'
+
+/** What is known of one node. */
+export interface NodeStatus {
+  /** Where it is, without a password. */
+  readonly address: string
+  /** What the user named as this node. */
+  readonly client: Client
+  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'down'
+  /** While it is down: what happened. */
+  readonly detail?: string
+}
+
+/**
+ * Locks over N independent Redis or Valkey servers: a superset of node-redlock 5.
+ *
+ * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this process), by an object
+ * of `host`, `port` and so on, or by a client of ioredis or node-redis whose settings are read: the connections are this
+ * library's own, made at the first operation and shared by all locks of the process. They do not keep it alive.
+ *
+ * It emits `error` for every node's vote against a try, also where the quorum was met. Without a listener nothing happens.
+ *
+ * @example
+ * ```js
+ * import { Redlock } from 'quorlock'
+ *
+ * const redlock = new Redlock(['redis://a:6379', 'redis://b:6379', 'redis://c:6379'])
+ * await redlock.using('invoice:42', 5000, async (signal) => {
+ *   // Work. If the lock is lost, signal aborts.
+ * })
+ * await redlock.quit()
+ * ```
+ */
+export class Redlock extends EventEmitter {
+  /** The nodes, as the user named them. */
+  readonly clients: Set<Client>
+  /** The settings that every operation starts from. */
+  readonly settings: Settings
+  readonly #native: NativeRedlock
+  readonly #clients: readonly Client[]
+
+  /**
+   * Throws a {@link ConfigError} if there is no node, one cannot be used or is named twice, or a setting is wrong.
+   * `scripts` is there to say so: what runs on the nodes cannot be replaced.
+   */
+  constructor(clients: Iterable<Client | NodeAddress>, settings: Partial<Settings> = {}, scripts: object = {}) {
+    super()
+    const nodes = readClients(clients)
+    const { native, all } = readSettings(settings)
+    checkScripts(scripts)
+    const opened = open(nodes.map(({ node }) => node), native)
+    this.#clients = nodes.map(({ client }) => client)
+    this.clients = new Set(this.#clients)
+    this.settings = all
+    if (!(opened instanceof NativeRedlock)) throw this._failure(opened, 'other')
+    this.#native = opened
+  }
+
+  /**
+   * Locks `resources`, all or none, for `duration` milliseconds.
+   *
+   * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and `timeout` allow to
+   * wait, with {@link QuorumUnreachableError} if too few nodes answer (both are {@link ExecutionError}s), with
+   * {@link ConfigError} for a wrong argument, and with the signal's reason when `signal` aborts: no node keeps a key then.
+   *
+   * @example
+   * ```js
+   * const lock = await redlock.acquire(['a', 'b'], 5000, { timeout: 3000 })
+   * ```
+   */
+  async acquire(resources: string | readonly string[], duration: number, options?: AcquireOptions): Promise<Lock> {
+    const names = readResources(resources)
+    const millis = readDuration(duration)
+    const { native, signal } = readOptions(options)
+    if (signal?.aborted) throw reasonOf(signal)
+    const settled = await run((bridge, id) => this.#native.acquire(bridge, id, names, millis, native), signal)
+    if (settled === undefined) throw reasonOf(signal as AbortSignal)
+    if (settled.error !== undefined) {
+      const error = this._failure(settled.error, 'acquire')
+      this.#reportRounds(settled.error.rounds, names)
+      throw error
+    }
+    const isExtended = native?.autoExtend ?? this.settings.autoExtend ?? false
+    const lock = new Lock(this, settled.lease as NativeLease, isExtended)
+    // It may have been aborted after the lock was won and before we came to know.
+    if (signal?.aborted) {
+      lock._withdraw()
+      throw reasonOf(signal)
+    }
+    this.#reportLock(lock, settled.lease as NativeLease)
+    return lock
+  }
+
+  /**
+   * Runs `routine` under a lock that extends itself, and releases it in the end; resolves with what the routine returns.
+   *
+   * The signal that the routine gets aborts if the lock is lost (with a {@link LeaseLostError}, also at `signal.error`) or
+   * if the caller's own `signal` does. The extension runs apart from this thread: a blocked event loop does not lose the
+   * lock. If the lock was lost, `using` rejects with the {@link LeaseLostError} even if the routine has not noticed; what
+   * the routine itself throws is never replaced.
+   *
+   * @example
+   * ```js
+   * await redlock.using(['a', 'b'], 5000, async (signal, { lock }) => {
+   *   await step()
+   *   if (signal.aborted) throw signal.error
+   *   await write(lock.fencingToken)
+   * })
+   * ```
+   */
+  async using<T>(resources: string | readonly string[], duration: number, routine: Routine<T>): Promise<T>
+  async using<T>(
+    resources: string | readonly string[],
+    duration: number,
+    options: AcquireOptions,
+    routine?: Routine<T>,
+  ): Promise<T>
+  async using<T>(
+    resources: string | readonly string[],
+    duration: number,
+    optionsOrRoutine: AcquireOptions | Routine<T>,
+    optionalRoutine?: Routine<T>,
+  ): Promise<T> {
+    const isRoutine = typeof optionsOrRoutine === 'function'
+    const routine: unknown = optionalRoutine ?? optionsOrRoutine
+    const options = isRoutine ? {} : optionsOrRoutine
+    if (typeof routine !== 'function') throw wrongType(`INVARIANT: routine is not a function. It is ${describe(routine)}`)
+    const lock = await this.acquire(resources, duration, { ...options, autoExtend: options?.autoExtend ?? true })
+    return useLock(lock, routine as Routine<T>, options?.signal ?? undefined)
+  }
+
+  /** Keeps `lock` for `duration` milliseconds from now on: see {@link Lock.extend}. `settings` change nothing here. */
+  async extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    readOptions(settings)
+    return await checkLock(lock).extend(duration)
+  }
+
+  /** Gives `lock` back: see {@link Lock.release}. `settings` change nothing here. */
+  async release(lock: Lock, settings?: Partial<Settings>): Promise<ReleaseResult> {
+    readOptions(settings)
+    return await checkLock(lock).release()
+  }
+
+  /**
+   * Takes over a lock by the {@link Lock.value} that its holder handed over, for example from another process. Its
+   * validity is 0 until {@link Lock.extend} or {@link Lock.check} has confirmed it.
+   */
+  lease(resources: string | readonly string[], value: string): Lock {
+    return new Lock(this, readResources(resources), value)
+  }
+
+  /** Whether anyone holds one of `resources` now. Rejects with {@link QuorumUnreachableError} if too few nodes answer. */
+  async isLocked(resources: string | readonly string[]): Promise<boolean> {
+    const names = readResources(resources)
+    const settled = await run((bridge, id) => this.#native.isLocked(bridge, id, names))
+    if (settled?.error !== undefined) throw this._failure(settled.error, 'other')
+    return settled?.answer ?? false
+  }
+
+  /** Every node with its state, in the order given. */
+  get nodes(): NodeStatus[] {
+    return this.#native.nodes().map(({ address, state, detail }, index) => ({
+      address,
+      client: this.#clients[index] as Client,
+      state: state as NodeStatus['state'],
+      ...(detail === undefined ? {} : { detail }),
+    }))
+  }
+
+  /**
+   * Closes the connections, and those of the client objects that were passed, as in node-redlock. Locks that are still
+   * held run out; later operations reject. Doing it twice does nothing more.
+   */
+  async quit(): Promise<void> {
+    this.#native.close()
+    await Promise.allSettled(this.#clients.map((client) => quitClient(client)))
+  }
+
+  /** Like every emitter's, but an `error` without a listener does not throw. */
+  override emit(event: string | symbol, ...values: unknown[]): boolean {
+    if (event === 'error' && this.listenerCount('error') === 0) return false
+    return super.emit(event, ...values)
+  }
+
+  /** @internal */
+  _adopt(resources: string[], value: string): NativeLease {
+    const adopted = this.#native.adopt(readResources(resources), value)
+    if ('message' in adopted) throw this._failure(adopted, 'other')
+    return adopted
+  }
+
+  /** @internal */
+  _votes(votes: readonly NodeVote[], resources: readonly string[]): LockVote[] {
+    return readVotes(votes, this.#clients, resources)
+  }
+
+  /** @internal */
+  _failure(failure: Failure, operation: Operation): Error {
+    const error = errorOf(failure, this.#clients, operation)
+    // From the method that the user called on: how the error was made is of no use to anyone.
+    Error.captureStackTrace?.(error, this._failure)
+    return error
+  }
+
+  /** @internal How long a node may take, at most, before it counts as silent; in milliseconds. */
+  get _patience(): number {
+    return this.settings.nodeTimeout ?? NODE_PATIENCE
+  }
+
+  /** @internal Emits every vote against a try. What a listener throws does not reach the operation. */
+  _report(votes: readonly LockVote[]): void {
+    if (this.listenerCount('error') === 0) return
+    for (const { outcome, error, address } of votes) {
+      if (outcome === 'granted') continue
+      try {
+        this.emit('error', error ?? unanswered(address))
+      } catch (thrown) {
+        process.nextTick(() => {
+          throw thrown
+        })
+      }
+    }
+  }
+
+  #reportRounds(rounds: readonly NodeVote[][], resources: readonly string[]): void {
+    if (this.listenerCount('error') === 0) return
+    for (const votes of rounds) this._report(this._votes(votes, resources))
+  }
+
+  #reportLock(lock: Lock, lease: NativeLease): void {
+    if (this.listenerCount('error') === 0) return
+    this.#reportRounds(lease.lostRounds(), lock.resources)
+    this._report(lock.votes.filter(({ outcome }) => outcome !== 'missing'))
+    lock._reportLate((votes) => this._report(votes))
+  }
+}
+
+function checkLock(lock: unknown): Lock {
+  if (lock instanceof Lock) return lock
+  throw wrongType(`a Lock is wanted, as acquire() gives it, not ${describe(lock)}`)
+}
+
+function checkScripts(scripts: unknown): void {
+  const given = typeof scripts === 'object' && scripts !== null ? Object.values(scripts) : [scripts]
+  if (given.every((script) => script === undefined || script === null)) return
+  throw new ConfigError('the scripts that run on the nodes cannot be replaced; leave the third argument out')
+}
+
+/** In milliseconds. */
+const NODE_PATIENCE = 250

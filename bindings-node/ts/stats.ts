@@ -1,0 +1,132 @@
+// What nodes did, in the words of users and in the statistics of node-redlock. Counts nothing that decides.
+
+import { setTimeout } from 'node:timers'
+
+import { type ErrorDetails, NodeError, ResourceLockedError } from './errors'
+import type { NodeVote } from './native'
+
+/** What the user named as a node: a URL, or the client object whose settings were read. */
+export type Client = string | URL | object
+
+/** What one node did in one try. */
+export interface LockVote {
+  /** Where the node is, without a password. */
+  readonly address: string
+  /** What the user named as this node. */
+  readonly client: Client
+  /** `missing`: it had not answered yet. */
+  readonly outcome: 'granted' | 'refused' | 'failed' | 'missing'
+  /** From the start of the try to the answer, in milliseconds; 0 while missing. */
+  readonly latency: number
+  /** For a refusal: when the other's key is free by itself, in milliseconds; Infinity for never. */
+  readonly freesIn?: number
+  /** For a refusal a {@link ResourceLockedError}, for a failure a {@link NodeError}. */
+  readonly error?: Error
+}
+
+/** The votes of one try, as node-redlock tells them. */
+export interface ExecutionStats {
+  /** How many nodes there are. */
+  readonly membershipSize: number
+  /** How many of them decide. */
+  readonly quorumSize: number
+  /** Who granted. */
+  readonly votesFor: Set<Client>
+  /** Who did not, and why. */
+  readonly votesAgainst: Map<Client, Error>
+}
+
+/** What an operation that succeeded tells, as in node-redlock. */
+export interface ExecutionResult {
+  /** The statistics of every try. None of the promises rejects. */
+  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>
+}
+
+/** The votes of the native half, in the words of users; `resources` for the words of a refusal. */
+export function readVotes(
+  votes: readonly NodeVote[],
+  clients: readonly Client[],
+  resources: readonly string[],
+): LockVote[] {
+  return votes.map((vote, index) => {
+    const { address, outcome, latency, freesIn } = vote
+    const client = clients[index] ?? address
+    const base = { address, client, outcome: outcome as LockVote['outcome'], latency }
+    const error = errorOf(vote, resources)
+    return {
+      ...base,
+      ...(freesIn === undefined ? {} : { freesIn: freesIn < 0 ? Infinity : freesIn }),
+      ...(error === undefined ? {} : { error }),
+    }
+  })
+}
+
+/** The statistics of one try. */
+export function statsOf(votes: readonly LockVote[]): ExecutionStats {
+  const stats: ExecutionStats = {
+    membershipSize: votes.length,
+    quorumSize: Math.floor(votes.length / 2) + 1,
+    votesFor: new Set(),
+    votesAgainst: new Map(),
+  }
+  for (const vote of votes) {
+    if (vote.outcome === 'granted') stats.votesFor.add(vote.client)
+    else stats.votesAgainst.set(vote.client, vote.error ?? unanswered(vote.address))
+  }
+  return stats
+}
+
+/**
+ * The votes once every node has answered or had its time (in milliseconds).
+ *
+ * Keeps the process alive for so long only if `alive` is set.
+ */
+export async function lateVotes(
+  look: () => LockVote[],
+  patience: number,
+  alive: boolean,
+): Promise<LockVote[]> {
+  const end = performance.now() + patience
+  let votes = look()
+  while (votes.some((vote) => vote.outcome === 'missing') && performance.now() < end) {
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, LOOK_EVERY)
+      if (!alive) timer.unref()
+    })
+    votes = look()
+  }
+  return votes
+}
+
+function errorOf(vote: NodeVote, resources: readonly string[]): Error | undefined {
+  const { address, outcome, fault, detail } = vote
+  if (outcome === 'refused') {
+    const message = `The operation was applied to: 0 of the ${resources.length} requested resources.`
+    return withoutStack(() => new ResourceLockedError(message, [], { resources }))
+  }
+  if (outcome === 'failed') return nodeError(address, detail ?? 'failed', { code: fault, resources })
+  return undefined
+}
+
+function nodeError(address: string, detail: string, details: ErrorDetails): Error {
+  return withoutStack(() => new NodeError(`${address}: ${detail}`, address, details))
+}
+
+/** A vote was cast on a node: no line of code here says anything about it. */
+function withoutStack<T>(make: () => T): T {
+  const { stackTraceLimit } = Error
+  Error.stackTraceLimit = 0
+  try {
+    return make()
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit
+  }
+}
+
+/** The vote of a node that has said nothing. */
+export function unanswered(address: string): Error {
+  return nodeError(address, 'no answer in time', { code: 'TIMED_OUT' })
+}
+
+/** In milliseconds. */
+const LOOK_EVERY = 5

@@ -1,0 +1,65 @@
+// Work under a lock that extends itself. Owns what becomes of the routine's outcome when the lock is lost.
+
+import { hold, letGo } from './bridge'
+import { LeaseLostError } from './errors'
+import type { Lock } from './lock'
+import { abortWith, type RedlockAbortSignal, reasonOf } from './loss'
+
+/** What a routine gets beside the signal. */
+export interface UsingContext {
+  /** The lock that is held. */
+  readonly lock: Lock
+}
+
+/** What runs under a lock. Its signal aborts when the lock is lost, or when the caller's own signal does. */
+export type Routine<T> = (signal: RedlockAbortSignal, context: UsingContext) => Promise<T> | T
+
+/** Runs `routine` and releases `lock`, whatever happens. `outer` aborts the routine's signal, too. */
+export async function useLock<T>(lock: Lock, routine: Routine<T>, outer: AbortSignal | undefined): Promise<T> {
+  const controller = new AbortController()
+  const { signal: lost } = lock
+  const unlink = [link(lost, controller), link(outer, controller)]
+  // Also where the routine waits for nothing but its signal.
+  hold()
+  let outcome: { value: T } | { thrown: unknown }
+  try {
+    outcome = { value: await routine(controller.signal, { lock }) }
+  } catch (thrown) {
+    outcome = { thrown }
+  }
+  const ending = await finish(lock)
+  for (const each of unlink) each()
+  letGo()
+  if ('thrown' in outcome) throw attach(outcome.thrown, ending)
+  if (ending !== undefined) throw ending
+  return outcome.value
+}
+
+/** Why the work cannot be trusted to have been alone, if it cannot. */
+async function finish(lock: Lock): Promise<Error | undefined> {
+  const lost = lock.signal.error
+  if (lock._isReleased) return lost
+  try {
+    await lock.release()
+    return lost
+  } catch (error) {
+    return lost ?? (error instanceof Error ? error : new LeaseLostError(String(error)))
+  }
+}
+
+/** What the routine threw is what counts; why the lock was lost goes with it as its cause, if it has none. */
+function attach(thrown: unknown, ending: Error | undefined): unknown {
+  const takes = thrown instanceof Error && Object.isExtensible(thrown) && !('cause' in thrown)
+  if (ending !== undefined && takes && thrown !== ending) {
+    Object.defineProperty(thrown, 'cause', { value: ending, configurable: true, writable: true })
+  }
+  return thrown
+}
+
+function link(from: AbortSignal | undefined, to: AbortController): () => void {
+  if (from === undefined) return () => {}
+  const abort = (): void => abortWith(to, reasonOf(from))
+  if (from.aborted) abort()
+  else from.addEventListener('abort', abort, { once: true })
+  return () => from.removeEventListener('abort', abort)
+}
