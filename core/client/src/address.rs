@@ -1,5 +1,6 @@
 //! Where a node is and how to log in there. Owns the parts and their words for people; opens nothing.
 
+mod options;
 mod tls;
 mod url;
 

@@ -2,6 +2,7 @@
 //! connection; never knows of other nodes, never retries a round.
 
 mod actor;
+mod dialer;
 mod faults;
 mod link;
 mod login;
@@ -111,8 +112,8 @@ impl Node for RedisNode {
         self.start();
         let letter = Letter::new(command, reply_to);
         // A node that is down costs the caller not even the way to its task.
-        if let NodeState::Down(fault) = &*self.state.borrow() {
-            return refuse(letter, fault);
+        if let NodeState::Down(fault) = self.state() {
+            return refuse(letter, &fault);
         }
         if let Err(mpsc::error::SendError(Mail::Letter(letter))) =
             self.mailbox.send(Mail::Letter(letter))

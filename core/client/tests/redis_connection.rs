@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use quorlock::{NodeSettings, NodeState, lease_clock};
 use quorlock_protocol::{Action, Answer, Fault, FaultKind};
-use support::proxy::{Proxy, babbler};
+use support::proxy::{Proxy, babbler, greeter};
 use support::server::Server;
 use support::*;
 
@@ -503,6 +503,46 @@ fn whoever_is_no_redis_is_told() {
             assert!(!fault.kind().may_have_acted(), "{shown:?}: {fault:?}");
         });
     }
+}
+
+#[test]
+fn whoever_speaks_first_is_heard() {
+    for (words, part) in [
+        (&b"220 mail.example ESMTP\r\n"[..], "not Redis's protocol"),
+        (b"+OK POP3 ready\r\n", "not Redis's protocol"),
+        (
+            b"-ERR max number of clients reached\r\n",
+            "max number of clients reached",
+        ),
+    ] {
+        for hangs_up in [false, true] {
+            run(async {
+                let client = node_at(&greeter(words, hangs_up).await);
+                client.node.settled().await;
+                let NodeState::Down(fault) = client.node.state() else {
+                    panic!("up")
+                };
+                assert!(fault.detail().contains(part), "{hangs_up}: {fault}");
+            });
+        }
+    }
+}
+
+#[test]
+fn words_that_nobody_asked_for_end_the_connection() {
+    run(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
+        let mut client = node_at(&proxy.url());
+        let mine = claim(&["r"], "a");
+        assert_eq!(client.grant(&mine, 60_000).await, OURS);
+        // It would be taken for the reply to the next command.
+        proxy.interject(b"*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n");
+        eventually("a new connection", || proxy.accepted() == 2).await;
+        assert!(is_theirs(
+            &client.ask(&claim(&["r"], "b"), fenced(1_000, 5)).await
+        ));
+    });
 }
 
 #[test]

@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::task::noop_waker_ref;
-use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
+use quorlock_protocol::{Fault, FaultKind};
 use tokio::select;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::NodeSettings;
+use super::dialer::{Backoff, Dialer};
 use super::link::{Event, Link};
-use super::login::{ClientId, log_in};
+use super::login::ClientId;
 use super::mail::{Letter, Mail, Parcel, unsent};
-use super::pipe::Pipe;
-use super::stream;
 use crate::address::Address;
 use crate::clock;
 use crate::node::NodeState;
@@ -51,7 +50,7 @@ impl Actor {
         state: watch::Sender<NodeState>,
     ) -> Self {
         Self {
-            dialer: Dialer { address, settings },
+            dialer: Dialer::new(address, settings),
             mailbox,
             state,
             batch: Vec::new(),
@@ -88,7 +87,7 @@ impl Actor {
             if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
                 watchdog
                     .as_mut()
-                    .reset(since + self.dialer.settings.hang_after);
+                    .reset(since + self.dialer.settings().hang_after);
                 is_watched = true;
             }
             if self.closing && link.load() == 0 {
@@ -167,7 +166,7 @@ impl Actor {
 
     fn is_silent(&self, link: &Link) -> bool {
         let since = link.silent_since();
-        since.is_some_and(|since| since.elapsed() >= self.dialer.settings.hang_after)
+        since.is_some_and(|since| since.elapsed() >= self.dialer.settings().hang_after)
     }
 
     /// The link to go on with after `lost` broke: at once if the node can be reached, otherwise when
@@ -211,7 +210,7 @@ impl Actor {
 
     /// Answers every command with `fault` until the node can be reached; `None` if closed before.
     async fn wait_while_down(&mut self, mut fault: Fault) -> Option<Link> {
-        let mut backoff = Backoff::new(&self.dialer.settings);
+        let mut backoff = Backoff::new(self.dialer.settings());
         loop {
             self.set_state(NodeState::Down(fault.clone()));
             let dialer = self.dialer.clone();
@@ -267,89 +266,6 @@ impl Actor {
     }
 }
 
-/// Makes connections to the node.
-#[derive(Clone)]
-struct Dialer {
-    address: Arc<Address>,
-    settings: NodeSettings,
-}
-
-impl Dialer {
-    /// A connection that is ready for commands, within the time for connecting; it ends `abandoned` on
-    /// the server.
-    async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
-        let dialing = async {
-            let stream = stream::open(&self.address).await?;
-            let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
-            Ok(Link::new(login, self.address.key_prefix()))
-        };
-        timeout(self.settings.connect_timeout, dialing)
-            .await
-            .unwrap_or_else(|_| {
-                let millis = self.settings.connect_timeout.as_millis();
-                // A server without TLS may wait for the rest of what it takes for a command.
-                let hint = if self.address.tls().is_some() {
-                    ": does it speak TLS on this port?"
-                } else {
-                    ""
-                };
-                let words = format!("cannot connect: no answer within {millis} ms{hint}");
-                Err(Fault::new(FaultKind::NotSent, words))
-            })
-    }
-
-    /// A second connection that answers while the first one, `silent`, does not.
-    ///
-    /// A server that was merely stopped serves both when it goes on, in either order. So the new one is
-    /// asked twice with a pause: by the second answer the server has been through everything that lay in
-    /// its buffers at the first, and the caller, who looks at the old one first, has dropped this
-    /// future. Otherwise the old one is dead, and is ended on the server too.
-    async fn overtake(self, silent: Option<ClientId>) -> Link {
-        let mut backoff = Backoff::new(&self.settings);
-        loop {
-            sleep(backoff.next()).await;
-            let Ok(mut link) = self.dial(None).await else {
-                continue;
-            };
-            let confirm = async {
-                link.ask(redis::cmd("PING")).await?;
-                sleep(GRACE).await;
-                link.ask(redis::cmd("PING")).await?;
-                if let Some(silent) = &silent {
-                    link.ask(silent.kill()).await?;
-                }
-                Ok::<_, Fault>(())
-            };
-            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, confirm).await {
-                return link;
-            }
-        }
-    }
-}
-
-/// Delays that double from the shortest to the longest, each shortened by up to half at random, so that
-/// many clients do not come back to a node in step.
-struct Backoff {
-    delay: Duration,
-    longest: Duration,
-}
-
-impl Backoff {
-    fn new(settings: &NodeSettings) -> Self {
-        Self {
-            delay: settings.backoff_min,
-            longest: settings.backoff_max,
-        }
-    }
-
-    fn next(&mut self) -> Duration {
-        let delay = self.delay.min(self.longest);
-        self.delay = (self.delay * 2).min(self.longest);
-        let random = clock::System.random()[0];
-        delay.mul_f64(0.5 + f64::from(random) / 512.0)
-    }
-}
-
 /// Moves from a link that is silent, and that the server was told to end, to one that answers.
 fn switch(mut silent: Link, mut link: Link) -> Link {
     // What has come in the meantime still counts.
@@ -397,5 +313,3 @@ const MOST_AT_ONCE: usize = 1024;
 const MOST_OUT: usize = 16 * 1024;
 /// How many connections in a row may break without an answer before the node counts as down.
 const MOST_FRUITLESS: u32 = 2;
-/// Time for a server that goes on to get through what lies in its buffers.
-const GRACE: Duration = Duration::from_millis(20);

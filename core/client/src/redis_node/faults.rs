@@ -58,8 +58,7 @@ pub(super) fn of_connection(error: &RedisError) -> Fault {
     if let Some(fault) = inner.and_then(tls::fault_in) {
         return fault;
     }
-    let is_invalid = inner.is_some_and(|inner| inner.kind() == io::ErrorKind::InvalidData);
-    if is_invalid || error.kind() == ErrorKind::Parse {
+    if error.kind() == ErrorKind::Parse {
         return garbled();
     }
     let words = match inner {

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{Cmd, Value};
@@ -42,7 +43,8 @@ pub(super) struct Link {
     /// What must not be written before `undone` is.
     waiting: VecDeque<Parcel>,
     merges: bool,
-    proved: bool,
+    since: Instant,
+    has_answered: bool,
 }
 
 /// A call that is out.
@@ -68,7 +70,8 @@ impl Link {
             undone: VecDeque::new(),
             waiting: VecDeque::new(),
             merges: true,
-            proved: false,
+            since: Instant::now(),
+            has_answered: false,
         }
     }
 
@@ -95,7 +98,7 @@ impl Link {
             Ok(value) => value,
             Err(fault) => return Poll::Ready(Event::Lost(fault)),
         };
-        self.proved = true;
+        self.has_answered = true;
         let result = match self.out.pop_front() {
             Some(out) => self.handle(out, value),
             None => Err(faults::garbled()),
@@ -121,9 +124,9 @@ impl Link {
         self.merges
     }
 
-    /// Whether any command has been answered on it.
+    /// Whether it was of use, or could have been, had there been anything to do.
     pub(super) fn has_proved(&self) -> bool {
-        self.proved
+        self.has_answered || self.since.elapsed() >= PROVED_AFTER
     }
 
     /// How the server calls it.
@@ -228,3 +231,6 @@ impl Link {
         }
     }
 }
+
+/// A server that breaks connections as such does so sooner; one that closes idle ones, later.
+const PROVED_AFTER: Duration = Duration::from_secs(1);

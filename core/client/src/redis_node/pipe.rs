@@ -1,6 +1,7 @@
 //! One connection as a pipe: calls go in, replies come out in the same order. Knows no lock.
 
 use std::future::ready;
+use std::io;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
@@ -35,6 +36,7 @@ impl Pipe {
         let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
+            .set_write_backpressure_boundary(WRITE_AT_ONCE)
             .set_pipeline_buffer_size(Self::CAPACITY);
         let metered = Metered::new(stream, allowance.clone());
         let (connection, driver) = MultiplexedConnection::new_with_config(&bare, metered, config)
@@ -83,7 +85,7 @@ impl Pipe {
         }
         match self.driver {
             Some(_) => Poll::Pending,
-            None => Poll::Ready(Err(self.failure.get_or_insert_with(closed).clone())),
+            None => Poll::Ready(Err(self.fail(&hung_up()))),
         }
     }
 
@@ -98,16 +100,29 @@ impl Pipe {
             }
             Poll::Ready(Some(Err(error))) => {
                 self.driver = None;
-                let fault = faults::of_connection(&error);
-                Poll::Ready(Err(self.failure.insert(fault).clone()))
+                Poll::Ready(Err(self.fail(&error)))
             }
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
+
+    /// Why the connection is over: the first reason stays.
+    fn fail(&mut self, error: &RedisError) -> Fault {
+        let fault = self.failure.get_or_insert_with(|| {
+            if self.allowance.is_exceeded() {
+                faults::garbled()
+            } else {
+                faults::of_connection(error)
+            }
+        });
+        fault.clone()
+    }
 }
 
-fn closed() -> Fault {
-    faults::of_connection(&RedisError::from(std::io::Error::from(
-        std::io::ErrorKind::UnexpectedEof,
-    )))
+fn hung_up() -> RedisError {
+    io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
+
+/// As many bytes are gathered for one write. More than logging in takes: a server that refuses a
+/// connection with a word and hangs up is heard only if nothing is written after that.
+const WRITE_AT_ONCE: usize = 256 * 1024;

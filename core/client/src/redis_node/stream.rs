@@ -3,14 +3,16 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quorlock_protocol::{Fault, FaultKind};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::{faults, tls};
 use crate::address::{Address, Place};
@@ -43,30 +45,53 @@ pub(super) async fn open(address: &Address) -> Result<Box<dyn Stream>, Fault> {
     }
 }
 
+/// Tries the addresses of `host` in their order. The next one is tried when the one before has failed
+/// or taken long, so that a host whose IPv6 leads nowhere is reached by IPv4 all the same.
 async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut failure = None;
-    for address in tokio::net::lookup_host((host, port)).await? {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                tune(&stream)?;
-                return Ok(stream);
+    let mut addresses = tokio::net::lookup_host((host, port))
+        .await?
+        .collect::<Vec<_>>()
+        .into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut failure = io::Error::other("the host name has no address");
+    loop {
+        match addresses.next() {
+            Some(address) => attempts.push(TcpStream::connect(address)),
+            None if attempts.is_empty() => return Err(failure),
+            None => {}
+        }
+        let patience = if addresses.len() > 0 {
+            NEXT_ADDRESS_AFTER
+        } else {
+            Duration::MAX
+        };
+        match timeout(patience, attempts.next()).await {
+            Ok(Some(Ok(stream))) if is_to_itself(&stream) => {
+                failure = io::ErrorKind::ConnectionRefused.into();
             }
-            Err(error) => failure = Some(error),
+            Ok(Some(Ok(stream))) => return tune(stream),
+            Ok(Some(Err(error))) => failure = error,
+            Ok(None) | Err(_) => {}
         }
     }
-    Err(failure.unwrap_or_else(|| io::Error::other("the host name has no address")))
 }
 
-fn tune(stream: &TcpStream) -> io::Result<()> {
+/// Whoever connects to a port of his own machine where nobody listens may get that port for his own end,
+/// and is connected to himself. While that lasts, no server could be started there.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    matches!((stream.local_addr(), stream.peer_addr()), (Ok(own), Ok(other)) if own == other)
+}
+
+fn tune(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
+    let socket = SockRef::from(&stream);
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
         .with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket.set_tcp_user_timeout(Some(GIVEN_UP_AFTER))?;
-    Ok(())
+    Ok(stream)
 }
 
 fn unreachable_at(error: &io::Error) -> Fault {
@@ -76,17 +101,18 @@ fn unreachable_at(error: &io::Error) -> Fault {
     )
 }
 
-/// How many bytes the other side may still send: what was asked for, and a margin.
+/// How many bytes the other side may still send: what was asked for, and not a byte more.
 ///
-/// The reader below keeps what belongs to an unfinished reply, so that a server that never finishes
-/// one could fill the memory.
-#[derive(Clone)]
-pub(super) struct Allowance(Arc<AtomicUsize>);
+/// Whoever reads keeps what belongs to an unfinished reply, so that a server that never finishes one
+/// could fill the memory; and it throws away what was not asked for, so that a server which is no
+/// Redis would go unnoticed.
+#[derive(Clone, Default)]
+pub(super) struct Allowance(Arc<Account>);
 
-impl Default for Allowance {
-    fn default() -> Self {
-        Self(Arc::new(AtomicUsize::new(Self::fair(0))))
-    }
+#[derive(Default)]
+struct Account {
+    left: AtomicUsize,
+    is_exceeded: AtomicBool,
 }
 
 impl Allowance {
@@ -97,36 +123,56 @@ impl Allowance {
 
     /// One more reply is asked for.
     pub(super) fn grow(&self) {
-        let left = self.0.load(Ordering::Relaxed);
-        self.0
-            .store(Self::MAX.min(left + Self::PER_REPLY), Ordering::Relaxed);
+        let left = self.0.left.load(Ordering::Relaxed) + Self::PER_REPLY;
+        self.0.left.store(left.min(Self::MAX), Ordering::Relaxed);
     }
 
     /// A whole reply has come; `outstanding` are still to come.
     pub(super) fn renew(&self, outstanding: usize) {
-        self.0.store(Self::fair(outstanding), Ordering::Relaxed);
+        let fair = outstanding.saturating_mul(Self::PER_REPLY);
+        self.0.left.store(fair.min(Self::MAX), Ordering::Relaxed);
     }
 
-    fn fair(outstanding: usize) -> usize {
-        Self::MAX.min((outstanding + 4) * Self::PER_REPLY)
+    /// Whether the other side has sent more than it was allowed.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.0.is_exceeded.load(Ordering::Relaxed)
     }
 
-    fn take(&self, count: usize) -> bool {
-        let left = self.0.load(Ordering::Relaxed);
-        self.0.store(left.saturating_sub(count), Ordering::Relaxed);
-        count <= left
+    fn take(&self, count: usize) -> io::Result<()> {
+        let left = self.0.left.load(Ordering::Relaxed);
+        self.0
+            .left
+            .store(left.saturating_sub(count), Ordering::Relaxed);
+        if count <= left {
+            return Ok(());
+        }
+        self.0.is_exceeded.store(true, Ordering::Relaxed);
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "more than was asked for",
+        ))
     }
 }
 
 /// A stream that ends with an error when the other side sends more than its [`Allowance`].
+///
+/// Nothing is read before the first call was written: a server that refuses a connection may say why
+/// and hang up without having heard a word, and that is to be taken for the reply to the first call.
 pub(super) struct Metered {
     inner: Box<dyn Stream>,
     allowance: Allowance,
+    has_written: bool,
+    reader: Option<Waker>,
 }
 
 impl Metered {
     pub(super) fn new(inner: Box<dyn Stream>, allowance: Allowance) -> Self {
-        Self { inner, allowance }
+        Self {
+            inner,
+            allowance,
+            has_written: false,
+            reader: None,
+        }
     }
 }
 
@@ -136,16 +182,13 @@ impl AsyncRead for Metered {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let result = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if self.allowance.take(buffer.filled().len() - before) {
-            result
-        } else {
-            Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "more than was asked for",
-            )))
+        if !self.has_written {
+            self.reader = Some(context.waker().clone());
+            return Poll::Pending;
         }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        Poll::Ready(self.allowance.take(buffer.filled().len() - before))
     }
 }
 
@@ -155,6 +198,10 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.has_written = true;
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
         Pin::new(&mut self.inner).poll_write(context, bytes)
     }
 
@@ -167,6 +214,8 @@ impl AsyncWrite for Metered {
     }
 }
 
+/// How long one address of several is waited for before the next one is tried as well.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(200);
 /// An idle connection is probed by the kernel after this time...
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 /// ...and so often.

@@ -25,20 +25,22 @@ impl Ask {
 
     /// Whether it answers, even if only to say that a password is wanted.
     pub fn is_alive(&mut self) -> bool {
-        let reply = self.call(&["PING"]);
-        reply == "PONG" || reply.starts_with("NOAUTH")
+        let reply = self.try_call(&["PING"]);
+        reply.is_some_and(|reply| reply == "PONG" || reply.starts_with("NOAUTH"))
     }
 
     /// The reply as text: errors as they are, `(nil)`, arrays with spaces between their items.
     pub fn call(&mut self, words: &[&str]) -> String {
+        self.try_call(words)
+            .unwrap_or_else(|| panic!("no reply to {words:?}"))
+    }
+
+    pub fn try_call(&mut self, words: &[&str]) -> Option<String> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             bytes.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
         }
-        self.stream
-            .get_mut()
-            .write_all(&bytes)
-            .expect("the server takes the call");
+        self.stream.get_mut().write_all(&bytes).ok()?;
         self.read()
     }
 
@@ -49,30 +51,26 @@ impl Ask {
             .unwrap_or_else(|_| panic!("{words:?} replied {reply}"))
     }
 
-    fn read(&mut self) -> String {
+    fn read(&mut self) -> Option<String> {
         let mut line = String::new();
         self.stream
             .read_line(&mut line)
-            .expect("the server replies");
-        let (kind, rest) = line.trim_end().split_at_checked(1).unwrap_or_default();
+            .ok()
+            .filter(|count| *count > 0)?;
+        let (kind, rest) = line.trim_end().split_at_checked(1)?;
         match kind {
-            "$" | "*" if rest == "-1" => "(nil)".to_owned(),
+            "$" | "*" if rest == "-1" => Some("(nil)".to_owned()),
             "$" => {
-                let mut bytes = vec![0; rest.parse::<usize>().expect("a length") + 2];
-                self.stream
-                    .read_exact(&mut bytes)
-                    .expect("the rest of the reply");
+                let mut bytes = vec![0; rest.parse::<usize>().ok()? + 2];
+                self.stream.read_exact(&mut bytes).ok()?;
                 bytes.truncate(bytes.len() - 2);
-                String::from_utf8(bytes).expect("a reply in UTF-8")
+                String::from_utf8(bytes).ok()
             }
             "*" => {
-                let count: usize = rest.parse().expect("a length");
-                (0..count)
-                    .map(|_| self.read())
-                    .collect::<Vec<_>>()
-                    .join(" ")
+                let items: Option<Vec<_>> = (0..rest.parse().ok()?).map(|_| self.read()).collect();
+                Some(items?.join(" "))
             }
-            _ => rest.to_owned(),
+            _ => Some(rest.to_owned()),
         }
     }
 }

@@ -31,6 +31,7 @@ struct Shared {
     held: watch::Sender<usize>,
     /// Connections up to this number are closed on the client's side.
     cut: watch::Sender<usize>,
+    interjection: watch::Sender<Vec<u8>>,
     /// What the server's next words are replaced with.
     replacement: std::sync::Mutex<Option<Vec<u8>>>,
 }
@@ -50,6 +51,7 @@ impl Proxy {
             stalls_when_used: AtomicBool::new(false),
             held: watch::Sender::new(0),
             cut: watch::Sender::new(0),
+            interjection: watch::Sender::default(),
             replacement: std::sync::Mutex::default(),
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -100,6 +102,11 @@ impl Proxy {
     /// New connections are closed at once.
     pub fn refuse(&self, refuses: bool) {
         self.shared.refuses.store(refuses, SeqCst);
+    }
+
+    /// Says something to the client that it has not asked for.
+    pub fn interject(&self, bytes: &[u8]) {
+        self.shared.interjection.send_replace(bytes.to_vec());
     }
 
     pub fn replace_next_reply(&self, bytes: &[u8]) {
@@ -166,7 +173,17 @@ async fn downwards(
     shared: &Shared,
 ) {
     let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+    let mut interjection = shared.interjection.subscribe();
+    loop {
+        let count = tokio::select! {
+            Ok(count @ 1..) = from.read(&mut buffer) => count,
+            Ok(()) = interjection.changed() => {
+                let words = interjection.borrow_and_update().clone();
+                buffer[..words.len()].copy_from_slice(&words);
+                words.len()
+            }
+            else => return,
+        };
         let is_lost = [&shared.stalled, &shared.deaf]
             .iter()
             .any(|it| it.load(SeqCst) >= number);
@@ -200,6 +217,27 @@ pub async fn babbler(words: &'static [u8]) -> String {
                     tokio::select! { () = talk => {} _ = listen => {} }
                 }
             });
+        }
+    });
+    format!("redis://{address}")
+}
+
+/// A server that says `words` to everybody before it is asked, and hangs up or waits.
+pub async fn greeter(words: &'static [u8], hangs_up: bool) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    tokio::spawn(async move {
+        let mut waiting = Vec::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            client
+                .write_all(words)
+                .await
+                .expect("a new connection takes words");
+            if !hangs_up {
+                waiting.push(client);
+            }
         }
     });
     format!("redis://{address}")

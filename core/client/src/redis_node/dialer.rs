@@ -1,0 +1,110 @@
+//! Makes connections to a node: the first, the next, and a second beside one that is silent. Owns the
+//! delays between tries; keeps no connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
+use tokio::time::{sleep, timeout};
+
+use super::NodeSettings;
+use super::link::Link;
+use super::login::{ClientId, log_in};
+use super::pipe::Pipe;
+use super::stream;
+use crate::address::Address;
+use crate::clock;
+
+/// Makes connections to the node.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    address: Arc<Address>,
+    settings: NodeSettings,
+}
+
+impl Dialer {
+    pub(super) fn new(address: Arc<Address>, settings: NodeSettings) -> Self {
+        Self { address, settings }
+    }
+
+    pub(super) fn settings(&self) -> &NodeSettings {
+        &self.settings
+    }
+
+    /// A connection that is ready for commands, within the time for connecting; it ends `abandoned` on
+    /// the server.
+    pub(super) async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
+        let dialing = async {
+            let stream = stream::open(&self.address).await?;
+            let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
+            Ok(Link::new(login, self.address.key_prefix()))
+        };
+        timeout(self.settings.connect_timeout, dialing)
+            .await
+            .unwrap_or_else(|_| {
+                let millis = self.settings.connect_timeout.as_millis();
+                // A server without TLS may wait for the rest of what it takes for a command.
+                let hint = if self.address.tls().is_some() {
+                    ": does it speak TLS on this port?"
+                } else {
+                    ""
+                };
+                let words = format!("cannot connect: no answer within {millis} ms{hint}");
+                Err(Fault::new(FaultKind::NotSent, words))
+            })
+    }
+
+    /// A second connection that answers while the first one, `silent`, does not.
+    ///
+    /// A server that was merely stopped serves both when it goes on, in either order. So the new one is
+    /// asked twice with a pause: by the second answer the server has been through everything that lay in
+    /// its buffers at the first, and the caller, who looks at the old one first, has dropped this
+    /// future. Otherwise the old one is dead, and is ended on the server too.
+    pub(super) async fn overtake(self, silent: Option<ClientId>) -> Link {
+        let mut backoff = Backoff::new(&self.settings);
+        loop {
+            sleep(backoff.next()).await;
+            let Ok(mut link) = self.dial(None).await else {
+                continue;
+            };
+            let confirm = async {
+                link.ask(redis::cmd("PING")).await?;
+                sleep(GRACE).await;
+                link.ask(redis::cmd("PING")).await?;
+                if let Some(silent) = &silent {
+                    link.ask(silent.kill()).await?;
+                }
+                Ok::<_, Fault>(())
+            };
+            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, confirm).await {
+                return link;
+            }
+        }
+    }
+}
+
+/// Delays that double from the shortest to the longest, each shortened by up to half at random, so that
+/// many clients do not come back to a node in step.
+pub(super) struct Backoff {
+    delay: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new(settings: &NodeSettings) -> Self {
+        Self {
+            delay: settings.backoff_min,
+            longest: settings.backoff_max,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let delay = self.delay.min(self.longest);
+        self.delay = (self.delay * 2).min(self.longest);
+        let random = clock::System.random()[0];
+        delay.mul_f64(0.5 + f64::from(random) / 512.0)
+    }
+}
+
+/// Time for a server that goes on to get through what lies in its buffers.
+const GRACE: Duration = Duration::from_millis(20);
