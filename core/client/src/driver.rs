@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Machine, Moment, NodeId, Output, Reply};
+use quorlock_protocol::{Machine, Moment, Output};
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::{self, System};
-use crate::inbox::{Inbox, ReplyTo, Wake};
+use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::Node;
 
 /// The nodes, and the inbox that their replies for one operation come to.
@@ -19,7 +19,10 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>) -> Self {
-        Self { nodes: Arc::clone(nodes), inbox: Arc::default() }
+        Self {
+            nodes: Arc::clone(nodes),
+            inbox: Arc::default(),
+        }
     }
 
     /// Drives `machine` to its end. `watch` sees it after every change.
@@ -30,7 +33,7 @@ impl Driver {
         machine: &mut M,
         mut watch: impl FnMut(&mut M),
     ) -> M::Outcome {
-        let mut batch: Vec<(NodeId, Reply)> = Vec::new();
+        let mut batch: Vec<Arrival> = Vec::new();
         loop {
             let wake_at = match machine.poll(&mut System) {
                 Output::Send(node, command) => {
@@ -46,8 +49,8 @@ impl Driver {
             watch(machine);
             match self.wait(wake_at, &mut batch).await {
                 Some(Wake::Replies) => {
-                    for (node, reply) in batch.drain(..) {
-                        machine.handle_reply(&mut System, node, reply);
+                    for arrival in batch.drain(..) {
+                        machine.handle_reply(&mut System, arrival.node, arrival.reply);
                     }
                 }
                 Some(Wake::Cancelled) => machine.cancel(&mut System),
@@ -76,7 +79,7 @@ impl Driver {
     ///
     /// Timers stop while the computer sleeps and the lease clock does not, so no timer is longer than
     /// a nap: the clock is looked at again after it.
-    async fn wait(&self, wake_at: Moment, batch: &mut Vec<(NodeId, Reply)>) -> Option<Wake> {
+    async fn wait(&self, wake_at: Moment, batch: &mut Vec<Arrival>) -> Option<Wake> {
         if let Some(wake) = self.inbox.try_take(batch) {
             return Some(wake);
         }
@@ -84,7 +87,12 @@ impl Driver {
         if left.is_zero() {
             return None;
         }
-        timeout_at(Instant::now() + left.min(LONGEST_NAP), self.inbox.take(batch)).await.ok()
+        timeout_at(
+            Instant::now() + left.min(LONGEST_NAP),
+            self.inbox.take(batch),
+        )
+        .await
+        .ok()
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
-use quorlock_protocol::{NodeId, Reply};
+use quorlock_protocol::{Moment, NodeId, Reply};
+
+use crate::clock;
 
 /// What has come in for one operation and was not looked at yet.
 #[derive(Default)]
@@ -17,8 +19,15 @@ pub(crate) struct Inbox {
 
 #[derive(Default)]
 struct Incoming {
-    replies: Vec<(NodeId, Reply)>,
+    replies: Vec<Arrival>,
     cancelled: bool,
+}
+
+/// One reply, and when it came: it may be looked at much later.
+pub(crate) struct Arrival {
+    pub(crate) at: Moment,
+    pub(crate) node: NodeId,
+    pub(crate) reply: Reply,
 }
 
 /// Why an operation woke.
@@ -32,7 +41,7 @@ impl Inbox {
     /// Waits until something is there, and takes all replies into an empty `batch`.
     ///
     /// A cancellation comes before replies, and for ever after.
-    pub(crate) async fn take(&self, batch: &mut Vec<(NodeId, Reply)>) -> Wake {
+    pub(crate) async fn take(&self, batch: &mut Vec<Arrival>) -> Wake {
         poll_fn(|context| {
             self.waker.register(context.waker());
             self.try_take(batch).map_or(Poll::Pending, Poll::Ready)
@@ -41,7 +50,7 @@ impl Inbox {
     }
 
     /// Takes what is there without waiting.
-    pub(crate) fn try_take(&self, batch: &mut Vec<(NodeId, Reply)>) -> Option<Wake> {
+    pub(crate) fn try_take(&self, batch: &mut Vec<Arrival>) -> Option<Wake> {
         let mut incoming = self.lock();
         if incoming.cancelled {
             return Some(Wake::Cancelled);
@@ -70,12 +79,20 @@ pub struct ReplyTo {
 
 impl ReplyTo {
     pub(crate) fn new(inbox: &Arc<Inbox>, node: NodeId) -> Self {
-        Self { inbox: Arc::clone(inbox), node }
+        Self {
+            inbox: Arc::clone(inbox),
+            node,
+        }
     }
 
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
-        self.inbox.lock().replies.push((self.node, reply));
+        let arrival = Arrival {
+            at: clock::now(),
+            node: self.node,
+            reply,
+        };
+        self.inbox.lock().replies.push(arrival);
         self.inbox.waker.wake();
     }
 }

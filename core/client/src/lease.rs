@@ -186,14 +186,13 @@ impl Lease {
     /// came after the decision.
     pub fn votes(&self) -> Vec<NodeReport> {
         let mut state = self.shared.lock();
-        let now = clock::now();
         match &mut state.votes {
             LastVotes::Closed(votes) => votes.clone(),
             LastVotes::Open(round, inbox) => {
                 let mut batch = Vec::new();
                 if inbox.try_take(&mut batch) == Some(Wake::Replies) {
-                    for (node, reply) in batch {
-                        round.handle_reply(now, node, reply);
+                    for arrival in batch {
+                        round.handle_reply(arrival.at, arrival.node, arrival.reply);
                     }
                 }
                 self.shared.manager.name_votes(&round.report())

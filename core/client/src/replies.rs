@@ -55,7 +55,8 @@ impl Replies {
             }
             let mut batch = Vec::new();
             self.inbox.take(&mut batch).await;
-            self.taken.extend(batch.into_iter().map(|(_, reply)| reply));
+            self.taken
+                .extend(batch.into_iter().map(|arrival| arrival.reply));
         }
     }
 }
