@@ -26,6 +26,7 @@ from environment import BIN, PYTHON, ROOT, VENV
 LOGS = ROOT / "target" / "check"
 CI = bool(os.environ.get("CI"))
 _SHOWN = 150  # lines of a failed part's output
+_PASSED = re.compile(r"\s*(test .* \.\.\. ok|ok \d+ - .*)$")  # what passed hides what failed
 _LIMIT = 1200  # seconds for one part: a hang is a failure, told before whoever waits gives up
 
 
@@ -128,7 +129,8 @@ def _run(part: Part, label: str) -> Counts:
     verdict = "FAILED" if counts.failed else "ok"
     print(f"{verdict} {time.monotonic() - start:6.1f} s{told}", flush=True)
     if counts.failed:
-        print("\n".join(f"    {line}" for line in output.splitlines()[-_SHOWN:]), flush=True)
+        lines = [line for line in output.splitlines() if not _PASSED.match(line)]
+        print("\n".join(f"    {line}" for line in lines[-_SHOWN:]), flush=True)
     return counts
 
 
@@ -216,7 +218,11 @@ def _groups(text: str) -> frozenset[str]:
 
 # Quick parts first, so that a slip is told early; then what the later parts are built from.
 PARTS = [
-    Part("cargo fmt", _groups("lint rust"), _cargo("fmt", "--all", "--check")),
+    Part(
+        "cargo fmt",
+        _groups("lint rust"),
+        _cargo("fmt", "--all", "--", "--check", "--color", "never"),
+    ),
     Part("ruff check", _groups("lint python"), _python("ruff", "check")),
     Part("ruff format", _groups("lint python"), _python("ruff", "format", "--check")),
     Part(
