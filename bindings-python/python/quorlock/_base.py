@@ -1,0 +1,133 @@
+"""What blocking code and asyncio share: managers and locks without their waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
+from ._holdings import Holdings
+from ._native import LeaseState, Manager
+from ._nodes import Node, parts_of
+from ._options import Behaviour, split
+
+if TYPE_CHECKING:
+    from ._native import Plan
+
+L = TypeVar("L", bound=LeaseState)
+
+
+class RedlockBase:
+    """A set of nodes and the settings that its locks start from."""
+
+    def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
+        self._nodes = parts_of(nodes)
+        self._manager = Manager(self._nodes)
+        self._options = options
+        self._plan(["-"], {})  # tells now what is wrong with the options
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Every node's address (without a password) and state, in the order given."""
+        return [Node(*node) for node in self._manager.nodes()]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._manager.is_closed
+
+    def _plan(self, names: list[Any], options: dict[str, Any]) -> tuple[Plan, Behaviour]:
+        given = {name: value for name, value in options.items() if value is not None}
+        defaults = self._options
+        if given.get("blocking") is False and "timeout" not in given:
+            # The manager's timeout is for those that wait.
+            defaults = {name: value for name, value in defaults.items() if name != "timeout"}
+        core, behaviour = split({**defaults, **given})
+        return self._manager.plan(names, core), behaviour
+
+    def __repr__(self) -> str:
+        closed = " closed" if self.is_closed else ""
+        return f"<{type(self).__name__} {', '.join(self._manager.addresses)}{closed}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For multiprocessing: the other process connects by itself.
+        return _rebuild, (type(self), self._nodes, self._options)
+
+
+class LockBase(Generic[L]):
+    """One lock to be acquired, again and again; and the leases that were."""
+
+    def __init__(self, plan: Plan, behaviour: Behaviour) -> None:
+        self._fixed = (plan, behaviour)
+        self._holdings: Holdings[L] = Holdings()
+
+    def _planned(self) -> tuple[Plan, Behaviour]:
+        return self._fixed
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names of what is locked."""
+        return tuple(self._planned()[0].resources)
+
+    @property
+    def resource(self) -> str:
+        """The name of what is locked; the first of several."""
+        return self.resources[0]
+
+    @property
+    def lease(self) -> L | None:
+        """The lease of the current thread or task; else the latest; `None` if there is none."""
+        return self._holdings.current()
+
+    def owned(self) -> bool:
+        """Whether there is a `lease` and it is valid. Asks nobody."""
+        lease = self.lease
+        return lease is not None and lease.is_valid
+
+    def _lease_to_release(self) -> L:
+        lease = self._holdings.release()
+        if lease is None:
+            plan = self._planned()[0]
+            raise LockNotHeld(
+                f"{plan.title} is not held: there is no lease to release",
+                resources=self.resources,
+            )
+        return lease
+
+    def __repr__(self) -> str:
+        lease = self.lease
+        standing = "not held" if lease is None else lease.standing()
+        return f"<{type(self).__name__} {self._planned()[0].title} {standing}>"
+
+
+def names_of(resource: object, resources: Iterable[str] | None) -> list[Any]:
+    """The names of one or several resources, however they were given."""
+    names: list[Any] = []
+    for given in (resource, resources):
+        if given is None:
+            continue
+        if isinstance(given, str):
+            names.append(given)
+        elif isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray)):
+            names.extend(given)
+        else:
+            raise ConfigTypeError(f"a resource name must be a str, not {type(given).__name__}")
+    return names
+
+
+def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: BaseException | None) -> None:
+    """At the end of a block: raise the loss, or note it on the error that the body raised."""
+    if not behaviour.raise_on_lost:
+        return
+    if error is None:
+        raise loss
+    if hasattr(error, "add_note"):
+        error.add_note(str(loss))
+    else:  # Python 3.10 and older: where tools look for it
+        error.__notes__ = [*getattr(error, "__notes__", ()), str(loss)]
+
+
+def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
+    return kind(nodes, **options)
+
+

@@ -1,0 +1,139 @@
+"""Waiting inside a gevent or eventlet hub without freezing it. Owns what is known of those libraries."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ._native import generation
+from ._post import Post, dispatcher
+
+if TYPE_CHECKING:
+    from ._native import LeaseState, Operation
+    from ._post import Watch
+
+
+def wait(operation: Operation) -> None:
+    """Wait until the operation has ended: the thread, or only the greenlet where a hub is at work."""
+    hub = _hub() if "gevent" in sys.modules or "eventlet" in sys.modules else None
+    if hub is None:
+        operation.wait()
+    else:
+        _post_of(hub).wait(operation)
+
+
+def callbacks() -> Post:
+    """Where callbacks of blocking code are called from: the hub's thread, or the dispatcher's."""
+    hub = _hub() if "gevent" in sys.modules or "eventlet" in sys.modules else None
+    return dispatcher() if hub is None else _post_of(hub)
+
+
+def current_greenlet() -> Any | None:
+    """The greenlet that runs, unless it is the thread's own."""
+    module = sys.modules.get("greenlet")
+    if module is None:
+        return None
+    current = module.getcurrent()
+    return None if current.parent is None else current
+
+
+class _GeventPost(Post):
+    """A mailbox that a gevent hub watches."""
+
+    def __init__(self, hub: Any) -> None:
+        super().__init__(bell=True)
+        self._watcher = hub.loop.io(self.mailbox.fileno(), 1, ref=False)
+        self._watcher.start(self.deliver)
+        self._waiting = 0
+
+    def wait(self, operation: Operation) -> None:
+        from gevent.hub import Waiter
+
+        waiter = Waiter()
+        number = self.expect(operation, lambda: waiter.switch(None))
+        self._hold(1)
+        try:
+            waiter.get()
+        except BaseException:
+            self.forget(number)
+            operation.cancel()
+            raise
+        finally:
+            self._hold(-1)
+
+    def watch(self, lease: LeaseState, watch: Watch) -> Watch:
+        """Call back in a greenlet of its own: the hub itself must not wait."""
+        import gevent
+
+        callback = watch.callback
+        watch.callback = lambda loss: gevent.spawn(callback, loss)
+        return super().watch(lease, watch)
+
+    def _hold(self, step: int) -> None:
+        """The hub gives up when nothing is left to come, so it must know that someone waits here."""
+        self._waiting += step
+        self._watcher.ref = self._waiting > 0
+
+
+class _EventletPost(Post):
+    """A mailbox that an eventlet hub watches."""
+
+    def __init__(self, hub: Any) -> None:
+        super().__init__(bell=True)
+        hub.add(hub.READ, self.mailbox.fileno(), self._ready, _no_error, _no_error)
+
+    def wait(self, operation: Operation) -> None:
+        from eventlet.event import Event
+
+        event = Event()
+        number = self.expect(operation, event.send)
+        try:
+            event.wait()
+        except BaseException:
+            self.forget(number)
+            operation.cancel()
+            raise
+
+    def watch(self, lease: LeaseState, watch: Watch) -> Watch:
+        """Call back in a greenlet of its own: the hub itself must not wait."""
+        import eventlet
+
+        callback = watch.callback
+        watch.callback = lambda loss: eventlet.spawn_n(callback, loss)
+        return super().watch(lease, watch)
+
+    def _ready(self, _fileno: int) -> None:
+        self.deliver()
+
+
+def _hub() -> Any | None:
+    """The hub of this thread, if one is at work and the caller can wait for it."""
+    if "gevent" in sys.modules:
+        from gevent._hub_local import get_hub_if_exists
+
+        hub = get_hub_if_exists()
+        if hub is not None:
+            return None if sys.modules["greenlet"].getcurrent() is hub else hub
+    patcher = sys.modules.get("eventlet.patcher")
+    if patcher is not None and patcher.is_monkey_patched("thread"):
+        from eventlet.hubs import get_hub
+
+        hub = get_hub()
+        return None if sys.modules["greenlet"].getcurrent() is hub.greenlet else hub
+    return None
+
+
+def _post_of(hub: Any) -> Any:
+    post = _posts.get(hub)
+    if post is None or post.generation != generation():
+        made = _GeventPost if type(hub).__module__.startswith("gevent") else _EventletPost
+        post = _posts[hub] = made(hub)
+    return post
+
+
+def _no_error(*_: object) -> None:
+    """The mailbox's end of a socket pair is never closed while it is watched."""
+
+
+_posts: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

@@ -1,0 +1,108 @@
+"""Which lease belongs to whom, when threads or tasks share one lock object. Owns the book-keeping; no I/O.
+
+An acquisition belongs to the task, greenlet or thread that made it. Whoever never acquired through the
+object may act on the latest lease (a lock taken in one thread may be released in another, as with
+`threading.Lock`); whoever did, and has released, may not: it would be another's.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from typing import Any, Generic, TypeVar
+
+from ._greenlets import current_greenlet
+from ._native import LeaseState
+
+L = TypeVar("L", bound=LeaseState)
+
+
+class Hold(Generic[L]):
+    """One acquisition."""
+
+    __slots__ = ("context", "is_block", "lease")
+
+    def __init__(self, context: object, lease: L, is_block: bool) -> None:
+        self.context = context
+        self.lease = lease
+        self.is_block = is_block
+
+
+class Holdings(Generic[L]):
+    """The leases acquired through one lock object and not given back through it."""
+
+    __slots__ = ("_holds", "_seen")
+
+    def __init__(self) -> None:
+        # Only appended to and removed from, each in one step: threads need no guard here.
+        self._holds: list[Hold[L]] = []
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def add(self, lease: L, *, is_block: bool) -> None:
+        """Note a lease of the current context."""
+        context = current_context()
+        for hold in self._mine(context):
+            if not hold.is_block and not hold.lease.is_valid:
+                self._remove(hold)
+        self._seen.add(context)
+        self._holds.append(Hold(context, lease, is_block))
+
+    def discard(self, lease: L) -> None:
+        """Forget a lease, if it is noted."""
+        for hold in list(self._holds):
+            if hold.lease is lease:
+                self._remove(hold)
+
+    def leave_block(self) -> L | None:
+        """Take out the lease of the innermost block of the current context."""
+        mine = [hold for hold in self._mine(current_context()) if hold.is_block]
+        # A generator may be entered by one thread and left by another.
+        hold = _last(mine) or _last([hold for hold in self._holds if hold.is_block])
+        if hold is None:
+            return None
+        self._remove(hold)
+        return hold.lease
+
+    def release(self) -> L | None:
+        """The lease that a call of `release()` means. It is taken out, unless its block still runs."""
+        context = current_context()
+        hold = _last([hold for hold in self._mine(context) if not hold.lease.is_released])
+        if hold is None and context not in self._seen:
+            hold = _last([hold for hold in self._holds if not hold.lease.is_released])
+        if hold is None:
+            return None
+        if not hold.is_block:
+            self._remove(hold)
+        return hold.lease
+
+    def current(self) -> L | None:
+        """The current context's latest lease, or else the latest."""
+        alive = [hold for hold in self._holds if not hold.lease.is_released]
+        context = current_context()
+        hold = _last([hold for hold in alive if hold.context is context]) or _last(alive)
+        return None if hold is None else hold.lease
+
+    def _mine(self, context: object) -> list[Hold[L]]:
+        return [hold for hold in self._holds if hold.context is context]
+
+    def _remove(self, hold: Hold[L]) -> None:
+        for index, other in enumerate(self._holds):
+            if other is hold:
+                del self._holds[index]
+                return
+
+
+def current_context() -> Any:
+    """What runs now: a task, a greenlet or a thread."""
+    asyncio = sys.modules.get("asyncio")
+    running = getattr(asyncio, "_get_running_loop", None)
+    if asyncio is not None and running is not None and (loop := running()) is not None:
+        task = asyncio.current_task(loop)
+        if task is not None:
+            return task
+    return current_greenlet() or threading.current_thread()
+
+
+def _last(holds: list[Hold[L]]) -> Hold[L] | None:
+    return holds[-1] if holds else None

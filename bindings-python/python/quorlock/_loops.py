@@ -1,0 +1,142 @@
+"""Waiting inside asyncio. Owns one mailbox per event loop, and the cancelling of a task that lost its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable
+
+from ._native import generation
+from ._post import Post, Watch, dispatcher, log
+
+if TYPE_CHECKING:
+    from ._errors import LeaseLost
+    from ._native import LeaseState, Operation
+
+
+async def finished(operation: Operation) -> None:
+    """Wait until the operation has ended. Cancelled, it cancels the operation."""
+    loop = asyncio.get_running_loop()
+    post = post_of(loop)
+    future = loop.create_future()
+    number = post.expect(operation, lambda: future.done() or future.set_result(None))
+    try:
+        await future
+    except BaseException:
+        post.forget(number)
+        operation.cancel()
+        raise
+
+
+class LoopPost(Post):
+    """The mailbox of one event loop: everything is called back on the loop's own thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(bell=True)
+        fileno = self.mailbox.fileno()
+        assert fileno is not None  # noqa: S101 - it was made with a bell
+        loop.add_reader(fileno, self.deliver)
+
+    def watch(self, lease: LeaseState, watch: Watch) -> Watch:
+        """Call back on the loop; a coroutine that comes back is run as a task."""
+        watch.callback = _running(watch.callback)
+        return super().watch(lease, watch)
+
+
+class ThreadPost:
+    """For a loop that watches no file descriptors: the dispatcher's thread calls into the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._post = dispatcher()
+        self.generation = self._post.generation
+
+    def expect(self, operation: Operation, then: Callable[[], object]) -> int:
+        """As `Post.expect`."""
+        return self._post.expect(operation, lambda: self._soon(then))
+
+    def forget(self, number: int) -> None:
+        """As `Post.forget`."""
+        self._post.forget(number)
+
+    def watch(self, lease: LeaseState, watch: Watch) -> Watch:
+        """As `LoopPost.watch`."""
+        callback = _running(watch.callback)
+        watch.callback = lambda loss: self._soon(lambda: callback(loss))
+        return self._post.watch(lease, watch)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        loop = self._loop()
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(call)
+
+
+def post_of(loop: asyncio.AbstractEventLoop) -> LoopPost | ThreadPost:
+    """The loop's mailbox; made at the first call, and anew in a forked child."""
+    post = _posts.get(loop)
+    if post is None or post.generation != generation():
+        with _making:
+            try:
+                post = LoopPost(loop)
+            except (NotImplementedError, OSError):
+                post = ThreadPost(loop)
+            _posts[loop] = post
+    return post
+
+
+class Interruption(Watch):
+    """Cancels the task in the block when the lease is lost, as `asyncio.timeout` does."""
+
+    __slots__ = ("_fired", "_others", "_task", "_told")
+
+    def __init__(
+        self, task: asyncio.Task[Any], told: Callable[[LeaseLost], object] | None
+    ) -> None:
+        super().__init__(self._fire)
+        self._task: asyncio.Task[Any] | None = task
+        self._told = told
+        self._fired = False
+        #: How often others had asked the task to stop before.
+        self._others = task.cancelling() if hasattr(task, "cancelling") else 0
+
+    def end(self, error: BaseException | None) -> bool:
+        """The block is over: cancel no more. Tells whether `error` is the cancellation made here."""
+        task, self._task = self._task, None
+        if task is None or not self._fired:
+            return False
+        if hasattr(task, "uncancel"):
+            return task.uncancel() <= self._others and isinstance(error, asyncio.CancelledError)
+        # Before Python 3.11 only the message tells one cancellation from another, where it is kept.
+        return isinstance(error, asyncio.CancelledError) and error.args in ((), (_MESSAGE,))
+
+    def _fire(self, loss: LeaseLost) -> object:
+        if self._task is not None:
+            self._fired = True
+            self._task.cancel(_MESSAGE)
+        return None if self._told is None else self._told(loss)
+
+
+def _running(callback: Callable[[LeaseLost], object]) -> Callable[[LeaseLost], object]:
+    def call(loss: LeaseLost) -> None:
+        result = callback(loss)
+        if asyncio.iscoroutine(result):
+            task = asyncio.get_running_loop().create_task(result)
+            _tasks.add(task)
+            task.add_done_callback(_finished)
+
+    return call
+
+
+def _finished(task: asyncio.Task[Any]) -> None:
+    _tasks.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a callback of a lock failed", exc_info=task.exception())
+
+
+_posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPost | ThreadPost] = (
+    weakref.WeakKeyDictionary()
+)
+_making = threading.Lock()
+_tasks: set[asyncio.Task[Any]] = set()
+_MESSAGE = "the lease of the block is lost"

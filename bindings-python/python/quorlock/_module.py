@@ -1,0 +1,123 @@
+"""`redlock(...)`: a lock over the nodes of the process. Owns which those are."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from ._base import names_of
+from ._errors import ConfigError
+from ._sync import Lock, Redlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
+    from types import TracebackType
+
+    from typing_extensions import Unpack
+
+    from . import aio
+    from ._native import Plan
+    from ._options import Behaviour, LockOptions
+
+
+def configure(nodes: Iterable[Any] | None, **options: Unpack[LockOptions]) -> None:
+    """Say which nodes `redlock(...)` uses, and what its locks start from.
+
+    Takes what `Redlock` takes. `None` forgets them, so that the environment variable
+    `QUORLOCK_NODES` (separated by commas or blanks) counts again.
+
+    >>> import quorlock
+    >>> quorlock.configure(["memory://a", "memory://b", "memory://c"], ttl=5)
+    """
+    global _configured
+    _configured = None if nodes is None else Redlock(nodes, **options)
+
+
+class ModuleLock(Lock):
+    """What `redlock(...)` returns: a `Lock` for `with`, `async with` and both kinds of functions.
+
+    Which nodes it uses is looked up when it is acquired.
+    """
+
+    def __init__(self, names: list[Any], options: dict[str, Any]) -> None:
+        self._names = names
+        self._options = options
+        self._last: tuple[Redlock, tuple[Plan, Behaviour]] | None = None
+        self._twin: aio.Lock | None = None
+        super().__init__(None, None)  # type: ignore[arg-type]  # planned when it is acquired
+
+    def _planned(self) -> tuple[Plan, Behaviour]:
+        redlock = _nodes_of_the_process()
+        if self._last is None or self._last[0] is not redlock:
+            self._last = (redlock, redlock._plan(self._names, self._options))
+        return self._last[1]
+
+    async def __aenter__(self) -> aio.Lease:
+        return await self._for_asyncio().__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._for_asyncio().__aexit__(kind, error, traceback)
+
+    def _for_asyncio(self) -> aio.Lock:
+        if self._twin is None:
+            from .aio import Lock as AsyncLock
+
+            self._twin = AsyncLock(None, None)  # type: ignore[arg-type]  # as for this one
+            self._twin._planned = self._planned  # type: ignore[method-assign]
+        return self._twin
+
+
+def redlock(
+    resource: str | Iterable[str] | None = None,
+    ttl: float | timedelta | None = None,
+    *,
+    resources: Iterable[str] | None = None,
+    **options: Unpack[LockOptions],
+) -> ModuleLock:
+    """A lock over the nodes of `quorlock.configure([...])`, or of the variable `QUORLOCK_NODES`.
+
+    Takes what `Redlock.lock` takes, and serves `with`, `async with`, and as a decorator of plain and
+    coroutine functions, where every call acquires the lock for itself.
+
+    >>> import quorlock
+    >>> quorlock.configure(["memory://a", "memory://b", "memory://c"])
+    >>> with quorlock.redlock("invoice:42", ttl=5) as lease:
+    ...     lease.is_valid
+    True
+    >>> @quorlock.redlock("nightly", ttl=60, blocking=False)
+    ... def nightly():
+    ...     return "done"
+    >>> nightly()
+    'done'
+    """
+    lock = ModuleLock(names_of(resource, resources), {"ttl": ttl, **options})
+    _checker._plan(lock._names, lock._options)
+    return lock
+
+
+def _nodes_of_the_process() -> Redlock:
+    global _from_environment
+    if _configured is not None:
+        return _configured
+    text = os.environ.get("QUORLOCK_NODES", "")
+    if _from_environment is None or _from_environment[0] != text:
+        nodes = [node for node in re.split(r"[,\s]+", text) if node]
+        if not nodes:
+            raise ConfigError(
+                "redlock(...) knows no nodes: call quorlock.configure([...]) or set QUORLOCK_NODES"
+            )
+        _from_environment = (text, Redlock(nodes))
+    return _from_environment[1]
+
+
+_configured: Redlock | None = None
+_from_environment: tuple[str, Redlock] | None = None
+#: Tells what is wrong with a lock's settings before anyone acquires it; never connects.
+_checker = Redlock(["memory://checker"])

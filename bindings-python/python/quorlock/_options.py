@@ -1,0 +1,118 @@
+"""The options of a lock, as Python sees them. Owns those that only Python has; the rest is the core's."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypedDict
+
+from ._errors import ConfigError, ConfigTypeError, LeaseLost
+from ._native import OPTIONS
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+OnLost = Callable[..., object]
+
+
+class LockOptions(TypedDict, total=False):
+    """How a lock is acquired and kept. Times are seconds or a `timedelta`; `None` is the default."""
+
+    ttl: float | timedelta | None
+    """How long the nodes keep the lock unless it is extended. Default 10 s."""
+    timeout: float | timedelta | None
+    """How long to wait for it. Default: until it is held. 0 tries once."""
+    blocking: bool | None
+    """Whether to wait at all. Default yes; otherwise one round decides."""
+    auto_extend: bool | None
+    """Whether the lease is renewed until it is released. Default: in blocks and decorators yes, for a
+    bare `acquire()` no."""
+    max_hold: float | timedelta | None
+    """For how long it is renewed at the most. Default 24 hours."""
+    on_lost: OnLost | None
+    """Called with the `LeaseLost` when the lease is lost: from a thread of this package, or from the
+    event loop. A callable that takes no argument is called without."""
+    raise_on_lost: bool | None
+    """Whether a loss raises `LeaseLost` at the end of the block (with asyncio: at once) and from
+    `release()`. Default yes."""
+    drift_factor: float | None
+    """The part of the ttl that is given away for clocks that run at different rates. Default 0.01."""
+    node_timeout: float | timedelta | None
+    """How long one node may take to answer. Default: a fiftieth of the ttl, 50 to 250 ms."""
+    retry_limit: int | None
+    """How many rounds may follow the first. Default: no limit."""
+    retry_delay: float | timedelta | None
+    """The mean delay between two rounds. Default 0.1 s."""
+    retry_jitter: float | timedelta | None
+    """How far a delay may lie from the mean. Default 0.05 s."""
+    unreachable_timeout: float | timedelta | None
+    """How long to go on without a quorum where the wait has no other limit. Default 3 s."""
+    fencing: bool | None
+    """Whether acquisitions get a fencing token. Default yes."""
+    fence_retention: float | timedelta | None
+    """How long the nodes remember a resource's last token. Default 7 days."""
+
+
+class Behaviour(NamedTuple):
+    """The options that the core does not know."""
+
+    blocking: bool
+    raise_on_lost: bool
+    on_lost: OnLost | None
+
+
+def split(options: dict[str, Any]) -> tuple[dict[str, Any], Behaviour]:
+    """What the core is told, and what is Python's own."""
+    core = {}
+    own: dict[str, Any] = dict.fromkeys(_OWN)
+    for name, value in options.items():
+        if name in own:
+            own[name] = value
+        elif name in OPTIONS:
+            core[name] = value
+        else:
+            raise ConfigTypeError(_unknown(name))
+    blocking = _flag("blocking", own["blocking"])
+    if not blocking and core.get("timeout") is not None:
+        raise ConfigError("a lock with blocking=False does not wait: it takes no timeout")
+    on_lost = own["on_lost"]
+    if on_lost is not None and not callable(on_lost):
+        raise ConfigTypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+    return core, Behaviour(blocking, _flag("raise_on_lost", own["raise_on_lost"]), on_lost)
+
+
+def check_wait(blocking: object, timeout: object) -> None:
+    """Refuse what `threading.Lock.acquire` refuses, with its exceptions."""
+    if not isinstance(blocking, (bool, int)):
+        raise ConfigTypeError(f"blocking must be True or False, not {blocking!r}")
+    if not blocking and timeout not in (-1, None):
+        raise ConfigError("acquire(blocking=False) does not wait: it takes no timeout")
+
+
+def telling(callback: OnLost) -> Callable[[LeaseLost], object]:
+    """The callback, for calls with the error, whether or not it takes it."""
+    try:
+        inspect.signature(callback).bind(None)
+    except TypeError:
+        return lambda _loss: callback()
+    except ValueError:  # a builtin that does not tell
+        pass
+    return callback
+
+
+def _flag(name: str, value: object) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, bool):
+        raise ConfigTypeError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def _unknown(name: str) -> str:
+    names = [*OPTIONS, *_OWN]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"the options are {', '.join(sorted(names))}"
+    return f"there is no option '{name}'; {hint}"
+
+
+_OWN = ("blocking", "raise_on_lost", "on_lost")

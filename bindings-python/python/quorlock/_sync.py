@@ -1,0 +1,265 @@
+"""The lock for blocking code. Owns how a thread waits and what a `with` block means."""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+
+from ._base import LockBase, RedlockBase, names_of, tell_loss
+from ._errors import ConfigTypeError, LockNotAcquired
+from ._greenlets import callbacks, wait
+from ._native import LeaseState
+from ._options import LockOptions, check_wait, telling
+from ._post import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
+    from types import TracebackType
+
+    from typing_extensions import Self, Unpack
+
+    from ._errors import LeaseLost
+    from ._native import Operation
+    from ._options import Behaviour
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Lease(LeaseState):
+    """A lock that is held. May be used from any thread.
+
+    A lease that is forgotten (garbage-collected) is no longer renewed and runs out.
+
+    >>> from quorlock import Redlock
+    >>> locks = Redlock(["memory://a", "memory://b", "memory://c"])
+    >>> with locks.lock("invoice:42", ttl=5) as lease:
+    ...     lease.is_valid, lease.validity > 4, lease.fencing_token > 0
+    (True, True, True)
+    >>> lease.is_valid
+    False
+    """
+
+    _watch: Watch | None = None
+    _raise_on_lost: bool = True
+
+    def extend(self, ttl: float | timedelta | None = None) -> float:
+        """Keep the lock for `ttl` seconds (or as long as before) from now on.
+
+        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable` if
+        too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a release.
+
+        >>> from quorlock import Redlock
+        >>> locks = Redlock(["memory://a", "memory://b", "memory://c"])
+        >>> with locks.lock("invoice:42", ttl=5) as lease:
+        ...     lease.extend(20) > 19
+        True
+        """
+        operation = self.begin_extend(ttl)
+        wait(operation)
+        return cast("float", operation.result())
+
+    def check(self) -> float:
+        """Ask the nodes whether a quorum still holds the lease; returns the validity in seconds.
+
+        Raises `LeaseLost` if it does not, `QuorumUnreachable` if too few nodes answer to tell,
+        `LockNotHeld` after a release.
+        """
+        operation = self.begin_check()
+        wait(operation)
+        return cast("float", operation.result())
+
+    def release(self) -> str:
+        """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
+
+        Nodes that could not be reached are tried again in the background until they have forgotten
+        the lock by themselves. Raises `LeaseLost` if the lease had expired or was taken (with
+        `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
+        `LockNotHeld` if it was released before.
+        """
+        operation = self.begin_release()
+        wait(operation)
+        outcome, loss = operation.result()
+        if loss is not None and self._raise_on_lost:
+            raise loss
+        return cast("str", outcome)
+
+
+class Lock(LockBase[Lease]):
+    """A lock to be acquired: by `with`, by `acquire()` or as a decorator.
+
+    One object may be shared by threads: every acquisition has a lease of its own. It is not
+    reentrant: acquired again while it is held, it waits as for any other holder.
+
+    >>> from quorlock import Redlock
+    >>> locks = Redlock(["memory://a", "memory://b", "memory://c"])
+    >>> lock = locks.lock("invoice:42")
+    >>> lock.acquire(timeout=5)
+    True
+    >>> lock.locked(), lock.owned()
+    (True, True)
+    >>> lock.release()
+    'released'
+    """
+
+    def acquire(self, blocking: bool = True, timeout: float | timedelta | None = -1) -> bool:
+        """Acquire the lock as `threading.Lock` does; returns whether it is held.
+
+        `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
+        no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
+        The lease is not renewed unless the lock has `auto_extend=True`. Ctrl-C ends the wait and
+        leaves nothing behind.
+        """
+        check_wait(blocking, timeout)
+        plan, behaviour = self._planned()
+        blocking = bool(blocking) and behaviour.blocking
+        operation = plan.acquire(blocking=blocking, timeout=timeout, block=False)
+        try:
+            self._obtain(operation, behaviour, is_block=False)
+        except LockNotAcquired:
+            return False
+        return True
+
+    def release(self) -> str:
+        """Give back what this thread acquired last; see `Lease.release`.
+
+        A thread that never acquired through this object gives back the latest lease. Raises
+        `LockNotHeld` if there is none.
+        """
+        return self._lease_to_release().release()
+
+    def locked(self) -> bool:
+        """Whether anyone holds the lock, as far as the nodes tell.
+
+        Raises `QuorumUnreachable` if too few nodes answer.
+        """
+        operation = self._planned()[0].ask()
+        wait(operation)
+        return cast("bool", operation.result())
+
+    def __enter__(self) -> Lease:
+        plan, behaviour = self._planned()
+        operation = plan.acquire(blocking=behaviour.blocking, timeout=-1, block=True)
+        return self._obtain(operation, behaviour, is_block=True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        lease = self._holdings.leave_block()
+        if lease is None or lease.is_released:
+            return  # given back inside the block, or held by the parent of this process
+        operation = lease.begin_release()
+        wait(operation)
+        loss: LeaseLost | None = operation.result()[1]
+        if loss is not None:
+            tell_loss(loss, self._planned()[1], error)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: every call acquires the lock for itself and runs inside it.
+
+        A coroutine function waits without blocking its event loop.
+        """
+        refuse_generators(function)
+        if inspect.iscoroutinefunction(function):
+            return self._for_asyncio()(function)
+
+        @wraps(function)
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast("F", locked)
+
+    def _for_asyncio(self) -> Any:
+        from . import aio
+
+        return aio.Lock(*self._fixed)
+
+    def _obtain(self, operation: Operation, behaviour: Behaviour, *, is_block: bool) -> Lease:
+        lease = None
+        try:
+            wait(operation)
+            lease = Lease(operation)
+            lease._raise_on_lost = behaviour.raise_on_lost
+            self._holdings.add(lease, is_block=is_block)
+            if behaviour.on_lost is not None:
+                lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
+            return lease
+        except BaseException:
+            # Whatever came between, as Ctrl-C can at any line: nothing stays behind.
+            operation.cancel()
+            if lease is not None:
+                self._holdings.discard(lease)
+            raise
+
+
+class Redlock(RedlockBase):
+    """Locks over independent Redis or Valkey masters. May be shared by threads.
+
+    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://name`),
+    `host:port`, `(host, port)`, dicts of connection settings, or redis-py and valkey-py clients, whose
+    settings are read. Nothing is connected before the first operation; a forked child connects anew.
+    `options` are what its locks start from: see `LockOptions`. Raises `ConfigError` for what is wrong.
+
+    >>> from quorlock import Redlock
+    >>> with Redlock(["memory://a", "memory://b", "memory://c"], ttl=5) as locks:
+    ...     with locks.lock("invoice:42") as lease:
+    ...         lease
+    <Lease 'invoice:42' held 4.9s left 3/3 nodes>
+    """
+
+    def __init__(self, nodes: Iterable[Any], **options: Unpack[LockOptions]) -> None:
+        super().__init__(nodes, dict(options))
+
+    def lock(
+        self,
+        resource: str | Iterable[str] | None = None,
+        ttl: float | timedelta | None = None,
+        *,
+        resources: Iterable[str] | None = None,
+        **options: Unpack[LockOptions],
+    ) -> Lock:
+        """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
+
+        `ttl` is how many seconds the nodes keep it unless it is extended, by default 10.
+        """
+        names = names_of(resource, resources)
+        return Lock(*self._plan(names, {"ttl": ttl, **options}))
+
+    def lease(
+        self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
+    ) -> Lease:
+        """Take over a lease by the `token` that its holder handed over.
+
+        Its validity is 0.0 until `extend()` or `check()` has proved it.
+        """
+        plan, behaviour = self._plan(names_of(resource, None), dict(options))
+        lease = Lease(plan.adopt(token))
+        lease._raise_on_lost = behaviour.raise_on_lost
+        if behaviour.on_lost is not None:
+            lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
+        return lease
+
+    def close(self) -> None:
+        """Close the connections. What is still held is no longer renewed; later calls raise."""
+        self._manager.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def refuse_generators(function: Callable[..., Any]) -> None:
+    """A generator runs when it is iterated, long after the call that the lock would be held for."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigTypeError(
+            f"{function.__qualname__} is a generator: its body runs after the call; use 'with' inside it"
+        )
+    if isinstance(function, type) or not callable(function):
+        raise ConfigTypeError(f"a lock decorates functions, not {function!r}")

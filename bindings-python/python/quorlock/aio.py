@@ -1,0 +1,299 @@
+"""The same lock for asyncio. Owns how a task waits and what an `async with` block means.
+
+Nothing here is bound to an event loop when it is made: module-level objects, several loops in several
+threads, and uvloop are all fine. While a loop is blocked, its leases are renewed all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+
+from ._base import LockBase, RedlockBase, names_of, tell_loss
+from ._errors import (
+    ConfigError,
+    ConfigTypeError,
+    LeaseLost,
+    LockCancelled,
+    LockError,
+    LockNotAcquired,
+    LockNotHeld,
+    LocksClosed,
+    LockTimeout,
+    QuorumUnreachable,
+    Vote,
+)
+from ._loops import Interruption, finished, post_of
+from ._module import configure, redlock
+from ._native import LeaseState
+from ._nodes import Node
+from ._options import LockOptions, check_wait, telling
+from ._post import Watch
+from ._sync import refuse_generators
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+    from datetime import timedelta
+    from types import TracebackType
+
+    from typing_extensions import Self, Unpack
+
+    from ._native import Operation
+    from ._options import Behaviour
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Lease(LeaseState):
+    """A lock that is held.
+
+    A lease that is forgotten (garbage-collected) is no longer renewed and runs out.
+    """
+
+    _watch: Watch | None = None
+    _raise_on_lost: bool = True
+
+    async def extend(self, ttl: float | timedelta | None = None) -> float:
+        """Keep the lock for `ttl` seconds (or as long as before) from now on.
+
+        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable` if
+        too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a release.
+        """
+        operation = self.begin_extend(ttl)
+        await finished(operation)
+        return cast("float", operation.result())
+
+    async def check(self) -> float:
+        """Ask the nodes whether a quorum still holds the lease; returns the validity in seconds.
+
+        Raises `LeaseLost` if it does not, `QuorumUnreachable` if too few nodes answer to tell,
+        `LockNotHeld` after a release.
+        """
+        operation = self.begin_check()
+        await finished(operation)
+        return cast("float", operation.result())
+
+    async def release(self) -> str:
+        """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
+
+        Cancelled, it still gives the lock back. Raises `LeaseLost` if the lease had expired or was
+        taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
+        `LockNotHeld` if it was released before.
+        """
+        operation = self.begin_release()
+        await finished(operation)
+        outcome, loss = operation.result()
+        if loss is not None and self._raise_on_lost:
+            raise loss
+        return cast("str", outcome)
+
+
+class Lock(LockBase[Lease]):
+    """A lock to be acquired: by `async with`, by `await acquire()` or as a decorator.
+
+    One object may be shared by tasks: every acquisition has a lease of its own. It is not
+    reentrant: acquired again while it is held, it waits as for any other holder.
+
+    If the lease is lost, the task that is in the block is cancelled and the block raises `LeaseLost`.
+    """
+
+    async def acquire(self, blocking: bool = True, timeout: float | timedelta | None = -1) -> bool:
+        """Acquire the lock; returns whether it is held.
+
+        `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
+        no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
+        The lease is not renewed unless the lock has `auto_extend=True`. Cancelled, it leaves nothing
+        behind.
+        """
+        check_wait(blocking, timeout)
+        plan, behaviour = self._planned()
+        blocking = bool(blocking) and behaviour.blocking
+        operation = plan.acquire(blocking=blocking, timeout=timeout, block=False)
+        try:
+            await self._obtain(operation, behaviour, is_block=False)
+        except LockNotAcquired:
+            return False
+        return True
+
+    async def release(self) -> str:
+        """Give back what this task acquired last; see `Lease.release`.
+
+        A task that never acquired through this object gives back the latest lease. Raises
+        `LockNotHeld` if there is none.
+        """
+        return await self._lease_to_release().release()
+
+    async def locked(self) -> bool:
+        """Whether anyone holds the lock, as far as the nodes tell.
+
+        Raises `QuorumUnreachable` if too few nodes answer.
+        """
+        operation = self._planned()[0].ask()
+        await finished(operation)
+        return cast("bool", operation.result())
+
+    async def __aenter__(self) -> Lease:
+        plan, behaviour = self._planned()
+        operation = plan.acquire(blocking=behaviour.blocking, timeout=-1, block=True)
+        return await self._obtain(operation, behaviour, is_block=True)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        lease = self._holdings.leave_block()
+        if lease is None:
+            return
+        interruption = lease._watch if isinstance(lease._watch, Interruption) else None
+        ours = interruption is not None and interruption.end(error)
+        if lease.is_released:
+            return  # given back inside the block, or held by the parent of this process
+        operation = lease.begin_release()
+        await finished(operation)
+        loss: LeaseLost | None = operation.result()[1]
+        if loss is not None:
+            if ours:
+                raise loss from error
+            tell_loss(loss, self._planned()[1], error)
+
+    def __enter__(self) -> Any:
+        raise TypeError("this lock is for asyncio: use 'async with', or quorlock.Redlock for 'with'")
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached."""
+
+    def __call__(self, function: F) -> F:
+        """Decorate a coroutine function: every call acquires the lock for itself."""
+        refuse_generators(function)
+        if not inspect.iscoroutinefunction(function):
+            raise ConfigTypeError(
+                f"{function.__qualname__} is not a coroutine function: quorlock.Redlock has locks for those"
+            )
+
+        @wraps(function)
+        async def locked(*args: Any, **kwargs: Any) -> Any:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return cast("F", locked)
+
+    async def _obtain(self, operation: Operation, behaviour: Behaviour, *, is_block: bool) -> Lease:
+        lease = None
+        try:
+            await finished(operation)
+            lease = Lease(operation)
+            lease._raise_on_lost = behaviour.raise_on_lost
+            self._holdings.add(lease, is_block=is_block)
+            watch_loss(lease, behaviour, is_block=is_block)
+            return lease
+        except BaseException:
+            operation.cancel()
+            if lease is not None:
+                self._holdings.discard(lease)
+            raise
+
+
+class Redlock(RedlockBase):
+    """Locks over independent Redis or Valkey masters, for asyncio.
+
+    Takes what `quorlock.Redlock` takes. May be shared by event loops and threads.
+
+    >>> import asyncio
+    >>> from quorlock.aio import Redlock
+    >>> locks = Redlock(["memory://a", "memory://b", "memory://c"], ttl=5)
+    >>> async def main():
+    ...     async with locks.lock("invoice:42") as lease:
+    ...         print(lease)
+    >>> asyncio.run(main())
+    <Lease 'invoice:42' held 4.9s left 3/3 nodes>
+    """
+
+    def __init__(self, nodes: Iterable[Any], **options: Unpack[LockOptions]) -> None:
+        super().__init__(nodes, dict(options))
+
+    def lock(
+        self,
+        resource: str | Iterable[str] | None = None,
+        ttl: float | timedelta | None = None,
+        *,
+        resources: Iterable[str] | None = None,
+        **options: Unpack[LockOptions],
+    ) -> Lock:
+        """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
+
+        `ttl` is how many seconds the nodes keep it unless it is extended, by default 10.
+        """
+        names = names_of(resource, resources)
+        return Lock(*self._plan(names, {"ttl": ttl, **options}))
+
+    def lease(
+        self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
+    ) -> Lease:
+        """Take over a lease by the `token` that its holder handed over.
+
+        Its validity is 0.0 until `extend()` or `check()` has proved it.
+        """
+        plan, behaviour = self._plan(names_of(resource, None), dict(options))
+        lease = Lease(plan.adopt(token))
+        lease._raise_on_lost = behaviour.raise_on_lost
+        watch_loss(lease, behaviour, is_block=False)
+        return lease
+
+    def close(self) -> Awaitable[None]:
+        """Close the connections; may be awaited, and need not be.
+
+        What is still held is no longer renewed; later calls raise.
+        """
+        self._manager.close()
+        return _Done()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._manager.close()
+
+
+class _Done:
+    """Something to await that has happened already."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+def watch_loss(lease: Lease, behaviour: Behaviour, *, is_block: bool) -> None:
+    """Arrange for whoever is to hear of the loss of this lease on this loop."""
+    told = None if behaviour.on_lost is None else telling(behaviour.on_lost)
+    task = asyncio.current_task() if is_block and behaviour.raise_on_lost else None
+    if task is not None:
+        lease._watch = Interruption(task, told)
+        post_of(asyncio.get_running_loop()).watch(lease, lease._watch)
+    elif told is not None:
+        loop = asyncio.get_running_loop()
+        lease._watch = post_of(loop).watch(lease, Watch(told))
+
+
+__all__ = [
+    "ConfigError",
+    "ConfigTypeError",
+    "Lease",
+    "LeaseLost",
+    "Lock",
+    "LockCancelled",
+    "LockError",
+    "LockNotAcquired",
+    "LockNotHeld",
+    "LockOptions",
+    "LockTimeout",
+    "LocksClosed",
+    "Node",
+    "QuorumUnreachable",
+    "Redlock",
+    "Vote",
+    "configure",
+    "redlock",
+]

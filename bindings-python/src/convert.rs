@@ -1,0 +1,159 @@
+//! From Python values to those of the core. Owns what is accepted as seconds, a number or a flag, and the
+//! sentences for what is not.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
+
+use crate::errors::{config, wrong_type};
+
+/// Seconds as an `int`, a `float` (or what converts to one) or a `timedelta`.
+pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let py = value.py();
+    let number = number_of_seconds(name, value)?;
+    if number.is_nan() {
+        return Err(config(
+            py,
+            format!("{name} must be a number of seconds, not nan"),
+        ));
+    }
+    if number < 0.0 {
+        return Err(config(
+            py,
+            format!("{name} must not be negative: {}", shown(value)),
+        ));
+    }
+    Duration::try_from_secs_f64(number)
+        .ok()
+        .filter(|duration| duration.as_millis() < LIMIT_MILLIS)
+        .ok_or_else(|| {
+            config(
+                py,
+                format!(
+                    "{name} must be below 2^53 milliseconds, not {} s",
+                    shown(value)
+                ),
+            )
+        })
+}
+
+/// `True` or `False`, and nothing that merely looks like it.
+pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value
+        .cast::<PyBool>()
+        .map(|flag| flag.is_true())
+        .map_err(|_| {
+            wrong_type(
+                value.py(),
+                format!("{name} must be True or False, not {}", described(value)),
+            )
+        })
+}
+
+/// A part of one, such as 0.01.
+pub(crate) fn factor(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let refused = || {
+        wrong_type(
+            value.py(),
+            format!("{name} must be a number, not {}", described(value)),
+        )
+    };
+    if is_no_number(value) {
+        Err(refused())
+    } else {
+        value.extract().map_err(|_| refused())
+    }
+}
+
+/// A whole number from zero upwards.
+pub(crate) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    if is_no_number(value) || !value.hasattr("__index__")? {
+        let text = format!("{name} must be a whole number, not {}", described(value));
+        return Err(wrong_type(value.py(), text));
+    }
+    value.extract().map_err(|_| {
+        let text = format!(
+            "{name} must lie between 0 and {}: {}",
+            u32::MAX,
+            shown(value)
+        );
+        config(value.py(), text)
+    })
+}
+
+/// A text.
+pub(crate) fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value
+        .cast::<PyString>()
+        .map_err(|_| {
+            wrong_type(
+                value.py(),
+                format!("{name} must be a str, not {}", type_name(value)),
+            )
+        })?
+        .extract()
+        .map_err(|_| config(value.py(), format!("{name} is not valid Unicode text")))
+}
+
+/// The name of the value's type; the value itself may be a secret.
+pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value
+        .get_type()
+        .name()
+        .map_or_else(|_| "an unknown type".to_owned(), |name| name.to_string())
+}
+
+fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    if value.is_instance_of::<PyDelta>() {
+        return value.call_method0("total_seconds")?.extract();
+    }
+    let refused = || {
+        let text = format!(
+            "{name} must be seconds (int, float or timedelta), not {}",
+            described(value)
+        );
+        wrong_type(value.py(), text)
+    };
+    if is_no_number(value) {
+        return Err(refused());
+    }
+    match value.extract::<f64>() {
+        Ok(number) => Ok(number),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(f64::INFINITY),
+        Err(_) => Err(refused()),
+    }
+}
+
+/// What Python would turn into a number although nobody meant one.
+fn is_no_number(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyBool>()
+        || value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+}
+
+fn described(value: &Bound<'_, PyAny>) -> String {
+    format!("{} ({})", shown(value), type_name(value))
+}
+
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    // Beyond some thousand digits Python refuses to write a number down.
+    if value.is_instance_of::<PyInt>() && value.extract::<i128>().is_err() {
+        return "a huge number".to_owned();
+    }
+    let text = value
+        .repr()
+        .map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    if text.chars().count() <= LONGEST_SHOWN {
+        return text;
+    }
+    text.chars()
+        .take(LONGEST_SHOWN)
+        .chain("...".chars())
+        .collect()
+}
+
+/// The first number of milliseconds that is not exact everywhere; as for the ttl in the core.
+const LIMIT_MILLIS: u128 = 1 << 53;
+const LONGEST_SHOWN: usize = 60;

@@ -1,0 +1,97 @@
+//! What belongs to this process and not to the one it was forked from. Owns the generation, and the only
+//! unsafe code of the binding.
+//!
+//! A forked child has the memory of its parent but none of its threads: a lock that the parent's engine
+//! thread held stays locked for ever, and a socket is shared with the parent. So nothing that the engine
+//! may touch is used, or even dropped, in a later generation.
+#![allow(
+    unsafe_code,
+    reason = "pthread_atfork has no safe form, and what it unlinks must be leaked"
+)]
+
+use std::mem;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use quorlock::Engine;
+
+/// How many forks lie between this process and the one that imported the module.
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// A value of the process that made it; leaked and out of reach in its children.
+pub(crate) struct OfProcess<T> {
+    generation: u64,
+    value: Option<T>,
+}
+
+impl<T> OfProcess<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            generation: generation(),
+            value: Some(value),
+        }
+    }
+
+    /// The value, unless this process is a child of the one that made it.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.value
+            .as_ref()
+            .filter(|_| self.generation == generation())
+    }
+}
+
+impl<T> Drop for OfProcess<T> {
+    fn drop(&mut self) {
+        if self.generation != generation() {
+            mem::forget(self.value.take());
+        }
+    }
+}
+
+/// The engine of this process, if it was started.
+pub(crate) fn engine() -> Option<&'static Engine> {
+    let engine = ENGINE.load(Ordering::Acquire);
+    // SAFETY: the pointer is null or comes from `Box::into_raw` in `publish`, and is never freed.
+    unsafe { engine.as_ref() }
+}
+
+/// Makes `engine` the one of this process, unless another thread was faster.
+pub(crate) fn publish(engine: Engine) -> &'static Engine {
+    let mine = Box::into_raw(Box::new(engine));
+    let raced = ENGINE.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire);
+    match raced {
+        // SAFETY: the pointer comes from `Box::into_raw` and is never freed from now on.
+        Ok(_) => unsafe { &*mine },
+        Err(other) => {
+            // SAFETY: nobody else has seen this one; dropping it ends its thread.
+            drop(unsafe { Box::from_raw(mine) });
+            // SAFETY: a published engine is never freed.
+            unsafe { &*other }
+        }
+    }
+}
+
+/// From now on every fork begins a new generation without an engine.
+pub(crate) fn watch_forks() {
+    static ONCE: Once = Once::new();
+    #[cfg(unix)]
+    ONCE.call_once(|| {
+        // SAFETY: the handler only stores to two atomics, which is async-signal-safe, and the module
+        // that holds it is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(begin_generation)) };
+    });
+    #[cfg(not(unix))]
+    ONCE.call_once(|| {});
+}
+
+#[cfg(unix)]
+extern "C" fn begin_generation() {
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+    ENGINE.store(ptr::null_mut(), Ordering::Release);
+}
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(ptr::null_mut());

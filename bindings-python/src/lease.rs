@@ -1,0 +1,218 @@
+//! A lease as Python sees it: what is known of it, and the beginnings of what can be done with it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use quorlock::{Lease, Vote};
+
+use crate::convert::seconds;
+use crate::errors;
+use crate::fork::OfProcess;
+use crate::mailbox::Mailbox;
+use crate::operation::{Operation, Outcome};
+use crate::runtime;
+
+/// What is known of a lease. `quorlock.Lease` and `quorlock.aio.Lease` add what can be done with it.
+#[pyclass(frozen, subclass, weakref, module = "quorlock._native")]
+pub(crate) struct LeaseState {
+    lease: OfProcess<Lease>,
+    token: String,
+    resources: Vec<String>,
+    fencing_token: Option<u64>,
+}
+
+#[pymethods]
+impl LeaseState {
+    /// Takes the lease from the operation that won it; raises the operation's error.
+    #[new]
+    fn new(py: Python<'_>, operation: &Operation) -> PyResult<Self> {
+        let lease = operation.take_lease(py)?;
+        Ok(Self {
+            token: lease.token().to_owned(),
+            resources: lease.resources().map(str::to_owned).collect(),
+            fencing_token: lease.fencing_token(),
+            lease: OfProcess::new(lease),
+        })
+    }
+
+    /// The number of this acquisition: greater than that of every earlier holder of the resource, so
+    /// that the protected resource can refuse one whose lease is over. `None` where fencing is off, and
+    /// for a lease taken over by its token until `check()` or `extend()` has confirmed it.
+    #[getter]
+    fn fencing_token(&self) -> Option<u64> {
+        self.fencing_token
+            .or_else(|| self.lease.get().and_then(Lease::fencing_token))
+    }
+
+    /// The seconds for which the lease may still be trusted; 0.0 when it is over.
+    #[getter]
+    fn validity(&self) -> f64 {
+        self.lease
+            .get()
+            .map_or(0.0, |lease| lease.validity().as_secs_f64())
+    }
+
+    /// Whether the lease may be trusted at this moment.
+    #[getter]
+    fn is_valid(&self) -> bool {
+        self.lease.get().is_some_and(Lease::is_valid)
+    }
+
+    /// Whether renewal is failing and less than a third of the ttl is left: an early warning.
+    #[getter]
+    fn is_at_risk(&self) -> bool {
+        self.lease.get().is_some_and(Lease::is_at_risk)
+    }
+
+    /// Whether the lease was given back.
+    #[getter]
+    fn is_released(&self) -> bool {
+        self.lease.get().is_none_or(Lease::is_released)
+    }
+
+    /// The holder id, which is the value of the keys on the nodes. Whoever knows it can extend and
+    /// release the lease: `locks.lease(resource, token)`.
+    #[getter]
+    fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The name of the resource; the first of several.
+    #[getter]
+    fn resource(&self) -> &str {
+        &self.resources[0]
+    }
+
+    /// The names of the resources.
+    #[getter]
+    fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
+        pyo3::types::PyTuple::new(py, &self.resources)
+    }
+
+    /// The seconds for which the nodes were last asked to keep the lock.
+    #[getter]
+    fn ttl(&self) -> f64 {
+        self.lease
+            .get()
+            .map_or(0.0, |lease| lease.ttl().as_secs_f64())
+    }
+
+    /// How many rounds the acquisition took.
+    #[getter]
+    fn attempts(&self) -> u32 {
+        self.lease.get().map_or(0, Lease::attempts)
+    }
+
+    /// How many seconds the acquisition took.
+    #[getter]
+    fn elapsed(&self) -> f64 {
+        self.lease
+            .get()
+            .map_or(0.0, |lease| lease.elapsed().as_secs_f64())
+    }
+
+    /// What every node did in the round that gave or last prolonged the lease: a list of `Vote`.
+    #[getter]
+    fn votes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let votes = self.lease.get().map(Lease::votes).unwrap_or_default();
+        errors::votes(py, &votes)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let name = slf.get_type().name()?;
+        Ok(format!(
+            "<{name} {} {}>",
+            errors::quoted(&this.resources),
+            this.standing()
+        ))
+    }
+
+    /// `held 8.2s left 3/3 nodes`, `released` or `lost`.
+    fn standing(&self) -> String {
+        let Some(lease) = self.lease.get() else {
+            return "of the parent process".to_owned();
+        };
+        let validity = lease.validity().as_secs_f64();
+        if lease.is_released() {
+            return "released".to_owned();
+        }
+        if validity <= 0.0 {
+            let adopted = lease.votes().is_empty();
+            return if adopted { "not confirmed" } else { "lost" }.to_owned();
+        }
+        let votes = lease.votes();
+        if votes.is_empty() {
+            return format!("held {validity:.1}s left");
+        }
+        let granted = votes
+            .iter()
+            .filter(|vote| vote.vote == Vote::Granted)
+            .count();
+        format!("held {validity:.1}s left {granted}/{} nodes", votes.len())
+    }
+
+    /// Begins to extend; gives the new validity.
+    fn begin_extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Operation> {
+        let lease = self.here(py)?.clone();
+        let ttl = ttl.map(|ttl| seconds("ttl", ttl)).transpose()?;
+        let engine = runtime::engine(py)?;
+        Ok(Operation::start(engine, async move {
+            lease.extend_here(ttl).await.map(Outcome::Time)
+        }))
+    }
+
+    /// Begins to ask the nodes; gives the validity.
+    fn begin_check(&self, py: Python<'_>) -> PyResult<Operation> {
+        let lease = self.here(py)?.clone();
+        let engine = runtime::engine(py)?;
+        Ok(Operation::start(engine, async move {
+            lease.check_here().await.map(Outcome::Time)
+        }))
+    }
+
+    /// Gives the lease back; the operation only waits for the outcome.
+    fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
+        let lease = self.here(py)?.clone();
+        let engine = runtime::engine(py)?;
+        let mut release: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+            let outcome = lease.release().await?;
+            Ok(Outcome::Released(outcome, lease.loss(outcome)))
+        });
+        // The first step is taken here, so that the lease is given back whatever becomes of the wait.
+        match release
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(result) => Ok(Operation::done(engine, result)),
+            Poll::Pending => Ok(Operation::start(engine, release)),
+        }
+    }
+
+    /// Posts `id` to the mailbox, with the error, when the lease is lost.
+    fn watch(&self, py: Python<'_>, mailbox: &Mailbox, id: u64) -> PyResult<()> {
+        let lease = self.here(py)?;
+        if let Some(inner) = mailbox.inner() {
+            let inner = std::sync::Arc::clone(inner);
+            lease.on_lost(move |error| inner.post(id, Some(error)));
+        }
+        Ok(())
+    }
+
+    /// Gives the lease back without waiting for anything.
+    fn withdraw(&self) {
+        if let Some(lease) = self.lease.get() {
+            lease.withdraw();
+        }
+    }
+}
+
+impl LeaseState {
+    fn here(&self, py: Python<'_>) -> PyResult<&Lease> {
+        self.lease
+            .get()
+            .ok_or_else(|| errors::not_held_after_fork(py, &self.resources))
+    }
+}

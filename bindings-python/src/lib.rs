@@ -1,0 +1,40 @@
+//! The Python binding: convert in, call, convert out. No votes, drift or retries here.
+//!
+//! `quorlock._native` is private; users meet it through the Python code beside it. Blocking code and asyncio
+//! start the same operations on the one engine of the process and differ only in how they wait.
+
+mod bell;
+mod convert;
+mod errors;
+mod fork;
+mod lease;
+mod mailbox;
+mod manager;
+mod nodes;
+mod operation;
+mod options;
+mod runtime;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use quorlock::ErrorKind;
+
+/// The core of quorlock. Private: use `quorlock` and `quorlock.aio`.
+#[pymodule(gil_used = false)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fork::watch_forks();
+    module.add_class::<manager::Manager>()?;
+    module.add_class::<manager::Plan>()?;
+    module.add_class::<lease::LeaseState>()?;
+    module.add_class::<operation::Operation>()?;
+    module.add_class::<mailbox::Mailbox>()?;
+    module.add_function(wrap_pyfunction!(runtime::drain, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::generation, module)?)?;
+    let codes = PyDict::new(module.py());
+    for kind in ErrorKind::ALL {
+        codes.set_item(errors::class_name(kind), kind.code())?;
+    }
+    module.add("ERROR_CODES", codes)?;
+    module.add("OPTIONS", options::listed(module.py())?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,214 @@
+//! The nodes of one user and the locks over them, as Python sees them. Owns the rebuilding after a fork.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use quorlock::{Address, NodeState, Policy, Redlock};
+use quorlock_protocol::Resources;
+
+use crate::convert::text;
+use crate::errors::{self, raised};
+use crate::fork::OfProcess;
+use crate::operation::{Operation, Outcome};
+use crate::options::{self, Options};
+use crate::{nodes, runtime};
+
+/// A set of nodes. Connects at the first operation, anew in a forked child.
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Manager {
+    addresses: Vec<Address>,
+    /// Locked only for as long as it takes to look, and never while Python is let go of: so no thread
+    /// holds it when the process is forked.
+    core: Mutex<Option<OfProcess<Redlock>>>,
+    closed: AtomicBool,
+}
+
+#[pymethods]
+impl Manager {
+    #[new]
+    fn new(nodes: &Bound<'_, PyList>) -> PyResult<Self> {
+        let addresses = nodes
+            .iter()
+            .map(|node| nodes::address(&node))
+            .collect::<PyResult<Vec<_>>>()?;
+        let builder = addresses
+            .iter()
+            .cloned()
+            .fold(Redlock::builder(), quorlock::Builder::address);
+        builder
+            .check()
+            .map_err(|error| raised(nodes.py(), &error))?;
+        Ok(Self {
+            addresses,
+            core: Mutex::default(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Every node's address, state and (where it is down) fault.
+    fn nodes(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str, Option<String>)>> {
+        let nodes = self.core(py)?.nodes().into_iter();
+        Ok(nodes
+            .map(|(address, state)| {
+                let (state, fault) = described(&state);
+                (address.to_string(), state, fault)
+            })
+            .collect())
+    }
+
+    /// Every node's address, without asking or starting anything.
+    #[getter]
+    fn addresses(&self) -> Vec<String> {
+        self.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    /// The settings of one lock, checked.
+    fn plan(
+        manager: &Bound<'_, Self>,
+        resources: Vec<Bound<'_, PyAny>>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Plan> {
+        let names = resources.iter().map(|name| text("a resource name", name));
+        let names = names.collect::<PyResult<Vec<_>>>()?;
+        Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
+        let Options {
+            policy,
+            auto_extend,
+        } = options::parse(options)?;
+        Ok(Plan {
+            manager: manager.clone().unbind(),
+            names,
+            policy,
+            auto_extend,
+        })
+    }
+
+    /// Closes the connections; every later operation fails.
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(core) = core.as_ref().and_then(OfProcess::get) {
+            core.close();
+        }
+    }
+
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+impl Manager {
+    /// The manager of this process.
+    fn core(&self, py: Python<'_>) -> PyResult<Redlock> {
+        let engine = runtime::engine(py)?;
+        let mut slot = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(core) = slot.as_ref().and_then(OfProcess::get) {
+            return Ok(core.clone());
+        }
+        let mut builder = Redlock::builder().engine(engine.clone());
+        for address in &self.addresses {
+            builder = builder.address(address.clone());
+        }
+        let core = builder.build().map_err(|error| raised(py, &error))?;
+        if self.closed.load(Ordering::Acquire) {
+            core.close();
+        }
+        *slot = Some(OfProcess::new(core.clone()));
+        Ok(core)
+    }
+}
+
+/// What to lock, and how.
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Plan {
+    manager: Py<Manager>,
+    names: Vec<String>,
+    policy: Policy,
+    auto_extend: Option<bool>,
+}
+
+#[pymethods]
+impl Plan {
+    /// Begins to acquire. `timeout` is -1 for the lock's own, `None` for no limit, or seconds.
+    #[pyo3(signature = (*, blocking, timeout, block))]
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        blocking: bool,
+        timeout: &Bound<'_, PyAny>,
+        block: bool,
+    ) -> PyResult<Operation> {
+        let mut policy = self
+            .policy
+            .to_builder()
+            .auto_extend(self.auto_extend.unwrap_or(block));
+        if !blocking {
+            policy = policy.try_once();
+        } else if !options::is_minus_one(timeout) {
+            policy = policy.timeout(options::timeout(timeout)?);
+        }
+        let lock = self
+            .manager
+            .get()
+            .core(py)?
+            .lock_all(&self.names)
+            .set(|_| policy);
+        let engine = runtime::engine(py)?;
+        Ok(Operation::start(engine, async move {
+            lock.acquire_here().await.map(Outcome::Won)
+        }))
+    }
+
+    /// Begins to ask the nodes whether anyone holds it.
+    fn ask(&self, py: Python<'_>) -> PyResult<Operation> {
+        let core = self.manager.get().core(py)?;
+        let names = self.names.clone();
+        let engine = runtime::engine(py)?;
+        Ok(Operation::start(engine, async move {
+            core.is_locked(names).await.map(Outcome::Flag)
+        }))
+    }
+
+    /// Takes a lease over by its token.
+    fn adopt(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Operation> {
+        let token = text("a lease token", token)?;
+        let policy = self
+            .policy
+            .to_builder()
+            .auto_extend(self.auto_extend.unwrap_or(false));
+        let lock = self
+            .manager
+            .get()
+            .core(py)?
+            .lock_all(&self.names)
+            .set(|_| policy);
+        let lease = lock.lease(&token);
+        Ok(Operation::done(
+            runtime::engine(py)?,
+            lease.map(Outcome::Adopted),
+        ))
+    }
+
+    #[getter]
+    fn resources(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// `'a'`, or `'a', 'b'` for several.
+    #[getter]
+    fn title(&self) -> String {
+        errors::quoted(&self.names)
+    }
+}
+
+fn described(state: &NodeState) -> (&'static str, Option<String>) {
+    match state {
+        NodeState::Connecting => ("connecting", None),
+        NodeState::Healthy => ("healthy", None),
+        NodeState::Unresponsive => ("unresponsive", None),
+        NodeState::Down(fault) => ("down", Some(fault.to_string())),
+    }
+}
