@@ -1,0 +1,101 @@
+// An AbortSignal gives the wait for a lock up: at once, with its reason, and with no key left behind.
+import assert from 'node:assert/strict'
+import { getEventListeners } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { after, before, beforeEach, describe, it } from 'node:test'
+import { Redlock } from 'quorlock'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+describe('abort', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {Redlock} */
+  let redlock
+  before(async () => {
+    cluster = await startServers(3)
+    redlock = new Redlock(cluster.urls)
+  })
+  beforeEach(() => cluster.reset())
+  after(async () => {
+    await redlock.quit()
+    await cluster.close()
+  })
+
+  it('before the call rejects with the reason and asks no node', async () => {
+    const reason = new Error('not today')
+    await assert.rejects(redlock.acquire('a', 1000, { signal: AbortSignal.abort(reason) }), reason)
+    await assert.rejects(redlock.acquire('a', 1000, { signal: AbortSignal.abort('text') }), (error) => error === 'text')
+    await assert.rejects(redlock.using('a', 1000, { signal: AbortSignal.abort(reason) }, () => assert.fail('ran')), reason)
+    assert.deepEqual(await cluster.values('a'), [null, null, null])
+  })
+
+  it('while waiting rejects with the reason at once and leaves no key and no listener', async () => {
+    const held = await redlock.acquire('a', 10_000)
+    const controller = new AbortController()
+    const waiting = redlock.acquire(['b', 'a'], 10_000, { signal: controller.signal, retryCount: -1 })
+    await sleep(50)
+    const reason = new Error('enough')
+    const start = performance.now()
+    controller.abort(reason)
+    await assert.rejects(waiting, reason)
+    assert.ok(performance.now() - start < 20)
+    assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
+    await held.release()
+    await eventually(async () => (await cluster.values('a')).every((value) => value === null))
+    await eventually(async () => (await cluster.values('b')).every((value) => value === null))
+  })
+
+  it('at any moment leaves no key that nobody owns', async () => {
+    for (let pause = 0; pause < 40; pause += 1) {
+      const controller = new AbortController()
+      const acquiring = redlock.acquire(`a${pause}`, 30_000, { signal: controller.signal })
+      const end = performance.now() + pause / 20
+      while (performance.now() < end) await new Promise((resolve) => setImmediate(resolve))
+      controller.abort()
+      await acquiring.then((lock) => lock.release(), (error) => assert.equal(error.name, 'AbortError'))
+    }
+    const left = async () => (await Promise.all(cluster.servers.map((server) => server.keys('a*')))).flatMap(Object.keys)
+    await eventually(async () => (await left()).length === 0)
+  })
+
+  it('leaves no listener where the lock was won', async () => {
+    const { signal } = new AbortController()
+    const lock = await redlock.acquire('a', 1000, { signal })
+    await lock.release()
+    await redlock.using('a', 1000, { signal }, async () => {})
+    await assert.rejects(redlock.acquire('a', 1.5, { signal }))
+    assert.equal(getEventListeners(signal, 'abort').length, 0)
+  })
+
+  it('of the caller reaches the routine', async () => {
+    const controller = new AbortController()
+    const reason = new Error('enough')
+    const work = redlock.using('a', 1000, { signal: controller.signal }, async (signal) => {
+      controller.abort(reason)
+      assert.equal(signal.aborted, true)
+      assert.equal(signal.reason, reason)
+      throw signal.error
+    })
+    await assert.rejects(work, reason)
+    await eventually(async () => (await cluster.values('a')).every((value) => value === null))
+  })
+
+  it('works with a signal that knows no reason', async () => {
+    const held = await redlock.acquire('a', 5000)
+    const signal = Object.assign(new EventTarget(), { aborted: false })
+    const any = /** @type {any} */ (signal)
+    const waiting = redlock.acquire('a', 1000, { signal: any })
+    signal.aborted = true
+    signal.dispatchEvent(new Event('abort'))
+    await assert.rejects(waiting, { name: 'AbortError' })
+    await assert.rejects(redlock.acquire('a', 1000, { signal: any }), { name: 'AbortError' })
+    await held.release()
+  })
+
+  it('by a timeout of the platform', async () => {
+    const held = await redlock.acquire('a', 5000)
+    await assert.rejects(redlock.acquire('a', 1000, { signal: AbortSignal.timeout(30), retryCount: -1 }), { name: 'TimeoutError' })
+    await held.release()
+  })
+})

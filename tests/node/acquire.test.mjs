@@ -1,0 +1,143 @@
+// Acquiring and releasing on real servers: what the lock says of itself, and what the nodes hold.
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, describe, it } from 'node:test'
+import { LockNotHeldError, Redlock, ResourceLockedError } from 'quorlock'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+describe('acquire', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {Redlock} */
+  let redlock
+  before(async () => {
+    cluster = await startServers(3)
+    redlock = new Redlock(cluster.urls)
+  })
+  beforeEach(() => cluster.reset())
+  after(async () => {
+    await redlock.quit()
+    await cluster.close()
+  })
+
+  it('sets the value with its ttl on every node, and release takes it away', async () => {
+    const before = Date.now()
+    const lock = await redlock.acquire(['a'], 5000)
+    await eventually(async () => (await cluster.values('a')).every((value) => value === lock.value))
+    for (const server of cluster.servers) {
+      const left = Number(await server.command('PTTL', 'a'))
+      assert.ok(left > 4000 && left <= 5000, `${left}`)
+    }
+    assert.match(lock.value, /^[0-9a-f]{40}$/)
+    assert.deepEqual(lock.resources, ['a'])
+    assert.ok(lock.validity > 4700 && lock.validity <= 5000 - 52, `${lock.validity}`)
+    assert.ok(lock.isValid)
+    assert.ok(Math.abs(lock.expiration - (before + 4948)) < 200)
+    assert.ok(Number.isSafeInteger(lock.fencingToken))
+    const released = await lock.release()
+    assert.equal(released.outcome, 'released')
+    assert.equal(lock.validity, 0)
+    assert.equal(lock.expiration, 0)
+    await eventually(async () => (await cluster.values('a')).every((value) => value === null))
+  })
+
+  it('takes a string as well as an array, and all resources or none', async () => {
+    const a = await redlock.acquire('a', 5000)
+    await assert.rejects(redlock.acquire(['b', 'a'], 5000, { retryCount: 0 }), ResourceLockedError)
+    await eventually(async () => (await cluster.values('b')).every((value) => value === null))
+    await a.release()
+    const both = await redlock.acquire(['b', 'a'], 5000)
+    assert.deepEqual(both.resources, ['b', 'a'])
+    assert.deepEqual(await cluster.values('b'), await cluster.values('a'))
+    await both.release()
+  })
+
+  it('gives fencing tokens that grow', async () => {
+    let last = 0
+    for (let round = 0; round < 20; round += 1) {
+      const lock = await redlock.acquire('a', 5000)
+      assert.ok(/** @type {number} */ (lock.fencingToken) > last)
+      last = /** @type {number} */ (lock.fencingToken)
+      await lock.release()
+    }
+    const plain = await redlock.acquire('a', 5000, { fencing: false })
+    assert.equal(plain.fencingToken, undefined)
+    await plain.release()
+  })
+
+  it('tells what every node did', async () => {
+    const lock = await redlock.acquire('a', 5000)
+    await eventually(() => lock.votes.every((vote) => vote.outcome === 'granted'))
+    assert.deepEqual(lock.votes.map(({ client }) => client), cluster.urls)
+    for (const vote of lock.votes) assert.ok(vote.latency > 0 && vote.latency < 1000)
+    const [stats] = await Promise.all(lock.attempts)
+    assert.equal(stats?.membershipSize, 3)
+    assert.equal(stats?.quorumSize, 2)
+    assert.deepEqual([...(stats?.votesFor ?? [])].sort(), [...cluster.urls].sort())
+    assert.equal(stats?.votesAgainst.size, 0)
+    await lock.release()
+  })
+
+  it('keeps a waiter out until the lock is released', async () => {
+    const first = await redlock.acquire('a', 5000)
+    let isHeld = true
+    const waiting = redlock.acquire('a', 5000, { timeout: 4000, retryDelay: 20 }).then((lock) => {
+      assert.equal(isHeld, false)
+      return lock
+    })
+    await eventually(async () => Number(await cluster.servers[0]?.command('INFO', 'commandstats').then(evals)) > 4)
+    isHeld = false
+    await first.release()
+    const second = await waiting
+    assert.ok(second.attempts.length > 1)
+    await second.release()
+  })
+
+  it('refuses a second release and an extension after it', async () => {
+    const lock = await redlock.acquire('a', 5000)
+    await lock.release()
+    const start = performance.now()
+    await assert.rejects(lock.release(), { name: 'LockNotHeldError', code: 'LOCK_NOT_HELD' })
+    await assert.rejects(lock.extend(1000), LockNotHeldError)
+    assert.ok(performance.now() - start < 100)
+  })
+
+  it('refuses work after quit', async () => {
+    const own = new Redlock(cluster.urls)
+    const lock = await own.acquire('a', 5000)
+    await own.quit()
+    await own.quit()
+    await assert.rejects(own.acquire('b', 1000), { name: 'ExecutionError', code: 'CLOSED' })
+    await assert.rejects(lock.extend(1000), { code: 'CLOSED' })
+  })
+
+  it('asks the nodes and hands over by value', async () => {
+    assert.equal(await redlock.isLocked('a'), false)
+    const lock = await redlock.acquire('a', 5000)
+    assert.equal(await redlock.isLocked('a'), true)
+    const other = new Redlock(cluster.urls)
+    const taken = other.lease('a', lock.value)
+    assert.equal(taken.validity, 0)
+    assert.ok((await taken.check()) > 4000)
+    await taken.extend(9000)
+    assert.ok(taken.validity > 8000)
+    assert.equal((await taken.release()).outcome, 'released')
+    assert.equal(await redlock.isLocked('a'), false)
+    await assert.rejects(lock.check(), { code: 'LEASE_LOST' })
+    await other.quit()
+  })
+
+  it('tells the state of every node', async () => {
+    await (await redlock.acquire('a', 1000)).release()
+    assert.deepEqual(redlock.nodes.map(({ state }) => state), ['healthy', 'healthy', 'healthy'])
+    await cluster.servers[2]?.kill()
+    await eventually(() => redlock.nodes[2]?.state === 'down')
+    assert.ok(redlock.nodes[2]?.detail)
+    await cluster.servers[2]?.restart()
+  })
+})
+
+/** @param {unknown} info */
+function evals(info) {
+  return /cmdstat_evalsha:calls=(\d+)/.exec(String(info))?.[1] ?? 0
+}
