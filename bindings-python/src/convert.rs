@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
+use pyo3::types::{PyBool, PyBoolMethods, PyBytes, PyDelta, PyInt, PyString};
 
 use crate::errors::{config, wrong_type};
 
@@ -43,7 +43,7 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
 pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     value
         .cast::<PyBool>()
-        .map(|flag| flag.is_true())
+        .map(PyBoolMethods::is_true)
         .map_err(|_| {
             wrong_type(
                 value.py(),

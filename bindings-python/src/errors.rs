@@ -37,12 +37,12 @@ pub(crate) fn raised(py: Python<'_>, error: &LockError) -> PyErr {
 
 /// A setting that has a wrong value.
 pub(crate) fn config(py: Python<'_>, message: impl Into<String>) -> PyErr {
-    make(py, CONFIG, message.into(), &[])
+    make(py, CONFIG, &message.into(), &[])
 }
 
 /// A setting that has a value of a wrong type.
 pub(crate) fn wrong_type(py: Python<'_>, message: impl Into<String>) -> PyErr {
-    make(py, "ConfigTypeError", message.into(), &[])
+    make(py, "ConfigTypeError", &message.into(), &[])
 }
 
 /// A lease that this process does not hold, because it was acquired by its parent.
@@ -51,13 +51,17 @@ pub(crate) fn not_held_after_fork(py: Python<'_>, resources: &[String]) -> PyErr
         "{} is not held by this process: the lease belongs to the process that this one was forked from",
         quoted(resources)
     );
-    make(py, class_name(ErrorKind::LockNotHeld), message, resources)
+    make(py, class_name(ErrorKind::LockNotHeld), &message, resources)
 }
 
 /// An operation that was cancelled, or begun by the parent of this process.
 pub(crate) fn cancelled(py: Python<'_>) -> PyErr {
-    let message = "the operation was cancelled".to_owned();
-    make(py, class_name(ErrorKind::Cancelled), message, &[])
+    make(
+        py,
+        class_name(ErrorKind::Cancelled),
+        "the operation was cancelled",
+        &[],
+    )
 }
 
 /// What every node did, as a list of `quorlock.Vote`.
@@ -83,15 +87,15 @@ pub(crate) fn quoted(resources: &[String]) -> String {
     names.join(", ")
 }
 
-fn make(py: Python<'_>, name: &str, message: String, resources: &[String]) -> PyErr {
+fn make(py: Python<'_>, name: &str, message: &str, resources: &[String]) -> PyErr {
     let made = || -> PyResult<Bound<'_, PyAny>> {
         let fields = PyDict::new(py);
         fields.set_item("resources", PyTuple::new(py, resources)?)?;
-        class(py, name)?.call((&message,), Some(&fields))
+        class(py, name)?.call((message,), Some(&fields))
     };
     made().map_or_else(
         |problem| {
-            let plain = PyRuntimeError::new_err(message.clone());
+            let plain = PyRuntimeError::new_err(message.to_owned());
             plain.set_cause(py, Some(problem));
             plain
         },

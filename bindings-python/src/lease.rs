@@ -191,12 +191,12 @@ impl LeaseState {
         }
     }
 
-    /// Posts `id` to the mailbox, with the error, when the lease is lost.
-    fn watch(&self, py: Python<'_>, mailbox: &Mailbox, id: u64) -> PyResult<()> {
+    /// Posts `number` to the mailbox, with the error, when the lease is lost.
+    fn watch(&self, py: Python<'_>, mailbox: &Mailbox, number: u64) -> PyResult<()> {
         let lease = self.here(py)?;
         if let Some(inner) = mailbox.inner() {
             let inner = std::sync::Arc::clone(inner);
-            lease.on_lost(move |error| inner.post(id, Some(error)));
+            lease.on_lost(move |error| inner.post(number, Some(error)));
         }
         Ok(())
     }

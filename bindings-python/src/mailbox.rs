@@ -32,20 +32,23 @@ struct Slot {
     closed: bool,
 }
 
-/// What was posted: the id that was registered, and the loss if it is one.
+/// What was posted: the number that was registered, and the loss if it is one.
 pub(crate) struct Post {
-    id: u64,
+    number: u64,
     loss: Option<LockError>,
 }
 
+/// Posts as Python gets them: the number, and the error of a loss.
+type Posts<'py> = Vec<(u64, Option<Bound<'py, PyAny>>)>;
+
 impl Inner {
     /// Puts a post in. Called on the engine's thread.
-    pub(crate) fn post(&self, id: u64, loss: Option<LockError>) {
+    pub(crate) fn post(&self, number: u64, loss: Option<LockError>) {
         let mut slot = self.lock();
         if slot.closed {
             return;
         }
-        slot.posts.push(Post { id, loss });
+        slot.posts.push(Post { number, loss });
         let first = !std::mem::replace(&mut slot.rung, true);
         drop(slot);
         match &self.bell {
@@ -110,18 +113,15 @@ impl Mailbox {
         self.inner.get()?.bell.as_ref().map(Bell::fileno)
     }
 
-    /// What was posted, without waiting: pairs of an id and the LeaseLost or None.
-    fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u64, Option<Bound<'py, PyAny>>)>> {
+    /// What was posted, without waiting: pairs of a number and the `LeaseLost` or None.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Posts<'py>> {
         self.inner
             .get()
             .map_or_else(|| Ok(Vec::new()), |inner| converted(py, inner.take()))
     }
 
     /// Waits for posts; `None` once the mailbox is closed.
-    fn wait<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Option<Vec<(u64, Option<Bound<'py, PyAny>>)>>> {
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Posts<'py>>> {
         let Some(inner) = self.inner.get() else {
             return Ok(None);
         };
@@ -145,13 +145,13 @@ impl Mailbox {
     }
 }
 
-fn converted(py: Python<'_>, posts: Vec<Post>) -> PyResult<Vec<(u64, Option<Bound<'_, PyAny>>)>> {
+fn converted(py: Python<'_>, posts: Vec<Post>) -> PyResult<Posts<'_>> {
     let convert = |post: Post| {
         let loss = post
             .loss
             .map(|error| errors::exception(py, &error))
             .transpose()?;
-        Ok((post.id, loss))
+        Ok((post.number, loss))
     };
     posts.into_iter().map(convert).collect()
 }

@@ -67,10 +67,10 @@ impl Manager {
     /// The settings of one lock, checked.
     fn plan(
         manager: &Bound<'_, Self>,
-        resources: Vec<Bound<'_, PyAny>>,
+        resources: &Bound<'_, PyList>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Plan> {
-        let names = resources.iter().map(|name| text("a resource name", name));
+        let names = resources.iter().map(|name| text("a resource name", &name));
         let names = names.collect::<PyResult<Vec<_>>>()?;
         Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
         let Options {

@@ -139,17 +139,17 @@ impl Operation {
         }
     }
 
-    /// Posts `id` to the mailbox when the operation has ended; at once if it has.
-    fn announce(&self, py: Python<'_>, mailbox: &Mailbox, id: u64) -> PyResult<()> {
+    /// Posts `number` to the mailbox when the operation has ended; at once if it has.
+    fn announce(&self, py: Python<'_>, mailbox: &Mailbox, number: u64) -> PyResult<()> {
         let (Some(inner), Some(mailbox)) = (self.inner.get(), mailbox.inner()) else {
             return Err(errors::cancelled(py));
         };
         let mut progress = inner.shared.lock();
         if progress.has_ended {
             drop(progress);
-            mailbox.post(id, None);
+            mailbox.post(number, None);
         } else {
-            progress.announce = Some((Arc::clone(mailbox), id));
+            progress.announce = Some((Arc::clone(mailbox), number));
         }
         Ok(())
     }
@@ -251,8 +251,8 @@ impl Shared {
         drop(progress);
         drop(unwanted);
         self.ended.notify_all();
-        if let Some((mailbox, id)) = announce {
-            mailbox.post(id, None);
+        if let Some((mailbox, number)) = announce {
+            mailbox.post(number, None);
         }
     }
 }

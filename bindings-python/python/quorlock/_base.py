@@ -129,5 +129,3 @@ def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: BaseException | None
 
 def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
     return kind(nodes, **options)
-
-

@@ -1,4 +1,4 @@
-"""The exceptions. Owns their classes and fields; which one is raised when, and its words, is the core's.
+"""The exceptions. Owns their classes and fields; when they are raised is the core's to say.
 
 All derive from `LockError`, carry the same fields, and survive pickling and copying.
 """
@@ -16,7 +16,7 @@ class Vote(NamedTuple):
     address: str
     """Where the node is, without a password."""
     outcome: str
-    """`granted`, `refused` (held by another), `failed` (the node broke) or `missing` (no answer yet)."""
+    """`granted`, `refused` (held by another), `failed` (it broke) or `missing` (no answer yet)."""
     latency: float
     """Seconds from the start of the round to the answer; 0.0 while it is missing."""
     detail: str | None

@@ -1,9 +1,10 @@
-"""Waiting inside a gevent or eventlet hub without freezing it. Owns what is known of those libraries."""
+"""Waiting inside a gevent or eventlet hub without freezing it. Owns what is known of the two."""
 
 from __future__ import annotations
 
 import sys
 import weakref
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._native import generation
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def wait(operation: Operation) -> None:
-    """Wait until the operation has ended: the thread, or only the greenlet where a hub is at work."""
+    """Wait until the operation has ended; where a hub is at work, only the greenlet waits."""
     hub = _hub() if "gevent" in sys.modules or "eventlet" in sys.modules else None
     if hub is None:
         operation.wait()
@@ -48,9 +49,7 @@ class _GeventPost(Post):
         self._waiting = 0
 
     def wait(self, operation: Operation) -> None:
-        from gevent.hub import Waiter
-
-        waiter = Waiter()
+        waiter = import_module("gevent.hub").Waiter()
         number = self.expect(operation, lambda: waiter.switch(None))
         self._hold(1)
         try:
@@ -64,14 +63,13 @@ class _GeventPost(Post):
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
         """Call back in a greenlet of its own: the hub itself must not wait."""
-        import gevent
-
+        spawn = import_module("gevent").spawn
         callback = watch.callback
-        watch.callback = lambda loss: gevent.spawn(callback, loss)
+        watch.callback = lambda loss: spawn(callback, loss)
         return super().watch(lease, watch)
 
     def _hold(self, step: int) -> None:
-        """The hub gives up when nothing is left to come, so it must know that someone waits here."""
+        """The hub gives up when nothing is left to come: it must know that someone waits."""
         self._waiting += step
         self._watcher.ref = self._waiting > 0
 
@@ -84,9 +82,7 @@ class _EventletPost(Post):
         hub.add(hub.READ, self.mailbox.fileno(), self._ready, _no_error, _no_error)
 
     def wait(self, operation: Operation) -> None:
-        from eventlet.event import Event
-
-        event = Event()
+        event = import_module("eventlet.event").Event()
         number = self.expect(operation, event.send)
         try:
             event.wait()
@@ -97,10 +93,9 @@ class _EventletPost(Post):
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
         """Call back in a greenlet of its own: the hub itself must not wait."""
-        import eventlet
-
+        spawn = import_module("eventlet").spawn_n
         callback = watch.callback
-        watch.callback = lambda loss: eventlet.spawn_n(callback, loss)
+        watch.callback = lambda loss: spawn(callback, loss)
         return super().watch(lease, watch)
 
     def _ready(self, _fileno: int) -> None:
@@ -110,16 +105,12 @@ class _EventletPost(Post):
 def _hub() -> Any | None:
     """The hub of this thread, if one is at work and the caller can wait for it."""
     if "gevent" in sys.modules:
-        from gevent._hub_local import get_hub_if_exists
-
-        hub = get_hub_if_exists()
+        hub = import_module("gevent._hub_local").get_hub_if_exists()
         if hub is not None:
             return None if sys.modules["greenlet"].getcurrent() is hub else hub
     patcher = sys.modules.get("eventlet.patcher")
     if patcher is not None and patcher.is_monkey_patched("thread"):
-        from eventlet.hubs import get_hub
-
-        hub = get_hub()
+        hub = import_module("eventlet.hubs").get_hub()
         return None if sys.modules["greenlet"].getcurrent() is hub.greenlet else hub
     return None
 

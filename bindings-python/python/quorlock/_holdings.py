@@ -1,8 +1,8 @@
-"""Which lease belongs to whom, when threads or tasks share one lock object. Owns the book-keeping; no I/O.
+"""Which lease belongs to whom, when threads or tasks share one lock object. No I/O.
 
-An acquisition belongs to the task, greenlet or thread that made it. Whoever never acquired through the
-object may act on the latest lease (a lock taken in one thread may be released in another, as with
-`threading.Lock`); whoever did, and has released, may not: it would be another's.
+An acquisition belongs to the task, greenlet or thread that made it. Whoever never acquired through
+the object may act on the latest lease (a lock taken in one thread may be released in another, as
+with `threading.Lock`); whoever did, and has released, may not: it would be another's.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Holdings(Generic[L]):
         return hold.lease
 
     def release(self) -> L | None:
-        """The lease that a call of `release()` means. It is taken out, unless its block still runs."""
+        """The lease that `release()` means. It is taken out, unless its block still runs."""
         context = current_context()
         hold = _last([hold for hold in self._mine(context) if not hold.lease.is_released])
         if hold is None and context not in self._seen:

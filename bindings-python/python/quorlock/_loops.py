@@ -1,4 +1,4 @@
-"""Waiting inside asyncio. Owns one mailbox per event loop, and the cancelling of a task that lost its lease."""
+"""Waiting inside asyncio. Owns the mailboxes of event loops, and how a block is interrupted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def finished(operation: Operation) -> None:
     """Wait until the operation has ended. Cancelled, it cancels the operation."""
     loop = asyncio.get_running_loop()
     post = post_of(loop)
-    future = loop.create_future()
-    number = post.expect(operation, lambda: future.done() or future.set_result(None))
+    future: asyncio.Future[None] = loop.create_future()
+    number = post.expect(operation, lambda: _resolve(future))
     try:
         await future
     except BaseException:
@@ -90,9 +90,7 @@ class Interruption(Watch):
 
     __slots__ = ("_fired", "_others", "_task", "_told")
 
-    def __init__(
-        self, task: asyncio.Task[Any], told: Callable[[LeaseLost], object] | None
-    ) -> None:
+    def __init__(self, task: asyncio.Task[Any], told: Callable[[LeaseLost], object] | None) -> None:
         super().__init__(self._fire)
         self._task: asyncio.Task[Any] | None = task
         self._told = told
@@ -101,7 +99,7 @@ class Interruption(Watch):
         self._others = task.cancelling() if hasattr(task, "cancelling") else 0
 
     def end(self, error: BaseException | None) -> bool:
-        """The block is over: cancel no more. Tells whether `error` is the cancellation made here."""
+        """Cancel no more: the block is over. Tells whether `error` is the cancellation made."""
         task, self._task = self._task, None
         if task is None or not self._fired:
             return False
@@ -115,6 +113,11 @@ class Interruption(Watch):
             self._fired = True
             self._task.cancel(_MESSAGE)
         return None if self._told is None else self._told(loss)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _running(callback: Callable[[LeaseLost], object]) -> Callable[[LeaseLost], object]:

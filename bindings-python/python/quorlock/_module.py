@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from . import aio
     from ._native import Plan
-    from ._options import Behaviour, LockOptions
+    from ._options import Behaviour, LockOptions, Settings
 
 
 def configure(nodes: Iterable[Any] | None, **options: Unpack[LockOptions]) -> None:
@@ -79,12 +79,12 @@ def redlock(
     ttl: float | timedelta | None = None,
     *,
     resources: Iterable[str] | None = None,
-    **options: Unpack[LockOptions],
+    **options: Unpack[Settings],
 ) -> ModuleLock:
     """A lock over the nodes of `quorlock.configure([...])`, or of the variable `QUORLOCK_NODES`.
 
-    Takes what `Redlock.lock` takes, and serves `with`, `async with`, and as a decorator of plain and
-    coroutine functions, where every call acquires the lock for itself.
+    Takes what `Redlock.lock` takes, and serves `with`, `async with`, and as a decorator of plain
+    and coroutine functions, where every call acquires the lock for itself.
 
     >>> import quorlock
     >>> quorlock.configure(["memory://a", "memory://b", "memory://c"])

@@ -1,7 +1,7 @@
 """From what users pass as a node to what the core reads: a text, or a dict of its parts.
 
-Owns what is known of redis-py and valkey-py clients: their connection settings are read, and the client
-itself is never used.
+Owns what is known of redis-py and valkey-py clients: their connection settings are read, and the
+client itself is never used.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _tls(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     required = parts.pop("ssl_cert_reqs", "required")
     if isinstance(required, ssl.VerifyMode):
         required = "none" if required is ssl.CERT_NONE else "required"
-    parts["ssl_cert_reqs"] = "none" if str(required).lower() in {"none", "cert_none"} else "required"
+    parts["ssl_cert_reqs"] = (
+        "none" if str(required).lower() in {"none", "cert_none"} else "required"
+    )
     return {"ssl": True, **parts}
 
 

@@ -1,4 +1,4 @@
-"""The options of a lock, as Python sees them. Owns those that only Python has; the rest is the core's."""
+"""The options of a lock in Python. Owns those that only Python has; the rest is the core's."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ if TYPE_CHECKING:
 OnLost = Callable[..., object]
 
 
-class LockOptions(TypedDict, total=False):
-    """How a lock is acquired and kept. Times are seconds or a `timedelta`; `None` is the default."""
+class Settings(TypedDict, total=False):
+    """How a lock is acquired and kept, beside its ttl."""
 
-    ttl: float | timedelta | None
-    """How long the nodes keep the lock unless it is extended. Default 10 s."""
     timeout: float | timedelta | None
     """How long to wait for it. Default: until it is held. 0 tries once."""
     blocking: bool | None
     """Whether to wait at all. Default yes; otherwise one round decides."""
     auto_extend: bool | None
-    """Whether the lease is renewed until it is released. Default: in blocks and decorators yes, for a
-    bare `acquire()` no."""
+    """Whether the lease is renewed until it is released. Default: in blocks and decorators yes,
+    for a bare `acquire()` no."""
     max_hold: float | timedelta | None
     """For how long it is renewed at the most. Default 24 hours."""
     on_lost: OnLost | None
-    """Called with the `LeaseLost` when the lease is lost: from a thread of this package, or from the
-    event loop. A callable that takes no argument is called without."""
+    """Called with the `LeaseLost` when the lease is lost: from a thread of this package, or from
+    the event loop. A callable that takes no argument is called without."""
     raise_on_lost: bool | None
     """Whether a loss raises `LeaseLost` at the end of the block (with asyncio: at once) and from
     `release()`. Default yes."""
     drift_factor: float | None
-    """The part of the ttl that is given away for clocks that run at different rates. Default 0.01."""
+    """The part of the ttl given away for clocks that run at different rates. Default 0.01."""
     node_timeout: float | timedelta | None
     """How long one node may take to answer. Default: a fiftieth of the ttl, 50 to 250 ms."""
     retry_limit: int | None
@@ -51,6 +49,13 @@ class LockOptions(TypedDict, total=False):
     """Whether acquisitions get a fencing token. Default yes."""
     fence_retention: float | timedelta | None
     """How long the nodes remember a resource's last token. Default 7 days."""
+
+
+class LockOptions(Settings, total=False):
+    """How a lock is acquired and kept. Times are in seconds; `None` stands for the default."""
+
+    ttl: float | timedelta | None
+    """How long the nodes keep the lock unless it is extended. Default 10 s."""
 
 
 class Behaviour(NamedTuple):

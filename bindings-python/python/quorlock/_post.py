@@ -1,8 +1,8 @@
 """From the engine's mailboxes to Python code. Owns the routing and the one thread that calls back.
 
-The engine's thread never touches Python: it posts an id. Whoever waits for that id empties the mailbox: an
-event loop, a gevent hub, or (for callbacks of blocking code) one daemon thread that is started when the
-first callback is registered.
+The engine's thread never touches Python: it posts a number. Whoever waits for it empties the
+mailbox: an event loop, a gevent hub, or (for callbacks of blocking code) one daemon thread that is
+started when the first callback is registered.
 """
 
 from __future__ import annotations
@@ -67,17 +67,20 @@ class Post:
 
     def _route(self, posts: list[tuple[int, LeaseLost | None]]) -> None:
         for number, loss in posts:
-            try:
-                if loss is None:
-                    then = self._expected.pop(number, None)
-                    if then is not None:
-                        then()
-                else:
-                    watch = self._watches.pop(number, None)
-                    if watch is not None:
-                        watch.callback(loss)
-            except Exception:
-                log.exception("a callback of a lock failed")
+            if loss is None:
+                self._tell(self._expected.pop(number, None))
+            else:
+                watch = self._watches.pop(number, None)
+                self._tell(None if watch is None else watch.callback, loss)
+
+    @staticmethod
+    def _tell(callback: Callable[..., object] | None, *arguments: object) -> None:
+        if callback is None:
+            return
+        try:
+            callback(*arguments)
+        except Exception:
+            log.exception("a callback of a lock failed")
 
 
 class Dispatcher(Post):

@@ -10,7 +10,7 @@ from ._base import LockBase, RedlockBase, names_of, tell_loss
 from ._errors import ConfigTypeError, LockNotAcquired
 from ._greenlets import callbacks, wait
 from ._native import LeaseState
-from ._options import LockOptions, check_wait, telling
+from ._options import check_wait, telling
 from ._post import Watch
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ._errors import LeaseLost
     from ._native import Operation
-    from ._options import Behaviour
+    from ._options import Behaviour, LockOptions, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,8 +47,9 @@ class Lease(LeaseState):
     def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
-        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable` if
-        too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a release.
+        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable`
+        if too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a
+        release.
 
         >>> from quorlock import Redlock
         >>> locks = Redlock(["memory://a", "memory://b", "memory://c"])
@@ -165,7 +166,7 @@ class Lock(LockBase[Lease]):
         """
         refuse_generators(function)
         if inspect.iscoroutinefunction(function):
-            return self._for_asyncio()(function)
+            return cast("F", self._for_asyncio()(function))
 
         @wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
@@ -200,10 +201,11 @@ class Lock(LockBase[Lease]):
 class Redlock(RedlockBase):
     """Locks over independent Redis or Valkey masters. May be shared by threads.
 
-    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://name`),
-    `host:port`, `(host, port)`, dicts of connection settings, or redis-py and valkey-py clients, whose
-    settings are read. Nothing is connected before the first operation; a forked child connects anew.
-    `options` are what its locks start from: see `LockOptions`. Raises `ConfigError` for what is wrong.
+    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`,
+    `memory://name`), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
+    valkey-py clients, whose settings are read. Nothing is connected before the first operation; a
+    forked child connects anew. `options` are what its locks start from: see `LockOptions`. Raises
+    `ConfigError` for what is wrong.
 
     >>> from quorlock import Redlock
     >>> with Redlock(["memory://a", "memory://b", "memory://c"], ttl=5) as locks:
@@ -221,7 +223,7 @@ class Redlock(RedlockBase):
         ttl: float | timedelta | None = None,
         *,
         resources: Iterable[str] | None = None,
-        **options: Unpack[LockOptions],
+        **options: Unpack[Settings],
     ) -> Lock:
         """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
 
@@ -259,7 +261,7 @@ def refuse_generators(function: Callable[..., Any]) -> None:
     """A generator runs when it is iterated, long after the call that the lock would be held for."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigTypeError(
-            f"{function.__qualname__} is a generator: its body runs after the call; use 'with' inside it"
+            f"{function.__qualname__} is a generator: it runs after the call; use 'with' inside it"
         )
     if isinstance(function, type) or not callable(function):
         raise ConfigTypeError(f"a lock decorates functions, not {function!r}")

@@ -1,7 +1,8 @@
 """The same lock for asyncio. Owns how a task waits and what an `async with` block means.
 
-Nothing here is bound to an event loop when it is made: module-level objects, several loops in several
-threads, and uvloop are all fine. While a loop is blocked, its leases are renewed all the same.
+Nothing here is bound to an event loop when it is made: module-level objects, several loops in
+several threads, and uvloop are all fine. While a loop is blocked, its leases are renewed all the
+same.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._native import Operation
-    from ._options import Behaviour
+    from ._options import Behaviour, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,8 +59,9 @@ class Lease(LeaseState):
     async def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
-        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable` if
-        too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a release.
+        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable`
+        if too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a
+        release.
         """
         operation = self.begin_extend(ttl)
         await finished(operation)
@@ -79,8 +81,8 @@ class Lease(LeaseState):
         """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
 
         Cancelled, it still gives the lock back. Raises `LeaseLost` if the lease had expired or was
-        taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
-        `LockNotHeld` if it was released before.
+        taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`),
+        and `LockNotHeld` if it was released before.
         """
         operation = self.begin_release()
         await finished(operation)
@@ -96,7 +98,8 @@ class Lock(LockBase[Lease]):
     One object may be shared by tasks: every acquisition has a lease of its own. It is not
     reentrant: acquired again while it is held, it waits as for any other holder.
 
-    If the lease is lost, the task that is in the block is cancelled and the block raises `LeaseLost`.
+    If the lease is lost, the task that is in the block is cancelled and the block raises
+    `LeaseLost`.
     """
 
     async def acquire(self, blocking: bool = True, timeout: float | timedelta | None = -1) -> bool:
@@ -104,8 +107,8 @@ class Lock(LockBase[Lease]):
 
         `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
         no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
-        The lease is not renewed unless the lock has `auto_extend=True`. Cancelled, it leaves nothing
-        behind.
+        The lease is not renewed unless the lock has `auto_extend=True`. Cancelled, it leaves
+        nothing behind.
         """
         check_wait(blocking, timeout)
         plan, behaviour = self._planned()
@@ -161,7 +164,9 @@ class Lock(LockBase[Lease]):
             tell_loss(loss, self._planned()[1], error)
 
     def __enter__(self) -> Any:
-        raise TypeError("this lock is for asyncio: use 'async with', or quorlock.Redlock for 'with'")
+        raise TypeError(
+            "this lock is for asyncio: use 'async with', or quorlock.Redlock for 'with'"
+        )
 
     def __exit__(self, *_: object) -> None:
         """Never reached."""
@@ -171,7 +176,7 @@ class Lock(LockBase[Lease]):
         refuse_generators(function)
         if not inspect.iscoroutinefunction(function):
             raise ConfigTypeError(
-                f"{function.__qualname__} is not a coroutine function: quorlock.Redlock has locks for those"
+                f"{function.__qualname__} is no coroutine function: use a lock of quorlock.Redlock"
             )
 
         @wraps(function)
@@ -221,7 +226,7 @@ class Redlock(RedlockBase):
         ttl: float | timedelta | None = None,
         *,
         resources: Iterable[str] | None = None,
-        **options: Unpack[LockOptions],
+        **options: Unpack[Settings],
     ) -> Lock:
         """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
 
