@@ -10,6 +10,10 @@ help: ## print this list
 setup: ## make .venv and node_modules
 	@$(PYTHON) scripts/environment.py
 
+demo: ## the main job on five real servers, told in a quarter of a minute
+	@$(CHECK) build
+	@$(VENV_PYTHON) -m demo
+
 test: ## run everything: lints, types, Rust, Python and Node tests on real servers
 	@$(CHECK)
 
@@ -39,4 +43,4 @@ clean: ## remove all that was built or installed here
 	rm -rf target dist .venv node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
 
-.PHONY: help setup test lint test-rust test-python test-node test-redis62 wheel npm clean
+.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 wheel npm clean

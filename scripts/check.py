@@ -74,7 +74,7 @@ class Tally:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("groups", nargs="*", help="lint, rust, python, node (default: all)")
+    parser.add_argument("groups", nargs="*", help="lint, rust, python, node, build (default: all)")
     parser.add_argument("--list", action="store_true", help="only print the parts")
     arguments = parser.parse_args()
     wanted = set(arguments.groups)
@@ -233,19 +233,20 @@ PARTS = [
     Part(
         "cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo
     ),
-    Part("build python", _groups("lint python"), _python("maturin", "develop", *["--locked"] * CI)),
+    Part("build python", _groups("build lint python"), _python("maturin", "develop", *["--locked"] * CI)),
     Part("mypy", _groups("lint python"), _python("mypy")),
     Part("stubtest", _groups("lint python"), _python("mypy.stubtest", "quorlock")),
     Part("pytest", _groups("python"), _python("pytest", "-q"), _count_pytest),
     Part(
         "build node",
-        _groups("lint node"),
+        _groups("build lint node"),
         _npm("build:debug"),
         generated=["bindings-node/native.d.ts"],
     ),
     Part("tsc", _groups("lint node"), _npm("typecheck")),
     Part("publint", _groups("lint node"), _npm("publint")),
     Part("node test", _groups("node"), _node_tests, _count_node),
+    Part("demo", _groups("python node"), _python("demo")),
 ]
 
 if __name__ == "__main__":
