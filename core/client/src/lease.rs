@@ -41,6 +41,8 @@ struct State {
     /// What is proved; `None` for a lease taken over and not confirmed yet.
     facts: Option<quorlock_protocol::Lease>,
     stage: Stage,
+    /// Why it was lost, remembered beyond the release.
+    lost: Option<LossReason>,
     at_risk: bool,
     /// When renewal began, for `max_hold`.
     held_since: Moment,
@@ -101,6 +103,7 @@ impl Lease {
             policy,
             facts: None,
             stage: Stage::Held,
+            lost: None,
             at_risk: false,
             held_since: clock::now(),
             votes: LastVotes::Closed(Vec::new()),

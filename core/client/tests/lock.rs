@@ -123,7 +123,7 @@ async fn a_lease_is_lost_at_the_end_of_its_validity() {
     let again = lease.into_lease();
     let outcome = again.release().await.unwrap();
     assert_eq!(outcome, ReleaseOutcome::Expired);
-    assert!(again.loss(outcome).unwrap().to_string().contains("had expired"));
+    assert!(again.loss(outcome).unwrap().to_string().contains("validity passed"));
 }
 
 #[tokio::test]

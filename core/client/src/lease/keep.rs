@@ -89,6 +89,7 @@ impl Lease {
         }
         state.stop_active();
         state.stage = Stage::Lost(reason);
+        state.lost = Some(reason);
         let callbacks = std::mem::take(&mut state.on_lost);
         drop(state);
         self.shared.told.notify_waiters();

@@ -130,6 +130,9 @@ impl Lease {
     /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
     /// was over before it was released.
     pub fn loss(&self, outcome: ReleaseOutcome) -> Option<LockError> {
+        if let Some(reason) = self.shared.lock().lost {
+            return Some(self.lost_error(reason));
+        }
         LockError::of_outcome(outcome, &self.shared.claim.resources)
     }
 
