@@ -233,7 +233,11 @@ PARTS = [
     Part(
         "cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo
     ),
-    Part("build python", _groups("build lint python"), _python("maturin", "develop", *["--locked"] * CI)),
+    Part(
+        "build python",
+        _groups("build lint python"),
+        _python("maturin", "develop", *["--locked"] * CI),
+    ),
     Part("mypy", _groups("lint python"), _python("mypy")),
     Part("stubtest", _groups("lint python"), _python("mypy.stubtest", "quorlock")),
     Part("pytest", _groups("python"), _python("pytest", "-q"), _count_pytest),
