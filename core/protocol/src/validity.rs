@@ -59,7 +59,7 @@ impl Drift {
             return Ok(());
         }
         Err(ConfigError::new(format!(
-            "ttl {} ms is not above the drift allowance of {} ms (ttl * {} + {} ms), \
+            "ttl {} ms is not above the drift allowance of {:.2} ms (ttl * {} + {} ms), \
              so that no lease could ever be valid",
             ttl.as_millis(),
             self.of(ttl).as_secs_f64() * 1000.0,
