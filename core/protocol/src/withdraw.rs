@@ -61,6 +61,8 @@ pub struct Withdraw {
     started: Moment,
     /// When the last node will have forgotten the keys by itself.
     forgotten: Moment,
+    /// Until when the keys cannot have run out.
+    valid_until: Moment,
     node_timeout: Duration,
     nodes: Vec<Progress>,
 }
@@ -69,6 +71,12 @@ pub struct Withdraw {
 struct Progress {
     state: State,
     failures: u32,
+    /// The last revoke got no reply; it may have been done.
+    unheard: bool,
+    /// An earlier revoke than the last may have been done.
+    asked_again: bool,
+    /// The answer may describe the node after an earlier revoke: it does not tell whose the keys were.
+    unclear: bool,
     answer: Option<Result<Answer, Fault>>,
     took: Duration,
 }
@@ -106,9 +114,18 @@ impl Withdraw {
             quorum: withdrawal.quorum,
             started: now,
             forgotten: withdrawal.forgotten,
+            valid_until: now,
             node_timeout: withdrawal.node_timeout,
             nodes: vec![Progress::new(); nodes],
         }
+    }
+
+    /// Says until when the keys cannot have run out by themselves: keys that are gone before then,
+    /// after a revoke whose reply was lost, were deleted by it. Without that nothing is known of them.
+    #[must_use]
+    pub const fn valid_until(mut self, until: Moment) -> Self {
+        self.valid_until = until;
+        self
     }
 
     /// Leaves out a node that cannot hold the keys, because the grant was never sent to it.
@@ -120,6 +137,7 @@ impl Withdraw {
     pub fn restart(&mut self) {
         for progress in &mut self.nodes {
             if progress.state != State::Settled {
+                progress.unheard |= matches!(progress.state, State::Sent { .. });
                 progress.state = State::Ready;
             }
         }
@@ -133,7 +151,7 @@ impl Withdraw {
     /// chance.
     pub fn outcome(&self) -> Option<ReleaseOutcome> {
         let (mut deleted, mut absent, mut theirs) = (0, 0, 0);
-        for progress in &self.nodes {
+        for progress in self.nodes.iter().filter(|progress| !progress.unclear) {
             match &progress.answer {
                 Some(Ok(Answer::Ours { .. })) => deleted += 1,
                 Some(Ok(Answer::Absent)) => absent += 1,
@@ -180,7 +198,9 @@ impl Withdraw {
             .nodes
             .iter()
             .position(|progress| progress.state == State::Ready)?;
-        self.nodes[index].state = State::Sent {
+        let progress = &mut self.nodes[index];
+        progress.asked_again |= progress.unheard;
+        progress.state = State::Sent {
             deadline: now + self.node_timeout,
         };
         let command = Command {
@@ -213,13 +233,18 @@ impl Withdraw {
             return;
         }
         progress.took = now.since(self.started);
+        // An earlier revoke may have deleted the keys, so that they are gone, or another's, by now.
+        let again = reply.repeated || progress.asked_again;
         match reply.answer {
-            // The first revoke may have deleted the keys before its reply was lost.
-            Ok(Answer::Absent) if reply.repeated => {
+            Ok(Answer::Absent) if again && now < self.valid_until => {
                 progress.settle(Ok(Answer::Ours {
                     token: None,
                     remaining: None,
                 }));
+            }
+            Ok(answer @ (Answer::Absent | Answer::Theirs { .. })) if again => {
+                progress.unclear = true;
+                progress.settle(Ok(answer));
             }
             Err(fault) if !fault.kind().is_permanent() => progress.rest(now, Some(fault)),
             answer => progress.settle(answer),
@@ -277,6 +302,9 @@ impl Progress {
         Self {
             state: State::Ready,
             failures: 0,
+            unheard: false,
+            asked_again: false,
+            unclear: false,
             answer: None,
             took: Duration::ZERO,
         }
@@ -288,6 +316,9 @@ impl Progress {
     }
 
     fn rest(&mut self, now: Moment, fault: Option<Fault>) {
+        self.unheard |= fault
+            .as_ref()
+            .is_none_or(|fault| fault.kind().may_have_acted());
         if let Some(fault) = fault {
             self.answer = Some(Err(fault));
         }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::support::{Play, absent, claim, fault, frees_in, kept, quorum, theirs};
-use quorlock_protocol::{FaultKind, Moment, ReleaseOutcome, Reply, Ticket, Withdraw, Withdrawal};
+use quorlock_protocol::{
+    Answer, Fault, FaultKind, Moment, ReleaseOutcome, Reply, Ticket, Withdraw, Withdrawal,
+};
 
 fn withdraw(nodes: usize) -> Play<Withdraw> {
     let withdrawal = Withdrawal {
@@ -76,18 +78,54 @@ fn stops_when_the_nodes_have_forgotten_the_keys_by_themselves() {
     assert!(play.done.is_some());
 }
 
-#[test]
-fn an_absent_key_after_a_repeated_revoke_was_deleted_by_the_first() {
-    let mut play = withdraw(1);
+fn repeated(play: &mut Play<Withdraw>, node: u8, answer: Result<Answer, Fault>) {
+    let (ticket, repeated) = (Ticket(7), true);
     play.reply(
-        0,
+        node,
         Reply {
-            ticket: Ticket(7),
-            answer: absent(),
-            repeated: true,
+            ticket,
+            answer,
+            repeated,
         },
     );
+}
+
+#[test]
+fn a_key_that_is_gone_within_the_validity_was_deleted_by_the_revoke_whose_reply_was_lost() {
+    let mut play = withdraw(1);
+    play.machine = play.machine.valid_until(Moment::from_millis(988));
+    repeated(&mut play, 0, absent());
     assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
+}
+
+#[test]
+fn a_key_that_is_gone_after_a_repeated_revoke_may_as_well_have_run_out() {
+    let mut play = withdraw(3);
+    play.answer(0, "revoke", kept());
+    play.answer(1, "revoke", absent());
+    repeated(&mut play, 2, absent());
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
+    assert!(play.done.is_some(), "nothing is left to take back");
+}
+
+#[test]
+fn another_that_took_the_key_after_the_first_revoke_is_no_sign_of_a_loss() {
+    let mut play = withdraw(3);
+    play.wait_until(100);
+    assert_eq!(play.count("revoke"), 6);
+    play.answer(0, "revoke", theirs(frees_in(10)));
+    play.answer(1, "revoke", absent());
+    play.answer(2, "revoke", kept());
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
+}
+
+#[test]
+fn a_late_reply_to_the_only_revoke_is_clear() {
+    let mut play = withdraw(3);
+    play.wait_until(50);
+    play.answer(0, "revoke", absent());
+    play.answer(1, "revoke", absent());
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Expired));
 }
 
 #[test]
