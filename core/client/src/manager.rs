@@ -84,8 +84,15 @@ impl Redlock {
         names: impl IntoIterator<Item = S>,
         token: &str,
     ) -> Result<Lease, LockError> {
-        let claim = Claim { resources: Resources::new(names)?, holder: HolderId::adopt(token)? };
-        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.policy))
+        let claim = Claim {
+            resources: Resources::new(names)?,
+            holder: HolderId::adopt(token)?,
+        };
+        Ok(Lease::adopt(
+            &self.manager,
+            Arc::new(claim),
+            self.manager.policy,
+        ))
     }
 
     /// Whether another could not get the lock now, because anyone holds it (as far as the nodes tell).
@@ -96,8 +103,10 @@ impl Redlock {
         &self,
         names: impl IntoIterator<Item = S>,
     ) -> Result<bool, LockError> {
-        let claim =
-            Claim { resources: Resources::new(names)?, holder: self.manager.fresh_holder() };
+        let claim = Claim {
+            resources: Resources::new(names)?,
+            holder: Manager::fresh_holder(),
+        };
         let claim = Arc::new(claim);
         self.manager.check_open(&claim.resources)?;
         self.manager.settle(None).await;
@@ -108,7 +117,12 @@ impl Redlock {
         }
         let spent = (1, clock::now().since(inspection.report.started));
         let rounds = [inspection.report];
-        Err(self.manager.error(ErrorKind::QuorumUnreachable, &claim.resources, &rounds, spent))
+        Err(self.manager.error(
+            ErrorKind::QuorumUnreachable,
+            &claim.resources,
+            &rounds,
+            spent,
+        ))
     }
 
     /// Every node's address (without a password) and state, in the order given.
@@ -144,7 +158,10 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Redlock").field("nodes", &self.manager.addresses).finish()
+        formatter
+            .debug_struct("Redlock")
+            .field("nodes", &self.manager.addresses)
+            .finish()
     }
 }
 
@@ -154,12 +171,21 @@ impl Manager {
         if self.settled.load(Ordering::Acquire) {
             return;
         }
-        let patience = self.settings.connect_timeout.min(timeout.unwrap_or(Duration::MAX));
+        let patience = self
+            .settings
+            .connect_timeout
+            .min(timeout.unwrap_or(Duration::MAX));
         let all = async {
-            let mut pending: FuturesUnordered<_> =
-                self.nodes.iter().map(|node| async { node.settled().await }).collect();
+            let mut pending: FuturesUnordered<_> = self
+                .nodes
+                .iter()
+                .map(|node| async { node.settled().await })
+                .collect();
             while pending.next().await.is_some() {
-                let up = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
+                let up = self
+                    .nodes
+                    .iter()
+                    .filter(|node| node.state() == NodeState::Healthy);
                 if up.count() >= self.quorum.size() {
                     break;
                 }
@@ -179,8 +205,11 @@ impl Manager {
         self.settle(policy.timeout()).await;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
-        let mut acquiring =
-            Acquiring { manager: self, driver: Driver::new(&self.nodes), machine: Some(machine) };
+        let mut acquiring = Acquiring {
+            manager: self,
+            driver: Driver::new(&self.nodes),
+            machine: Some(machine),
+        };
         let outcome = acquiring.run().await;
         let driver = acquiring.driver.clone();
         let left = outcome.withdrawals;
@@ -192,8 +221,18 @@ impl Manager {
                 }
                 self.withdraw_afresh(left);
                 let spent = (outcome.attempts, outcome.elapsed);
-                let lost = lost.iter().map(|round| name_votes(round, &self.addresses)).collect();
-                Ok(LeaseGuard::new(Lease::won(self, won, policy, driver.inbox, spent, lost)))
+                let lost = lost
+                    .iter()
+                    .map(|round| name_votes(round, &self.addresses))
+                    .collect();
+                Ok(LeaseGuard::new(Lease::won(
+                    self,
+                    won,
+                    policy,
+                    driver.inbox,
+                    spent,
+                    lost,
+                )))
             }
             Err(kind) => {
                 self.withdraw_rest(&driver, left);
@@ -217,7 +256,8 @@ impl Manager {
         // One inbox serves one machine; any further one asks again with its own.
         if let Some(mut last) = left.pop() {
             let driver = driver.clone();
-            self.engine.background(async move { driver.run(&mut last, |_| {}).await });
+            self.engine
+                .background(async move { driver.run(&mut last, |_| {}).await });
         }
         self.withdraw_afresh(left);
     }
@@ -227,7 +267,8 @@ impl Manager {
         for mut withdraw in left {
             let driver = Driver::new(&self.nodes);
             withdraw.restart();
-            self.engine.background(async move { driver.run(&mut withdraw, |_| {}).await });
+            self.engine
+                .background(async move { driver.run(&mut withdraw, |_| {}).await });
         }
     }
 
@@ -256,7 +297,7 @@ impl Manager {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn fresh_holder(&self) -> HolderId {
+    fn fresh_holder() -> HolderId {
         use quorlock_protocol::Surroundings as _;
         HolderId::fresh(System.random())
     }
@@ -280,9 +321,12 @@ impl Acquiring<'_> {
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        let Some(mut machine) = self.machine.take() else { return };
+        let Some(mut machine) = self.machine.take() else {
+            return;
+        };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
-            self.manager.withdraw_rest(&self.driver, outcome.withdrawals);
+            self.manager
+                .withdraw_rest(&self.driver, outcome.withdrawals);
         }
     }
 }
@@ -307,7 +351,8 @@ impl Builder {
     pub fn nodes<S: AsRef<str>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
         for address in addresses {
             let address = address.as_ref().parse::<Address>();
-            self.nodes.push(address.map(|address| NodeSpec::At(Box::new(address))));
+            self.nodes
+                .push(address.map(|address| NodeSpec::At(Box::new(address))));
         }
         self
     }
@@ -383,7 +428,9 @@ impl Builder {
             settled: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
-        Ok(Redlock { manager: Arc::new(manager) })
+        Ok(Redlock {
+            manager: Arc::new(manager),
+        })
     }
 }
 
@@ -402,7 +449,9 @@ fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
     }
     let mut endpoints: Vec<(String, &Address)> = Vec::new();
     for spec in specs {
-        let NodeSpec::At(address) = spec else { continue };
+        let NodeSpec::At(address) = spec else {
+            continue;
+        };
         let endpoint = address.endpoint();
         if endpoints.iter().any(|(other, _)| *other == endpoint) {
             return Err(ConfigError::new(format!(

@@ -158,16 +158,14 @@ impl Acquire {
         let State::Voting(grant) = &self.state else {
             return;
         };
-        let grants = || {
+        let granted = || {
             grant
                 .answers()
-                .filter_map(|(node, answer)| Some((node, granted_token(answer)?)))
+                .filter_map(|(_, answer)| granted_token(answer))
         };
-        let token = grants().filter_map(|(_, token)| token).max();
-        let Some(token) = token else {
-            return self.accept(env);
-        };
-        if grants().filter(|(_, own)| *own == Some(token)).count() >= self.quorum.size() {
+        let token = granted().max().unwrap_or_default();
+        let is_known = granted().filter(|own| *own == token).count() >= self.quorum.size();
+        if !self.policy.fencing || is_known {
             return self.accept(env);
         }
         let action = Action::RaiseFence {
@@ -190,25 +188,24 @@ impl Acquire {
     }
 
     fn accept(&mut self, env: &mut dyn Surroundings) {
-        let grant = match &self.state {
-            State::Voting(grant) | State::Raising { grant, .. } => grant,
-            _ => return,
+        let (State::Voting(grant) | State::Raising { grant, .. }) = &self.state else {
+            return;
         };
         let until = self.policy.drift.end_of(self.policy.ttl, grant.started());
         if env.now() >= until {
             return self.lose_round(env);
         }
-        let highest = || {
+        let granted = || {
             grant
                 .answers()
-                .filter_map(|(_, answer)| granted_token(answer)?)
-                .max()
+                .filter_map(|(_, answer)| granted_token(answer))
         };
         let lease = Lease {
             claim: Arc::clone(grant.claim()),
             fencing_token: match &self.state {
                 State::Raising { token, .. } => Some(*token),
-                _ => highest(),
+                _ if self.policy.fencing => granted().max(),
+                _ => None,
             },
             ttl: self.policy.ttl,
             until,
@@ -508,10 +505,10 @@ impl Loss {
     }
 }
 
-/// The token that a node granted: `None` if it did not grant.
-fn granted_token<F>(answer: &Result<Answer, F>) -> Option<Option<FencingToken>> {
+/// The fence of a node that granted (zero without fencing); `None` if it did not grant.
+fn granted_token<F>(answer: &Result<Answer, F>) -> Option<FencingToken> {
     match answer {
-        Ok(Answer::Ours { token, .. }) => Some(*token),
+        Ok(Answer::Ours { token, .. }) => Some(token.unwrap_or_default()),
         _ => None,
     }
 }
@@ -519,13 +516,10 @@ fn granted_token<F>(answer: &Result<Answer, F>) -> Option<Option<FencingToken>> 
 /// A node whose fence is at the token already counts at once; one that granted less is asked.
 fn join_raise<F>(raise: &mut Round, node: NodeId, answer: &Result<Answer, F>, token: FencingToken) {
     match granted_token(answer) {
-        Some(own) if own >= Some(token) => raise.settle(
-            node,
-            Answer::Ours {
-                token: own,
-                remaining: None,
-            },
-        ),
+        Some(own) if own >= token => {
+            let (token, remaining) = (Some(own), None);
+            raise.settle(node, Answer::Ours { token, remaining });
+        }
         Some(_) => raise.ask(node),
         None => {}
     }

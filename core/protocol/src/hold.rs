@@ -45,8 +45,11 @@ pub struct Hold {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    Resting { renew_at: Moment },
-    Renewing(Extend),
+    Resting {
+        renew_at: Moment,
+    },
+    /// Boxed: most leases rest most of the time.
+    Renewing(Box<Extend>),
     Finished(HoldEnd),
 }
 
@@ -147,7 +150,8 @@ impl Hold {
             first_ticket: self.next_ticket,
         };
         self.straggling = None;
-        self.state = State::Renewing(Extend::new(now, extension, self.policy, self.quorum));
+        let extend = Extend::new(now, extension, self.policy, self.quorum);
+        self.state = State::Renewing(Box::new(extend));
     }
 
     /// Lets the renewal under way speak, and takes over its result.

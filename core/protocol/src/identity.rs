@@ -130,10 +130,10 @@ impl Resources {
             .collect::<Result<Vec<_>, _>>()?;
         let mut sorted: Vec<&Resource> = list.iter().collect();
         sorted.sort();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        let mut pairs = sorted.windows(2);
+        if let Some([twice, _]) = pairs.find(|pair| matches!(pair, [one, next] if one == next)) {
             return Err(ConfigError::new(format!(
-                "resource '{}' is named twice",
-                pair[0]
+                "resource '{twice}' is named twice"
             )));
         }
         match list.len() {

@@ -67,7 +67,9 @@ impl Lease {
     /// Starts to renew (where the policy says so) and to watch the end.
     pub(super) fn keep(&self) {
         let mut state = self.shared.lock();
-        let (Stage::Held, Some(facts)) = (state.stage, state.facts.clone()) else { return };
+        let (Stage::Held, Some(facts)) = (state.stage, state.facts.clone()) else {
+            return;
+        };
         let manager = &self.shared.manager;
         let mut policy = state.policy;
         if manager.is_closed() {
@@ -76,9 +78,17 @@ impl Lease {
         state.stop_active();
         let driver = Driver::new(&manager.nodes);
         state.active = Some(Arc::clone(&driver.inbox));
-        let machine = Hold::new(clock::now(), facts, policy, state.held_since, manager.quorum);
+        let machine = Hold::new(
+            clock::now(),
+            facts,
+            policy,
+            state.held_since,
+            manager.quorum,
+        );
         drop(state);
-        manager.engine.spawn_detached(hold(Arc::downgrade(&self.shared), driver, machine));
+        manager
+            .engine
+            .spawn_detached(hold(Arc::downgrade(&self.shared), driver, machine));
     }
 
     /// The lease is over: no more of it is renewed, its keys are taken back, everyone is told.
@@ -113,7 +123,9 @@ impl Lease {
 async fn hold(shared: Weak<Shared>, driver: Driver, mut machine: Hold) {
     let end = driver
         .run(&mut machine, |machine| {
-            let Some(shared) = shared.upgrade() else { return };
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
             let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.stage == Stage::Held && state.is_worked_on_by(&driver.inbox) {
                 state.facts = Some(machine.lease().clone());

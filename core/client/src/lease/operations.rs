@@ -9,10 +9,10 @@ use quorlock_protocol::{
 };
 use tokio::sync::oneshot;
 
-use super::{LastVotes, Lease, Stage, State};
+use super::{LastVotes, Lease, ReleaseVotes, Stage, State};
 use crate::clock;
 use crate::driver::Driver;
-use crate::error::{LockError, NodeReport, name_votes};
+use crate::error::LockError;
 use crate::inbox::Inbox;
 
 impl Lease {
@@ -27,7 +27,8 @@ impl Lease {
     /// [`ErrorKind::Config`] for a wrong ttl.
     pub async fn extend(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let lease = self.clone();
-        self.on_engine(async move { lease.extend_here(ttl).await }).await
+        self.on_engine(async move { lease.extend_here(ttl).await })
+            .await
     }
 
     /// [`Self::extend`] on the caller's own task, which must run on the engine.
@@ -41,17 +42,31 @@ impl Lease {
         let driver = Driver::new(&self.shared.manager.nodes);
         let mut machine = self.begin_extension(&driver, policy)?;
         // However this ends, also when the future is dropped, the lease is watched again afterwards.
-        let _resume = ResumeOnDrop { lease: self, inbox: &driver.inbox };
+        let _resume = ResumeOnDrop {
+            lease: self,
+            inbox: &driver.inbox,
+        };
         let shared = &self.shared;
-        let outcome =
-            driver.run(&mut machine, |machine| shared.lock().limit(machine.until())).await;
+        let outcome = driver
+            .run(&mut machine, |machine| shared.lock().limit(machine.until()))
+            .await;
         let spent = (outcome.attempts, outcome.elapsed);
         match outcome.result {
-            Ok(lease) => self.finish_extension(lease, policy, &outcome.report),
+            Ok(lease) => {
+                let votes = match outcome.round {
+                    Some(round) => LastVotes::Open(round, Arc::clone(&driver.inbox)),
+                    None => LastVotes::Closed(shared.manager.name_votes(&outcome.report)),
+                };
+                self.finish_extension(lease, policy, votes)
+            }
             Err(kind) => {
                 if kind == ErrorKind::LeaseLost {
                     let is_over = clock::now() >= outcome.until;
-                    self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
+                    self.lose(if is_over {
+                        LossReason::Expired
+                    } else {
+                        LossReason::Gone
+                    });
                 }
                 Err(self.error(kind, &[outcome.report], spent))
             }
@@ -65,7 +80,8 @@ impl Lease {
     /// nodes answer to tell, [`ErrorKind::LockNotHeld`] after a release.
     pub async fn check(&self) -> Result<Duration, LockError> {
         let lease = self.clone();
-        self.on_engine(async move { lease.check_here().await }).await
+        self.on_engine(async move { lease.check_here().await })
+            .await
     }
 
     /// [`Self::check`] on the caller's own task, which must run on the engine.
@@ -77,7 +93,11 @@ impl Lease {
         self.check_usable()?;
         let policy = self.shared.lock().policy;
         self.shared.manager.settle(None).await;
-        let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
+        let inspection = self
+            .shared
+            .manager
+            .inspect(&self.shared.claim, policy)
+            .await;
         let spent = (1, clock::now().since(inspection.report.started));
         let kind = match inspection.standing {
             Standing::Held(lease) => {
@@ -113,18 +133,18 @@ impl Lease {
         self.release_told().await.map(|(outcome, _)| outcome)
     }
 
-    /// [`Self::release`], with what every node had answered when the outcome was certain. No votes if
-    /// the lease was known to be over, because no node is asked then.
+    /// [`Self::release`], with what the nodes answer.
     ///
     /// # Errors
     /// As for [`Self::release`].
-    pub async fn release_told(&self) -> Result<(ReleaseOutcome, Vec<NodeReport>), LockError> {
+    pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
+        let votes = ReleaseVotes::new(&self.shared.manager.addresses);
         if let Stage::Lost(_) = self.begin_release()? {
-            return Ok((ReleaseOutcome::Expired, Vec::new()));
+            return Ok((ReleaseOutcome::Expired, votes));
         }
         let (send, told) = oneshot::channel();
-        self.revoke(Some(send));
-        Ok(told.await.unwrap_or((ReleaseOutcome::Unknown, Vec::new())))
+        self.revoke(Some(send), votes.clone());
+        Ok((told.await.unwrap_or(ReleaseOutcome::Unknown), votes))
     }
 
     /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
@@ -139,7 +159,7 @@ impl Lease {
     /// Gives the lease back without waiting for the outcome. Does nothing if it is over already.
     pub fn withdraw(&self) {
         if matches!(self.begin_release(), Ok(Stage::Held)) {
-            self.revoke(None);
+            self.revoke(None, ReleaseVotes::default());
         }
     }
 
@@ -153,16 +173,16 @@ impl Lease {
         Ok(std::mem::replace(&mut state.stage, Stage::Released))
     }
 
-    fn revoke(&self, mut told: Option<oneshot::Sender<(ReleaseOutcome, Vec<NodeReport>)>>) {
+    fn revoke(&self, mut told: Option<oneshot::Sender<ReleaseOutcome>>, votes: ReleaseVotes) {
         let mut machine = self.withdrawal();
-        let addresses = Arc::clone(&self.shared.manager.addresses);
         let driver = Driver::new(&self.shared.manager.nodes);
         let work = async move {
             driver
                 .run(&mut machine, |machine| {
-                    let (Some(outcome), true) = (machine.outcome(), told.is_some()) else { return };
-                    let votes = name_votes(&machine.report(), &addresses);
-                    let _ = told.take().map(|told| told.send((outcome, votes)));
+                    votes.set(machine.report());
+                    if let (Some(outcome), true) = (machine.outcome(), told.is_some()) {
+                        let _ = told.take().map(|told| told.send(outcome));
+                    }
                 })
                 .await;
         };
@@ -195,19 +215,30 @@ impl Lease {
         state.active = Some(Arc::clone(&driver.inbox));
         let extension = Extension {
             claim: Arc::clone(&self.shared.claim),
-            fencing_token: state.facts.as_ref().and_then(quorlock_protocol::Lease::fencing_token),
-            until: state.facts.as_ref().map_or(Moment::FAR_FUTURE, quorlock_protocol::Lease::until),
+            fencing_token: state
+                .facts
+                .as_ref()
+                .and_then(quorlock_protocol::Lease::fencing_token),
+            until: state
+                .facts
+                .as_ref()
+                .map_or(Moment::FAR_FUTURE, quorlock_protocol::Lease::until),
             patience: policy.timeout().unwrap_or(policy.unreachable_timeout()),
             first_ticket: 0,
         };
-        Ok(Extend::new(clock::now(), extension, policy, self.shared.manager.quorum))
+        Ok(Extend::new(
+            clock::now(),
+            extension,
+            policy,
+            self.shared.manager.quorum,
+        ))
     }
 
     fn finish_extension(
         &self,
         lease: quorlock_protocol::Lease,
         policy: Policy,
-        report: &RoundReport,
+        votes: LastVotes,
     ) -> Result<Duration, LockError> {
         let mut state = self.shared.lock();
         if state.stage == Stage::Released {
@@ -216,16 +247,16 @@ impl Lease {
         }
         state.facts = Some(lease);
         state.policy = policy;
-        state.votes = LastVotes::Closed(self.shared.manager.name_votes(report));
+        state.votes = votes;
         drop(state);
         Ok(self.validity())
     }
 
     fn check_usable(&self) -> Result<(), LockError> {
-        let state = self.shared.lock();
-        let is_over = state.facts.is_some() && state.validity(clock::now()).is_zero();
-        let stage = state.stage;
-        drop(state);
+        let known = self.shared.lock();
+        let is_over = known.facts.is_some() && known.validity(clock::now()).is_zero();
+        let stage = known.stage;
+        drop(known);
         match stage {
             Stage::Released => Err(self.not_held()),
             Stage::Held if is_over => {
@@ -250,7 +281,8 @@ impl Lease {
         operation: impl Future<Output = Result<T, LockError>> + Send + 'static,
     ) -> Result<T, LockError> {
         let task = self.shared.manager.engine.spawn(operation);
-        task.await.unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
+        task.await
+            .unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
     }
 
     fn not_held(&self) -> LockError {
@@ -260,7 +292,9 @@ impl Lease {
     }
 
     fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
-        self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
+        self.shared
+            .manager
+            .error(kind, &self.shared.claim.resources, rounds, spent)
     }
 }
 
