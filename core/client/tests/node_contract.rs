@@ -339,12 +339,13 @@ async fn a_proposal_far_ahead_is_clamped(mut kind: Kind) {
         .expect("after 1970")
         .as_micros();
     let wall = u64::try_from(wall).expect("before 2255");
+    // Exact to the last digit, also as it is remembered.
     let near = claim(&["r"], "a");
     assert_eq!(
         kind.client.ask(&near, fenced(10_000, wall)).await,
-        ours_with(wall),
-        "exact to the last digit"
+        ours_with(wall)
     );
+    assert_eq!(token(&kind.client.ask(&near, Action::Inspect).await), wall);
     assert_eq!(kind.client.ask(&near, Action::Revoke).await, OURS);
     let far = claim(&["r"], "b");
     let token = token(&kind.client.ask(&far, fenced(10_000, (1 << 53) - 1)).await);

@@ -56,10 +56,10 @@ impl Dialer {
 
     /// A second connection that answers while the first one, `silent`, does not.
     ///
-    /// A server that was merely stopped serves both when it goes on, in either order. So the new one is
-    /// asked twice with a pause: by the second answer the server has been through everything that lay in
-    /// its buffers at the first, and the caller, who looks at the old one first, has dropped this
-    /// future. Otherwise the old one is dead, and is ended on the server too.
+    /// A server that was merely stopped serves both when it goes on, in either order. So the new one
+    /// is asked once more after a pause: by then the server has been through what lay in its buffers,
+    /// and the caller, who looks at the old one first, has dropped this future. Otherwise the old one
+    /// is dead, and that last question ends it on the server too.
     pub(super) async fn overtake(self, silent: Option<ClientId>) -> Link {
         let mut backoff = Backoff::new(&self.settings);
         loop {
@@ -67,16 +67,11 @@ impl Dialer {
             let Ok(mut link) = self.dial(None).await else {
                 continue;
             };
-            let confirm = async {
-                link.ask(redis::cmd("PING")).await?;
-                sleep(GRACE).await;
-                link.ask(redis::cmd("PING")).await?;
-                if let Some(silent) = &silent {
-                    link.ask(silent.kill()).await?;
-                }
-                Ok::<_, Fault>(())
-            };
-            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, confirm).await {
+            sleep(GRACE).await;
+            let question = silent
+                .as_ref()
+                .map_or_else(|| redis::cmd("PING"), ClientId::kill);
+            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, link.ask(question)).await {
                 return link;
             }
         }

@@ -223,3 +223,67 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Bytes that the other machine does not acknowledge for so long end the connection.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_before_the_first_write() {
+        let (ours, mut theirs) = duplex(64);
+        let allowance = Allowance::default();
+        allowance.grow();
+        let (mut reader, mut writer) = tokio::io::split(Metered::new(Box::new(ours), allowance));
+        theirs
+            .write_all(b"-ERR full")
+            .now_or_never()
+            .unwrap()
+            .unwrap();
+        let mut buffer = [0; 16];
+        assert!(reader.read(&mut buffer).now_or_never().is_none());
+        writer.write_all(b"PING").now_or_never().unwrap().unwrap();
+        let count = reader.read(&mut buffer).now_or_never().unwrap().unwrap();
+        assert_eq!(&buffer[..count], b"-ERR full");
+    }
+
+    #[test]
+    fn no_more_is_read_than_was_asked_for() {
+        let (ours, mut theirs) = duplex(1024 * 1024);
+        let allowance = Allowance::default();
+        let mut metered = Metered::new(Box::new(ours), allowance.clone());
+        metered.write_all(b"PING").now_or_never().unwrap().unwrap();
+        allowance.grow();
+        theirs
+            .write_all(&[0; Allowance::PER_REPLY + 1])
+            .now_or_never()
+            .unwrap()
+            .unwrap();
+        let mut buffer = [0; Allowance::PER_REPLY];
+        assert!(
+            metered
+                .read_exact(&mut buffer)
+                .now_or_never()
+                .unwrap()
+                .is_ok()
+        );
+        assert!(!allowance.is_exceeded());
+        let error = metered
+            .read(&mut buffer)
+            .now_or_never()
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(allowance.is_exceeded());
+        // A reply that has come gives back what it did not use, but no more than is fair.
+        allowance.renew(2);
+        assert!(allowance.take(2 * Allowance::PER_REPLY).is_ok());
+        assert!(allowance.take(1).is_err());
+        allowance.renew(usize::MAX);
+        assert!(allowance.take(Allowance::MAX + 1).is_err());
+    }
+}

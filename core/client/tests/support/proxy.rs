@@ -5,11 +5,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// A proxy on the runtime of the caller.
 pub struct Proxy {
@@ -21,6 +23,7 @@ struct Shared {
     port: u16,
     accepted: AtomicUsize,
     refuses: AtomicBool,
+    closes_idle: AtomicBool,
     /// Connections up to this number lose what the server says.
     deaf: AtomicUsize,
     /// Connections up to this number carry nothing any more.
@@ -46,6 +49,7 @@ impl Proxy {
             port,
             accepted: AtomicUsize::new(0),
             refuses: AtomicBool::new(false),
+            closes_idle: AtomicBool::new(false),
             deaf: AtomicUsize::new(0),
             stalled: AtomicUsize::new(0),
             stalls_when_used: AtomicBool::new(false),
@@ -97,6 +101,11 @@ impl Proxy {
 
     pub fn cut(&self) {
         self.shared.cut.send_replace(self.accepted());
+    }
+
+    /// Connections are closed as soon as nothing is said for a while.
+    pub fn close_idle(&self, closes: bool) {
+        self.shared.closes_idle.store(closes, SeqCst);
     }
 
     /// New connections are closed at once.
@@ -182,6 +191,7 @@ async fn downwards(
                 buffer[..words.len()].copy_from_slice(&words);
                 words.len()
             }
+            () = sleep(Duration::from_millis(3)), if shared.closes_idle.load(SeqCst) => return,
             else => return,
         };
         let is_lost = [&shared.stalled, &shared.deaf]
