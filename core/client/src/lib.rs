@@ -1,4 +1,33 @@
-//! Quorlock for Rust.
+//! A distributed lock over N independent Redis or Valkey masters (the Redlock algorithm).
+//!
+//! ```
+//! use quorlock::Redlock;
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), quorlock::LockError> {
+//! // memory:// nodes live in this process; use redis://, rediss:// or unix:// for real ones.
+//! let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
+//!
+//! let lock = locks.lock("invoice:42").ttl(Duration::from_secs(5)).auto_extend(true);
+//! let lease = lock.timeout(Duration::from_secs(30)).acquire().await?;
+//! // Whatever the lock protects should refuse a token below the highest it has seen.
+//! println!("held, fencing token {:?}", lease.fencing_token());
+//! lease.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Redlock`] knows the nodes; [`Lock`] says what to lock and how; [`LeaseGuard`] is a lock that is
+//!   held, and releases it when dropped; [`Lease`] is the same without that rule.
+//! - One background thread ([`Engine`]) serves all of them: it renews leases and tells their loss also
+//!   while the caller's own runtime is blocked. Futures of this crate need no particular runtime.
+//! - Every failure is a [`LockError`], whose [`ErrorKind`] tells contention from broken nodes.
+//!
+//! What the lock promises and why is in [the protocol's manual](quorlock_protocol::manual).
+
+#![forbid(unsafe_code)]
+
 mod address;
 mod clock;
 mod driver;
@@ -16,19 +45,19 @@ mod redis_node;
 mod replies;
 
 pub use address::{Address, Tls, Verification};
+pub use clock::now as lease_clock;
 pub use engine::{Engine, Task};
 pub use error::{LockError, NodeReport};
 pub use guard::LeaseGuard;
 pub use inbox::ReplyTo;
-pub use lease::Lease;
+pub use lease::{Lease, ReleaseVotes};
 pub use lock::Lock;
 pub use manager::{Builder, Redlock};
-pub use clock::now as lease_clock;
 pub use memory_node::MemoryNode;
 pub use node::{Node, NodeState, connect};
-pub use redis_node::{NodeSettings, RedisNode};
-pub use replies::Replies;
 pub use quorlock_protocol::{
     Answer, ConfigError, ErrorKind, Fault, FaultKind, Frees, OptionDefault, OptionInfo, Policy,
     PolicyBuilder, ReleaseOutcome, Vote,
 };
+pub use redis_node::{NodeSettings, RedisNode};
+pub use replies::Replies;

@@ -54,6 +54,9 @@
 //! }
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 mod acquire;
 mod backoff;
 mod command;

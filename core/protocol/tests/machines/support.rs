@@ -196,7 +196,7 @@ pub(crate) fn fault(kind: FaultKind) -> Result<Answer, Fault> {
 /// A policy with ttl 1000 ms (drift 12 ms), node timeout 50 ms and no jitter.
 pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Policy {
     let base = Policy::builder()
-        .ttl(Duration::from_millis(1000))
+        .ttl(Duration::from_secs(1))
         .node_timeout(Duration::from_millis(50))
         .retry_delay(Duration::from_millis(100))
         .retry_jitter(Duration::ZERO);
