@@ -62,6 +62,12 @@ export declare class NativeRedlock {
   close(): void
 }
 
+/** What the nodes answer to a release, also after its outcome is certain. */
+export declare class NativeVotes {
+  /** What is known by now. */
+  now(): Array<NodeVote>
+}
+
 /** Every setting of the core with the default that it has in Node. */
 export declare function defaults(): Array<SettingDefault>
 
@@ -180,8 +186,8 @@ export interface Settled {
   validity?: number
   /** What became of a released lease: `released`, `expired`, `taken` or `unknown`. */
   outcome?: string
-  /** What every node did. */
-  votes?: Array<NodeVote>
+  /** What the nodes answer to a release. */
+  votes?: NativeVotes
   /** The answer to a question. */
   answer?: boolean
   /** Why it failed, or why a watched lease was lost. */

@@ -15,18 +15,18 @@ use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
-use quorlock::{Engine, LeaseGuard, LockError, NodeReport, ReleaseOutcome, Task};
+use quorlock::{Engine, LeaseGuard, LockError, ReleaseOutcome, ReleaseVotes, Task};
 
 use crate::errors::Failure;
 use crate::lease::NativeLease;
-use crate::votes::NodeVote;
+use crate::votes::NativeVotes;
 
 /// What an operation ended with.
 pub(crate) enum Outcome {
     Acquired(LeaseGuard),
     Validity(Duration),
     /// With the error that the outcome amounts to, if it does.
-    Released(ReleaseOutcome, Vec<NodeReport>, Option<LockError>),
+    Released(ReleaseOutcome, ReleaseVotes, Option<LockError>),
     Answer(bool),
     Failed(LockError),
     /// The operation broke off because of a defect.
@@ -46,8 +46,8 @@ pub struct Settled {
     pub validity: Option<f64>,
     /// What became of a released lease: `released`, `expired`, `taken` or `unknown`.
     pub outcome: Option<&'static str>,
-    /// What every node did.
-    pub votes: Option<Vec<NodeVote>>,
+    /// What the nodes answer to a release.
+    pub votes: Option<NativeVotes>,
     /// The answer to a question.
     pub answer: Option<bool>,
     /// Why it failed, or why a watched lease was lost.
@@ -214,7 +214,7 @@ impl Settled {
             Outcome::Validity(validity) => settled.validity = Some(millis(validity)),
             Outcome::Released(outcome, votes, loss) => {
                 settled.outcome = Some(outcome.name());
-                settled.votes = Some(NodeVote::list(&votes));
+                settled.votes = Some(NativeVotes::new(votes));
                 settled.error = loss.as_ref().map(Failure::new);
             }
             Outcome::Answer(answer) => settled.answer = Some(answer),

@@ -72,7 +72,10 @@ function readNode(client: unknown): string | NodeSpec {
 /** ioredis 4, 5 and 6 keep their settings, completed, in `options`. */
 function readIoredis(client: Record<string, unknown>): NodeSpec {
   const options = asObject(client['options'])
-  if (options === undefined) throw unusable('this ioredis client shows no options')
+  // Every version has a connector; mocks have none, and no server either.
+  if (options === undefined || asObject(client['connector']) === undefined) {
+    throw unusable('this client looks like ioredis but cannot be read (memory://name is a node for tests)')
+  }
   if (options['sentinels'] != null) throw unusable('an ioredis client of sentinels may lead to another server after a failover')
   if (options['Connector'] != null) throw unusable("this ioredis client's own Connector cannot be followed")
   return readParts(options, options['path'], options['db'])

@@ -4,21 +4,11 @@ import { inspect } from 'node:util'
 
 import { run } from './bridge'
 import { LossWatch, type RedlockAbortSignal } from './loss'
-import type { NativeLease, Settled } from './native'
+import type { NativeLease } from './native'
 import { readDuration } from './options'
 import type { Redlock } from './redlock'
-import { type ExecutionResult, type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
-
-/** What became of a lock that was released. */
-export interface ReleaseResult extends ExecutionResult {
-  /**
-   * `released`: held until then. `unknown`: too few nodes answered to tell; they are asked again in the background. A
-   * lock that had `expired` or was `taken` rejects with {@link LeaseLostError} instead.
-   */
-  readonly outcome: 'released' | 'unknown'
-  /** What every node had answered. */
-  readonly votes: readonly LockVote[]
-}
+import { ReleaseResult } from './release'
+import { type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
 
 /**
  * A lock that is held, as {@link Redlock.acquire} gives it.
@@ -47,6 +37,7 @@ export class Lock {
   #expiration = 0
   #claimed = 0
   #isReleased = false
+  #isExtended = false
 
   /** Releases the lock at the end of an `await using` block, unless that was done. */
   declare [Symbol.asyncDispose]: () => Promise<void>
@@ -112,10 +103,12 @@ export class Lock {
 
   /** The statistics of every try of the acquisition (or of the last {@link extend}). None of the promises rejects. */
   get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
-    this.#attempts ??= [
-      ...this.#lease.lostRounds().map((round) => Promise.resolve(statsOf(this.redlock._votes(round, this.resources)))),
-      this.#lastTry(),
-    ]
+    if (this.#attempts === undefined) {
+      const lost = this.#isExtended ? [] : this.#lease.lostRounds()
+      const stats = lost.map((round) => Promise.resolve(statsOf(this.redlock._votes(round, this.resources))))
+      const last = lateVotes(() => [...this.votes], this.redlock._patience, true).then(statsOf)
+      this.#attempts = [...stats, last]
+    }
     return this.#attempts
   }
 
@@ -134,7 +127,9 @@ export class Lock {
     const millis = readDuration(duration)
     const settled = await run((bridge, id) => this.#lease.extend(bridge, id, millis))
     if (settled?.error !== undefined) throw this.redlock._failure(settled.error, 'extend')
-    this.#attempts = [this.#lastTry()]
+    this.#attempts = undefined
+    this.#isExtended = true
+    this._reportLate()
     return this
   }
 
@@ -160,7 +155,10 @@ export class Lock {
     const settled = await run((bridge, id) => this.#lease.release(bridge, id))
     this.#loss?.end()
     if (settled?.error !== undefined) throw this.#loss?.signal.error ?? this.redlock._failure(settled.error, 'other')
-    return this.#released(settled)
+    const look = (): LockVote[] => this.redlock._votes(settled?.votes?.now() ?? [], this.resources)
+    this.redlock._reportLate(look)
+    const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
+    return new ReleaseResult(outcome, look, this.redlock._patience)
   }
 
   [inspect.custom](): string {
@@ -171,14 +169,9 @@ export class Lock {
     return `<Lock ${names} ${state}>`
   }
 
-  /** @internal */
-  _reportLate(report: (votes: readonly LockVote[]) => void): void {
-    const early = new Set(this.votes.filter(({ outcome }) => outcome !== 'missing').map(({ client }) => client))
-    if (early.size === this.redlock.clients.size) return
-    const look = (): LockVote[] => [...this.votes]
-    void lateVotes(look, this.redlock._patience, false).then((votes) => {
-      report(votes.filter(({ client }) => !early.has(client)))
-    })
+  /** @internal Emits the votes against the last try, now and as they come. */
+  _reportLate(): void {
+    this.redlock._reportLate(() => [...this.votes])
   }
 
   /** @internal */
@@ -200,17 +193,6 @@ export class Lock {
       abandoned.register(this, this.#loss)
     }
     return this.#loss
-  }
-
-  #lastTry(): Promise<ExecutionStats> {
-    return lateVotes(() => [...this.votes], this.redlock._patience, true).then(statsOf)
-  }
-
-  #released(settled: Settled | undefined): ReleaseResult {
-    const votes = this.redlock._votes(settled?.votes ?? [], this.resources)
-    this.redlock._report(votes)
-    const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
-    return { attempts: [Promise.resolve(statsOf(votes))], outcome, votes }
   }
 }
 

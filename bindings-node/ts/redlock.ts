@@ -7,10 +7,11 @@ import { quitClient, type NodeAddress, readClients } from './clients'
 import { ConfigError, describe, wrongType } from './errors'
 import { errorOf, type Operation } from './failures'
 import { reasonOf } from './loss'
-import { Lock, type ReleaseResult } from './lock'
+import { Lock } from './lock'
 import { type Failure, type NativeLease, NativeRedlock, type NodeVote, open } from './native'
 import { type AcquireOptions, readDuration, readOptions, readResources, readSettings, type Settings } from './options'
-import { type Client, type LockVote, readVotes, unanswered } from './stats'
+import type { ReleaseResult } from './release'
+import { type Client, lateVotes, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
 
 /** What is known of one node. */
@@ -100,7 +101,8 @@ export class Redlock extends EventEmitter {
       lock._withdraw()
       throw reasonOf(signal)
     }
-    this.#reportLock(lock, settled.lease as NativeLease)
+    this.#reportRounds((settled.lease as NativeLease).lostRounds(), names)
+    lock._reportLate()
     return lock
   }
 
@@ -220,31 +222,34 @@ export class Redlock extends EventEmitter {
     return this.settings.nodeTimeout ?? NODE_PATIENCE
   }
 
-  /** @internal Emits every vote against a try. What a listener throws does not reach the operation. */
-  _report(votes: readonly LockVote[]): void {
+  /** @internal Emits the votes against a try, now and as they come. */
+  _reportLate(look: () => LockVote[]): void {
     if (this.listenerCount('error') === 0) return
-    for (const { outcome, error, address } of votes) {
-      if (outcome === 'granted') continue
+    const early = look()
+    this.#report(early)
+    if (early.every(({ outcome }) => outcome !== 'missing')) return
+    void lateVotes(look, this._patience, false).then((votes) => {
+      this.#report(votes.filter((_, index) => early[index]?.outcome === 'missing'))
+    })
+  }
+
+  #reportRounds(rounds: readonly NodeVote[][], resources: readonly string[]): void {
+    if (this.listenerCount('error') === 0) return
+    for (const votes of rounds) this.#report(this._votes(votes, resources))
+  }
+
+  /** What a listener throws is uncaught, as ever, but does not reach the operation. */
+  #report(votes: readonly LockVote[]): void {
+    for (const { error } of votes) {
+      if (error === undefined) continue
       try {
-        this.emit('error', error ?? unanswered(address))
+        this.emit('error', error)
       } catch (thrown) {
         process.nextTick(() => {
           throw thrown
         })
       }
     }
-  }
-
-  #reportRounds(rounds: readonly NodeVote[][], resources: readonly string[]): void {
-    if (this.listenerCount('error') === 0) return
-    for (const votes of rounds) this._report(this._votes(votes, resources))
-  }
-
-  #reportLock(lock: Lock, lease: NativeLease): void {
-    if (this.listenerCount('error') === 0) return
-    this.#reportRounds(lease.lostRounds(), lock.resources)
-    this._report(lock.votes.filter(({ outcome }) => outcome !== 'missing'))
-    lock._reportLate((votes) => this._report(votes))
   }
 }
 

@@ -24,7 +24,7 @@ export interface LockVote {
   readonly error?: Error
 }
 
-/** The votes of one try, as node-redlock tells them. */
+/** The votes of one try, as node-redlock tells them. A node that had not answered at the end counts in neither list. */
 export interface ExecutionStats {
   /** How many nodes there are. */
   readonly membershipSize: number
@@ -71,13 +71,13 @@ export function statsOf(votes: readonly LockVote[]): ExecutionStats {
   }
   for (const vote of votes) {
     if (vote.outcome === 'granted') stats.votesFor.add(vote.client)
-    else stats.votesAgainst.set(vote.client, vote.error ?? unanswered(vote.address))
+    else if (vote.error !== undefined) stats.votesAgainst.set(vote.client, vote.error)
   }
   return stats
 }
 
 /**
- * The votes once every node has answered or had its time (in milliseconds).
+ * The votes once every node has answered or had its time (in milliseconds), after which it counts as failed.
  *
  * Keeps the process alive for so long only if `alive` is set.
  */
@@ -95,7 +95,7 @@ export async function lateVotes(
     })
     votes = look()
   }
-  return votes
+  return votes.map((vote) => (vote.outcome === 'missing' ? silent(vote) : vote))
 }
 
 function errorOf(vote: NodeVote, resources: readonly string[]): Error | undefined {
@@ -123,9 +123,8 @@ function withoutStack<T>(make: () => T): T {
   }
 }
 
-/** The vote of a node that has said nothing. */
-export function unanswered(address: string): Error {
-  return nodeError(address, 'no answer in time', { code: 'TIMED_OUT' })
+function silent(vote: LockVote): LockVote {
+  return { ...vote, outcome: 'failed', error: nodeError(vote.address, 'no answer in time', { code: 'TIMED_OUT' }) }
 }
 
 /** In milliseconds. */

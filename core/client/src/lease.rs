@@ -4,17 +4,21 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, Round, Won};
+use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, Won};
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport};
-use crate::inbox::{Inbox, Wake};
+use crate::inbox::Inbox;
 use crate::manager::Manager;
 
 mod keep;
 mod operations;
+mod votes;
+
+use votes::LastVotes;
+pub use votes::ReleaseVotes;
 
 /// A handle to one acquisition's lease. Clones share it; it may be used from any thread.
 ///
@@ -61,12 +65,6 @@ enum Stage {
     Released,
 }
 
-/// The last round's votes; those that come late are looked at when someone asks.
-enum LastVotes {
-    Open(Round, Arc<Inbox>),
-    Closed(Vec<NodeReport>),
-}
-
 impl Lease {
     pub(crate) fn won(
         manager: &Arc<Manager>,
@@ -80,7 +78,10 @@ impl Lease {
         let mut lease = Self::bare(manager, claim, policy, spent);
         let shared = Arc::get_mut(&mut lease.shared).expect("nobody else has it yet");
         shared.lost_rounds = lost_rounds;
-        let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = shared
+            .state
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         state.facts = Some(won.lease);
         state.votes = LastVotes::Open(won.round, inbox);
         if policy.auto_extend() {
@@ -120,7 +121,9 @@ impl Lease {
             gate: tokio::sync::Mutex::default(),
             told: Notify::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// The number that the protected resource checks; `None` where fencing is off, or for a lease
@@ -188,19 +191,7 @@ impl Lease {
     /// What every node did in the round that gave or last prolonged the lease, with the votes that
     /// came after the decision.
     pub fn votes(&self) -> Vec<NodeReport> {
-        let mut state = self.shared.lock();
-        match &mut state.votes {
-            LastVotes::Closed(votes) => votes.clone(),
-            LastVotes::Open(round, inbox) => {
-                let mut batch = Vec::new();
-                if inbox.try_take(&mut batch) == Some(Wake::Replies) {
-                    for arrival in batch {
-                        round.handle_reply(arrival.at, arrival.node, arrival.reply);
-                    }
-                }
-                self.shared.manager.name_votes(&round.report())
-            }
-        }
+        self.shared.lock().votes.now(&self.shared.manager.addresses)
     }
 }
 
@@ -219,7 +210,9 @@ impl State {
     }
 
     fn is_worked_on_by(&self, inbox: &Arc<Inbox>) -> bool {
-        self.active.as_ref().is_some_and(|active| Arc::ptr_eq(active, inbox))
+        self.active
+            .as_ref()
+            .is_some_and(|active| Arc::ptr_eq(active, inbox))
     }
 
     /// Stops the renewal or extension under way, so that nothing is sent for the lease after this.
@@ -233,7 +226,10 @@ impl State {
 impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
-        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).stop_active();
+        self.state
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop_active();
     }
 }
 
