@@ -228,6 +228,8 @@ impl Machine for Extend {
     type Outcome = ExtendOutcome;
 
     fn poll(&mut self, env: &mut dyn Surroundings) -> Output<ExtendOutcome> {
+        // Judged here and not at each reply: votes that came together count together.
+        self.judge(env);
         if matches!(self.state, State::Idle) {
             self.begin_round(env.now());
         }
@@ -248,7 +250,6 @@ impl Machine for Extend {
     fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
         if let State::Voting(round) = &mut self.state {
             round.handle_reply(env.now(), node, reply);
-            self.judge(env);
         }
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::support::{Play, absent, claim, fault, frees_in, kept, policy, quorum, theirs};
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, FaultKind, FencingToken, Moment, PolicyBuilder,
+    ErrorKind, Extend, Extension, FaultKind, FencingToken, Machine as _, Moment, NodeId,
+    PolicyBuilder, Reply,
 };
 
 fn extend_until(
@@ -75,6 +76,24 @@ fn a_node_that_lost_the_keys_is_healed_only_after_a_quorum_has_proved_the_lease(
         Moment::from_millis(988),
         "never after the lease"
     );
+}
+
+#[test]
+fn votes_that_came_together_count_together() {
+    let mut play = extend(3, 500);
+    for (node, answer) in [(0, kept()), (1, kept()), (2, absent())] {
+        let reply = Reply {
+            ticket: play.last(node, "extend").ticket,
+            answer,
+            repeated: false,
+        };
+        play.machine
+            .handle_reply(&mut play.stage, NodeId(node), reply);
+    }
+    play.settle();
+    assert_eq!(play.targets("grant"), [2], "healed at once");
+    let round = play.outcome().round.unwrap();
+    assert_eq!(round.report().tally().missing, 0);
 }
 
 #[test]
