@@ -61,7 +61,12 @@ fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves()
         let mut servers = servers(5);
         let locks = over(&servers);
         let pair = || async {
-            let lease = locks.lock("r").try_once().acquire().await.expect("a quorum");
+            let lease = locks
+                .lock("r")
+                .try_once()
+                .acquire()
+                .await
+                .expect("a quorum");
             assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
         };
         median(50, pair).await;
@@ -75,9 +80,15 @@ fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves()
         servers[0].resume();
         servers[1].restart();
         let is_healthy = |(_, state): &(_, NodeState)| *state == NodeState::Healthy;
-        until("all nodes are back", || locks.nodes().iter().all(is_healthy)).await;
+        until("all nodes are back", || {
+            locks.nodes().iter().all(is_healthy)
+        })
+        .await;
         let lease = locks.lock("r").acquire().await.unwrap();
-        until("all five hold the key", || holders(&servers, lease.token()) == 5).await;
+        until("all five hold the key", || {
+            holders(&servers, lease.token()) == 5
+        })
+        .await;
     });
 }
 
@@ -86,7 +97,10 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
     run(async {
         let servers = servers(3);
         let locks = over(&servers);
-        let lock = locks.lock("r").ttl(Duration::from_secs(1)).auto_extend(true);
+        let lock = locks
+            .lock("r")
+            .ttl(Duration::from_secs(1))
+            .auto_extend(true);
         let lease = lock.acquire().await.unwrap();
         for server in &servers {
             server.pause();
@@ -108,14 +122,26 @@ fn a_held_lease_outlives_the_death_and_rebirth_of_a_minority() {
     run(async {
         let mut servers = servers(3);
         let locks = over(&servers);
-        let lock = locks.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
+        let lock = locks
+            .lock("r")
+            .ttl(Duration::from_millis(600))
+            .auto_extend(true);
         let lease = lock.acquire().await.unwrap();
-        until("all three hold it", || holders(&servers, lease.token()) == 3).await;
+        until("all three hold it", || {
+            holders(&servers, lease.token()) == 3
+        })
+        .await;
         servers[2].restart();
-        until("the reborn node is healed", || key(&servers[2]) == lease.token()).await;
+        until("the reborn node is healed", || {
+            key(&servers[2]) == lease.token()
+        })
+        .await;
         assert!(lease.is_valid());
         assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
-        until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
+        until("no key is left", || {
+            servers.iter().all(|server| key(server) == "(nil)")
+        })
+        .await;
     });
 }
 
@@ -125,7 +151,13 @@ fn an_extension_given_up_does_not_end_renewal() {
         let servers = servers(3);
         let locks = over(&servers);
         let ttl = Duration::from_secs(1);
-        let lease = locks.lock("r").ttl(ttl).auto_extend(true).acquire().await.unwrap();
+        let lease = locks
+            .lock("r")
+            .ttl(ttl)
+            .auto_extend(true)
+            .acquire()
+            .await
+            .unwrap();
         servers[0].pause();
         servers[1].pause();
         let gave_up = timeout(Duration::from_millis(50), lease.extend(None)).await;
@@ -144,7 +176,14 @@ fn a_lost_reply_does_not_lock_the_caller_out() {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
         let locks = Redlock::builder().nodes([proxy.url()]).build().unwrap();
-        locks.lock("other").acquire().await.unwrap().release().await.unwrap();
+        locks
+            .lock("other")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
         proxy.lose_replies();
         let acquiring = tokio::spawn({
             let lock = locks.lock("r").timeout(Duration::from_secs(5));
@@ -152,9 +191,27 @@ fn a_lost_reply_does_not_lock_the_caller_out() {
         });
         until("the key is there", || key(&server) != "(nil)").await;
         proxy.cut();
-        let lease = acquiring.await.unwrap().expect("acquired, not refused by itself");
+        let lease = acquiring
+            .await
+            .unwrap()
+            .expect("acquired, not refused by itself");
         assert_eq!(lease.votes()[0].vote, Vote::Granted);
         assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn a_lost_reply_to_the_release_does_not_make_it_a_loss() {
+    run(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
+        let locks = Redlock::builder().nodes([proxy.url()]).build().unwrap();
+        let lease = locks.lock("r").acquire().await.unwrap();
+        proxy.lose_replies();
+        let releasing = tokio::spawn(lease.release());
+        until("the key is gone", || key(&server) == "(nil)").await;
+        proxy.cut();
+        assert_eq!(releasing.await.unwrap().unwrap(), ReleaseOutcome::Released);
     });
 }
 
@@ -163,7 +220,14 @@ fn an_acquisition_given_up_leaves_no_key_also_on_a_stopped_server() {
     run(async {
         let servers = servers(3);
         let locks = over(&servers);
-        locks.lock("other").acquire().await.unwrap().release().await.unwrap();
+        locks
+            .lock("other")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
         servers[0].pause();
         servers[1].pause();
         let lock = locks.lock("r").ttl(Duration::from_secs(60));
@@ -172,7 +236,10 @@ fn an_acquisition_given_up_leaves_no_key_also_on_a_stopped_server() {
         servers[0].resume();
         servers[1].resume();
         // The grants that waited in the stopped servers are done first, then the revokes behind them.
-        until("the withdrawal is through", || locks.engine().drain(Duration::ZERO)).await;
+        until("the withdrawal is through", || {
+            locks.engine().drain(Duration::ZERO)
+        })
+        .await;
         assert!(servers.iter().all(|server| key(server) == "(nil)"));
     });
 }
@@ -202,7 +269,10 @@ fn contenders_never_overlap_and_their_tokens_grow() {
     run(async {
         let servers = servers(5);
         let managers: Vec<_> = (0..4).map(|_| over(&servers)).collect();
-        let (busy, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (busy, last) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
                 let lock = managers[usize::try_from(task % 4).unwrap()].lock("r");
@@ -223,6 +293,9 @@ fn contenders_never_overlap_and_their_tokens_grow() {
         for task in tasks {
             task.await.expect("no task fails");
         }
-        until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
+        until("no key is left", || {
+            servers.iter().all(|server| key(server) == "(nil)")
+        })
+        .await;
     });
 }

@@ -193,9 +193,9 @@ impl Lease {
     pub(super) fn withdrawal(&self) -> Withdraw {
         let state = self.shared.lock();
         let now = clock::now();
-        let forgotten = match &state.facts {
-            Some(facts) => facts.forgotten(),
-            None => now + state.policy.ttl().as_duration(),
+        let (forgotten, valid_until) = match &state.facts {
+            Some(facts) => (facts.forgotten(), facts.until()),
+            None => (now + state.policy.ttl().as_duration(), now),
         };
         let withdrawal = Withdrawal {
             ticket: Ticket(0),
@@ -205,7 +205,7 @@ impl Lease {
             forgotten: forgotten.max(now + state.policy.node_timeout()),
             node_timeout: state.policy.node_timeout(),
         };
-        Withdraw::new(now, withdrawal)
+        Withdraw::new(now, withdrawal).valid_until(valid_until)
     }
 
     fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
