@@ -1,0 +1,243 @@
+// Processes: they end when the user's code is done, they hear of nothing unhandled, and worker threads may be ended at
+// any moment.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { after, before, beforeEach, describe, it } from 'node:test'
+import { Worker } from 'node:worker_threads'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+/** Ends with what it printed, its code and how long it lived after `done` was printed. */
+async function run(/** @type {string} */ code, /** @type {string[]} */ urls, /** @type {string[]} */ flags = []) {
+  const head = `import { Redlock } from 'quorlock'; const urls = ${JSON.stringify(urls)};`
+  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', head + code], { cwd: import.meta.dirname })
+  let [output, errors, doneAt] = ['', '', NaN]
+  child.stdout.on('data', (data) => {
+    output += String(data)
+    if (output.includes('done')) doneAt = performance.now()
+  })
+  child.stderr.on('data', (data) => (errors += String(data)))
+  const limit = setTimeout(() => child.kill('SIGKILL'), 20_000)
+  const [status] = await once(child, 'close')
+  clearTimeout(limit)
+  return { output, errors, status, lingered: performance.now() - doneAt }
+}
+
+describe('a process', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  before(async () => {
+    cluster = await startServers(3)
+  })
+  beforeEach(() => cluster.reset())
+  after(() => cluster.close())
+
+  /** @param {string} code */
+  const ends = async (code) => {
+    const { output, errors, status, lingered } = await run(code, cluster.urls)
+    assert.equal(errors, '')
+    assert.equal(status, 0)
+    assert.match(output, /done/)
+    assert.ok(lingered < 1000, `${lingered} ms`)
+  }
+
+  it('ends by itself with connections open and locks of every kind behind it', () =>
+    ends(`
+      const redlock = new Redlock(urls)
+      redlock.on('error', () => {})
+      const lock = await redlock.acquire('a', 60_000)
+      void lock.signal
+      await (await redlock.acquire('b', 60_000, { autoExtend: true })).release()
+      await redlock.using('c', 60_000, async () => {})
+      await redlock.acquire('c', 60_000, { retryCount: 0 })
+      await redlock.acquire('c', 60_000, { retryCount: 0 }).catch(() => {})
+      console.log('done')`))
+
+  it('ends with one node hung', async () => {
+    await cluster.servers[2]?.pause()
+    await ends(`
+      const redlock = new Redlock(urls)
+      const lock = await redlock.acquire('a', 60_000)
+      await lock.release()
+      console.log('done')`)
+  })
+
+  it('ends although a Redlock was made and never used', () => ends("new Redlock(urls); console.log('done')"))
+
+  it('waits for what is under way', async () => {
+    const { output } = await run(
+      `const redlock = new Redlock(urls)
+       const held = await redlock.acquire('a', 300)
+       redlock.acquire('a', 1000, { timeout: 5000 }).then((lock) => { console.log('acquired'); return lock.release() })`,
+      cluster.urls,
+    )
+    assert.match(output, /acquired/)
+  })
+
+  it('lives while a lock extends itself, until it is lost', async () => {
+    const { output, errors } = await run(
+      `const redlock = new Redlock(urls)
+       const lock = await redlock.acquire('a', 400, { autoExtend: true, maxHold: 1000 })
+       lock.signal.addEventListener('abort', () => console.log('lost', lock.signal.error.code))`,
+      cluster.urls,
+    )
+    assert.equal(errors, '')
+    assert.match(output, /lost LEASE_LOST/)
+  })
+
+  it('ends when a lock that extends itself was forgotten, and extends it no more', async () => {
+    const { output } = await run(
+      `const redlock = new Redlock(urls)
+       await (async () => void (await redlock.acquire('a', 400, { autoExtend: true })))()
+       for (let i = 0; i < 10; i += 1) { await new Promise((resolve) => setTimeout(resolve, 5)); gc() }
+       console.log('done')`,
+      cluster.urls,
+      ['--expose-gc'],
+    )
+    assert.match(output, /done/)
+    await eventually(async () => (await cluster.values('a')).every((value) => value === null), 1000)
+  })
+
+  it('that exits in the middle of a wait leaves no key and ends at once', async () => {
+    const started = await run(
+      `const redlock = new Redlock(urls)
+       const lock = await redlock.acquire('mine', 60_000)
+       lock.release()
+       for (let i = 0; i < 20; i += 1) redlock.acquire('key' + i, 60_000)
+       // Long enough for the grants to be on their way, and the event loop hears of none.
+       const end = performance.now() + 0.5
+       while (performance.now() < end);
+       console.log('done')
+       process.exit(3)`,
+      cluster.urls,
+    )
+    assert.equal(started.status, 3)
+    assert.ok(started.lingered < 1000)
+    const left = (await Promise.all(cluster.servers.map((server) => server.keys('*')))).flatMap(Object.keys)
+    assert.deepEqual(left.filter((key) => !key.includes('fence')), [])
+  })
+
+  it('hears of no unhandled rejection, whatever goes wrong', async () => {
+    await cluster.servers[0]?.kill()
+    await cluster.servers[1]?.pause()
+    const { output, errors, status } = await run(
+      `process.on('unhandledRejection', (reason) => console.log('unhandled', reason))
+       const redlock = new Redlock(urls, { retryCount: 1, retryDelay: 10 })
+       const errors = []
+       const signal = AbortSignal.timeout(300)
+       for (const options of [{}, { timeout: 200 }, { signal, retryCount: -1 }]) {
+         const error = await redlock.acquire('a', 400, options).catch((error) => error)
+         errors.push(error.attempts)
+       }
+       const working = new Redlock(urls.slice(2), { retryCount: 0 })
+       working.on('error', () => {})
+       const lock = await working.acquire('a', 150, { autoExtend: true, maxHold: 200 })
+       lock.attempts
+       await working.acquire('a', 100).catch((error) => error.attempts)
+       await working.using('b', 100, { maxHold: 100 }, () => new Promise((resolve) => setTimeout(resolve, 400))).catch(() => {})
+       await new Promise((resolve) => setTimeout(resolve, 500))
+       await working.quit()
+       console.log('done')`,
+      cluster.urls,
+    )
+    assert.equal(errors, '')
+    assert.equal(status, 0)
+    assert.doesNotMatch(output, /unhandled/)
+    assert.match(output, /done/)
+    await cluster.servers[0]?.restart()
+  })
+
+  it('meets what an error listener throws as an uncaught exception, and the operation ends all the same', async () => {
+    const { output } = await run(
+      `process.on('uncaughtException', (error) => console.log('uncaught', error.message))
+       const redlock = new Redlock(urls, { retryCount: 0 })
+       redlock.on('error', () => { throw new Error("the listener's own") })
+       await redlock.acquire('a', 1000)
+       const error = await redlock.acquire('a', 1000).catch((error) => error)
+       console.log('rejected', error.code)`,
+      cluster.urls,
+    )
+    assert.match(output, /uncaught the listener's own/)
+    assert.match(output, /rejected LOCK_NOT_ACQUIRED/)
+  })
+})
+
+describe('a worker thread', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  before(async () => {
+    cluster = await startServers(3)
+  })
+  beforeEach(() => cluster.reset())
+  after(() => cluster.close())
+
+  /** @param {string} code */
+  const worker = (code) =>
+    new Worker(`import('quorlock').then(async ({ Redlock }) => {
+      const { parentPort } = require('node:worker_threads')
+      const redlock = new Redlock(${JSON.stringify(cluster.urls)})
+      ${code}
+    })`, { eval: true })
+
+  it('has locks of its own, and ends by itself', async () => {
+    const threads = [0, 1, 2].map((number) =>
+      worker(`
+        for (let i = 0; i < 10; i += 1) {
+          await redlock.using('shared', 2000, { timeout: 10_000, retryDelay: 10, retryJitter: 5 }, async () => parentPort.postMessage(${number}))
+        }`))
+    let messages = 0
+    for (const thread of threads) thread.on('message', () => (messages += 1))
+    await Promise.all(threads.map((thread) => once(thread, 'exit')))
+    assert.equal(messages, 30)
+    await eventually(async () => (await cluster.values('shared')).every((value) => value === null))
+  })
+
+  it('that is ended with operations under way takes them back and crashes nothing', async () => {
+    const { Redlock } = await import('quorlock')
+    const redlock = new Redlock(cluster.urls)
+    const held = await redlock.acquire('held', 60_000)
+    for (let round = 0; round < 8; round += 1) {
+      const thread = worker(`
+        const other = await redlock.acquire('own${round}', 300, { autoExtend: true })
+        for (let i = 0; i < 20; i += 1) redlock.acquire(['many${round}' + i, 'held'], 60_000, { retryCount: -1, retryDelay: 5, retryJitter: 4 })
+        redlock.using('using${round}', 300, (signal) => new Promise(() => {}))
+        parentPort.postMessage('ready')`)
+      await once(thread, 'message')
+      await new Promise((resolve) => setTimeout(resolve, round * 3))
+      await thread.terminate()
+    }
+    const left = async () => (await Promise.all(cluster.servers.map((server) => server.keys('*')))).flatMap(Object.keys).filter((key) => !key.includes('fence'))
+    // What was held runs out, since nobody extends it; what was waited for is taken back.
+    await eventually(async () => (await left()).every((key) => key === 'held'), 3000)
+    assert.ok(held.isValid)
+    await held.release()
+    await redlock.quit()
+  })
+
+  it('may be the only one to load the addon', async () => {
+    const code = `
+      import { Worker } from 'node:worker_threads'
+      import { once } from 'node:events'
+      for (let i = 0; i < 5; i += 1) {
+        const worker = new Worker(\`import('quorlock').then(async ({ Redlock }) => {
+          const { parentPort } = await import('node:worker_threads')
+          const redlock = new Redlock(\${JSON.stringify(urls)})
+          const lock = await redlock.acquire('only', 300, { autoExtend: true, timeout: 5000 })
+          parentPort.postMessage('held')
+          await lock.release()
+          redlock.acquire('other', 300, { autoExtend: true })
+        })\`, { eval: true })
+        await once(worker, 'message')
+        await worker.terminate()
+      }
+      console.log('done')`
+    const child = spawn(process.execPath, ['--input-type=module', '-e', `const urls = ${JSON.stringify(cluster.urls)};${code}`], { cwd: import.meta.dirname })
+    let output = ''
+    child.stdout.on('data', (data) => (output += String(data)))
+    child.stderr.on('data', (data) => (output += String(data)))
+    const [status, signal] = await once(child, 'close')
+    assert.equal(output, 'done\n')
+    assert.deepEqual([status, signal], [0, null])
+  })
+})
