@@ -9,7 +9,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LeaseLostError, Redlock } from 'quorlock'
 
 const RESOURCE = 'demo:printer'
-const redlock = new Redlock(process.argv.slice(2), { retryCount: -1, retryDelay: 100, retryJitter: 50 })
+const redlock = new Redlock(process.argv.slice(2), {
+  retryCount: -1,
+  retryDelay: 100,
+  retryJitter: 50,
+})
 redlock.on('error', () => {}) // refusals and dead nodes are part of the show
 
 const say = (event, facts = {}) => console.log(JSON.stringify({ event, ...facts }))

@@ -225,6 +225,7 @@ PARTS = [
     ),
     Part("ruff check", _groups("lint python"), _python("ruff", "check")),
     Part("ruff format", _groups("lint python"), _python("ruff", "format", "--check")),
+    Part("prettier", _groups("lint node"), _npm("format:check")),
     Part(
         "cargo clippy",
         _groups("lint rust"),

@@ -1,5 +1,5 @@
-// The way into the native half and back. Owns what is under way in this environment (each worker thread has its
-// own) and what keeps the process alive; knows no lock.
+// The way into the native half and back. Owns what is under way in this environment (each worker
+// thread has its own) and what keeps the process alive; knows no lock.
 
 import { clearInterval, setInterval } from 'node:timers'
 
@@ -100,5 +100,7 @@ function nextId(): number {
   return lastId
 }
 
-/** How long the end of the process may be held up, in milliseconds: only if a node does not answer. */
+/**
+ * How long the end of the process may be held up, in milliseconds: only if a node does not answer.
+ */
 const EXIT_PATIENCE = 100

@@ -1,5 +1,5 @@
-// Where the nodes are, from what the user names them by. Owns what is known of other libraries' client objects; only
-// reads their settings: the connections are the native half's own.
+// Where the nodes are, from what the user names them by. Owns what is known of other libraries'
+// client objects; only reads their settings: the connections are the native half's own.
 
 import { ConfigError, describe, wrongType } from './errors'
 import type { NodeSpec, TlsSpec } from './native'
@@ -21,7 +21,10 @@ export interface NodeAddress {
   readonly db?: number
   /** What every key on this node begins with. Default nothing. */
   readonly keyPrefix?: string
-  /** TLS with the settings of `tls.connect`, of which `ca`, `cert`, `key`, `servername` and `rejectUnauthorized` count. */
+  /**
+   * TLS with the settings of `tls.connect`, of which `ca`, `cert`, `key`, `servername` and
+   * `rejectUnauthorized` count.
+   */
   readonly tls?: boolean | object
 }
 
@@ -40,28 +43,40 @@ export function readClients(clients: unknown): ReadNode[] {
   // As in node-redlock, the same object twice counts once.
   const list = [...new Set(clients as Iterable<unknown>)]
   if (list.length === 0) {
-    throw new ConfigError('Redlock must be instantiated with at least one redis client. A URL will do as well.')
+    throw new ConfigError(
+      'Redlock must be instantiated with at least one redis client. A URL will do as well.',
+    )
   }
   return list.map((client) => ({ client: client as Client, node: readNode(client) }))
 }
 
-/** Closes a client object that the user passed, as node-redlock's `quit` does; one that is not open is left alone. */
+/**
+ * Closes a client object that the user passed, as node-redlock's `quit` does; one that is not open
+ * is left alone.
+ */
 export async function quitClient(client: Client): Promise<void> {
   if (typeof client !== 'object' || client instanceof URL) return
   const object = client as Record<string, unknown>
   const call = async (name: string): Promise<unknown> => (object[name] as () => unknown)()
   if (object['status'] === 'wait') return void (await call('disconnect'))
-  if (object['status'] === 'end' || object['isOpen'] === false || typeof object['quit'] !== 'function') return
+  if (
+    object['status'] === 'end' ||
+    object['isOpen'] === false ||
+    typeof object['quit'] !== 'function'
+  )
+    return
   await call('quit')
 }
 
 function readNode(client: unknown): string | NodeSpec {
   if (typeof client === 'string') return client
   if (client instanceof URL) return client.href
-  if (typeof client !== 'object' || client === null) throw unusable(`a node must be a URL or a client, not ${describe(client)}`)
+  if (typeof client !== 'object' || client === null)
+    throw unusable(`a node must be a URL or a client, not ${describe(client)}`)
   const object = client as Record<string, unknown>
   if (object['isCluster'] === true) throw unusable('an ioredis Cluster is not one independent node')
-  const isIoredis = typeof object['defineCommand'] === 'function' && typeof object['status'] === 'string'
+  const isIoredis =
+    typeof object['defineCommand'] === 'function' && typeof object['status'] === 'string'
   if (isIoredis) return readIoredis(object)
   if (typeof object['sendCommand'] === 'function' || typeof object['connect'] === 'function') {
     return readNodeRedis(client, object)
@@ -74,21 +89,28 @@ function readIoredis(client: Record<string, unknown>): NodeSpec {
   const options = asObject(client['options'])
   // Every version has a connector; mocks have none, and no server either.
   if (options === undefined || asObject(client['connector']) === undefined) {
-    throw unusable('this client looks like ioredis but cannot be read (memory://name is a node for tests)')
+    throw unusable(
+      'this client looks like ioredis but cannot be read (memory://name is a node for tests)',
+    )
   }
-  if (options['sentinels'] != null) throw unusable('an ioredis client of sentinels may lead to another server after a failover')
-  if (options['Connector'] != null) throw unusable("this ioredis client's own Connector cannot be followed")
+  if (options['sentinels'] != null)
+    throw unusable('an ioredis client of sentinels may lead to another server after a failover')
+  if (options['Connector'] != null)
+    throw unusable("this ioredis client's own Connector cannot be followed")
   return readParts(options, options['path'], options['db'])
 }
 
 /** node-redis 4, 5 and 6: `options` with a `socket`; absent parts mean the default. */
 function readNodeRedis(client: object, object: Record<string, unknown>): NodeSpec {
   if (NOT_ONE_NODE.some((name) => name in client)) {
-    throw unusable(`${describe(client)} is a pool, cluster or sentinel client, not one client of one node`)
+    throw unusable(
+      `${describe(client)} is a pool, cluster or sentinel client, not one client of one node`,
+    )
   }
   const isClient = 'isOpen' in client || 'isReady' in client
   const options = object['options'] === undefined ? {} : asObject(object['options'])
-  if (!isClient || options === undefined) throw unusable(`${describe(client)} is no client of ioredis or node-redis`)
+  if (!isClient || options === undefined)
+    throw unusable(`${describe(client)} is no client of ioredis or node-redis`)
   const hasLogin = options['username'] != null || options['password'] != null
   if (options['credentialsProvider'] != null && !hasLogin) {
     throw unusable("this client's credentialsProvider is code that cannot be taken over")
@@ -104,12 +126,21 @@ function readNodeRedis(client: object, object: Record<string, unknown>): NodeSpe
 function readAddress(client: object, parts: Record<string, unknown>): string | NodeSpec {
   const known = ['url', 'host', 'port', 'path', 'username', 'password', 'db', 'keyPrefix', 'tls']
   const keys = Object.keys(parts)
-  const isAddress = keys.some((key) => key === 'url' || key === 'host' || key === 'port' || key === 'path')
-  if (!isAddress) throw unusable(`${describe(client)} is no client of ioredis or node-redis, and has no host, path or url`)
+  const isAddress = keys.some(
+    (key) => key === 'url' || key === 'host' || key === 'port' || key === 'path',
+  )
+  if (!isAddress)
+    throw unusable(
+      `${describe(client)} is no client of ioredis or node-redis, and has no host, path or url`,
+    )
   const odd = keys.find((key) => !known.includes(key))
-  if (odd !== undefined) throw new ConfigError(`the node address has the unknown part '${odd}'; known are ${known.join(', ')}`)
+  if (odd !== undefined)
+    throw new ConfigError(
+      `the node address has the unknown part '${odd}'; known are ${known.join(', ')}`,
+    )
   if (parts['url'] === undefined) return readParts(parts, parts['path'], parts['db'])
-  if (keys.some((key) => key !== 'url')) throw new ConfigError('a node address with a url takes no other part')
+  if (keys.some((key) => key !== 'url'))
+    throw new ConfigError('a node address with a url takes no other part')
   if (typeof parts['url'] !== 'string') throw wrongType('the url of a node must be a string')
   return parts['url']
 }
@@ -120,7 +151,8 @@ function readParts(parts: Record<string, unknown>, path: unknown, db: unknown): 
     if (value === undefined || value === null || value === '') return
     // ioredis takes ports and databases as text, too.
     const read = kind === 'number' && typeof value === 'string' ? Number(value) : value
-    if (typeof read !== kind) throw unusable(`the ${name} of a node must be a ${kind}, not ${describe(value)}`)
+    if (typeof read !== kind)
+      throw unusable(`the ${name} of a node must be a ${kind}, not ${describe(value)}`)
     spec[name] = read
   }
   if (path) set('path', path, 'string')
@@ -140,8 +172,11 @@ function readParts(parts: Record<string, unknown>, path: unknown, db: unknown): 
 
 /** The settings of `tls.connect` that say whom to trust and what to show. */
 function readTls(options: Record<string, unknown> | undefined): TlsSpec {
-  if (options === undefined) throw unusable('the tls of a node must be true or an object of settings')
-  const blocked = ['pfx', 'passphrase', 'secureContext', 'checkServerIdentity'].find((name) => options[name] != null)
+  if (options === undefined)
+    throw unusable('the tls of a node must be true or an object of settings')
+  const blocked = ['pfx', 'passphrase', 'secureContext', 'checkServerIdentity'].find(
+    (name) => options[name] != null,
+  )
   if (blocked !== undefined) throw unusable(`the tls setting '${blocked}' cannot be taken over`)
   const tls: TlsSpec = {}
   if (options['ca'] != null) tls.ca = [options['ca']].flat().map(pem)
@@ -159,13 +194,24 @@ function pem(value: unknown): string {
 }
 
 function asObject(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined
+  return typeof value === 'object' && value !== null
+    ? (value as Record<string, unknown>)
+    : undefined
 }
 
 /** What cannot be used, and what to pass instead. */
 function unusable(problem: string): ConfigError {
-  return wrongType(`${problem}; pass a URL such as 'rediss://user:password@host:6379/0', an object of host, port and so on, or a plain client of ioredis or node-redis`)
+  return wrongType(
+    `${problem}; pass a URL such as 'rediss://user:password@host:6379/0', an object of host, port and so on, or a plain client of ioredis or node-redis`,
+  )
 }
 
 /** Members of node-redis' pools, clusters and sentinels that its clients have not. */
-const NOT_ONE_NODE = ['totalClients', 'masters', 'shards', 'slots', 'getSentinelNode', 'sentinelRootNodes']
+const NOT_ONE_NODE = [
+  'totalClients',
+  'masters',
+  'shards',
+  'slots',
+  'getSentinelNode',
+  'sentinelRootNodes',
+]

@@ -1,4 +1,5 @@
-// The error classes, and how they are made from what the native half tells. Decides no kind: the core does.
+// The error classes, and how they are made from what the native half tells. Decides no kind: the
+// core does.
 
 import type { ExecutionStats, LockVote } from './stats'
 
@@ -50,7 +51,10 @@ export class LockError extends Error {
     Object.defineProperty(this, 'votes', { value: details.votes ?? [], configurable: true })
   }
 
-  /** An argument of the wrong type is reported as a `TypeError`, which is a {@link ConfigError}, too. */
+  /**
+   * An argument of the wrong type is reported as a `TypeError`, which is a {@link ConfigError},
+   * too.
+   */
   static override [Symbol.hasInstance](value: unknown): boolean {
     const isOwn: boolean = Function.prototype[Symbol.hasInstance].call(this, value)
     return isOwn || ((this === LockError || this === ConfigError) && isConfigTypeError(value))
@@ -61,7 +65,9 @@ export class LockError extends Error {
 export class ExecutionError extends LockError {
   #attempts: Attempts
 
-  /** `attempts`: the statistics of every try, or a function that makes them when they are asked for. */
+  /**
+   * `attempts`: the statistics of every try, or a function that makes them when they are asked for.
+   */
   constructor(message: string, attempts: Attempts = [], details: ErrorDetails = {}) {
     super(message, details)
     this.#attempts = attempts
@@ -77,8 +83,9 @@ export class ExecutionError extends LockError {
 /**
  * Another holds a resource.
  *
- * `acquire` and `using` reject with it when a majority of the nodes refused; there, `name` is `'ExecutionError'`,
- * because users of node-redlock tell it by that name. It is also the vote of a single node against a try.
+ * `acquire` and `using` reject with it when a majority of the nodes refused; there, `name` is
+ * `'ExecutionError'`, because users of node-redlock tell it by that name. It is also the vote of a
+ * single node against a try.
  */
 export class ResourceLockedError extends ExecutionError {
   constructor(message: string, attempts: Attempts = [], details: ErrorDetails = {}) {
@@ -86,14 +93,20 @@ export class ResourceLockedError extends ExecutionError {
   }
 }
 
-/** Too many nodes failed for any verdict: not contention. `votes` and the message tell what is wrong with each. */
+/**
+ * Too many nodes failed for any verdict: not contention. `votes` and the message tell what is wrong
+ * with each.
+ */
 export class QuorumUnreachableError extends ExecutionError {
   constructor(message: string, attempts: Attempts = [], details: ErrorDetails = {}) {
     super(message, attempts, { code: 'QUORUM_UNREACHABLE', ...details })
   }
 }
 
-/** The lease is over or taken by another: work under it since then may have overlapped another holder's. */
+/**
+ * The lease is over or taken by another: work under it since then may have overlapped another
+ * holder's.
+ */
 export class LeaseLostError extends ExecutionError {
   constructor(message: string, attempts: Attempts = [], details: ErrorDetails = {}) {
     super(message, attempts, { code: 'LEASE_LOST', ...details })
@@ -135,7 +148,8 @@ class ConfigTypeError extends TypeError {
 }
 
 /** The statistics of tries, or how to make them. */
-export type Attempts = ReadonlyArray<Promise<ExecutionStats>> | (() => ReadonlyArray<Promise<ExecutionStats>>)
+export type Attempts =
+  ReadonlyArray<Promise<ExecutionStats>> | (() => ReadonlyArray<Promise<ExecutionStats>>)
 
 /** An error for an argument of the wrong type: a `ConfigError` and a `TypeError`. */
 export function wrongType(message: string): ConfigError {

@@ -1,5 +1,5 @@
-// What the native half tells as a failure, as the error that users catch. Owns node-redlock's sentences, which its
-// users match on; the sentences behind them are the core's.
+// What the native half tells as a failure, as the error that users catch. Owns node-redlock's
+// sentences, which its users match on; the sentences behind them are the core's.
 
 import {
   type Attempts,
@@ -19,7 +19,11 @@ import { type Client, readVotes, statsOf } from './stats'
 export type Operation = 'acquire' | 'extend' | 'other'
 
 /** The error for `failure`. Made where the caller awaits, so that its stack leads to the caller. */
-export function errorOf(failure: Failure, clients: readonly Client[], operation: Operation): LockError {
+export function errorOf(
+  failure: Failure,
+  clients: readonly Client[],
+  operation: Operation,
+): LockError {
   const rounds = failure.rounds.map((votes) => readVotes(votes, clients, failure.resources))
   const details: ErrorDetails = {
     code: failure.code,
@@ -33,17 +37,32 @@ export function errorOf(failure: Failure, clients: readonly Client[], operation:
   return build(failure, attempts, details, operation)
 }
 
-function build(failure: Failure, attempts: Attempts, details: ErrorDetails, operation: Operation): LockError {
+function build(
+  failure: Failure,
+  attempts: Attempts,
+  details: ErrorDetails,
+  operation: Operation,
+): LockError {
   const { message } = failure
   switch (failure.class) {
     case 'ResourceLockedError':
       return asExecutionError(new ResourceLockedError(`${NO_QUORUM} ${message}`, attempts, details))
     case 'QuorumUnreachableError':
-      return asExecutionError(new QuorumUnreachableError(`${NO_QUORUM} ${message}`, attempts, details))
+      return asExecutionError(
+        new QuorumUnreachableError(`${NO_QUORUM} ${message}`, attempts, details),
+      )
     case 'LeaseLostError':
-      return new LeaseLostError(operation === 'extend' ? `${OVER} ${message}` : message, attempts, details)
+      return new LeaseLostError(
+        operation === 'extend' ? `${OVER} ${message}` : message,
+        attempts,
+        details,
+      )
     case 'LockNotHeldError':
-      return new LockNotHeldError(operation === 'extend' ? `${OVER} ${message}` : message, attempts, details)
+      return new LockNotHeldError(
+        operation === 'extend' ? `${OVER} ${message}` : message,
+        attempts,
+        details,
+      )
     case 'ConfigError':
       return new ConfigError(message, details)
     case 'ExecutionError':
@@ -53,9 +72,15 @@ function build(failure: Failure, attempts: Attempts, details: ErrorDetails, oper
   }
 }
 
-/** Users of node-redlock tell what it throws by this name, or by `instanceof`, which holds anyway. */
+/**
+ * Users of node-redlock tell what it throws by this name, or by `instanceof`, which holds anyway.
+ */
 function asExecutionError<T extends ExecutionError>(error: T): T {
-  Object.defineProperty(error, 'name', { value: 'ExecutionError', writable: true, configurable: true })
+  Object.defineProperty(error, 'name', {
+    value: 'ExecutionError',
+    writable: true,
+    configurable: true,
+  })
   return error
 }
 

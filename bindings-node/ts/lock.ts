@@ -1,4 +1,5 @@
-// A lock that is held. Owns what users read from it; every operation goes through its Redlock's nodes.
+// A lock that is held. Owns what users read from it; every operation goes through its Redlock's
+// nodes.
 
 import { inspect } from 'node:util'
 
@@ -28,16 +29,22 @@ export class Lock {
   readonly redlock: Redlock
   /** What is locked. */
   readonly resources: string[]
-  /** The holder id, which the keys hold: whoever knows it can take the lock over with {@link Redlock.lease}. */
+  /**
+   * The holder id, which the keys hold: whoever knows it can take the lock over with {@link
+   * Redlock.lease}.
+   */
   readonly value: string
   #lease: NativeLease
   #loss: LossWatch | undefined
   #attempts: ReadonlyArray<Promise<ExecutionStats>> | undefined
-  /** As last told; `#claimed` as told by the user for a lock taken over, until a node has confirmed it. */
+  /**
+   * As last told; `#claimed` as told by the user for a lock taken over, until a node has confirmed
+   * it.
+   */
   #expiration = 0
   #claimed = 0
   #isReleased = false
-  #isExtended = false
+  #isExtended = false;
 
   /** Releases the lock at the end of an `await using` block, unless that was done. */
   declare [Symbol.asyncDispose]: () => Promise<void>
@@ -70,12 +77,17 @@ export class Lock {
     if (value === true) this.#watch(true)
   }
 
-  /** A number that grows with every acquisition of the resource: what the lock protects should refuse a smaller one. */
+  /**
+   * A number that grows with every acquisition of the resource: what the lock protects should
+   * refuse a smaller one.
+   */
   get fencingToken(): number | undefined {
     return this.#lease.fencingToken ?? undefined
   }
 
-  /** What is left of the time for which the lock may be trusted, in milliseconds; 0 once it is over. */
+  /**
+   * What is left of the time for which the lock may be trusted, in milliseconds; 0 once it is over.
+   */
   get validity(): number {
     return this.#lease.validity
   }
@@ -85,7 +97,10 @@ export class Lock {
     return this.#lease.validity > 0
   }
 
-  /** When the validity ends, in milliseconds of `Date.now()`; 0 once it is over. {@link validity} does without the wall clock. */
+  /**
+   * When the validity ends, in milliseconds of `Date.now()`; 0 once it is over. {@link validity}
+   * does without the wall clock.
+   */
   get expiration(): number {
     const { validity } = this.#lease
     if (validity <= 0) return this.#isReleased || this.#claimed < Date.now() ? 0 : this.#claimed
@@ -96,23 +111,34 @@ export class Lock {
     return this.#expiration
   }
 
-  /** What every node did in the try that gave or last extended the lock, with the votes that came late. */
+  /**
+   * What every node did in the try that gave or last extended the lock, with the votes that came
+   * late.
+   */
   get votes(): readonly LockVote[] {
     return this.redlock._votes(this.#lease.votes(), this.resources)
   }
 
-  /** The statistics of every try of the acquisition (or of the last {@link extend}). None of the promises rejects. */
+  /**
+   * The statistics of every try of the acquisition (or of the last {@link extend}). None of the
+   * promises rejects.
+   */
   get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
     if (this.#attempts === undefined) {
       const lost = this.#isExtended ? [] : this.#lease.lostRounds()
-      const stats = lost.map((round) => Promise.resolve(statsOf(this.redlock._votes(round, this.resources))))
+      const stats = lost.map((round) =>
+        Promise.resolve(statsOf(this.redlock._votes(round, this.resources))),
+      )
       const last = lateVotes(() => [...this.votes], this.redlock._patience, true).then(statsOf)
       this.#attempts = [...stats, last]
     }
     return this.#attempts
   }
 
-  /** Aborts when the lock is lost, with a {@link LeaseLostError} as reason. Waits for the loss from the first use on. */
+  /**
+   * Aborts when the lock is lost, with a {@link LeaseLostError} as reason. Waits for the loss from
+   * the first use on.
+   */
   get signal(): RedlockAbortSignal {
     return this.#watch(false).signal
   }
@@ -120,8 +146,9 @@ export class Lock {
   /**
    * Keeps the lock for `duration` milliseconds from now on, and resolves with this same lock.
    *
-   * Rejects with {@link LeaseLostError} if it is over, with {@link QuorumUnreachableError} if too few nodes answer (what
-   * is left of the validity stays good), and with {@link LockNotHeldError} after a release.
+   * Rejects with {@link LeaseLostError} if it is over, with {@link QuorumUnreachableError} if too
+   * few nodes answer (what is left of the validity stays good), and with {@link LockNotHeldError}
+   * after a release.
    */
   async extend(duration: number): Promise<Lock> {
     const millis = readDuration(duration)
@@ -136,7 +163,8 @@ export class Lock {
   /**
    * Asks the nodes whether they still hold the lock; resolves with its validity in milliseconds.
    *
-   * Rejects with {@link LeaseLostError} if they do not, with {@link QuorumUnreachableError} if too few answer to tell.
+   * Rejects with {@link LeaseLostError} if they do not, with {@link QuorumUnreachableError} if too
+   * few answer to tell.
    */
   async check(): Promise<number> {
     const settled = await run((bridge, id) => this.#lease.check(bridge, id))
@@ -147,14 +175,16 @@ export class Lock {
   /**
    * Gives the lock back; resolves as soon as a quorum of nodes has answered.
    *
-   * Rejects with {@link LeaseLostError} at once if the lock was over before, because the work under it may have overlapped
-   * another holder's, and with {@link LockNotHeldError} if it was released before.
+   * Rejects with {@link LeaseLostError} at once if the lock was over before, because the work under
+   * it may have overlapped another holder's, and with {@link LockNotHeldError} if it was released
+   * before.
    */
   async release(): Promise<ReleaseResult> {
     this.#isReleased = true
     const settled = await run((bridge, id) => this.#lease.release(bridge, id))
     this.#loss?.end()
-    if (settled?.error !== undefined) throw this.#loss?.signal.error ?? this.redlock._failure(settled.error, 'other')
+    if (settled?.error !== undefined)
+      throw this.#loss?.signal.error ?? this.redlock._failure(settled.error, 'other')
     const look = (): LockVote[] => this.redlock._votes(settled?.votes?.now() ?? [], this.resources)
     this.redlock._reportLate(look)
     const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
@@ -165,7 +195,9 @@ export class Lock {
     const names = this.resources.map((name) => `'${name}'`).join(', ')
     const nodes = this.votes
     const granted = nodes.filter(({ outcome }) => outcome === 'granted').length
-    const state = this.#isReleased ? 'released' : `${(this.validity / 1000).toFixed(1)}s left ${granted}/${nodes.length} nodes`
+    const state = this.#isReleased
+      ? 'released'
+      : `${(this.validity / 1000).toFixed(1)}s left ${granted}/${nodes.length} nodes`
     return `<Lock ${names} ${state}>`
   }
 
@@ -189,21 +221,30 @@ export class Lock {
   #watch(alive: boolean): LossWatch {
     if (this.#loss === undefined) {
       const { redlock } = this
-      this.#loss = new LossWatch(this.#lease, alive, (failure) => redlock._failure(failure, 'other'))
+      this.#loss = new LossWatch(this.#lease, alive, (failure) =>
+        redlock._failure(failure, 'other'),
+      )
       abandoned.register(this, this.#loss)
     }
     return this.#loss
   }
 }
 
-/** A lock that is forgotten without a release is no longer extended, and no longer keeps the process alive. */
+/**
+ * A lock that is forgotten without a release is no longer extended, and no longer keeps the process
+ * alive.
+ */
 const abandoned = new FinalizationRegistry<LossWatch>((loss) => loss.end())
 
 /** Where the symbol is a polyfill's, it may come later than this module. */
 function defineDispose(): void {
   const symbol: symbol | undefined = Symbol.asyncDispose
   if (symbol === undefined || symbol in Lock.prototype) return
-  Object.defineProperty(Lock.prototype, symbol, { value: dispose, configurable: true, writable: true })
+  Object.defineProperty(Lock.prototype, symbol, {
+    value: dispose,
+    configurable: true,
+    writable: true,
+  })
 }
 
 async function dispose(this: Lock): Promise<void> {

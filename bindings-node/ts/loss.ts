@@ -1,4 +1,5 @@
-// The loss of a lease as an AbortSignal. Owns the wait for it; the core decides when a lease is lost.
+// The loss of a lease as an AbortSignal. Owns the wait for it; the core decides when a lease is
+// lost.
 
 import { hold, letGo, watch } from './bridge'
 import type { Failure, NativeLease } from './native'

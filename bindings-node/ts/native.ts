@@ -28,8 +28,8 @@ function load(): typeof native {
 }
 
 /**
- * In order: an explicit path, the addon beside this package (a build of one's own), the platform's package.
- * npm installs only the platform packages that fit, and a foreign one does not load.
+ * In order: an explicit path, the addon beside this package (a build of one's own), the platform's
+ * package. npm installs only the platform packages that fit, and a foreign one does not load.
  */
 function places(): string[] {
   const own = process.env['QUORLOCK_NATIVE_PATH']

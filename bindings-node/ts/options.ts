@@ -1,4 +1,5 @@
-// What users pass: settings, resources, durations. Owns the checks of types; bounds are the native half's.
+// What users pass: settings, resources, durations. Owns the checks of types; bounds are the native
+// half's.
 
 import { ConfigError, describe, wrongType } from './errors'
 import { defaults, type Settings as NativeSettings } from './native'
@@ -9,11 +10,14 @@ import { defaults, type Settings as NativeSettings } from './native'
  * The first five are node-redlock's, with its defaults.
  */
 export interface Settings {
-  /** The part of the duration that is given away for clocks that run at different rates. Default 0.01. */
+  /**
+   * The part of the duration that is given away for clocks that run at different rates. Default
+   * 0.01.
+   */
   readonly driftFactor: number
   /**
-   * How many tries may follow the first; 0 tries once, -1 without limit. Default 10. Where a `timeout` is given and
-   * no `retryCount` beside it, tries go on until the timeout.
+   * How many tries may follow the first; 0 tries once, -1 without limit. Default 10. Where a
+   * `timeout` is given and no `retryCount` beside it, tries go on until the timeout.
    */
   readonly retryCount: number
   /** The mean delay between two tries. Default 200. */
@@ -21,21 +25,33 @@ export interface Settings {
   /** How far a delay may lie from the mean, either way. Default 100. */
   readonly retryJitter: number
   /**
-   * Taken for node-redlock's sake: there, `using` extends when so little is left. Here, a lock is extended as soon as
-   * a third of its validity is used, which is earlier for every sensible value. Default 500.
+   * Taken for node-redlock's sake: there, `using` extends when so little is left. Here, a lock is
+   * extended as soon as a third of its validity is used, which is earlier for every sensible value.
+   * Default 500.
    */
   readonly automaticExtensionThreshold: number
-  /** How long an acquisition may take as a whole; 0 tries once. Default: as long as `retryCount` allows. */
+  /**
+   * How long an acquisition may take as a whole; 0 tries once. Default: as long as `retryCount`
+   * allows.
+   */
   readonly timeout?: number
-  /** How long one node may take to answer. Default: a fiftieth of the duration, between 50 and 250. */
+  /**
+   * How long one node may take to answer. Default: a fiftieth of the duration, between 50 and 250.
+   */
   readonly nodeTimeout?: number
-  /** How long to go on without a reachable quorum where neither `timeout` nor `retryCount` limits it. Default 3000. */
+  /**
+   * How long to go on without a reachable quorum where neither `timeout` nor `retryCount` limits
+   * it. Default 3000.
+   */
   readonly unreachableTimeout?: number
   /** Whether locks get a fencing token. Default true. */
   readonly fencing?: boolean
   /** How long nodes remember the last fencing token of a resource. Default 7 days. */
   readonly fenceRetention?: number
-  /** Whether the lock is extended by itself until it is released. Default false, but true for `using`. */
+  /**
+   * Whether the lock is extended by itself until it is released. Default false, but true for
+   * `using`.
+   */
   readonly autoExtend?: boolean
   /** For how long, at most, a lock extends itself. Default 24 hours. */
   readonly maxHold?: number
@@ -43,7 +59,10 @@ export interface Settings {
 
 /** What one acquisition may set beside the settings of its manager. */
 export interface AcquireOptions extends Partial<Settings> {
-  /** Gives the wait up when it aborts: the operation rejects with its reason, and no node keeps a key. */
+  /**
+   * Gives the wait up when it aborts: the operation rejects with its reason, and no node keeps a
+   * key.
+   */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -56,7 +75,9 @@ export interface ReadOptions {
 /** The defaults, from their one home. */
 export const defaultSettings: Readonly<Settings> = Object.freeze({
   automaticExtensionThreshold: 500,
-  ...Object.fromEntries(defaults().flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]]))),
+  ...Object.fromEntries(
+    defaults().flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
+  ),
 } as Settings & { ttl?: number })
 
 /** The options of one call. */
@@ -68,9 +89,14 @@ export function readOptions(options: AcquireOptions | null | undefined): ReadOpt
 }
 
 /** The settings of a manager: for the native half, and with the defaults for users. */
-export function readSettings(settings: Partial<Settings> | null | undefined): { native: NativeSettings; all: Settings } {
+export function readSettings(settings: Partial<Settings> | null | undefined): {
+  native: NativeSettings
+  all: Settings
+} {
   const { native } = pick(settings ?? {})
-  const given = Object.entries(settings ?? {}).filter(([name, value]) => name in KINDS && value != null)
+  const given = Object.entries(settings ?? {}).filter(
+    ([name, value]) => name in KINDS && value != null,
+  )
   const { ttl: _, ...base } = defaultSettings as Settings & { ttl?: number }
   return { native, all: Object.freeze({ ...base, ...Object.fromEntries(given) }) }
 }
@@ -82,9 +108,11 @@ export function readResources(resources: unknown): string[] {
     throw wrongType(`resources must be a string or an array of strings, not ${describe(resources)}`)
   }
   for (const name of list as unknown[]) {
-    if (typeof name !== 'string') throw wrongType(`a resource must be a string, not ${describe(name)}`)
+    if (typeof name !== 'string')
+      throw wrongType(`a resource must be a string, not ${describe(name)}`)
     // Two such names would become one and the same on the nodes.
-    if (LONE_SURROGATE.test(name)) throw new ConfigError('a resource name must be well-formed Unicode')
+    if (LONE_SURROGATE.test(name))
+      throw new ConfigError('a resource name must be well-formed Unicode')
   }
   return list as string[]
 }
@@ -92,7 +120,9 @@ export function readResources(resources: unknown): string[] {
 /** A duration in milliseconds. */
 export function readDuration(duration: unknown): number {
   if (typeof duration !== 'number') {
-    throw wrongType(`Duration must be an integer value in milliseconds. It is ${describe(duration)}`)
+    throw wrongType(
+      `Duration must be an integer value in milliseconds. It is ${describe(duration)}`,
+    )
   }
   return duration
 }

@@ -1,4 +1,5 @@
-// The manager that users make. Owns the public methods; the nodes, rounds and renewals are the native half's.
+// The manager that users make. Owns the public methods; the nodes, rounds and renewals are the
+// native half's.
 
 import { EventEmitter } from 'node:events'
 
@@ -9,7 +10,14 @@ import { errorOf, type Operation } from './failures'
 import { reasonOf } from './loss'
 import { Lock } from './lock'
 import { type Failure, type NativeLease, NativeRedlock, type NodeVote, open } from './native'
-import { type AcquireOptions, readDuration, readOptions, readResources, readSettings, type Settings } from './options'
+import {
+  type AcquireOptions,
+  readDuration,
+  readOptions,
+  readResources,
+  readSettings,
+  type Settings,
+} from './options'
 import type { ReleaseResult } from './release'
 import { type Client, lateVotes, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
@@ -28,11 +36,13 @@ export interface NodeStatus {
 /**
  * Locks over N independent Redis or Valkey servers: a superset of node-redlock 5.
  *
- * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this process), by an object
- * of `host`, `port` and so on, or by a client of ioredis or node-redis whose settings are read: the connections are this
- * library's own, made at the first operation and shared by all locks of the process. They do not keep it alive.
+ * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
+ * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose
+ * settings are read: the connections are this library's own, made at the first operation and shared
+ * by all locks of the process. They do not keep it alive.
  *
- * It emits `error` for every node's vote against a try, also where the quorum was met. Without a listener nothing happens.
+ * It emits `error` for every node's vote against a try, also where the quorum was met. Without a
+ * listener nothing happens.
  *
  * @example
  * ```js
@@ -54,15 +64,22 @@ export class Redlock extends EventEmitter {
   readonly #clients: readonly Client[]
 
   /**
-   * Throws a {@link ConfigError} if there is no node, one cannot be used or is named twice, or a setting is wrong.
-   * `scripts` is there to say so: what runs on the nodes cannot be replaced.
+   * Throws a {@link ConfigError} if there is no node, one cannot be used or is named twice, or a
+   * setting is wrong. `scripts` is there to say so: what runs on the nodes cannot be replaced.
    */
-  constructor(clients: Iterable<Client | NodeAddress>, settings: Partial<Settings> = {}, scripts: object = {}) {
+  constructor(
+    clients: Iterable<Client | NodeAddress>,
+    settings: Partial<Settings> = {},
+    scripts: object = {},
+  ) {
     super()
     const nodes = readClients(clients)
     const { native, all } = readSettings(settings)
     checkScripts(scripts)
-    const opened = open(nodes.map(({ node }) => node), native)
+    const opened = open(
+      nodes.map(({ node }) => node),
+      native,
+    )
     this.#clients = nodes.map(({ client }) => client)
     this.clients = new Set(this.#clients)
     this.settings = all
@@ -73,21 +90,29 @@ export class Redlock extends EventEmitter {
   /**
    * Locks `resources`, all or none, for `duration` milliseconds.
    *
-   * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and `timeout` allow to
-   * wait, with {@link QuorumUnreachableError} if too few nodes answer (both are {@link ExecutionError}s), with
-   * {@link ConfigError} for a wrong argument, and with the signal's reason when `signal` aborts: no node keeps a key then.
+   * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and
+   * `timeout` allow to wait, with {@link QuorumUnreachableError} if too few nodes answer (both are
+   * {@link ExecutionError}s), with {@link ConfigError} for a wrong argument, and with the signal's
+   * reason when `signal` aborts: no node keeps a key then.
    *
    * @example
    * ```js
    * const lock = await redlock.acquire(['a', 'b'], 5000, { timeout: 3000 })
    * ```
    */
-  async acquire(resources: string | readonly string[], duration: number, options?: AcquireOptions): Promise<Lock> {
+  async acquire(
+    resources: string | readonly string[],
+    duration: number,
+    options?: AcquireOptions,
+  ): Promise<Lock> {
     const names = readResources(resources)
     const millis = readDuration(duration)
     const { native, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
-    const settled = await run((bridge, id) => this.#native.acquire(bridge, id, names, millis, native), signal)
+    const settled = await run(
+      (bridge, id) => this.#native.acquire(bridge, id, names, millis, native),
+      signal,
+    )
     if (settled === undefined) throw reasonOf(signal as AbortSignal)
     if (settled.error !== undefined) {
       const error = this._failure(settled.error, 'acquire')
@@ -107,12 +132,14 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Runs `routine` under a lock that extends itself, and releases it in the end; resolves with what the routine returns.
+   * Runs `routine` under a lock that extends itself, and releases it in the end; resolves with what
+   * the routine returns.
    *
-   * The signal that the routine gets aborts if the lock is lost (with a {@link LeaseLostError}, also at `signal.error`) or
-   * if the caller's own `signal` does. The extension runs apart from this thread: a blocked event loop does not lose the
-   * lock. If the lock was lost, `using` rejects with the {@link LeaseLostError} even if the routine has not noticed; what
-   * the routine itself throws is never replaced.
+   * The signal that the routine gets aborts if the lock is lost (with a {@link LeaseLostError},
+   * also at `signal.error`) or if the caller's own `signal` does. The extension runs apart from
+   * this thread: a blocked event loop does not lose the lock. If the lock was lost, `using` rejects
+   * with the {@link LeaseLostError} even if the routine has not noticed; what the routine itself
+   * throws is never replaced.
    *
    * @example
    * ```js
@@ -123,7 +150,11 @@ export class Redlock extends EventEmitter {
    * })
    * ```
    */
-  async using<T>(resources: string | readonly string[], duration: number, routine: Routine<T>): Promise<T>
+  async using<T>(
+    resources: string | readonly string[],
+    duration: number,
+    routine: Routine<T>,
+  ): Promise<T>
   async using<T>(
     resources: string | readonly string[],
     duration: number,
@@ -139,12 +170,19 @@ export class Redlock extends EventEmitter {
     const isRoutine = typeof optionsOrRoutine === 'function'
     const routine: unknown = optionalRoutine ?? optionsOrRoutine
     const options = isRoutine ? {} : optionsOrRoutine
-    if (typeof routine !== 'function') throw wrongType(`INVARIANT: routine is not a function. It is ${describe(routine)}`)
-    const lock = await this.acquire(resources, duration, { ...options, autoExtend: options?.autoExtend ?? true })
+    if (typeof routine !== 'function')
+      throw wrongType(`INVARIANT: routine is not a function. It is ${describe(routine)}`)
+    const lock = await this.acquire(resources, duration, {
+      ...options,
+      autoExtend: options?.autoExtend ?? true,
+    })
     return useLock(lock, routine as Routine<T>, options?.signal ?? undefined)
   }
 
-  /** Keeps `lock` for `duration` milliseconds from now on: see {@link Lock.extend}. `settings` change nothing here. */
+  /**
+   * Keeps `lock` for `duration` milliseconds from now on: see {@link Lock.extend}. `settings`
+   * change nothing here.
+   */
   async extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     readOptions(settings)
     return await checkLock(lock).extend(duration)
@@ -157,14 +195,18 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Takes over a lock by the {@link Lock.value} that its holder handed over, for example from another process. Its
-   * validity is 0 until {@link Lock.extend} or {@link Lock.check} has confirmed it.
+   * Takes over a lock by the {@link Lock.value} that its holder handed over, for example from
+   * another process. Its validity is 0 until {@link Lock.extend} or {@link Lock.check} has
+   * confirmed it.
    */
   lease(resources: string | readonly string[], value: string): Lock {
     return new Lock(this, readResources(resources), value)
   }
 
-  /** Whether anyone holds one of `resources` now. Rejects with {@link QuorumUnreachableError} if too few nodes answer. */
+  /**
+   * Whether anyone holds one of `resources` now. Rejects with {@link QuorumUnreachableError} if too
+   * few nodes answer.
+   */
   async isLocked(resources: string | readonly string[]): Promise<boolean> {
     const names = readResources(resources)
     const settled = await run((bridge, id) => this.#native.isLocked(bridge, id, names))
@@ -183,8 +225,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Closes the connections, and those of the client objects that were passed, as in node-redlock. Locks that are still
-   * held run out; later operations reject. Doing it twice does nothing more.
+   * Closes the connections, and those of the client objects that were passed, as in node-redlock.
+   * Locks that are still held run out; later operations reject. Doing it twice does nothing more.
    */
   async quit(): Promise<void> {
     this.#native.close()
@@ -261,7 +303,9 @@ function checkLock(lock: unknown): Lock {
 function checkScripts(scripts: unknown): void {
   const given = typeof scripts === 'object' && scripts !== null ? Object.values(scripts) : [scripts]
   if (given.every((script) => script === undefined || script === null)) return
-  throw new ConfigError('the scripts that run on the nodes cannot be replaced; leave the third argument out')
+  throw new ConfigError(
+    'the scripts that run on the nodes cannot be replaced; leave the third argument out',
+  )
 }
 
 /** In milliseconds. */

@@ -1,12 +1,18 @@
 // What a release tells. Owns nothing but the answers, those of slow nodes among them.
 
-import { type ExecutionResult, type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
+import {
+  type ExecutionResult,
+  type ExecutionStats,
+  lateVotes,
+  type LockVote,
+  statsOf,
+} from './stats'
 
 /** What became of a lock that was released. */
 export class ReleaseResult implements ExecutionResult {
   /**
-   * `released`: held until then. `unknown`: too few nodes answered to tell; they are asked again in the background. A
-   * lock that was over before rejects with {@link LeaseLostError} instead.
+   * `released`: held until then. `unknown`: too few nodes answered to tell; they are asked again in
+   * the background. A lock that was over before rejects with {@link LeaseLostError} instead.
    */
   readonly outcome: 'released' | 'unknown'
   readonly #look: () => LockVote[]
@@ -25,7 +31,10 @@ export class ReleaseResult implements ExecutionResult {
     return this.#look()
   }
 
-  /** The statistics of the one try, once every node has answered or had its time. None of the promises rejects. */
+  /**
+   * The statistics of the one try, once every node has answered or had its time. None of the
+   * promises rejects.
+   */
   get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
     this.#attempts ??= [lateVotes(this.#look, this.#patience, true).then(statsOf)]
     return this.#attempts

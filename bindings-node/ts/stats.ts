@@ -1,4 +1,5 @@
-// What nodes did, in the words of users and in the statistics of node-redlock. Counts nothing that decides.
+// What nodes did, in the words of users and in the statistics of node-redlock. Counts nothing that
+// decides.
 
 import { setTimeout } from 'node:timers'
 
@@ -24,7 +25,10 @@ export interface LockVote {
   readonly error?: Error
 }
 
-/** The votes of one try, as node-redlock tells them. A node that had not answered at the end counts in neither list. */
+/**
+ * The votes of one try, as node-redlock tells them. A node that had not answered at the end counts
+ * in neither list.
+ */
 export interface ExecutionStats {
   /** How many nodes there are. */
   readonly membershipSize: number
@@ -77,7 +81,8 @@ export function statsOf(votes: readonly LockVote[]): ExecutionStats {
 }
 
 /**
- * The votes once every node has answered or had its time (in milliseconds), after which it counts as failed.
+ * The votes once every node has answered or had its time (in milliseconds), after which it counts
+ * as failed.
  *
  * Keeps the process alive for so long only if `alive` is set.
  */
@@ -104,7 +109,8 @@ function errorOf(vote: NodeVote, resources: readonly string[]): Error | undefine
     const message = `The operation was applied to: 0 of the ${resources.length} requested resources.`
     return withoutStack(() => new ResourceLockedError(message, [], { resources }))
   }
-  if (outcome === 'failed') return nodeError(address, detail ?? 'failed', { code: fault, resources })
+  if (outcome === 'failed')
+    return nodeError(address, detail ?? 'failed', { code: fault, resources })
   return undefined
 }
 
@@ -124,7 +130,11 @@ function withoutStack<T>(make: () => T): T {
 }
 
 function silent(vote: LockVote): LockVote {
-  return { ...vote, outcome: 'failed', error: nodeError(vote.address, 'no answer in time', { code: 'TIMED_OUT' }) }
+  return {
+    ...vote,
+    outcome: 'failed',
+    error: nodeError(vote.address, 'no answer in time', { code: 'TIMED_OUT' }),
+  }
 }
 
 /** In milliseconds. */

@@ -1,4 +1,5 @@
-// Work under a lock that extends itself. Owns what becomes of the routine's outcome when the lock is lost.
+// Work under a lock that extends itself. Owns what becomes of the routine's outcome when the lock
+// is lost.
 
 import { hold, letGo } from './bridge'
 import { LeaseLostError } from './errors'
@@ -11,11 +12,20 @@ export interface UsingContext {
   readonly lock: Lock
 }
 
-/** What runs under a lock. Its signal aborts when the lock is lost, or when the caller's own signal does. */
+/**
+ * What runs under a lock. Its signal aborts when the lock is lost, or when the caller's own signal
+ * does.
+ */
 export type Routine<T> = (signal: RedlockAbortSignal, context: UsingContext) => Promise<T> | T
 
-/** Runs `routine` and releases `lock`, whatever happens. `outer` aborts the routine's signal, too. */
-export async function useLock<T>(lock: Lock, routine: Routine<T>, outer: AbortSignal | undefined): Promise<T> {
+/**
+ * Runs `routine` and releases `lock`, whatever happens. `outer` aborts the routine's signal, too.
+ */
+export async function useLock<T>(
+  lock: Lock,
+  routine: Routine<T>,
+  outer: AbortSignal | undefined,
+): Promise<T> {
   const controller = new AbortController()
   const { signal: lost } = lock
   const unlink = [link(lost, controller), link(outer, controller)]
@@ -47,7 +57,10 @@ async function finish(lock: Lock): Promise<Error | undefined> {
   }
 }
 
-/** What the routine threw is what counts; why the lock was lost goes with it as its cause, if it has none. */
+/**
+ * What the routine threw is what counts; why the lock was lost goes with it as its cause, if it has
+ * none.
+ */
 function attach(thrown: unknown, ending: Error | undefined): unknown {
   const takes = thrown instanceof Error && Object.isExtensible(thrown) && !('cause' in thrown)
   if (ending !== undefined && takes && thrown !== ending) {

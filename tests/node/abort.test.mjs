@@ -1,4 +1,5 @@
-// An AbortSignal gives the wait for a lock up: at once, with its reason, and with no key left behind.
+// An AbortSignal gives the wait for a lock up: at once, with its reason, and with no key left
+// behind.
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,15 +26,24 @@ describe('abort', () => {
   it('before the call rejects with the reason and asks no node', async () => {
     const reason = new Error('not today')
     await assert.rejects(redlock.acquire('a', 1000, { signal: AbortSignal.abort(reason) }), reason)
-    await assert.rejects(redlock.acquire('a', 1000, { signal: AbortSignal.abort('text') }), (error) => error === 'text')
-    await assert.rejects(redlock.using('a', 1000, { signal: AbortSignal.abort(reason) }, () => assert.fail('ran')), reason)
+    await assert.rejects(
+      redlock.acquire('a', 1000, { signal: AbortSignal.abort('text') }),
+      (error) => error === 'text',
+    )
+    await assert.rejects(
+      redlock.using('a', 1000, { signal: AbortSignal.abort(reason) }, () => assert.fail('ran')),
+      reason,
+    )
     assert.deepEqual(await cluster.values('a'), [null, null, null])
   })
 
   it('while waiting rejects with the reason at once and leaves no key and no listener', async () => {
     const held = await redlock.acquire('a', 10_000)
     const controller = new AbortController()
-    const waiting = redlock.acquire(['b', 'a'], 10_000, { signal: controller.signal, retryCount: -1 })
+    const waiting = redlock.acquire(['b', 'a'], 10_000, {
+      signal: controller.signal,
+      retryCount: -1,
+    })
     await sleep(50)
     const reason = new Error('enough')
     const start = performance.now()
@@ -53,9 +63,13 @@ describe('abort', () => {
       const end = performance.now() + pause / 20
       while (performance.now() < end) await new Promise((resolve) => setImmediate(resolve))
       controller.abort()
-      await acquiring.then((lock) => lock.release(), (error) => assert.equal(error.name, 'AbortError'))
+      await acquiring.then(
+        (lock) => lock.release(),
+        (error) => assert.equal(error.name, 'AbortError'),
+      )
     }
-    const left = async () => (await Promise.all(cluster.servers.map((server) => server.keys('a*')))).flatMap(Object.keys)
+    const left = async () =>
+      (await Promise.all(cluster.servers.map((server) => server.keys('a*')))).flatMap(Object.keys)
     await eventually(async () => (await left()).length === 0)
   })
 
@@ -95,7 +109,10 @@ describe('abort', () => {
 
   it('by a timeout of the platform', async () => {
     const held = await redlock.acquire('a', 5000)
-    await assert.rejects(redlock.acquire('a', 1000, { signal: AbortSignal.timeout(30), retryCount: -1 }), { name: 'TimeoutError' })
+    await assert.rejects(
+      redlock.acquire('a', 1000, { signal: AbortSignal.timeout(30), retryCount: -1 }),
+      { name: 'TimeoutError' },
+    )
     await held.release()
   })
 })

@@ -68,7 +68,10 @@ describe('acquire', () => {
   it('tells what every node did', async () => {
     const lock = await redlock.acquire('a', 5000)
     await eventually(() => lock.votes.every((vote) => vote.outcome === 'granted'))
-    assert.deepEqual(lock.votes.map(({ client }) => client), cluster.urls)
+    assert.deepEqual(
+      lock.votes.map(({ client }) => client),
+      cluster.urls,
+    )
     for (const vote of lock.votes) assert.ok(vote.latency > 0 && vote.latency < 1000)
     const [stats] = await Promise.all(lock.attempts)
     assert.equal(stats?.membershipSize, 3)
@@ -85,7 +88,9 @@ describe('acquire', () => {
       assert.equal(isHeld, false)
       return lock
     })
-    await eventually(async () => Number(await cluster.servers[0]?.command('INFO', 'commandstats').then(evals)) > 4)
+    await eventually(
+      async () => Number(await cluster.servers[0]?.command('INFO', 'commandstats').then(evals)) > 4,
+    )
     isHeld = false
     await first.release()
     const second = await waiting
@@ -129,7 +134,10 @@ describe('acquire', () => {
 
   it('tells the state of every node', async () => {
     await (await redlock.acquire('a', 1000)).release()
-    assert.deepEqual(redlock.nodes.map(({ state }) => state), ['healthy', 'healthy', 'healthy'])
+    assert.deepEqual(
+      redlock.nodes.map(({ state }) => state),
+      ['healthy', 'healthy', 'healthy'],
+    )
     await cluster.servers[2]?.kill()
     await eventually(() => redlock.nodes[2]?.state === 'down')
     assert.ok(redlock.nodes[2]?.detail)

@@ -4,7 +4,9 @@ import { describe, it } from 'node:test'
 import { inspect } from 'node:util'
 import { LeaseLostError, Redlock } from 'quorlock'
 
-const redlock = new Redlock(['memory://dispose-a', 'memory://dispose-b', 'memory://dispose-c'], { retryCount: 0 })
+const redlock = new Redlock(['memory://dispose-a', 'memory://dispose-b', 'memory://dispose-c'], {
+  retryCount: 0,
+})
 
 describe('Symbol.asyncDispose', () => {
   it('releases the lock', async () => {

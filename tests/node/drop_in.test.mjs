@@ -1,5 +1,5 @@
-// What code written for node-redlock 5 relies on: names, messages, statistics, events. Compared with the real package
-// where it can be.
+// What code written for node-redlock 5 relies on: names, messages, statistics, events. Compared
+// with the real package where it can be.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { Redis } from 'ioredis'
@@ -8,7 +8,15 @@ import Default, * as ours from 'quorlock'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
-const { ExecutionError, Lock, LockError, LockNotHeldError, QuorumUnreachableError, Redlock, ResourceLockedError } = ours
+const {
+  ExecutionError,
+  Lock,
+  LockError,
+  LockNotHeldError,
+  QuorumUnreachableError,
+  Redlock,
+  ResourceLockedError,
+} = ours
 
 /** @param {unknown} value */
 const any = (value) => /** @type {any} */ (value)
@@ -38,7 +46,8 @@ describe('a drop-in for node-redlock', () => {
       assert.equal(typeof any(own)[name], typeof ofPeer[name], name)
     }
     assert.deepEqual([...own.clients], [...ofPeer.clients])
-    for (const [name, value] of Object.entries(ofPeer.settings)) assert.equal(any(own.settings)[name], value, name)
+    for (const [name, value] of Object.entries(ofPeer.settings))
+      assert.equal(any(own.settings)[name], value, name)
   })
 
   for (const [name, Class] of /** @type {[string, any][]} */ ([
@@ -46,7 +55,13 @@ describe('a drop-in for node-redlock', () => {
     ['quorlock', Redlock],
   ])) {
     it(`runs its README: ${name}`, async () => {
-      const redlock = new Class(clients, { driftFactor: 0.01, retryCount: 10, retryDelay: 20, retryJitter: 20, automaticExtensionThreshold: 500 })
+      const redlock = new Class(clients, {
+        driftFactor: 0.01,
+        retryCount: 10,
+        retryDelay: 20,
+        retryJitter: 20,
+        automaticExtensionThreshold: 500,
+      })
       let lock = await redlock.acquire(['a'], 5000)
       const first = lock
       assert.equal(lock.redlock, redlock)
@@ -62,10 +77,15 @@ describe('a drop-in for node-redlock', () => {
       const released = await redlock.release(lock)
       assert.equal(lock.expiration, 0)
       assert.equal((await released.attempts[0]).membershipSize, 3)
-      const value = await redlock.using(['a', 'b'], 5000, { retryCount: 5 }, async (/** @type {any} */ signal) => {
-        assert.equal(signal.aborted, false)
-        return 'done'
-      })
+      const value = await redlock.using(
+        ['a', 'b'],
+        5000,
+        { retryCount: 5 },
+        async (/** @type {any} */ signal) => {
+          assert.equal(signal.aborted, false)
+          return 'done'
+        },
+      )
       assert.equal(value, 'done')
     })
 
@@ -75,10 +95,18 @@ describe('a drop-in for node-redlock', () => {
       /** @type {any[]} */
       const events = []
       redlock.on('error', (/** @type {Error} */ error) => events.push(error))
-      const error = await redlock.acquire(['a', 'b'], 5000).catch((/** @type {unknown} */ caught) => caught)
-      assert.equal(error.constructor.name === 'ExecutionError' || error instanceof ExecutionError, true)
+      const error = await redlock
+        .acquire(['a', 'b'], 5000)
+        .catch((/** @type {unknown} */ caught) => caught)
+      assert.equal(
+        error.constructor.name === 'ExecutionError' || error instanceof ExecutionError,
+        true,
+      )
       assert.equal(error.name, 'ExecutionError')
-      assert.match(error.message, /^The operation was unable to achieve a quorum during its retry window\./)
+      assert.match(
+        error.message,
+        /^The operation was unable to achieve a quorum during its retry window\./,
+      )
       assert.equal(error.attempts.length, 3)
       for (const stats of await Promise.all(error.attempts)) {
         assert.equal(stats.membershipSize, 3)
@@ -87,10 +115,16 @@ describe('a drop-in for node-redlock', () => {
         for (const [client, vote] of stats.votesAgainst) {
           assert.ok(clients.includes(client))
           if (vote.name !== 'ResourceLockedError') continue
-          assert.equal(vote.message, 'The operation was applied to: 0 of the 2 requested resources.')
+          assert.equal(
+            vote.message,
+            'The operation was applied to: 0 of the 2 requested resources.',
+          )
         }
       }
-      assert.ok(events.filter(({ name }) => name === 'ResourceLockedError').length >= 6, `${events.length}`)
+      assert.ok(
+        events.filter(({ name }) => name === 'ResourceLockedError').length >= 6,
+        `${events.length}`,
+      )
       await lock.release()
     })
 
@@ -103,11 +137,17 @@ describe('a drop-in for node-redlock', () => {
       const redlock = new Class(clients)
       const words = /Duration must be an integer value in milliseconds\./
       await assert.rejects(redlock.acquire(['a'], 5.5), words)
-      await assert.rejects(redlock.using(['a'], 5.5, async () => {}), words)
+      await assert.rejects(
+        redlock.using(['a'], 5.5, async () => {}),
+        words,
+      )
       const lock = await redlock.acquire(['a'], 5000)
       await assert.rejects(lock.extend(5.5), words)
       await lock.release()
-      assert.throws(() => new Class([]), /Redlock must be instantiated with at least one redis client\./)
+      assert.throws(
+        () => new Class([]),
+        /Redlock must be instantiated with at least one redis client\./,
+      )
     })
 
     it(`refuses to extend what has expired: ${name}`, async () => {
@@ -143,7 +183,8 @@ describe('a drop-in for node-redlock', () => {
     const redlock = new Redlock(clients, { retryCount: 0 })
     const lock = await redlock.acquire('a', 5000)
     const held = await redlock.acquire('a', 1000).catch((error) => error)
-    for (const Class of [ResourceLockedError, ExecutionError, LockError, Error]) assert.ok(held instanceof Class)
+    for (const Class of [ResourceLockedError, ExecutionError, LockError, Error])
+      assert.ok(held instanceof Class)
     assert.equal(held instanceof QuorumUnreachableError, false)
     assert.equal(held.code, 'LOCK_NOT_ACQUIRED')
     assert.deepEqual(held.resources, ['a'])
@@ -152,7 +193,10 @@ describe('a drop-in for node-redlock', () => {
     assert.equal(held.votes.length, 3)
     const freesIn = held.votes.find((/** @type {any} */ vote) => vote.outcome === 'refused').freesIn
     assert.ok(freesIn > 4000 && freesIn <= 5000)
-    assert.match(held.stack, /^ExecutionError: The operation[^]*at Redlock\.acquire[^]*drop_in\.test\.mjs/)
+    assert.match(
+      held.stack,
+      /^ExecutionError: The operation[^]*at Redlock\.acquire[^]*drop_in\.test\.mjs/,
+    )
     const late = await redlock.acquire('a', 1000, { timeout: 60 }).catch((error) => error)
     assert.ok(late instanceof ResourceLockedError)
     assert.equal(late.code, 'ACQUIRE_TIMED_OUT')

@@ -26,11 +26,15 @@ describe('on the same keys', () => {
       const peer = await startPeer(name, cluster.addresses)
       try {
         const lock = await redlock.acquire('shared', 10_000)
-        await eventually(async () => (await cluster.values('shared')).every((value) => value === lock.value))
+        await eventually(async () =>
+          (await cluster.values('shared')).every((value) => value === lock.value),
+        )
         assert.equal(await peer.acquire('shared', 10_000), null)
         assert.deepEqual(await cluster.values('shared'), Array(3).fill(lock.value))
         await lock.release()
-        await eventually(async () => (await cluster.values('shared')).every((value) => value === null))
+        await eventually(async () =>
+          (await cluster.values('shared')).every((value) => value === null),
+        )
         assert.ok(await peer.acquire('shared', 10_000))
         await assert.rejects(redlock.acquire('shared', 10_000), ResourceLockedError)
         await assert.rejects(redlock.acquire(['free', 'shared'], 10_000), ResourceLockedError)
@@ -58,7 +62,9 @@ describe('on the same keys', () => {
           if (theirs !== null || ours !== undefined) won += 1
           if (theirs !== null) await peer.release('race')
           await ours?.release()
-          await eventually(async () => (await cluster.values('race')).every((value) => value === null))
+          await eventually(async () =>
+            (await cluster.values('race')).every((value) => value === null),
+          )
         }
         assert.ok(won > 0)
       } finally {

@@ -1,4 +1,5 @@
-// The loss of a lock is told in time, whatever the nodes and the event loop do; nothing else is told as a loss.
+// The loss of a lock is told in time, whatever the nodes and the event loop do; nothing else is
+// told as a loss.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, beforeEach, describe, it } from 'node:test'
@@ -131,7 +132,10 @@ describe('loss', () => {
 
   it('makes no lock of a round that took longer than its validity', async () => {
     const proxies = await Promise.all(cluster.servers.map((server) => server.proxy()))
-    const slow = new Redlock(proxies.map((proxy) => proxy.url), { nodeTimeout: 2000 })
+    const slow = new Redlock(
+      proxies.map((proxy) => proxy.url),
+      { nodeTimeout: 2000 },
+    )
     await (await slow.acquire('warm', 1000)).release()
     await Promise.all(proxies.map((proxy) => proxy.delay(200)))
     await assert.rejects(slow.acquire('a', 200, { retryCount: 0 }))

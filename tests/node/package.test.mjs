@@ -1,4 +1,5 @@
-// The package as users install it: one tarball in an empty directory, for ESM, CommonJS and TypeScript.
+// The package as users install it: one tarball in an empty directory, for ESM, CommonJS and
+// TypeScript.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { copyFile, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
@@ -23,10 +24,18 @@ describe('the package', () => {
   let tarball
   before(async () => {
     place = await mkdtemp(join(tmpdir(), 'quorlock-package-'))
-    const packed = await run('npm', ['pack', '--ignore-scripts', '--loglevel=silent', '--pack-destination', place], { cwd: root })
+    const packed = await run(
+      'npm',
+      ['pack', '--ignore-scripts', '--loglevel=silent', '--pack-destination', place],
+      { cwd: root },
+    )
     tarball = join(place, packed.stdout.trim())
     await writeFile(join(place, 'package.json'), '{ "private": true }')
-    await run('npm', ['install', '--offline', '--no-audit', '--no-fund', '--loglevel=error', tarball], { cwd: place })
+    await run(
+      'npm',
+      ['install', '--offline', '--no-audit', '--no-fund', '--loglevel=error', tarball],
+      { cwd: place },
+    )
   })
   after(() => rm(place, { recursive: true, force: true }))
 
@@ -36,7 +45,13 @@ describe('the package', () => {
   it('holds what it needs and nothing else', async () => {
     const installed = join(place, 'node_modules', 'quorlock')
     const names = await readdir(installed)
-    assert.deepEqual(names.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'bindings-node', 'package.json'])
+    assert.deepEqual(names.sort(), [
+      'LICENSE-APACHE',
+      'LICENSE-MIT',
+      'README.md',
+      'bindings-node',
+      'package.json',
+    ])
     assert.ok(!(await readdir(join(installed, 'bindings-node'))).includes('src'))
     const { scripts, dependencies } = createRequire(join(place, 'x.js'))('quorlock/package.json')
     assert.equal(scripts.postinstall ?? scripts.install ?? scripts.preinstall, undefined)
@@ -54,7 +69,8 @@ describe('the package', () => {
       ['commonjs', "const { default: Redlock } = require('quorlock');"],
       ['commonjs', "const Redlock = require('quorlock').default.Redlock;"],
     ]
-    for (const [type, head] of heads) assert.equal(await node(`--input-type=${type}`, '-e', head + script), 'released\n', head)
+    for (const [type, head] of heads)
+      assert.equal(await node(`--input-type=${type}`, '-e', head + script), 'released\n', head)
   })
 
   it('is one and the same in ESM and CommonJS', () => {
@@ -63,7 +79,10 @@ describe('the package', () => {
     assert.equal(cjs, esm.Redlock)
     assert.equal(esm.default, esm.Redlock)
     const own = Object.keys(cjs).filter((name) => !(name in esm))
-    assert.deepEqual(own, ['defaultMaxListeners', 'usingDomains'].filter((name) => own.includes(name)))
+    assert.deepEqual(
+      own,
+      ['defaultMaxListeners', 'usingDomains'].filter((name) => own.includes(name)),
+    )
   })
 
   it('has types that hold for every way to resolve them', async () => {
@@ -71,29 +90,54 @@ describe('the package', () => {
     for (const name of ['ioredis', 'redis', '@redis', '@ioredis']) {
       await symlink(join(modules, name), join(place, 'node_modules', name))
     }
-    for (const name of ['esm.mts', 'commonjs.cts']) await copyFile(join(root, 'tests/node/types', name), join(place, name))
+    for (const name of ['esm.mts', 'commonjs.cts'])
+      await copyFile(join(root, 'tests/node/types', name), join(place, name))
     await copyFile(join(place, 'esm.mts'), join(place, 'bundled.ts'))
-    const shared = ['--strict', '--noEmit', '--target', 'es2022', '--lib', 'es2023,esnext.disposable', '--types', 'node']
+    const shared = [
+      '--strict',
+      '--noEmit',
+      '--target',
+      'es2022',
+      '--lib',
+      'es2023,esnext.disposable',
+      '--types',
+      'node',
+    ]
     /** @type {string[][]} */
     const ways = [
       ['--module', 'node16', 'esm.mts', 'commonjs.cts'],
       ['--module', 'nodenext', 'esm.mts', 'commonjs.cts'],
       ['--module', 'esnext', '--moduleResolution', 'bundler', '--skipLibCheck', 'bundled.ts'],
     ]
-    for (const way of ways) await node(join(modules, 'typescript', 'bin', 'tsc'), ...shared, '--skipLibCheck', ...way)
+    for (const way of ways)
+      await node(join(modules, 'typescript', 'bin', 'tsc'), ...shared, '--skipLibCheck', ...way)
     // Our own declarations, without any other library's.
-    await writeFile(join(place, 'own.mts'), "import { Redlock } from 'quorlock'\nvoid new Redlock(['redis://a'])\n")
-    await node(join(modules, 'typescript', 'bin', 'tsc'), ...shared, '--module', 'node16', 'own.mts')
+    await writeFile(
+      join(place, 'own.mts'),
+      "import { Redlock } from 'quorlock'\nvoid new Redlock(['redis://a'])\n",
+    )
+    await node(
+      join(modules, 'typescript', 'bin', 'tsc'),
+      ...shared,
+      '--module',
+      'node16',
+      'own.mts',
+    )
   })
 
   it('passes arethetypeswrong', async () => {
-    await run(join(modules, '.bin', 'attw'), [tarball, '--format', 'ascii', '--no-color'], { cwd: root })
+    await run(join(modules, '.bin', 'attw'), [tarball, '--format', 'ascii', '--no-color'], {
+      cwd: root,
+    })
   })
 
   it('says what to do where there is no addon for the platform', async () => {
     const lonely = join(place, 'node_modules', 'quorlock', 'bindings-node')
     const [addon] = (await readdir(lonely)).filter((name) => name.endsWith('.node'))
     await rm(join(lonely, String(addon)))
-    await assert.rejects(node('-e', "require('quorlock')"), /has no native addon .* on linux[^]*omit=optional/)
+    await assert.rejects(
+      node('-e', "require('quorlock')"),
+      /has no native addon .* on linux[^]*omit=optional/,
+    )
   })
 })

@@ -1,5 +1,5 @@
-// Processes: they end when the user's code is done, they hear of nothing unhandled, and worker threads may be ended at
-// any moment.
+// Processes: they end when the user's code is done, they hear of nothing unhandled, and worker
+// threads may be ended at any moment.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,9 +9,15 @@ import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 /** Ends with what it printed, its code and how long it lived after `done` was printed. */
-async function run(/** @type {string} */ code, /** @type {string[]} */ urls, /** @type {string[]} */ flags = []) {
+async function run(
+  /** @type {string} */ code,
+  /** @type {string[]} */ urls,
+  /** @type {string[]} */ flags = [],
+) {
   const head = `import { Redlock } from 'quorlock'; const urls = ${JSON.stringify(urls)};`
-  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', head + code], { cwd: import.meta.dirname })
+  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', head + code], {
+    cwd: import.meta.dirname,
+  })
   let [output, errors, doneAt] = ['', '', NaN]
   child.stdout.on('data', (data) => {
     output += String(data)
@@ -63,7 +69,8 @@ describe('a process', () => {
       console.log('done')`)
   })
 
-  it('ends although a Redlock was made and never used', () => ends("new Redlock(urls); console.log('done')"))
+  it('ends although a Redlock was made and never used', () =>
+    ends("new Redlock(urls); console.log('done')"))
 
   it('waits for what is under way', async () => {
     const { output } = await run(
@@ -114,8 +121,13 @@ describe('a process', () => {
     )
     assert.equal(started.status, 3)
     assert.ok(started.lingered < 1000)
-    const left = (await Promise.all(cluster.servers.map((server) => server.keys('*')))).flatMap(Object.keys)
-    assert.deepEqual(left.filter((key) => !key.includes('fence')), [])
+    const left = (await Promise.all(cluster.servers.map((server) => server.keys('*')))).flatMap(
+      Object.keys,
+    )
+    assert.deepEqual(
+      left.filter((key) => !key.includes('fence')),
+      [],
+    )
   })
 
   it('hears of no unhandled rejection, whatever goes wrong', async () => {
@@ -174,18 +186,22 @@ describe('a worker thread', () => {
 
   /** @param {string} code */
   const worker = (code) =>
-    new Worker(`import('quorlock').then(async ({ Redlock }) => {
+    new Worker(
+      `import('quorlock').then(async ({ Redlock }) => {
       const { parentPort } = require('node:worker_threads')
       const redlock = new Redlock(${JSON.stringify(cluster.urls)})
       ${code}
-    })`, { eval: true })
+    })`,
+      { eval: true },
+    )
 
   it('has locks of its own, and ends by itself', async () => {
     const threads = [0, 1, 2].map((number) =>
       worker(`
         for (let i = 0; i < 10; i += 1) {
           await redlock.using('shared', 2000, { timeout: 10_000, retryDelay: 10, retryJitter: 5 }, async () => parentPort.postMessage(${number}))
-        }`))
+        }`),
+    )
     let messages = 0
     for (const thread of threads) thread.on('message', () => (messages += 1))
     await Promise.all(threads.map((thread) => once(thread, 'exit')))
@@ -207,7 +223,10 @@ describe('a worker thread', () => {
       await new Promise((resolve) => setTimeout(resolve, round * 3))
       await thread.terminate()
     }
-    const left = async () => (await Promise.all(cluster.servers.map((server) => server.keys('*')))).flatMap(Object.keys).filter((key) => !key.includes('fence'))
+    const left = async () =>
+      (await Promise.all(cluster.servers.map((server) => server.keys('*'))))
+        .flatMap(Object.keys)
+        .filter((key) => !key.includes('fence'))
     // What was held runs out, since nobody extends it; what was waited for is taken back.
     await eventually(async () => (await left()).every((key) => key === 'held'), 3000)
     assert.ok(held.isValid)
@@ -232,7 +251,11 @@ describe('a worker thread', () => {
         await worker.terminate()
       }
       console.log('done')`
-    const child = spawn(process.execPath, ['--input-type=module', '-e', `const urls = ${JSON.stringify(cluster.urls)};${code}`], { cwd: import.meta.dirname })
+    const child = spawn(
+      process.execPath,
+      ['--input-type=module', '-e', `const urls = ${JSON.stringify(cluster.urls)};${code}`],
+      { cwd: import.meta.dirname },
+    )
     let output = ''
     child.stdout.on('data', (data) => (output += String(data)))
     child.stderr.on('data', (data) => (output += String(data)))

@@ -1,4 +1,5 @@
-// Nodes that are down, hung, slow or against it: a quorum decides, at once, and nothing is left behind.
+// Nodes that are down, hung, slow or against it: a quorum decides, at once, and nothing is left
+// behind.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { ExecutionError, QuorumUnreachableError, Redlock, ResourceLockedError } from 'quorlock'
@@ -15,7 +16,10 @@ describe('a quorum', () => {
   after(() => cluster.close())
 
   /** @param {number[]} indexes */
-  const servers = (...indexes) => indexes.map((index) => /** @type {import('./support/servers.mjs').Server} */ (cluster.servers[index]))
+  const servers = (...indexes) =>
+    indexes.map(
+      (index) => /** @type {import('./support/servers.mjs').Server} */ (cluster.servers[index]),
+    )
   /** @param {number[]} indexes */
   const urls = (...indexes) => servers(...indexes).map(({ url }) => url)
 
@@ -67,11 +71,15 @@ describe('a quorum', () => {
 
   it('of four with a split vote is lost, and settles', async () => {
     const redlock = new Redlock(urls(0, 1, 2, 3))
-    await Promise.all(servers(0, 1).map((server) => server.command('SET', 'a', 'other', 'PX', 60_000)))
+    await Promise.all(
+      servers(0, 1).map((server) => server.command('SET', 'a', 'other', 'PX', 60_000)),
+    )
     const start = performance.now()
     await assert.rejects(redlock.acquire('a', 5000, { retryCount: 0 }), ResourceLockedError)
     assert.ok(performance.now() - start < 500)
-    await eventually(async () => (await cluster.values('a')).filter((value) => value === null).length === 3)
+    await eventually(
+      async () => (await cluster.values('a')).filter((value) => value === null).length === 3,
+    )
     await redlock.quit()
   })
 
@@ -83,7 +91,10 @@ describe('a quorum', () => {
     assert.ok(error instanceof ExecutionError)
     assert.equal(error instanceof ResourceLockedError, false)
     assert.equal(error.code, 'QUORUM_UNREACHABLE')
-    assert.match(error.message, /^The operation was unable to achieve a quorum during its retry window\./)
+    assert.match(
+      error.message,
+      /^The operation was unable to achieve a quorum during its retry window\./,
+    )
     for (const { port } of servers(1, 2)) assert.ok(error.message.includes(String(port)))
     assert.deepEqual(error.votes.map(({ outcome }) => outcome).slice(1), ['failed', 'failed'])
     const stats = await error.attempts.at(-1)
@@ -98,11 +109,17 @@ describe('a quorum', () => {
     // Three contenders, one try each, over and over: whoever is left alone gets it at once.
     const contenders = [0, 1, 2].map(() => new Redlock(urls(0, 1, 2), { retryCount: 0 }))
     for (let round = 0; round < 40; round += 1) {
-      const results = await Promise.allSettled(contenders.map((redlock) => redlock.acquire('a', 30_000)))
+      const results = await Promise.allSettled(
+        contenders.map((redlock) => redlock.acquire('a', 30_000)),
+      )
       const won = results.filter((result) => result.status === 'fulfilled')
       assert.ok(won.length <= 1)
       for (const each of won) await each.value.release()
-      const alone = await contenders[round % 3]?.acquire('a', 30_000, { retryCount: 1, retryDelay: 10, retryJitter: 0 })
+      const alone = await contenders[round % 3]?.acquire('a', 30_000, {
+        retryCount: 1,
+        retryDelay: 10,
+        retryJitter: 0,
+      })
       await alone?.release()
     }
     await eventually(async () => (await cluster.values('a')).every((value) => value === null))
@@ -156,20 +173,29 @@ describe('a quorum', () => {
 
   it('counts a grant whose reply was lost: no lock is refused to itself', async () => {
     const proxies = await Promise.all(servers(0, 1, 2).map((server) => server.proxy()))
-    const redlock = new Redlock(proxies.map(({ url }) => url), { retryCount: 0, nodeTimeout: 1000 })
+    const redlock = new Redlock(
+      proxies.map(({ url }) => url),
+      { retryCount: 0, nodeTimeout: 1000 },
+    )
     await (await redlock.acquire('warm', 1000)).release()
-    const lost = await Promise.all([0, 1].map((index) => proxies[index]?.swallowReply('lost-reply')))
+    const lost = await Promise.all(
+      [0, 1].map((index) => proxies[index]?.swallowReply('lost-reply')),
+    )
     const lock = await redlock.acquire('lost-reply', 5000)
     await Promise.all(lost.map((each) => each?.wait()))
     assert.ok(lock.isValid)
     assert.equal((await lock.release()).outcome, 'released')
-    await eventually(async () => (await cluster.values('lost-reply')).every((value) => value === null))
+    await eventually(async () =>
+      (await cluster.values('lost-reply')).every((value) => value === null),
+    )
     await redlock.quit()
     await Promise.all(proxies.map((proxy) => proxy.close()))
   })
 
   it('excludes: 40 tasks, 400 acquisitions, no overlap, tokens strictly growing', async () => {
-    const redlocks = [0, 1, 2, 3].map(() => new Redlock(urls(0, 1, 2, 3, 4), { timeout: 60_000, retryDelay: 20, retryJitter: 15 }))
+    const redlocks = [0, 1, 2, 3].map(
+      () => new Redlock(urls(0, 1, 2, 3, 4), { timeout: 60_000, retryDelay: 20, retryJitter: 15 }),
+    )
     let inside = 0
     let last = 0
     const task = async (/** @type {number} */ number) => {

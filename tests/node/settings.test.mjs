@@ -1,4 +1,5 @@
-// Settings, durations and resources: what is refused, in which words, and that nothing reaches a node.
+// Settings, durations and resources: what is refused, in which words, and that nothing reaches a
+// node.
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ConfigError, defaultSettings, LockError, Redlock } from 'quorlock'
@@ -68,7 +69,12 @@ describe('settings', () => {
   }
 
   it('take no limit for an answer', async () => {
-    for (const options of [{ retryCount: -1 }, { retryCount: Infinity }, { timeout: Infinity }, { maxHold: Infinity }]) {
+    for (const options of [
+      { retryCount: -1 },
+      { retryCount: Infinity },
+      { timeout: Infinity },
+      { maxHold: Infinity },
+    ]) {
       await (await redlock.acquire('a', 1000, options)).release()
     }
   })
@@ -86,7 +92,10 @@ describe('a duration', () => {
       const lock = await redlock.acquire('d', 1000)
       await assert.rejects(lock.extend(duration), isConfig(false))
       await lock.release()
-      await assert.rejects(redlock.using('d', duration, async () => assert.fail('ran')), isConfig(false))
+      await assert.rejects(
+        redlock.using('d', duration, async () => assert.fail('ran')),
+        isConfig(false),
+      )
     })
   }
 
@@ -97,8 +106,14 @@ describe('a duration', () => {
   }
 
   it('that is no integer is refused in the words of node-redlock', async () => {
-    await assert.rejects(redlock.acquire('d', 1.5), /Duration must be an integer value in milliseconds\./)
-    await assert.rejects(redlock.acquire('d', any('9')), /Duration must be an integer value in milliseconds\./)
+    await assert.rejects(
+      redlock.acquire('d', 1.5),
+      /Duration must be an integer value in milliseconds\./,
+    )
+    await assert.rejects(
+      redlock.acquire('d', any('9')),
+      /Duration must be an integer value in milliseconds\./,
+    )
   })
 
   for (const duration of [3, 2 ** 31 - 1, 2 ** 31, 2 ** 32 + 1, 2.7e15, 2 ** 53 - 1]) {

@@ -1,4 +1,5 @@
-// The harness itself, as the Node tests see it: a test that passes on a broken harness says nothing.
+// The harness itself, as the Node tests see it: a test that passes on a broken harness says
+// nothing.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { connect } from 'node:net'
@@ -95,7 +96,10 @@ describe('servers', () => {
     const { ca } = await cluster.certificates()
     const answer = await new Promise((resolve, reject) => {
       const socket = connectTls({ port: proxy.port, host: '127.0.0.1', ca: readFileSync(ca) })
-      socket.once('error', reject).once('data', (data) => resolve(String(data))).write(PING)
+      socket
+        .once('error', reject)
+        .once('data', (data) => resolve(String(data)))
+        .write(PING)
       socket.once('data', () => socket.destroy())
     })
     assert.equal(answer, '+PONG\r\n')
@@ -126,7 +130,11 @@ it('servers do not outlive the test, nor hold its process open', async () => {
   child.stdout.on('data', (data) => (output += data))
   const code = await new Promise((resolve) => child.once('exit', resolve))
   assert.equal(code, 0)
-  const gone = () => ping(Number(output)).then(() => false, (error) => error.code === 'ECONNREFUSED')
+  const gone = () =>
+    ping(Number(output)).then(
+      () => false,
+      (error) => error.code === 'ECONNREFUSED',
+    )
   await eventually(gone)
 })
 

@@ -46,7 +46,10 @@ describe('using', () => {
   it('does not run the routine on a lock that is held', async () => {
     const held = await redlock.acquire('a', 5000)
     const options = { retryCount: 0 }
-    await assert.rejects(redlock.using('a', 1000, options, () => assert.fail('ran')), ResourceLockedError)
+    await assert.rejects(
+      redlock.using('a', 1000, options, () => assert.fail('ran')),
+      ResourceLockedError,
+    )
     await held.release()
   })
 
@@ -54,7 +57,9 @@ describe('using', () => {
     /** @type {any} */
     let reason
     const work = redlock.using('a', 600, async (signal) => {
-      await Promise.all(cluster.servers.map((server) => server.command('SET', 'a', 'thief', 'PX', 60_000)))
+      await Promise.all(
+        cluster.servers.map((server) => server.command('SET', 'a', 'thief', 'PX', 60_000)),
+      )
       await eventually(() => signal.aborted, 2000)
       reason = signal.reason
       assert.equal(signal.error, reason)
@@ -98,14 +103,19 @@ describe('using', () => {
           await Promise.all(cluster.servers.map((server) => server.command('DEL', 'b')))
           throw odd
         })
-        .then(() => assert.fail('resolved'), (error) => error)
+        .then(
+          () => assert.fail('resolved'),
+          (error) => error,
+        )
       assert.equal(caught, odd)
     }
   })
 
   it('rejects with the abort error that the routine throws', async () => {
     const work = redlock.using('a', 300, async (signal) => {
-      await Promise.all(cluster.servers.map((server) => server.command('SET', 'a', 'thief', 'PX', 60_000)))
+      await Promise.all(
+        cluster.servers.map((server) => server.command('SET', 'a', 'thief', 'PX', 60_000)),
+      )
       await eventually(() => signal.aborted, 2000)
       throw signal.error
     })
@@ -143,7 +153,10 @@ describe('using', () => {
     await redlock.acquire('warm', 1000).then((lock) => lock.release())
     const calls = async () => {
       const info = String(await cluster.servers[0]?.command('INFO', 'commandstats'))
-      return [...info.matchAll(/cmdstat_(?:evalsha|eval|set|pexpire|get):calls=(\d+)/g)].reduce((sum, match) => sum + Number(match[1]), 0)
+      return [...info.matchAll(/cmdstat_(?:evalsha|eval|set|pexpire|get):calls=(\d+)/g)].reduce(
+        (sum, match) => sum + Number(match[1]),
+        0,
+      )
     }
     await redlock.using('a', 1000, async () => {
       const before = await calls()

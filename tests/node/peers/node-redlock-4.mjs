@@ -7,7 +7,10 @@ const require = createRequire(import.meta.url)
 const Redlock = require('redlock4')
 
 await serve('redlock4', (nodes) => {
-  const redlock = new Redlock(nodes.map((node) => new Redis(node)), { retryCount: 0 })
+  const redlock = new Redlock(
+    nodes.map((node) => new Redis(node)),
+    { retryCount: 0 },
+  )
   redlock.on('clientError', () => {})
   /** @type {Map<string, any>} */
   const held = new Map()

@@ -11,7 +11,10 @@ const require = createRequire(import.meta.url)
 const { default: Redlock, ExecutionError } = require('redlock')
 
 await serve('redlock', (nodes) => {
-  const redlock = new Redlock(nodes.map((node) => new Redis(node)), { retryCount: 0 })
+  const redlock = new Redlock(
+    nodes.map((node) => new Redis(node)),
+    { retryCount: 0 },
+  )
   redlock.on('error', () => {}) // it emits every refusal here, and an unheard one ends the process
   /** @type {Map<string, any>} */
   const held = new Map()

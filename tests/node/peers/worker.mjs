@@ -23,7 +23,9 @@ export async function serve(name, build) {
   const description = new URL(`../../../node_modules/${name}/package.json`, import.meta.url)
   say({ peer: name, version: JSON.parse(readFileSync(description, 'utf8')).version })
   for await (const line of createInterface({ input: process.stdin })) {
-    const request = /** @type {{do: keyof Peer, resource: string, ttl: number}} */ (JSON.parse(line))
+    const request = /** @type {{do: keyof Peer, resource: string, ttl: number}} */ (
+      JSON.parse(line)
+    )
     try {
       say({ result: await peer[request.do](request.resource, request.ttl) })
     } catch (error) {

@@ -22,7 +22,14 @@ export class Harness {
    * @param {object} options as `Options` in tests/support/servers.py
    */
   constructor(count, options) {
-    const words = ['-m', 'tests.support', '--count', String(count), '--options', JSON.stringify(options)]
+    const words = [
+      '-m',
+      'tests.support',
+      '--count',
+      String(count),
+      '--options',
+      JSON.stringify(options),
+    ]
     this.#child = spawn(python(), words, { cwd: root, stdio: ['pipe', 'pipe', 'inherit'] })
     // A test process must be able to end by itself: an idle harness does not hold it open.
     this.#child.unref()
@@ -30,7 +37,9 @@ export class Harness {
     this.#child.stdin.on('error', () => {})
     this.#child.once('exit', () => this.#fail(new HarnessError('the harness process ended')))
     this.#child.once('error', (error) => this.#fail(error))
-    createInterface({ input: this.#child.stdout }).on('line', (line) => this.#take(JSON.parse(line)))
+    createInterface({ input: this.#child.stdout }).on('line', (line) =>
+      this.#take(JSON.parse(line)),
+    )
   }
 
   /** @returns {Promise<any>} the first line: what was started */

@@ -15,8 +15,18 @@ import Redlock, {
   type Settings,
 } from 'quorlock'
 
-const settings: Partial<Settings> = { driftFactor: 0.01, retryCount: 3, automaticExtensionThreshold: 500 }
-const nodes = ['redis://a', new URL('redis://b'), { host: 'c', port: 1, tls: true }, new Redis(), createClient()]
+const settings: Partial<Settings> = {
+  driftFactor: 0.01,
+  retryCount: 3,
+  automaticExtensionThreshold: 500,
+}
+const nodes = [
+  'redis://a',
+  new URL('redis://b'),
+  { host: 'c', port: 1, tls: true },
+  new Redis(),
+  createClient(),
+]
 export const redlock: Named = new Redlock(nodes, settings)
 
 export async function direct(signal: AbortSignal): Promise<number | undefined> {
@@ -37,7 +47,12 @@ export async function wrapped(): Promise<string> {
     if (signal.aborted) throw signal.error
     return 1
   })
-  const text = await redlock.using('a', 5000, { retryCount: 5 }, async (_signal, { lock }) => lock.value)
+  const text = await redlock.using(
+    'a',
+    5000,
+    { retryCount: 5 },
+    async (_signal, { lock }) => lock.value,
+  )
   return text.repeat(count)
 }
 
