@@ -29,6 +29,14 @@ use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
 
 /// How a node's connection is made and watched.
+///
+/// ```
+/// use quorlock::NodeSettings;
+/// use std::time::Duration;
+///
+/// let far_away = NodeSettings { connect_timeout: Duration::from_secs(3), ..NodeSettings::default() };
+/// assert_eq!(far_away.hang_after, Duration::from_millis(250));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// How long connecting may take, with TLS and log-in: 1 s by default. Longer for nodes far away;
@@ -60,6 +68,20 @@ impl Default for NodeSettings {
 /// It connects at the first [`Node::send`] or [`Node::settled`], over one connection that all locks
 /// share. A lost connection is replaced at once if the server is there, and what was not answered is
 /// sent again in order, once; otherwise commands fail at once while the node is tried in the background.
+///
+/// ```no_run
+/// use quorlock::{Node as _, NodeSettings, NodeState, RedisNode};
+///
+/// # async fn example() -> Result<(), quorlock_protocol::ConfigError> {
+/// let handle = tokio::runtime::Handle::current();
+/// let node = RedisNode::new("redis://localhost".parse()?, NodeSettings::default(), handle);
+/// node.settled().await;
+/// if let NodeState::Down(fault) = node.state() {
+///     println!("{}: {fault}", node.address());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct RedisNode {
     name: String,
     mailbox: mpsc::UnboundedSender<Mail>,

@@ -239,9 +239,11 @@ fn a_server_that_ends_every_connection_is_not_stormed() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let tries = proxy.accepted() - before;
         assert!(tries < 25, "{tries} connections in half a second");
+        // The last of those connections may still be ending.
         proxy.close_idle(false);
-        client.until(is_healthy).await;
-        assert_eq!(client.grant(&claim(&["r"], "a"), 1_000).await, OURS);
+        while client.grant(&claim(&["r"], "a"), 60_000).await != OURS {
+            client.until(is_healthy).await;
+        }
     });
 }
 
