@@ -1,7 +1,7 @@
 //! The nodes of one user and the locks over them, as Python sees them. Owns the rebuilding after a fork.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -48,14 +48,23 @@ impl Manager {
     }
 
     /// Every node's address, state and (where it is down) fault.
-    fn nodes(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str, Option<String>)>> {
-        let nodes = self.core(py)?.nodes().into_iter();
-        Ok(nodes
+    fn nodes(&self) -> Vec<(String, &'static str, Option<String>)> {
+        let core = self.lock().as_ref().and_then(OfProcess::get).cloned();
+        let Some(core) = core else {
+            // Looking starts nothing.
+            let untried = described(&NodeState::Connecting);
+            let addresses = self.addresses.iter().map(ToString::to_string);
+            return addresses
+                .map(|address| (address, untried.0, untried.1.clone()))
+                .collect();
+        };
+        let nodes = core.nodes().into_iter();
+        nodes
             .map(|(address, state)| {
                 let (state, fault) = described(&state);
                 (address.to_string(), state, fault)
             })
-            .collect())
+            .collect()
     }
 
     /// Every node's address, without asking or starting anything.
@@ -88,8 +97,7 @@ impl Manager {
     /// Closes the connections; every later operation fails.
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        let core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(core) = core.as_ref().and_then(OfProcess::get) {
+        if let Some(core) = self.lock().as_ref().and_then(OfProcess::get) {
             core.close();
         }
     }
@@ -101,10 +109,14 @@ impl Manager {
 }
 
 impl Manager {
+    fn lock(&self) -> MutexGuard<'_, Option<OfProcess<Redlock>>> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The manager of this process.
     fn core(&self, py: Python<'_>) -> PyResult<Redlock> {
         let engine = runtime::engine(py)?;
-        let mut slot = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.lock();
         if let Some(core) = slot.as_ref().and_then(OfProcess::get) {
             return Ok(core.clone());
         }

@@ -1,8 +1,8 @@
 """Which lease belongs to whom, when threads or tasks share one lock object. No I/O.
 
-An acquisition belongs to the task, greenlet or thread that made it. Whoever never acquired through
-the object may act on the latest lease (a lock taken in one thread may be released in another, as
-with `threading.Lock`); whoever did, and has released, may not: it would be another's.
+An acquisition belongs to the task, greenlet or thread that made it. A lock taken in one thread may
+be released in another, as with `threading.Lock`; but whoever has acquired through the object and
+released may not release again what somebody else is at work under.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ class Holdings(Generic[L]):
     def release(self) -> L | None:
         """The lease that `release()` means. It is taken out, unless its block still runs."""
         context = current_context()
-        hold = _last([hold for hold in self._mine(context) if not hold.lease.is_released])
-        if hold is None and context not in self._seen:
-            hold = _last([hold for hold in self._holds if not hold.lease.is_released])
+        alive = [hold for hold in self._holds if not hold.lease.is_released]
+        hold = _last([hold for hold in alive if hold.context is context])
+        if hold is None:
+            stranger = context not in self._seen
+            hold = _last([hold for hold in alive if stranger or _is_over(hold.context)])
         if hold is None:
             return None
         if not hold.is_block:
@@ -102,6 +104,13 @@ def current_context() -> Any:
         if task is not None:
             return task
     return current_greenlet() or threading.current_thread()
+
+
+def _is_over(context: Any) -> bool:
+    """Whether the task, greenlet or thread has ended (as the one that `wait_for` makes)."""
+    if isinstance(context, threading.Thread):
+        return not context.is_alive()
+    return bool(context.done() if hasattr(context, "done") else context.dead)
 
 
 def _last(holds: list[Hold[L]]) -> Hold[L] | None:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypedDict
+from datetime import timedelta
+from typing import Any, Callable, NamedTuple, TypedDict, Union
 
 from ._errors import ConfigError, ConfigTypeError, LeaseLost
 from ._native import OPTIONS
 
-if TYPE_CHECKING:
-    from datetime import timedelta
-
 OnLost = Callable[..., object]
+#: A length of time; `None` stands for the default.
+Seconds = Union[float, timedelta, None]
 
 
 class Settings(TypedDict, total=False):
     """How a lock is acquired and kept, beside its ttl."""
 
-    timeout: float | timedelta | None
+    timeout: Seconds
     """How long to wait for it. Default: until it is held. 0 tries once."""
     blocking: bool | None
     """Whether to wait at all. Default yes; otherwise one round decides."""
     auto_extend: bool | None
     """Whether the lease is renewed until it is released. Default: in blocks and decorators yes,
     for a bare `acquire()` no."""
-    max_hold: float | timedelta | None
+    max_hold: Seconds
     """For how long it is renewed at the most. Default 24 hours."""
     on_lost: OnLost | None
     """Called with the `LeaseLost` when the lease is lost: from a thread of this package, or from
@@ -35,26 +35,26 @@ class Settings(TypedDict, total=False):
     `release()`. Default yes."""
     drift_factor: float | None
     """The part of the ttl given away for clocks that run at different rates. Default 0.01."""
-    node_timeout: float | timedelta | None
+    node_timeout: Seconds
     """How long one node may take to answer. Default: a fiftieth of the ttl, 50 to 250 ms."""
     retry_limit: int | None
     """How many rounds may follow the first. Default: no limit."""
-    retry_delay: float | timedelta | None
+    retry_delay: Seconds
     """The mean delay between two rounds. Default 0.1 s."""
-    retry_jitter: float | timedelta | None
+    retry_jitter: Seconds
     """How far a delay may lie from the mean. Default 0.05 s."""
-    unreachable_timeout: float | timedelta | None
+    unreachable_timeout: Seconds
     """How long to go on without a quorum where the wait has no other limit. Default 3 s."""
     fencing: bool | None
     """Whether acquisitions get a fencing token. Default yes."""
-    fence_retention: float | timedelta | None
+    fence_retention: Seconds
     """How long the nodes remember a resource's last token. Default 7 days."""
 
 
 class LockOptions(Settings, total=False):
     """How a lock is acquired and kept. Times are in seconds; `None` stands for the default."""
 
-    ttl: float | timedelta | None
+    ttl: Seconds
     """How long the nodes keep the lock unless it is extended. Default 10 s."""
 
 

@@ -1,0 +1,69 @@
+"""Programs that a test runs in an interpreter of their own, to fork, interrupt or end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+class Program:
+    """A running program. It is killed at the end of the `with` block if it still runs."""
+
+    def __init__(self, code: str, *, nodes: list[str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-X", "dev", "-u", "-c", textwrap.dedent(code)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "QUORLOCK_NODES": ",".join(nodes)},
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+    def write(self, text: str) -> None:
+        """Sends it to the program's standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def end(self, within: float = 20.0) -> tuple[int, str, str]:
+        """Waits for its end: exit status, rest of the output, errors."""
+        out, errors = self._process.communicate(timeout=within)
+        return self._process.returncode, out, errors
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def run(code: str, *, nodes: list[str], within: float = 20.0) -> str:
+    """Runs a program to its end, which must be a good one; returns its output."""
+    with Program(code, nodes=nodes) as program:
+        status, out, errors = program.end(within)
+    assert status == 0, f"exit status {status}\n{out}{errors}"
+    assert not errors, errors
+    return out.strip()

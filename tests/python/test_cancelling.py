@@ -1,0 +1,213 @@
+"""Giving up a wait: cancelled tasks and Ctrl-C leave no key behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from quorlock import aio
+from tests.python.apis import Api, async_apis
+from tests.python.programs import Program
+from tests.support.servers import Cluster
+
+WAITS = {
+    "acquire": "lock.acquire()",
+    "with": "lock.__enter__()",
+    "locked": "lock.locked()",
+    "check": "lease.check()",
+    "extend": "lease.extend()",
+    "release": "lease.release()",
+}
+
+
+@async_apis
+async def test_a_task_cancelled_at_any_moment_leaves_no_key(api: Api, cluster3: Cluster) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=20)
+    assert await lock.acquire()
+    await lock.release()
+    won = 0
+    for step in range(150):
+        task = asyncio.create_task(lock.acquire())
+        moment = time.monotonic() + step * 20e-6
+        while time.monotonic() < moment:  # noqa: ASYNC110 - a moment, not an event
+            await asyncio.sleep(0)
+        task.cancel()
+        try:
+            await task
+            won += 1
+            assert lock.owned()
+            await lock.release()
+        except asyncio.CancelledError:
+            assert not lock.owned()
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+    assert won < 150, "nothing was cancelled"
+
+
+@async_apis
+async def test_cancelling_a_waiter_leaves_the_holder_alone(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls)
+    async with locks.lock("r") as lease:
+        waiters = [asyncio.create_task(locks.lock("r").acquire()) for _ in range(10)]
+        await asyncio.sleep(random.uniform(0.01, 0.2))
+        for waiter in waiters:
+            waiter.cancel()
+        results = await asyncio.gather(*waiters, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        assert cluster3.values("r") == [lease.token] * 3
+
+
+@async_apis
+async def test_wait_for_around_acquire_leaves_no_key(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls)
+    async with locks.lock("r"):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(locks.lock("r").acquire(), 0.1)
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+
+
+@async_apis
+async def test_a_cancelled_release_still_gives_the_lock_back(api: Api, cluster3: Cluster) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=20)
+    assert await lock.acquire()
+    lease: Any = lock.lease
+    task = asyncio.create_task(lock.release())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+    assert not lease.is_valid
+
+
+def test_a_loop_that_is_closed_during_a_wait_leaves_no_key(cluster3: Cluster) -> None:
+    locks = aio.Redlock(cluster3.urls)
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> None:
+        task.append(asyncio.create_task(locks.lock("r", ttl=20).acquire()))
+        await asyncio.sleep(0)
+
+    task: list[asyncio.Task[bool]] = []
+    loop.run_until_complete(begin())
+    task[0].cancel()
+    loop.run_until_complete(asyncio.wait(task))
+    loop.close()
+    until_free(cluster3)
+
+
+@pytest.mark.parametrize("hung", [False, True], ids=["contended", "hung"])
+@pytest.mark.parametrize("wait", ["acquire", "with"])
+def test_ctrl_c_ends_a_wait_and_leaves_no_key(cluster3: Cluster, wait: str, hung: bool) -> None:
+    code = f"""
+        import time, quorlock
+        lock = quorlock.redlock("r", ttl=30)
+        quorlock.redlock("warm").locked()
+        print("ready", flush=True)
+        input()
+        print("waiting", flush=True)
+        try:
+            {WAITS[wait]}
+        except KeyboardInterrupt:
+            print(time.monotonic(), lock.lease, flush=True)
+    """
+    if not hung:
+        for server in cluster3:
+            server.command("SET", "r", "somebody else", "PX", 60_000)
+    with Program(code, nodes=cluster3.urls) as program:
+        assert program.line() == "ready"
+        if hung:
+            for server in cluster3:
+                server.pause()
+        program.write("\n")
+        assert program.line() == "waiting"
+        time.sleep(0.15)
+        sent = time.monotonic()
+        program.signal(signal.SIGINT)
+        came, lease = program.line().split()
+        assert float(came) - sent < 0.1, "Ctrl-C took too long"
+        assert lease == "None"
+        status, _, errors = program.end(5)
+        assert (status, errors) == (0, "")
+    cluster3.heal()
+    held = None if hung else "somebody else"
+    assert cluster3.values("r") == [held] * 3
+
+
+@pytest.mark.parametrize("wait", ["locked", "check", "extend", "release"])
+def test_ctrl_c_ends_a_call_on_hung_nodes(cluster3: Cluster, wait: str) -> None:
+    code = f"""
+        import time, quorlock
+        lock = quorlock.redlock("r", ttl=30, node_timeout=10, unreachable_timeout=10)
+        lock.acquire()
+        lease = lock.lease
+        print("ready", flush=True)
+        input()
+        print("waiting", flush=True)
+        try:
+            {WAITS[wait]}
+        except KeyboardInterrupt:
+            print(time.monotonic(), flush=True)
+    """
+    with Program(code, nodes=cluster3.urls) as program:
+        assert program.line() == "ready"
+        for server in cluster3:
+            server.pause()
+        program.write("\n")
+        assert program.line() == "waiting"
+        time.sleep(0.15)
+        sent = time.monotonic()
+        program.signal(signal.SIGINT)
+        assert float(program.line()) - sent < 0.1, "Ctrl-C took too long"
+        assert program.end(5)[0] == 0
+
+
+def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster) -> None:
+    code = """
+        import os, random, signal, sys, threading, time, quorlock
+        locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+        lock = locks.lock("r", ttl=30)
+        interrupted = 0
+        with lock: pass
+        for round in range(150):
+            delay = random.uniform(0, 0.002)
+            sender = threading.Thread(
+                target=lambda: (time.sleep(delay), os.kill(os.getpid(), signal.SIGINT)))
+            try:
+                sender.start()
+                with lock:
+                    pass
+                sender.join()
+                time.sleep(0.05)
+            except KeyboardInterrupt:
+                interrupted += 1
+            sender.join()
+            assert lock.lease is None, lock
+        assert interrupted == 150, interrupted
+        deadline = time.monotonic() + 2
+        while lock.locked():
+            assert time.monotonic() < deadline, "a key was left behind"
+    """
+    with Program(code, nodes=cluster3.urls) as program:
+        status, _, errors = program.end(60)
+    assert status == 0, errors
+
+
+def test_garbage_collection_of_a_waiting_task_leaves_no_key(cluster3: Cluster) -> None:
+    async def begin() -> None:
+        waiting = aio.Redlock(cluster3.urls).lock("r", ttl=20).acquire()
+        waiting.send(None)
+        waiting.close()
+
+    asyncio.run(begin())
+    until_free(cluster3)
+
+
+def until_free(cluster: Cluster, within: float = 2.0) -> None:
+    deadline = time.monotonic() + within
+    while cluster.values("r") != [None] * 3:
+        assert time.monotonic() < deadline, "a key was left behind"
+        time.sleep(0.005)

@@ -1,0 +1,152 @@
+"""asyncio objects belong to no loop: several loops and threads, uvloop, loops without readers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import uvloop
+
+from quorlock import LeaseLost, LockError, aio
+from tests.python.apis import memory_nodes
+from tests.support.servers import Cluster
+
+
+class NoReaders(asyncio.SelectorEventLoop):
+    """As the Proactor loop of Windows."""
+
+    def add_reader(self, *_: Any) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+LOOPS = [asyncio.SelectorEventLoop, uvloop.new_event_loop, NoReaders]
+
+
+@pytest.mark.parametrize("make", LOOPS, ids=["asyncio", "uvloop", "without-readers"])
+def test_locks_work_on_every_loop(cluster3: Cluster, make: Any) -> None:
+    locks = aio.Redlock(cluster3.urls, retry_delay=0.01, retry_jitter=0.009)
+
+    async def main() -> None:
+        lock = locks.lock("r", timeout=10)
+        inside = []
+
+        async def work() -> None:
+            async with lock as lease:
+                inside.append(lease)
+                await asyncio.sleep(0)
+                assert inside == [lease]
+                inside.pop()
+
+        await asyncio.gather(*(work() for _ in range(10)))
+        told = asyncio.Event()
+        watched = locks.lock("watched", ttl=0.1, on_lost=told.set)
+        assert await watched.acquire()
+        await asyncio.wait_for(told.wait(), 5)
+        with pytest.raises(LeaseLost):
+            async with locks.lock("short", ttl=0.1, auto_extend=False):
+                await asyncio.sleep(10)
+        waiting = asyncio.ensure_future(locks.lock("r").acquire())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    loop = make()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_one_manager_serves_many_loops_one_after_the_other(cluster3: Cluster) -> None:
+    locks = aio.Redlock(cluster3.urls)
+    lock = locks.lock("r", timeout=5)
+    before = len(os.listdir("/proc/self/fd"))
+
+    async def main() -> bool:
+        async with lock as lease:
+            return lease.is_valid
+
+    for number in range(20):
+        run = asyncio.run if number % 2 else uvloop.run
+        assert run(main())
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 6, "loops leave their mailboxes behind"
+
+
+def test_one_manager_serves_loops_in_several_threads(cluster3: Cluster) -> None:
+    locks = aio.Redlock(cluster3.urls, retry_delay=0.005, retry_jitter=0.004)
+    lock = locks.lock("r", timeout=30)
+    inside: list[int] = []
+
+    async def work(number: int) -> None:
+        for _ in range(5):
+            async with lock:
+                inside.append(number)
+                await asyncio.sleep(0.001)
+                assert inside == [number]
+                inside.pop()
+
+    async def both(number: int) -> None:
+        await asyncio.gather(work(2 * number), work(2 * number + 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: asyncio.run(both(number)), range(4)))
+
+
+def test_many_tasks_at_once(cluster3: Cluster) -> None:
+    locks = aio.Redlock(cluster3.urls)
+
+    async def work(number: int) -> int | None:
+        async with locks.lock(f"r{number}") as lease:
+            return lease.fencing_token
+
+    async def main() -> list[int | None]:
+        return await asyncio.gather(*(work(number) for number in range(300)))
+
+    assert all(asyncio.run(main()))
+
+
+def test_outside_a_loop_the_error_is_clear() -> None:
+    coroutine = aio.Redlock(memory_nodes("no-loop")).lock("r").acquire()
+    with pytest.raises(RuntimeError, match="event loop") as refused:
+        coroutine.send(None)
+    assert not isinstance(refused.value, LockError)
+
+
+def test_the_callback_comes_on_the_thread_of_the_loop() -> None:
+    told: list[threading.Thread] = []
+
+    async def main() -> None:
+        locks = aio.Redlock(memory_nodes("thread"))
+        event = asyncio.Event()
+
+        def on_lost() -> None:
+            told.append(threading.current_thread())
+            event.set()
+
+        lock = locks.lock("r", ttl=0.1, on_lost=on_lost)
+        assert await lock.acquire()
+        await asyncio.wait_for(event.wait(), 5)
+
+    asyncio.run(main())
+    assert told == [threading.current_thread()]
+
+
+def test_closing_may_be_awaited() -> None:
+    async def main() -> None:
+        locks = aio.Redlock(memory_nodes("closing"))
+        await locks.close()
+        assert locks.is_closed
+        async with aio.Redlock(memory_nodes("closing")) as locks:
+            assert not locks.is_closed
+        assert locks.is_closed
+
+    asyncio.run(main())
+    locks = aio.Redlock(memory_nodes("closing"))
+    locks.close()
+    assert locks.is_closed

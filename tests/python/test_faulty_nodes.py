@@ -1,0 +1,119 @@
+"""Lost replies, hung and dead nodes: what Python callers see of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorlock import QuorumUnreachable
+from tests.python.apis import Api, both_apis
+from tests.support.proxy import FaultProxy
+from tests.support.servers import Cluster
+
+Proxies = Callable[..., FaultProxy]
+
+
+@both_apis
+async def test_a_lost_reply_to_a_grant_does_not_refuse_itself(
+    api: Api, cluster3: Cluster, fault_proxy: Proxies
+) -> None:
+    proxies = [fault_proxy(server) for server in cluster3]
+    lock = api.Redlock([proxy.url for proxy in proxies]).lock("r", ttl=3)
+    assert await api(lock.acquire())
+    await api(lock.release())
+    lost = [proxy.swallow_reply("EVALSHA") for proxy in proxies]
+    start = time.monotonic()
+    assert await api(lock.acquire(timeout=2))
+    assert time.monotonic() - start < 1
+    for one in lost:
+        one.wait()
+    token = lock.lease.token
+    await api.until(lambda: cluster3.values("r") == [token] * 3)
+    assert await api(lock.release()) == "released"
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+
+
+@both_apis
+async def test_one_dead_and_one_hung_node_of_five_cost_nothing(api: Api, cluster5: Cluster) -> None:
+    locks = api.Redlock(cluster5.urls)
+    lock = locks.lock("r", ttl=10)
+
+    async def median() -> float:
+        times = []
+        for _ in range(60):
+            start = time.perf_counter()
+            async with api.block(lock):
+                pass
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    await median()
+    healthy = await median()
+    cluster5[0].pause()
+    cluster5[1].kill()
+    await median()
+    broken = await median()
+    assert broken < 3 * healthy + 0.001, (healthy, broken)  # shared machine: a wait would be 100 x
+    cluster5.heal()
+    async with api.block(locks.lock("r", ttl=1)) as lease:
+        # They take part again by themselves.
+        await api.until(lambda: {node.state for node in locks.nodes} == {"healthy"})
+        await api.until(lambda: cluster5.values("r") == [lease.token] * 5)
+
+
+@both_apis
+async def test_a_hung_quorum_is_told_within_the_timeout(api: Api, cluster3: Cluster) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=10)
+    async with api.block(lock):
+        pass
+    for server in cluster3[:2]:
+        server.pause()
+    start = time.monotonic()
+    with pytest.raises(QuorumUnreachable) as unreachable:
+        await api(lock.acquire(timeout=0.5))
+    took = time.monotonic() - start
+    assert took < 1.0
+    assert unreachable.value.elapsed <= took
+    assert set(unreachable.value.faults) <= set(cluster3.urls[:2])
+
+
+@both_apis
+async def test_a_release_on_hung_nodes_is_unknown_and_soon(api: Api, cluster3: Cluster) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=10)
+    assert await api(lock.acquire())
+    for server in cluster3:
+        server.pause()
+    start = time.monotonic()
+    assert await api(lock.release()) == "unknown"
+    assert time.monotonic() - start < 2
+    for server in cluster3:
+        server.resume()
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+
+
+@both_apis
+async def test_a_wrong_password_is_told_without_it(api: Api, servers: Any) -> None:
+    cluster = servers(1, password="correct")
+    url = f"redis://:hunter2@{cluster[0].address}"
+    locks = api.Redlock([url], unreachable_timeout=0.3)
+    with pytest.raises(QuorumUnreachable) as refused:
+        await api(locks.lock("r").acquire())
+    text = str(refused.value) + repr(refused.value) + repr(refused.value.votes) + repr(locks)
+    assert "hunter2" not in text
+    assert "password" in str(refused.value)
+
+
+@both_apis
+async def test_nodes_tell_their_state(api: Api, cluster3: Cluster) -> None:
+    cluster3[2].kill()
+    locks = api.Redlock(cluster3.urls)
+    assert [node.state for node in locks.nodes] == ["connecting"] * 3
+    async with api.block(locks.lock("r")):
+        await api.until(lambda: locks.nodes[2].state == "down")
+    assert [node.state for node in locks.nodes[:2]] == ["healthy"] * 2
+    assert [node.address for node in locks.nodes] == cluster3.urls
+    assert "refused" in locks.nodes[2].detail

@@ -1,0 +1,90 @@
+"""A lease goes from one process to another by its token."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from quorlock import ConfigError, LeaseLost, LockNotHeld, Redlock
+from tests.python.apis import Api, both_apis, memory_nodes
+from tests.python.programs import run
+from tests.support.servers import Cluster
+
+
+@both_apis
+async def test_a_lease_is_taken_over_by_its_token(api: Api, cluster3: Cluster) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=30)
+    assert await api(lock.acquire())
+    taken = api.Redlock(cluster3.urls).lease("r", lock.lease.token)
+    assert repr(taken) == "<Lease 'r' not confirmed>"
+    assert (taken.validity, taken.is_valid, taken.fencing_token) == (0.0, False, None)
+    assert await api(taken.check()) > 25
+    assert taken.is_valid
+    assert taken.fencing_token == lock.lease.fencing_token
+    assert await api(taken.extend(60)) > 50
+    assert await api(taken.release()) == "released"
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+    with pytest.raises(LeaseLost):
+        await api(lock.release())
+    with pytest.raises(LockNotHeld):
+        await api(taken.release())
+
+
+@both_apis
+async def test_a_wrong_token_gets_nothing(api: Api) -> None:
+    locks = api.Redlock(memory_nodes("wrong-token"))
+    async with api.block(locks.lock("r")) as lease:
+        for call in ("check", "extend", "release"):
+            with pytest.raises(LeaseLost):
+                await api(getattr(locks.lease("r", "somebody else"), call)())
+        assert await api(lease.check()) > 0
+    for token in ("", "x" * 2000, 5, None):
+        with pytest.raises(ConfigError, match="token"):
+            locks.lease("r", token)
+
+
+@both_apis
+async def test_a_lease_taken_over_can_be_renewed_and_watched(api: Api, cluster3: Cluster) -> None:
+    told = threading.Event()
+    locks = api.Redlock(cluster3.urls)
+    lock = locks.lock("r", ttl=0.5)
+    assert await api(lock.acquire())
+    taken = locks.lease("r", lock.lease.token, ttl=0.5, auto_extend=True, on_lost=told.set)
+    await api(taken.extend())
+    await api.sleep(1)
+    assert taken.is_valid
+    assert not told.is_set()
+    for server in cluster3:
+        server.command("SET", "r", "somebody else", "PX", 60_000)
+    await api.until(told.is_set)
+
+
+def test_another_process_releases_it(cluster3: Cluster) -> None:
+    with Redlock(cluster3.urls, raise_on_lost=False).lock("r", ttl=30, auto_extend=False) as lease:
+        code = f"""
+            import os, quorlock
+            locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+            lease = locks.lease("r", {lease.token!r})
+            lease.check()
+            same = lease.fencing_token == {lease.fencing_token}
+            print(same, lease.extend(20) > 15, lease.release())
+        """
+        assert run(code, nodes=cluster3.urls) == "True True released"
+        assert cluster3.values("r") == [None] * 3
+
+
+def test_a_lease_of_one_loop_is_taken_over_in_another() -> None:
+    from quorlock import aio
+
+    locks = aio.Redlock(memory_nodes("loops"))
+    lock = locks.lock("r")
+    assert asyncio.run(lock.acquire())
+    assert lock.lease is not None
+    token = lock.lease.token
+
+    async def release() -> str:
+        return await locks.lease("r", token).release()
+
+    assert asyncio.run(release()) == "released"

@@ -1,0 +1,112 @@
+"""The end of the interpreter: never held up, never a crash; and no thread for each lock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.python.programs import Program, run
+from tests.support.servers import Cluster
+
+#: Seconds from the last line of the program to its end, on a shared machine.
+QUICK = 1.0
+
+ENDINGS = {
+    "held": "lock = quorlock.redlock('r', ttl=30, auto_extend=True); lock.acquire()",
+    "watched": "lock = quorlock.redlock('r', ttl=30, on_lost=print); lock.acquire()",
+    "idle": "quorlock.redlock('r').locked()",
+    "waiting thread": (
+        "quorlock.redlock('r', ttl=30, auto_extend=True).acquire();"
+        "threading.Thread(target=quorlock.redlock('r').acquire, daemon=True).start();"
+        "time.sleep(0.05)"
+    ),
+    "busy threads": (
+        "[threading.Thread(target=busy, args=(n,), daemon=True).start() for n in range(4)];"
+        "time.sleep(0.1)"
+    ),
+    "busy loop": (
+        "threading.Thread(target=lambda: asyncio.run(many()), daemon=True).start(); time.sleep(0.2)"
+    ),
+    "callback under way": (
+        "started = threading.Event();"
+        "lock = quorlock.redlock('r', ttl=0.1, on_lost=lambda: (started.set(), time.sleep(30)));"
+        "lock.acquire(); started.wait()"
+    ),
+}
+
+PROGRAM = """
+    import asyncio, threading, time, quorlock, quorlock.aio
+
+    def busy(number):
+        while True:
+            with quorlock.redlock(f"busy-{{number}}", on_lost=print):
+                pass
+
+    async def many():
+        await asyncio.gather(*(forever(number) for number in range(20)))
+
+    async def forever(number):
+        while True:
+            async with quorlock.redlock(f"many-{{number}}"):
+                pass
+
+    {ending}
+    print(time.monotonic(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("nodes", ["healthy", "one refused", "one hung"])
+def test_exit_is_quick_and_clean(cluster3: Cluster, ending: str, nodes: str) -> None:
+    if nodes == "one refused":
+        cluster3[0].kill()
+    elif nodes == "one hung":
+        cluster3[0].pause()
+    with Program(PROGRAM.format(ending=ENDINGS[ending]), nodes=cluster3.urls) as program:
+        last = float(program.line())
+        status, _, errors = program.end(10)
+        took = time.monotonic() - last
+    assert (status, errors) == (0, "")
+    assert took < QUICK
+
+
+@pytest.mark.parametrize("ending", ["busy threads", "busy loop"])
+def test_exit_never_crashes_with_work_under_way(cluster3: Cluster, ending: str) -> None:
+    for _ in range(12):
+        with Program(PROGRAM.format(ending=ENDINGS[ending]), nodes=cluster3.urls) as program:
+            status, _, errors = program.end(10)
+        assert (status, errors) == (0, "")
+
+
+def test_an_acquisition_given_up_at_the_end_leaves_no_key(cluster3: Cluster) -> None:
+    run(
+        """
+        import asyncio, quorlock.aio
+
+        async def main():
+            async with quorlock.redlock("warm"): pass
+            waiting = asyncio.create_task(quorlock.redlock("r").__aenter__())
+            await asyncio.sleep(0)
+            waiting.cancel()
+
+        asyncio.run(main())
+        """,
+        nodes=cluster3.urls,
+    )
+    assert cluster3.values("r") == [None] * 3
+
+
+def test_a_hundred_locks_take_no_thread_each(cluster3: Cluster) -> None:
+    out = run(
+        """
+        import os, quorlock
+        def threads(): return len(os.listdir("/proc/self/task"))
+        before = threads()
+        locks = [quorlock.redlock(f"r{n}", auto_extend=True, on_lost=print) for n in range(100)]
+        assert all(lock.acquire() for lock in locks)
+        print(threads() - before)
+        """,
+        nodes=cluster3.urls,
+    )
+    assert int(out) == 2  # the engine, and the one that calls back

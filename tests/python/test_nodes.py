@@ -1,0 +1,143 @@
+"""What can be given as a node: addresses, dicts, and the clients of redis-py and valkey-py."""
+
+from __future__ import annotations
+
+import unittest.mock
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.cluster
+import redis.sentinel
+import valkey
+import valkey.asyncio
+
+from quorlock import ConfigError, ConfigTypeError, QuorumUnreachable, Redlock, aio
+from tests.python.programs import run
+from tests.support.servers import Cluster
+from tests.support.tls import Certificates
+
+
+def works(*nodes: Any) -> list[str]:
+    """Locks on each node; returns their addresses as they are shown."""
+    locks = Redlock(list(nodes))
+    with locks.lock("r", ttl=5, timeout=5) as lease:
+        assert sum(vote.outcome == "granted" for vote in lease.votes) > len(nodes) // 2
+    return [node.address for node in locks.nodes]
+
+
+def test_addresses_are_taken_in_every_form(cluster3: Cluster) -> None:
+    ports = [int(server.address.rpartition(":")[2]) for server in cluster3]
+    expected = [f"redis://127.0.0.1:{port}" for port in ports]
+    assert works(*cluster3.urls) == expected
+    assert works(*(server.address for server in cluster3)) == expected
+    assert works(*(("127.0.0.1", port) for port in ports)) == expected
+    assert works(*({"host": "127.0.0.1", "port": port} for port in ports)) == expected
+    assert works({"host": "127.0.0.1", "port": str(ports[0]), "db": 3}) == [expected[0] + "/3"]
+
+
+@pytest.mark.parametrize(
+    "kind", [redis.Redis, redis.asyncio.Redis, valkey.Valkey, valkey.asyncio.Valkey]
+)
+def test_the_settings_of_clients_are_read(servers: Any, kind: Any) -> None:
+    cluster = servers(1, password="secret", unix_socket=True)
+    host, _, port = cluster[0].address.rpartition(":")
+    over_tcp = kind(host=host, port=int(port), password="secret", db=2)
+    assert works(over_tcp) == [f"redis://{cluster[0].address}/2"]
+    by_url = kind.from_url(f"redis://:secret@{cluster[0].address}/1")
+    assert works(by_url) == [f"redis://{cluster[0].address}/1"]
+    by_path = kind(unix_socket_path=cluster[0].socket_path, password="secret")
+    assert works(by_path)[0].startswith("unix://")
+    wrong = Redlock([kind(host=host, port=int(port), password="hunter2")], unreachable_timeout=0.2)
+    with pytest.raises(QuorumUnreachable) as refused:
+        wrong.lock("r").acquire()
+    assert "hunter2" not in str(refused.value) + repr(wrong)
+
+
+@pytest.mark.parametrize(
+    "kind", [redis.Redis, redis.asyncio.Redis, valkey.Valkey, valkey.asyncio.Valkey]
+)
+def test_tls_settings_of_clients_are_read(
+    cluster3: Cluster, fault_proxy: Any, certs: Certificates, kind: Any
+) -> None:
+    proxy = fault_proxy(cluster3[0], tls=certs.server_context())
+    host, _, port = proxy.address.rpartition(":")
+    place = {"host": host, "port": int(port), "ssl": True}
+    trusted = kind(**place, ssl_ca_certs=certs.ca)
+    assert works(trusted) == [f"rediss://{proxy.address}"]
+    assert works(kind(**place, ssl_cert_reqs="none", ssl_check_hostname=False))
+    assert works({**place, "ssl_ca_certs": certs.ca})
+    stranger = Redlock([kind(**place)], unreachable_timeout=0.5)
+    with pytest.raises(QuorumUnreachable):
+        stranger.lock("r").acquire()
+
+
+def test_what_cannot_be_read_from_a_client_is_refused() -> None:
+    sentinel: Any = redis.sentinel.Sentinel([("localhost", 26379)])  # type: ignore[no-untyped-call]
+    provider = redis.UsernamePasswordCredentialProvider("user", "secret")
+    cluster = redis.cluster.RedisCluster.__new__(redis.cluster.RedisCluster)  # connects to nothing
+    for client, reason in [
+        (sentinel.master_for("main"), "Sentinel"),
+        (redis.Redis(credential_provider=provider), "credential provider"),
+        (cluster, "not independent"),
+        (unittest.mock.Mock(spec=["get"]), "no connection settings"),
+        (object(), "a redis-py client, not object"),
+    ]:
+        with pytest.raises(ConfigTypeError) as refused:
+            Redlock([client])
+        assert reason in str(refused.value)
+        assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
+def test_bad_nodes_are_refused_with_a_sentence(kind: Any) -> None:
+    for nodes, text in [
+        ([], "no nodes were given"),
+        (["redis://a", "redis://a:6379"], "named twice"),
+        (["http://a"], "scheme"),
+        ([("a", 0)], "port 0"),
+        ([("a", 70000)], "port of a node must be a number from 0 to 65535"),
+        ([("a", 1, 2)], r"\(host, port\), not 3"),
+        ([{"hots": "a"}], "no setting 'hots'"),
+        ([{"host": "a", "path": "/b"}], "either a host or the path"),
+        ([{"host": 5}], "host must be a str"),
+        ([{"host": "a", "ssl": "yes"}], "ssl must be True or False"),
+        ([None], "not NoneType"),
+        ([b"redis://a"], "not bytes"),
+        ([5], "not int"),
+        ("redis://a:6379", "given as a list"),
+        ({"host": "a"}, "given as a list"),
+        (5, "given as a list"),
+    ]:
+        with pytest.raises(ConfigError, match=text):
+            kind(nodes)
+
+
+def test_no_password_is_ever_shown() -> None:
+    for node in (
+        "redis://user:hunter2@host:1",
+        {"host": "host", "port": 1, "password": "hunter2"},
+        redis.Redis(host="host", port=1, password="hunter2"),
+    ):
+        locks = Redlock([node])
+        shown = [repr(locks), repr(locks.nodes), repr(locks.lock("r"))]
+        assert "hunter2" not in "".join(shown)
+    for wrong in ("redis://user:hunter2@host:port", {"host": "", "password": "hunter2"}):
+        with pytest.raises(ConfigError) as refused:
+            Redlock([wrong])
+        assert "hunter2" not in str(refused.value)
+
+
+def test_nothing_is_started_before_the_first_operation() -> None:
+    out = run(
+        """
+        import os, sys, quorlock
+        locks = quorlock.Redlock(["redis://127.0.0.1:1"])
+        lock = locks.lock("r")
+        repr(lock), locks.nodes, lock.owned(), lock.lease
+        print(len(os.listdir("/proc/self/task")), "asyncio" in sys.modules)
+        """,
+        nodes=[],
+    )
+    assert out == "1 False"

@@ -1,0 +1,139 @@
+"""Options: those of the core, with its defaults; and a clear error for everything else."""
+
+from __future__ import annotations
+
+import typing
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from quorlock import ConfigError, ConfigTypeError, LockOptions, Redlock, _native, aio
+from tests.python.apis import memory_nodes
+
+TIMES = [
+    "ttl",
+    "timeout",
+    "node_timeout",
+    "retry_delay",
+    "retry_jitter",
+    "unreachable_timeout",
+    "fence_retention",
+    "max_hold",
+]
+FLAGS = ["fencing", "auto_extend", "raise_on_lost", "blocking"]
+
+
+def refusal(**options: Any) -> str:
+    """The sentence with which the options are refused, everywhere alike."""
+    texts = set()
+    for kind in (Redlock, aio.Redlock):
+        with pytest.raises(ConfigError) as by_manager:
+            kind(memory_nodes("options"), **options)
+        with pytest.raises(ConfigError) as by_lock:
+            kind(memory_nodes("options")).lock("r", **options)
+        texts |= {str(by_manager.value), str(by_lock.value)}
+    assert len(texts) == 1, texts
+    return texts.pop()
+
+
+def test_the_options_are_those_of_the_core() -> None:
+    own = {"blocking", "raise_on_lost", "on_lost"}
+    assert set(typing.get_type_hints(LockOptions)) == set(_native.OPTIONS) | own
+    assert _native.OPTIONS["ttl"][0] == 10.0
+    assert _native.OPTIONS["drift_factor"][0] == 0.01
+    with Redlock(memory_nodes("defaults")).lock("r") as lease:
+        assert lease.ttl == _native.OPTIONS["ttl"][0]
+
+
+def test_an_unknown_option_is_refused_with_a_hint() -> None:
+    assert refusal(tll=5) == "there is no option 'tll'; did you mean 'ttl'?"
+    assert "retry_delay" in refusal(retrydelay=5)
+    assert "the options are" in refusal(xyzzy=5)
+    with pytest.raises(TypeError):
+        Redlock(memory_nodes("unknown"), tll=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_times_that_are_none_are_refused(name: str) -> None:
+    for wrong in ("1", b"1", True, [], {}, object()):
+        text = refusal(**{name: wrong})
+        assert text.startswith(f"{name} must be seconds (int, float or timedelta), not ")
+    for wrong in (-0.1, -5, timedelta(seconds=-1), float("-inf")):
+        assert refusal(**{name: wrong}).startswith(f"{name} must not be negative: ")
+    assert "not nan" in refusal(**{name: float("nan")})
+    for wrong in (float("inf"), 2**53, 2**53 / 1000, 10**400):
+        assert refusal(**{name: wrong}).startswith(f"{name} must be below 2^53 milliseconds")
+    options: Any = {name: "1"}
+    with pytest.raises(ConfigTypeError):
+        Redlock(memory_nodes("types"), **options)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags_are_true_or_false(name: str) -> None:
+    wrong: Any
+    for wrong in (0, 1, "yes", []):
+        assert refusal(**{name: wrong}).startswith(f"{name} must be True or False, not ")
+
+
+def test_numbers_out_of_bounds_are_refused() -> None:
+    assert "at least 1 ms" in refusal(ttl=0)
+    assert "at least 1 ms" in refusal(ttl=0.0005)
+    assert "drift" in refusal(ttl=0.002)
+    assert "node_timeout" in refusal(node_timeout=0)
+    assert "below 1" in refusal(drift_factor=1)
+    assert "drift_factor must be a number" in refusal(drift_factor="0.1")
+    assert "retry_limit must be a whole number" in refusal(retry_limit=1.5)
+    assert "retry_limit must be a whole number" in refusal(retry_limit=True)
+    assert "retry_limit must lie between 0 and" in refusal(retry_limit=-1)
+    assert "retry_limit must lie between 0 and" in refusal(retry_limit=2**32)
+    assert "on_lost must be callable" in refusal(on_lost=5)
+    assert "takes no timeout" in refusal(blocking=False, timeout=5)
+
+
+def test_everything_that_is_a_number_of_seconds_is_taken() -> None:
+    locks = Redlock(memory_nodes("numbers"))
+    for ttl in (3, 3.0, Decimal(3), Fraction(3), timedelta(seconds=3)):
+        with locks.lock("r", ttl=ttl) as lease:  # type: ignore[arg-type]
+            assert lease.ttl == 3.0
+    with locks.lock("r", timeout=-1, ttl=None, retry_limit=3, max_hold=None) as lease:
+        assert lease.ttl == 10.0
+
+
+def test_locks_start_from_the_managers_options() -> None:
+    locks = Redlock(memory_nodes("inherited"), ttl=3, timeout=0.1)
+    with locks.lock("r") as lease:
+        assert lease.ttl == 3.0
+        assert not locks.lock("r").acquire()
+        assert not locks.lock("r", blocking=False).acquire()
+    with locks.lock("r", ttl=4) as lease:
+        assert lease.ttl == 4.0
+
+
+def test_fencing_can_be_switched_off() -> None:
+    with Redlock(memory_nodes("unfenced"), fencing=False).lock("r") as lease:
+        assert lease.fencing_token is None
+
+
+@pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
+def test_names_of_resources_are_checked(kind: Any) -> None:
+    locks = kind(memory_nodes("names"))
+    wrong: Any
+    for wrong, text in [
+        ("", "must not be empty"),
+        ([], "at least one resource"),
+        (None, "at least one resource"),
+        (["a", "a"], "'a' is named twice"),
+        ("x" * 4097, "longer than 4096 bytes"),
+        ("\ud800", "not valid Unicode"),
+        ([f"r{n}" for n in range(1001)], "at most 1000"),
+    ]:
+        with pytest.raises(ConfigError, match=text):
+            locks.lock(wrong)
+    for wrong in (5, b"name", ["a", 5], 1.5, ["a", None]):
+        with pytest.raises(ConfigTypeError, match="must be a str"):
+            locks.lock(wrong)
+    for name in ("ü:日本", "with blank", "{tag}:x", "x" * 4096):
+        assert locks.lock(name).resource == name
