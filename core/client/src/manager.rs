@@ -111,8 +111,7 @@ impl Redlock {
         self.manager.check_open(&claim.resources)?;
         self.manager.settle(None).await;
         let inspection = self.manager.inspect(&claim, self.manager.policy).await;
-        let refused = inspection.report.tally().refused;
-        if inspection.held_by_another || self.manager.quorum.is_blocked_by(refused) {
+        if inspection.held_by_another || inspection.is_free {
             return Ok(inspection.held_by_another);
         }
         let spent = (1, clock::now().since(inspection.report.started));

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::{Action, Answer, Reply, Ticket};
+use crate::fault::Fault;
 use crate::identity::{Claim, FencingToken, NodeId};
 use crate::lease::Lease;
 use crate::machine::{Machine, Output, Surroundings};
 use crate::policy::Policy;
-use crate::quorum::{Quorum, Verdict};
+use crate::quorum::Quorum;
 use crate::round::{Round, RoundReport, Window};
 use crate::time::{Moment, Ttl};
 
@@ -28,6 +29,8 @@ pub struct Inspection {
     pub standing: Standing,
     /// Whether so many nodes have a key of another that nobody else could get the lock now.
     pub held_by_another: bool,
+    /// Whether a quorum of nodes has neither a key of the claim nor one of another.
+    pub is_free: bool,
     /// The votes.
     pub report: RoundReport,
 }
@@ -59,27 +62,40 @@ impl Inspect {
         }
     }
 
+    /// Silence is waited for until the deadline, as long as it could still tell: faults prove nothing.
     fn judge(&mut self) {
-        // Silence is waited for until the deadline: faults alone do not tell held from not held.
-        self.finished = self.round.verdict(self.quorum) != Verdict::Pending;
+        let tally = self.round.tally();
+        let others = self.others();
+        let standing_is_certain =
+            tally.granted >= self.quorum.size() || self.quorum.is_blocked_by(tally.refused);
+        let others_are_certain =
+            self.quorum.is_blocked_by(others) || !self.quorum.is_blocked_by(others + tally.missing);
+        self.finished = tally.missing == 0 || (standing_is_certain && others_are_certain);
+    }
+
+    /// How many nodes have a key of another.
+    fn others(&self) -> usize {
+        let is_other = |answer: &Result<Answer, Fault>| matches!(answer, Ok(Answer::Theirs { .. }));
+        self.round
+            .answers()
+            .filter(|(_, answer)| is_other(answer))
+            .count()
     }
 
     fn inspection(&self) -> Inspection {
         let report = self.round.report();
         let tally = report.tally();
-        let others = report
-            .votes
-            .iter()
-            .filter(|vote| matches!(vote.answer, Some(Ok(Answer::Theirs { .. }))));
         let standing = if self.quorum.is_blocked_by(tally.refused) {
             Standing::NotHeld
         } else {
             self.held().map_or(Standing::Unknown, Standing::Held)
         };
-        let held_by_another = self.quorum.is_blocked_by(others.count());
+        let held_by_another = self.quorum.is_blocked_by(self.others());
+        let is_free = tally.refused - self.others() >= self.quorum.size();
         Inspection {
             standing,
             held_by_another,
+            is_free,
             report,
         }
     }
@@ -97,12 +113,16 @@ impl Inspect {
         left.sort_by(|a, b| b.cmp(a));
         let remaining = *left.get(self.quorum.size() - 1)?;
         let ttl = Ttl::from_duration(remaining).ok()?;
+        let longest = Ttl::from_duration(*left.first()?).ok()?;
         Some(Lease {
             claim: Arc::clone(self.round.claim()),
             fencing_token,
             ttl,
             until: self.policy.drift.end_of(ttl, self.round.started()),
-            forgotten: self.round.deadline() + left.first().copied().unwrap_or_default(),
+            forgotten: self
+                .policy
+                .drift
+                .forgotten_by(longest, self.round.deadline()),
             fence_retention: self.policy.fence_retention(),
         })
     }

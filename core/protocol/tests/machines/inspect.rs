@@ -41,9 +41,44 @@ fn too_many_lost_keys_prove_the_loss() {
     let mut play = inspect(3);
     play.answer(0, "inspect", absent());
     play.answer(1, "inspect", theirs(frees_in(5)));
+    play.answer(2, "inspect", absent());
     let inspection = play.outcome();
     assert_eq!(inspection.standing, Standing::NotHeld);
     assert!(!inspection.held_by_another);
+    assert!(inspection.is_free);
+}
+
+#[test]
+fn a_fault_does_not_end_the_round_before_the_others_could_tell() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", fault(FaultKind::NotSent));
+    play.answer(1, "inspect", absent());
+    play.answer(2, "inspect", absent());
+    let inspection = play.outcome();
+    assert_eq!(inspection.standing, Standing::NotHeld);
+    assert!(inspection.is_free);
+}
+
+#[test]
+fn a_node_that_forgot_the_key_does_not_end_the_round_before_the_others_could_tell() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", absent());
+    play.answer(1, "inspect", theirs(frees_in(5)));
+    play.answer(2, "inspect", theirs(frees_in(5)));
+    let inspection = play.outcome();
+    assert!(inspection.held_by_another);
+    assert!(!inspection.is_free);
+}
+
+#[test]
+fn neither_free_nor_held_is_told_where_a_fault_hides_it() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", absent());
+    play.answer(1, "inspect", theirs(frees_in(5)));
+    play.answer(2, "inspect", fault(FaultKind::Broken));
+    let inspection = play.outcome();
+    assert!(!inspection.held_by_another);
+    assert!(!inspection.is_free);
 }
 
 #[test]
