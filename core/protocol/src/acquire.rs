@@ -209,7 +209,7 @@ impl Acquire {
             },
             ttl: self.policy.ttl,
             until,
-            forgotten: grant.deadline() + self.policy.ttl.as_duration(),
+            forgotten: self.forgotten(grant),
             fence_retention: self.policy.fence_retention(),
         };
         let round = grant.clone();
@@ -298,7 +298,7 @@ impl Acquire {
                 ticket: Ticket(self.next_ticket),
                 claim: Arc::clone(grant.claim()),
                 quorum: self.quorum,
-                forgotten: grant.deadline() + self.policy.ttl.as_duration(),
+                forgotten: self.forgotten(grant),
                 node_timeout: self.policy.node_timeout(),
             },
         );
@@ -315,6 +315,11 @@ impl Acquire {
         self.withdrawals.retain(|withdraw| !withdraw.is_done());
         self.withdrawals.push(withdraw);
         Some(report)
+    }
+
+    fn forgotten(&self, grant: &Round) -> Moment {
+        let policy = &self.policy;
+        policy.drift.forgotten_by(policy.ttl, grant.deadline())
     }
 
     fn remember(&mut self, report: RoundReport, loss: &Loss) {

@@ -36,6 +36,8 @@ pub struct Extend {
     started: Moment,
     /// The end of what is proven; no round starts or wins after it.
     until: Moment,
+    /// When the last node will have forgotten the keys, whatever becomes of the rounds.
+    forgotten: Moment,
     give_up: Moment,
     next_ticket: u32,
     failures: u32,
@@ -97,6 +99,7 @@ impl Extend {
             quorum,
             started: now,
             until: extension.until,
+            forgotten: now,
             give_up: now + extension.patience,
             next_ticket: extension.first_ticket,
             failures: 0,
@@ -108,6 +111,19 @@ impl Extend {
     /// Until when the lease may be trusted while the machine is at work.
     pub const fn until(&self) -> Moment {
         self.until
+    }
+
+    /// Says that nodes may keep the keys until `forgotten` because of what they were asked before;
+    /// an extension by a shorter ttl may not reach all of them.
+    #[must_use]
+    pub const fn outlasting(mut self, forgotten: Moment) -> Self {
+        self.forgotten = forgotten;
+        self
+    }
+
+    /// When the last node will have forgotten the keys by itself, whatever becomes of the extension.
+    pub const fn forgotten(&self) -> Moment {
+        self.forgotten
     }
 
     /// A ticket that the machine has not used.
@@ -143,6 +159,7 @@ impl Extend {
         if self.until != Moment::FAR_FUTURE {
             self.until = self.until.min(bound);
         }
+        self.expect_keys_of(deadline);
         self.state = State::Voting(Round::new(ticket, &self.claim, action, window, self.quorum));
     }
 
@@ -169,22 +186,30 @@ impl Extend {
         if now >= self.until || now >= until {
             return self.finish(now, Err(ErrorKind::LeaseLost), None, report);
         }
+        self.until = until;
+        let by = until.min(now + self.policy.node_timeout());
+        self.expect_keys_of(by);
         let lease = Lease {
             claim: Arc::clone(&self.claim),
             fencing_token: self.fencing_token,
             ttl: self.policy.ttl,
             until,
-            forgotten: round.deadline() + self.policy.ttl.as_duration(),
+            forgotten: self.forgotten,
             fence_retention: self.policy.fence_retention(),
         };
-        self.until = until;
         self.sends.extend(
             round
                 .answers()
                 .filter_map(|(node, answer)| matches!(answer, Ok(Answer::Absent)).then_some(node))
-                .flat_map(|node| heal(node, &lease)),
+                .flat_map(|node| heal(node, &lease, by)),
         );
         self.finish(now, Ok(lease), Some(round), report);
+    }
+
+    /// Nodes are asked to keep the keys, at `asked` at the latest.
+    fn expect_keys_of(&mut self, asked: Moment) {
+        let forgotten = self.policy.drift.forgotten_by(self.policy.ttl, asked);
+        self.forgotten = self.forgotten.max(forgotten);
     }
 
     /// Too many faults: nothing is proved either way, so try again while the validity lasts.
@@ -285,8 +310,12 @@ impl Machine for Extend {
     }
 }
 
-/// Gives a node that has lost them the keys of a proven lease again, and its fence.
-pub(crate) fn heal(node: NodeId, lease: &Lease) -> impl Iterator<Item = (NodeId, Command)> + use<> {
+/// Gives a node that has lost them the keys of a proven lease again, and its fence; `by` then or never.
+pub(crate) fn heal(
+    node: NodeId,
+    lease: &Lease,
+    by: Moment,
+) -> impl Iterator<Item = (NodeId, Command)> + use<> {
     let grant = Action::Grant {
         ttl: lease.ttl,
         fence: None,
@@ -295,7 +324,7 @@ pub(crate) fn heal(node: NodeId, lease: &Lease) -> impl Iterator<Item = (NodeId,
         token,
         retention: lease.fence_retention,
     });
-    let (claim, until) = (Arc::clone(&lease.claim), lease.until);
+    let claim = Arc::clone(&lease.claim);
     std::iter::once(grant).chain(raise).map(move |action| {
         let claim = Arc::clone(&claim);
         (
@@ -304,7 +333,7 @@ pub(crate) fn heal(node: NodeId, lease: &Lease) -> impl Iterator<Item = (NodeId,
                 ticket: HEAL_TICKET,
                 claim,
                 action,
-                not_after: until,
+                not_after: by,
             },
         )
     })

@@ -150,7 +150,8 @@ impl Hold {
             first_ticket: self.next_ticket,
         };
         self.straggling = None;
-        let extend = Extend::new(now, extension, self.policy, self.quorum);
+        let extend = Extend::new(now, extension, self.policy, self.quorum)
+            .outlasting(self.lease.forgotten());
         self.state = State::Renewing(Box::new(extend));
     }
 
@@ -161,6 +162,7 @@ impl Hold {
         };
         let output = extend.poll(env);
         self.lease.until = extend.until();
+        self.lease.outlast(extend.forgotten());
         self.next_ticket = extend.next_ticket();
         match output {
             Output::Send(node, command) => Some(Output::Send(node, command)),
@@ -242,7 +244,10 @@ impl Machine for Hold {
             .as_mut()
             .is_some_and(|round| round.handle_reply(now, node, reply));
         if counts && absent && matches!(self.state, State::Resting { .. }) {
-            self.sends.extend(heal(node, &self.lease));
+            let by = self.lease.until.min(now + self.policy.node_timeout());
+            let forgotten = self.policy.drift.forgotten_by(self.lease.ttl, by);
+            self.lease.outlast(forgotten);
+            self.sends.extend(heal(node, &self.lease, by));
         }
     }
 

@@ -55,6 +55,11 @@ impl Lease {
         self.forgotten
     }
 
+    /// Knows that nodes may keep the keys until `forgotten`.
+    pub fn outlast(&mut self, forgotten: Moment) {
+        self.forgotten = self.forgotten.max(forgotten);
+    }
+
     /// Trusts the lease no longer than `until`.
     pub fn limit(&mut self, until: Moment) {
         self.until = self.until.min(until);

@@ -75,6 +75,11 @@ impl Drift {
     pub fn end_of(self, ttl: Ttl, start: Moment) -> Moment {
         start + ttl.as_duration().saturating_sub(self.of(ttl))
     }
+
+    /// When the slowest node has forgotten keys that it was asked to keep at `asked` at the latest.
+    pub(crate) fn forgotten_by(self, ttl: Ttl, asked: Moment) -> Moment {
+        asked + ttl.as_duration() + self.of(ttl)
+    }
 }
 
 impl Default for Drift {

@@ -73,8 +73,8 @@ fn a_node_that_lost_the_keys_is_healed_only_after_a_quorum_has_proved_the_lease(
     assert_eq!(play.targets("raise"), [2]);
     assert_eq!(
         play.last(2, "grant").not_after,
-        Moment::from_millis(988),
-        "never after the lease"
+        Moment::from_millis(50),
+        "in the time of a node or never"
     );
 }
 
@@ -172,4 +172,25 @@ fn a_broken_node_among_a_bare_quorum_is_no_proof_of_loss() {
         play.done.is_none(),
         "unknown is not lost: it is tried again"
     );
+}
+
+#[test]
+fn keys_stay_as_long_as_any_round_may_have_asked_for() {
+    let mut play = extend_until(3, Moment::from_millis(900), |policy| {
+        policy.ttl(Duration::from_millis(200))
+    });
+    play.machine = play.machine.outlasting(Moment::from_millis(1062));
+    play.answer(0, "extend", kept());
+    play.answer(1, "extend", kept());
+    let lease = play.outcome().result.unwrap();
+    // Node 2 may not have got the shorter ttl.
+    assert_eq!(lease.forgotten(), Moment::from_millis(1062));
+}
+
+#[test]
+fn a_failed_extension_leaves_keys_that_last_longer() {
+    let mut play = extend(3, 900);
+    play.wait_until(500);
+    assert!(play.machine.forgotten() >= Moment::from_millis(1400));
+    assert!(play.outcome().result.is_err());
 }

@@ -168,3 +168,19 @@ fn stopping_sends_nothing_more() {
     assert_eq!(play.count("extend"), 3);
     assert_eq!(play.outcome(), HoldEnd::Stopped);
 }
+
+#[test]
+fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_last() {
+    let mut play = hold(|policy| policy);
+    play.wait_until(988);
+    let HoldEnd::Lost(_, withdraw) = play.outcome() else {
+        panic!("lost")
+    };
+    // The last renewal went out shortly before the end and may have been done.
+    let mut play = Play::start(withdraw);
+    play.stage.now = Moment::from_millis(988);
+    play.wait_until(1700);
+    assert!(play.done.is_none(), "the nodes may still have the keys");
+    play.wait_until(2100);
+    assert!(play.done.is_some());
+}
