@@ -259,7 +259,7 @@ mod tests {
         metered.write_all(b"PING").now_or_never().unwrap().unwrap();
         allowance.grow();
         theirs
-            .write_all(&[0; Allowance::PER_REPLY + 1])
+            .write_all(&vec![0; Allowance::PER_REPLY + 1])
             .now_or_never()
             .unwrap()
             .unwrap();
