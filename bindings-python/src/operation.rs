@@ -199,7 +199,7 @@ impl Inner {
         let taken = progress.taken.take();
         drop(progress);
         if let Some(task) = &self.task {
-            task.abort_handle().abort();
+            task.cancel();
         }
         if let Some(lease) = taken {
             lease.withdraw();

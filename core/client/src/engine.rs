@@ -44,17 +44,26 @@ impl Engine {
     pub fn start() -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (send_handle, handle) = std::sync::mpsc::channel();
-        thread::Builder::new().name("quorlock".into()).spawn(move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(send_handle.send(Err(error))),
-            };
-            let _ = send_handle.send(Ok(runtime.handle().clone()));
-            let _ = runtime.block_on(stopped);
-        })?;
-        let handle =
-            handle.recv().map_err(|_| io::Error::other("the lock thread did not start"))??;
-        Ok(Self { shared: Arc::new(Shared { handle, background: Arc::default(), _stop: stop }) })
+        thread::Builder::new()
+            .name("quorlock".into())
+            .spawn(move || {
+                let runtime = match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(send_handle.send(Err(error))),
+                };
+                let _ = send_handle.send(Ok(runtime.handle().clone()));
+                let _ = runtime.block_on(stopped);
+            })?;
+        let handle = handle
+            .recv()
+            .map_err(|_| io::Error::other("the lock thread did not start"))??;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                handle,
+                background: Arc::default(),
+                _stop: stop,
+            }),
+        })
     }
 
     /// The engine that the locks of this process share; started at the first call.
@@ -76,7 +85,14 @@ impl Engine {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        Task { join: self.shared.handle.spawn(future) }
+        let leaving = Arc::new(OnceLock::new());
+        // In this order: what the future leaves behind is counted before its leaving is over.
+        let parts = (Box::pin(future), Arc::clone(&leaving));
+        let join = self.shared.handle.spawn(async move {
+            let mut parts = parts;
+            (&mut parts.0).await
+        });
+        Task { join, leaving, background: Arc::clone(&self.shared.background) }
     }
 
     /// Runs `future` on the thread for as long as it lasts; nobody waits for it, not even the end of the
@@ -149,12 +165,18 @@ impl Drop for BackgroundTicket {
 #[must_use = "dropping a task cancels it"]
 pub struct Task<T> {
     join: JoinHandle<T>,
+    /// Counts as work left behind from the cancellation until the future is gone from the thread.
+    leaving: Arc<OnceLock<BackgroundTicket>>,
+    background: Arc<Background>,
 }
 
 impl<T> Task<T> {
-    /// Cancels the task from elsewhere.
-    pub fn abort_handle(&self) -> tokio::task::AbortHandle {
-        self.join.abort_handle()
+    /// Has the future dropped, soon, on the engine's thread. [`Engine::drain`] waits for that too.
+    pub fn cancel(&self) {
+        if !self.join.is_finished() {
+            self.leaving.get_or_init(|| BackgroundTicket::new(&self.background));
+            self.join.abort();
+        }
     }
 }
 
@@ -176,6 +198,6 @@ impl<T> Future for Task<T> {
 
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
-        self.join.abort();
+        self.cancel();
     }
 }
