@@ -4,6 +4,7 @@
 import { clearInterval, setInterval } from 'node:timers'
 
 import { Bridge, type NativeLease, type Settled } from './native'
+import { onAbort } from './signals'
 
 /** Told once when a watched lease is lost. */
 type OnLost = (settled: Settled) => void
@@ -28,7 +29,7 @@ export function run(
     const id = nextId()
     const end = (settled: Settled | undefined): void => {
       waiting.delete(id)
-      signal?.removeEventListener('abort', abort)
+      unlisten?.()
       letGo()
       resolve(settled)
     }
@@ -36,10 +37,10 @@ export function run(
       // False: the result is on its way already.
       if (bridge().cancel(id)) end(undefined)
     }
+    start(bridge(), id)
     hold()
     waiting.set(id, end)
-    signal?.addEventListener('abort', abort)
-    start(bridge(), id)
+    const unlisten = signal && onAbort(signal, abort)
   })
 }
 

@@ -52,8 +52,3 @@ export function abortWith(controller: AbortController, reason: unknown): void {
   Object.defineProperty(signal, 'error', { value: error, configurable: true, enumerable: true })
   controller.abort(reason)
 }
-
-/** Why a signal aborted; polyfills know no reason. */
-export function reasonOf(signal: AbortSignal): unknown {
-  return (signal.reason as unknown) ?? new DOMException('This operation was aborted', 'AbortError')
-}

@@ -7,7 +7,6 @@ import { run } from './bridge'
 import { quitClient, type NodeAddress, readClients } from './clients'
 import { ConfigError, describe, wrongType } from './errors'
 import { errorOf, type Operation } from './failures'
-import { reasonOf } from './loss'
 import { Lock } from './lock'
 import { type Failure, type NativeLease, NativeRedlock, type NodeVote, open } from './native'
 import {
@@ -20,6 +19,7 @@ import {
 } from './options'
 import type { ReleaseResult } from './release'
 import { type Client, lateVotes, type LockVote, readVotes } from './stats'
+import { reasonOf } from './signals'
 import { type Routine, useLock } from './using'
 
 /** What is known of one node. */

@@ -4,7 +4,8 @@
 import { hold, letGo } from './bridge'
 import { LeaseLostError } from './errors'
 import type { Lock } from './lock'
-import { abortWith, type RedlockAbortSignal, reasonOf } from './loss'
+import { abortWith, type RedlockAbortSignal } from './loss'
+import { onAbort, reasonOf } from './signals'
 
 /** What a routine gets beside the signal. */
 export interface UsingContext {
@@ -73,6 +74,5 @@ function link(from: AbortSignal | undefined, to: AbortController): () => void {
   if (from === undefined) return () => {}
   const abort = (): void => abortWith(to, reasonOf(from))
   if (from.aborted) abort()
-  else from.addEventListener('abort', abort, { once: true })
-  return () => from.removeEventListener('abort', abort)
+  return onAbort(from, abort)
 }

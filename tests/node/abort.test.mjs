@@ -82,6 +82,25 @@ describe('abort', () => {
     assert.equal(getEventListeners(signal, 'abort').length, 0)
   })
 
+  it('may end many waits at once, without a warning of a leak', async () => {
+    /** @type {Error[]} */
+    const warnings = []
+    const note = (/** @type {Error} */ warning) => void warnings.push(warning)
+    process.on('warning', note)
+    const held = await redlock.acquire('a', 10_000)
+    const controller = new AbortController()
+    const { signal } = controller
+    const waits = Array.from({ length: 30 }, () => redlock.acquire('a', 1000, { signal }))
+    assert.equal(getEventListeners(signal, 'abort').length, 1)
+    controller.abort()
+    for (const result of await Promise.allSettled(waits)) assert.equal(result.status, 'rejected')
+    assert.equal(getEventListeners(signal, 'abort').length, 0)
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    assert.deepEqual(warnings, [])
+    await held.release()
+  })
+
   it('of the caller reaches the routine', async () => {
     const controller = new AbortController()
     const reason = new Error('enough')

@@ -1,7 +1,7 @@
 // Acquiring and releasing on real servers: what the lock says of itself, and what the nodes hold.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
-import { LockNotHeldError, Redlock, ResourceLockedError } from 'quorlock'
+import { Lock, LockNotHeldError, Redlock, ResourceLockedError } from 'quorlock'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
@@ -126,6 +126,16 @@ describe('acquire', () => {
     assert.ok((await taken.check()) > 4000)
     await taken.extend(9000)
     assert.ok(taken.validity > 8000)
+    const claimed = new Lock(other, ['a'], lock.value, [], Date.now() + 60_000)
+    assert.ok(claimed.expiration > Date.now() + 50_000)
+    await claimed.extend(9000)
+    assert.ok(claimed.expiration <= Date.now() + 9000)
+    await Promise.all(cluster.servers.map((server) => server.command('SET', 'a', 'thief')))
+    await assert.rejects(claimed.check(), { code: 'LEASE_LOST' })
+    assert.equal(claimed.expiration, 0)
+    await Promise.all(
+      cluster.servers.map((server) => server.command('SET', 'a', lock.value, 'PX', 9000)),
+    )
     assert.equal((await taken.release()).outcome, 'released')
     assert.equal(await redlock.isLocked('a'), false)
     await assert.rejects(lock.check(), { code: 'LEASE_LOST' })

@@ -94,7 +94,7 @@ describe('a process', () => {
   })
 
   it('ends when a lock that extends itself was forgotten, and extends it no more', async () => {
-    const { output } = await run(
+    const { output, lingered } = await run(
       `const redlock = new Redlock(urls)
        await (async () => void (await redlock.acquire('a', 400, { autoExtend: true })))()
        for (let i = 0; i < 10; i += 1) { await new Promise((resolve) => setTimeout(resolve, 5)); gc() }
@@ -103,6 +103,7 @@ describe('a process', () => {
       ['--expose-gc'],
     )
     assert.match(output, /done/)
+    assert.ok(lingered < 1000, `${lingered} ms`)
     await eventually(async () => (await cluster.values('a')).every((value) => value === null), 1000)
   })
 

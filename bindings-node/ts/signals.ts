@@ -1,0 +1,42 @@
+// Listening to the AbortSignals that users pass. Owns the rule of one listener a signal: many waits may share one
+// signal, and Node warns of a leak at the eleventh listener.
+
+/** The one listener of a signal, and whom it tells. */
+interface Listening {
+  callbacks: Set<() => void>
+  stop: () => void
+}
+
+const signals = new WeakMap<AbortSignal, Listening>()
+
+/** Calls `callback` when `signal` aborts, until the returned function is called. */
+export function onAbort(signal: AbortSignal, callback: () => void): () => void {
+  const listening = signals.get(signal) ?? listen(signal)
+  // A function of its own, so that the same callback may be there twice.
+  const own = (): void => callback()
+  listening.callbacks.add(own)
+  return () => {
+    const isLast = listening.callbacks.delete(own) && listening.callbacks.size === 0
+    if (isLast) listening.stop()
+  }
+}
+
+/** Why a signal aborted; polyfills know no reason. */
+export function reasonOf(signal: AbortSignal): unknown {
+  return (signal.reason as unknown) ?? new DOMException('This operation was aborted', 'AbortError')
+}
+
+function listen(signal: AbortSignal): Listening {
+  const callbacks = new Set<() => void>()
+  const tell = (): void => {
+    for (const each of [...callbacks]) each()
+  }
+  const stop = (): void => {
+    signals.delete(signal)
+    signal.removeEventListener('abort', tell)
+  }
+  const listening = { callbacks, stop }
+  signals.set(signal, listening)
+  signal.addEventListener('abort', tell)
+  return listening
+}
