@@ -48,7 +48,9 @@ impl Lease {
         };
         let shared = &self.shared;
         let outcome = driver
-            .run(&mut machine, |machine| shared.lock().limit(machine.until()))
+            .run(&mut machine, |machine| {
+                shared.lock().bound(machine.until(), machine.forgotten());
+            })
             .await;
         let spent = (outcome.attempts, outcome.elapsed);
         match outcome.result {
@@ -213,25 +215,18 @@ impl Lease {
         let mut state = self.shared.lock();
         state.stop_active();
         state.active = Some(Arc::clone(&driver.inbox));
+        let facts = state.facts.as_ref();
         let extension = Extension {
             claim: Arc::clone(&self.shared.claim),
-            fencing_token: state
-                .facts
-                .as_ref()
-                .and_then(quorlock_protocol::Lease::fencing_token),
-            until: state
-                .facts
-                .as_ref()
-                .map_or(Moment::FAR_FUTURE, quorlock_protocol::Lease::until),
+            fencing_token: facts.and_then(quorlock_protocol::Lease::fencing_token),
+            until: facts.map_or(Moment::FAR_FUTURE, quorlock_protocol::Lease::until),
             patience: policy.timeout().unwrap_or(policy.unreachable_timeout()),
             first_ticket: 0,
         };
-        Ok(Extend::new(
-            clock::now(),
-            extension,
-            policy,
-            self.shared.manager.quorum,
-        ))
+        let now = clock::now();
+        let forgotten = facts.map_or(now, quorlock_protocol::Lease::forgotten);
+        let machine = Extend::new(now, extension, policy, self.shared.manager.quorum);
+        Ok(machine.outlasting(forgotten))
     }
 
     fn finish_extension(
@@ -316,10 +311,12 @@ impl Drop for ResumeOnDrop<'_> {
 }
 
 impl State {
-    /// Trusts the lease no longer than `until`.
-    pub(super) fn limit(&mut self, until: Moment) {
+    /// Trusts the lease no longer than `until`, and knows that nodes may keep its keys until
+    /// `forgotten`.
+    fn bound(&mut self, until: Moment, forgotten: Moment) {
         if let Some(facts) = &mut self.facts {
             facts.limit(until);
+            facts.outlast(forgotten);
         }
     }
 }
