@@ -102,7 +102,7 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
         let servers = servers(3);
         let locks = over(&servers);
         let lock = locks.lock("r").ttl(Duration::from_secs(1)).auto_extend(true);
-        let mut least = Duration::MAX;
+        let mut smallest = Duration::MAX;
         // Three chances, for a machine that does other things meanwhile.
         for _ in 0..3 {
             let lease = lock.acquire().await.unwrap();
@@ -117,9 +117,9 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
             }
             assert_eq!(error.kind(), ErrorKind::LeaseLost);
             assert!(told + Duration::from_millis(5) >= end, "not before the end");
-            least = least.min(told.saturating_duration_since(end));
+            smallest = smallest.min(told.saturating_duration_since(end));
         }
-        assert!(least < Duration::from_millis(50), "{least:?} late");
+        assert!(smallest < Duration::from_millis(50), "{smallest:?} late");
     });
 }
 
