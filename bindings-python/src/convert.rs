@@ -7,6 +7,8 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBoolMethods, PyBytes, PyDelta, PyInt, PyString};
 
+use quorlock_protocol::Ttl;
+
 use crate::errors::{config, wrong_type};
 
 /// Seconds as an `int`, a `float` (or what converts to one) or a `timedelta`.
@@ -27,7 +29,7 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
     }
     Duration::try_from_secs_f64(number)
         .ok()
-        .filter(|duration| duration.as_millis() < LIMIT_MILLIS)
+        .filter(|duration| duration.as_millis() < u128::from(Ttl::LIMIT_MILLIS))
         .ok_or_else(|| {
             config(
                 py,
@@ -154,6 +156,4 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
         .collect()
 }
 
-/// The first number of milliseconds that is not exact everywhere; as for the ttl in the core.
-const LIMIT_MILLIS: u128 = 1 << 53;
 const LONGEST_SHOWN: usize = 60;

@@ -67,6 +67,16 @@ async def test_the_timeout_of_the_lock_is_the_default_wait(api: Api) -> None:
 
 
 @both_apis
+async def test_a_timeout_shorter_than_the_retry_delay_tries_once(api: Api) -> None:
+    locks = api.Redlock(memory_nodes("short"), retry_delay=5)
+    assert await api(locks.lock("a").acquire(timeout=0.05))
+    assert await api(locks.lock("b", timeout=0.05).acquire())
+    start = time.monotonic()
+    assert not await api(locks.lock("a").acquire(timeout=0.05))
+    assert time.monotonic() - start < 1
+
+
+@both_apis
 async def test_a_timeout_for_a_call_that_does_not_wait_is_refused(api: Api) -> None:
     lock = api.Redlock(memory_nodes("parity")).lock("r")
     arguments: Any

@@ -12,7 +12,7 @@ import pytest
 
 from quorlock import aio
 from tests.python.apis import Api, async_apis
-from tests.python.programs import Program
+from tests.python.programs import Program, run
 from tests.support.servers import Cluster
 
 WAITS = {
@@ -194,6 +194,35 @@ def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster)
     with Program(code, nodes=cluster3.urls) as program:
         status, _, errors = program.end(60)
     assert status == 0, errors
+
+
+def test_a_signal_handler_that_returns_does_not_end_the_wait(cluster3: Cluster) -> None:
+    code = """
+        import signal, time, quorlock
+        quorlock.redlock("r", ttl=0.6).acquire()
+        calls = []
+        signal.signal(signal.SIGALRM, lambda *_: calls.append(1))
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        acquired = quorlock.redlock("r").acquire()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(acquired, len(calls) > 3)
+    """
+    assert run(code, nodes=cluster3.urls) == "True True"
+
+
+def test_a_signal_handler_that_raises_ends_the_wait(cluster3: Cluster) -> None:
+    code = """
+        import signal, sys, quorlock
+        quorlock.redlock("r", ttl=30).acquire()
+        def stop(*_): raise ZeroDivisionError
+        signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            with quorlock.redlock("r"): pass
+        except ZeroDivisionError:
+            print("stopped")
+    """
+    assert run(code, nodes=cluster3.urls) == "stopped"
 
 
 def test_garbage_collection_of_a_waiting_task_leaves_no_key(cluster3: Cluster) -> None:

@@ -39,13 +39,15 @@ def test_a_function_runs_under_the_lock() -> None:
 @pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
 def test_a_coroutine_function_runs_under_the_lock(kind: Any) -> None:
     locks = kind(memory_nodes("coroutine"), retry_delay=0.005, retry_jitter=0.004)
+    lock = locks.lock("r", timeout=10)
     inside: list[int] = []
 
-    @locks.lock("r", timeout=10)  # type: ignore[untyped-decorator]
+    @lock  # type: ignore[untyped-decorator]
     async def work(number: int) -> int:
         inside.append(number)
         await asyncio.sleep(0.001)
         assert len(inside) == 1
+        assert lock.owned()
         inside.pop()
         return number
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import QuorumUnreachable
+from quorlock import LockTimeout, QuorumUnreachable
 from tests.python.apis import Api, both_apis
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Cluster
@@ -105,6 +105,29 @@ async def test_a_wrong_password_is_told_without_it(api: Api, servers: Any) -> No
     text = str(refused.value) + repr(refused.value) + repr(refused.value.votes) + repr(locks)
     assert "hunter2" not in text
     assert "password" in str(refused.value)
+
+
+@both_apis
+async def test_a_key_that_will_not_expire_is_told(api: Api, cluster3: Cluster) -> None:
+    for server in cluster3:
+        server.command("SET", "r", "left by another program")
+    with pytest.raises(LockTimeout, match="no ttl") as refused:
+        async with api.block(api.Redlock(cluster3.urls).lock("r", timeout=0.2)):
+            pytest.fail("the body ran without the lock")
+    details = [vote.detail for vote in refused.value.votes if vote.outcome == "refused"]
+    assert len(details) >= 2  # the third may not have answered when it was certain
+    assert all("without a ttl" in (detail or "") for detail in details)
+    assert cluster3.values("r") == ["left by another program"] * 3
+
+
+@both_apis
+async def test_a_key_of_another_type_is_told(api: Api, cluster3: Cluster) -> None:
+    for server in cluster3:
+        server.command("LPUSH", "r", "x")
+    locks = api.Redlock(cluster3.urls, unreachable_timeout=0.2)
+    with pytest.raises(QuorumUnreachable, match="type"):
+        await api(locks.lock("r").acquire())
+    assert all(server.command("LLEN", "r") == 1 for server in cluster3)
 
 
 @both_apis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def _unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_it_serves_with_and_async_with_alike() -> None:
     quorlock.configure(memory_nodes("both"), ttl=3)
-    lock = redlock("r")
+    lock: Any = redlock("r")
     with lock as lease:
         assert lease.ttl == 3.0
         assert lock.lease is lease
@@ -33,6 +34,8 @@ def test_it_serves_with_and_async_with_alike() -> None:
     async def main() -> None:
         async with lock as lease:
             assert isinstance(lease, quorlock.aio.Lease)
+            assert lock.lease is lease
+            assert lock.owned()
             assert await lease.check() > 0
             with pytest.raises(LockNotAcquired):
                 async with redlock("r", blocking=False):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import typing
 from datetime import timedelta
 from decimal import Decimal
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import ConfigError, ConfigTypeError, LockOptions, Redlock, _native, aio
+from quorlock import ConfigError, ConfigTypeError, LockOptions, Redlock, _native, _options, aio
 from tests.python.apis import memory_nodes
 
 TIMES = [
@@ -23,6 +25,7 @@ TIMES = [
     "fence_retention",
     "max_hold",
 ]
+FACTORS = ["drift_factor"]
 FLAGS = ["fencing", "auto_extend", "raise_on_lost", "blocking"]
 
 
@@ -46,6 +49,22 @@ def test_the_options_are_those_of_the_core() -> None:
     assert _native.OPTIONS["drift_factor"][0] == 0.01
     with Redlock(memory_nodes("defaults")).lock("r") as lease:
         assert lease.ttl == _native.OPTIONS["ttl"][0]
+
+
+def test_documented_defaults_are_those_of_the_core() -> None:
+    units = {86_400.0: "24 hours", 604_800.0: "7 days"}
+    source = inspect.getsource(_options)
+    for name, (default, _) in _native.OPTIONS.items():
+        documented = re.search(rf"    {name}: [^\n]*\n    \"\"\"(.*?)\"\"\"", source, re.DOTALL)
+        assert documented is not None, name
+        if isinstance(default, bool):
+            phrase = "Default yes" if default else "Default: "
+        elif default is None:
+            phrase = "Default: "
+        else:
+            number = f"{default:g}"
+            phrase = "Default " + units.get(default, number if name in FACTORS else f"{number} s")
+        assert phrase in documented[1], (name, phrase)
 
 
 def test_an_unknown_option_is_refused_with_a_hint() -> None:

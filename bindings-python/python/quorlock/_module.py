@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._base import names_of
 from ._errors import ConfigError
+from ._holdings import Holdings
 from ._sync import Lock, Redlock
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class ModuleLock(Lock):
         self._names = names
         self._options = options
         self._last: tuple[Redlock, tuple[Plan, Behaviour]] | None = None
-        self._twin: aio.Lock | None = None
-        super().__init__(None, None)  # type: ignore[arg-type]  # planned when it is acquired
+        self._holdings = Holdings()
 
     def _planned(self) -> tuple[Plan, Behaviour]:
         redlock = _nodes_of_the_process()
@@ -64,14 +64,6 @@ class ModuleLock(Lock):
         traceback: TracebackType | None,
     ) -> None:
         await self._for_asyncio().__aexit__(kind, error, traceback)
-
-    def _for_asyncio(self) -> aio.Lock:
-        if self._twin is None:
-            from .aio import Lock as AsyncLock
-
-            self._twin = AsyncLock(None, None)  # type: ignore[arg-type]  # as for this one
-            self._twin._planned = self._planned  # type: ignore[method-assign]
-        return self._twin
 
 
 def redlock(

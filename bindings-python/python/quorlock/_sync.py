@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
+    from . import aio
     from ._errors import LeaseLost
     from ._native import Operation
     from ._options import Behaviour, LockOptions, Settings
@@ -166,7 +167,7 @@ class Lock(LockBase[Lease]):
         """
         refuse_generators(function)
         if inspect.iscoroutinefunction(function):
-            return cast("F", self._for_asyncio()(function))
+            return self._for_asyncio()(function)
 
         @wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
@@ -175,10 +176,12 @@ class Lock(LockBase[Lease]):
 
         return cast("F", locked)
 
-    def _for_asyncio(self) -> Any:
+    def _for_asyncio(self) -> aio.Lock:
         from . import aio
 
-        return aio.Lock(*self._fixed)
+        # One twin, also when threads ask for it at once.
+        twin: aio.Lock = self.__dict__.setdefault("_twin", aio._Twin(self))
+        return twin
 
     def _obtain(self, operation: Operation, behaviour: Behaviour, *, is_block: bool) -> Lease:
         lease = None

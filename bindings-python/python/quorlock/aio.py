@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from ._native import Operation
+    from ._native import Operation, Plan
     from ._options import Behaviour, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -200,6 +200,18 @@ class Lock(LockBase[Lease]):
             if lease is not None:
                 self._holdings.discard(lease)
             raise
+
+
+class _Twin(Lock):
+    """The asyncio side of a lock that serves both: the same settings, nodes and leases."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self._holdings = lock._holdings
+
+    def _planned(self) -> tuple[Plan, Behaviour]:
+        planned: tuple[Plan, Behaviour] = self._lock._planned()
+        return planned
 
 
 class Redlock(RedlockBase):
