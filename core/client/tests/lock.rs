@@ -192,6 +192,24 @@ async fn an_abandoned_lease_is_renewed_no_more() {
 }
 
 #[tokio::test]
+async fn a_lease_that_is_let_run_out_is_renewed_no_more_and_its_loss_is_told() {
+    let locks = three_nodes();
+    let lease = short(locks.lock("r"))
+        .auto_extend(true)
+        .acquire()
+        .await
+        .unwrap();
+    let watching = tokio::spawn({
+        let lease = quorlock::Lease::clone(&lease);
+        async move { lease.lost().await }
+    });
+    tokio::task::yield_now().await;
+    lease.let_run_out();
+    let told = tokio::time::timeout(Duration::from_secs(5), watching).await;
+    assert_eq!(told.unwrap().unwrap().kind(), ErrorKind::LeaseLost);
+}
+
+#[tokio::test]
 async fn a_lease_can_be_taken_over_by_its_token() {
     let locks = three_nodes();
     let first = locks.lock("r").acquire().await.unwrap().into_lease();

@@ -44,6 +44,19 @@ impl Lease {
         }
     }
 
+    /// Renews the lease no longer: it ends with the validity that is proved, unless it is extended or
+    /// released before. For a holder that cannot go on, such as a thread that was ended.
+    pub fn let_run_out(&self) {
+        let mut state = self.shared.lock();
+        state.policy = state.policy.without_auto_extend();
+        state.stop_active();
+        let watched = state.watched;
+        drop(state);
+        if watched {
+            self.keep();
+        }
+    }
+
     /// Goes on renewing after an explicit extension, or watching where someone waits for the loss.
     pub(super) fn resume(&self) {
         let state = self.shared.lock();
