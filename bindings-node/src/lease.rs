@@ -1,5 +1,7 @@
 //! The core's lease, as an object of JavaScript. Converts in and calls; decides nothing.
 
+use std::sync::{Arc, Weak};
+
 use napi_derive::napi;
 use quorlock::{Lease, LockError};
 
@@ -10,7 +12,34 @@ use crate::votes::NodeVote;
 /// A lease in use. When the last object that knows it is collected, it is no longer renewed.
 #[napi]
 pub struct NativeLease {
-    lease: Lease,
+    lease: Arc<Lease>,
+}
+
+/// The leases of one environment, as far as JavaScript still knows them.
+///
+/// Not every runtime collects the objects of a worker thread that is ended, and nobody would stop the
+/// renewal of what they held.
+#[derive(Default)]
+pub(crate) struct Leases {
+    known: Vec<Weak<Lease>>,
+    sweep_at: usize,
+}
+
+impl Leases {
+    pub(crate) fn add(&mut self, lease: &NativeLease) {
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|known| known.strong_count() > 0);
+            self.sweep_at = 2 * self.known.len() + FEW;
+        }
+        self.known.push(Arc::downgrade(&lease.lease));
+    }
+
+    /// The environment ends: nobody works under them any more.
+    pub(crate) fn let_run_out(self) {
+        for lease in self.known.iter().filter_map(Weak::upgrade) {
+            lease.let_run_out();
+        }
+    }
 }
 
 #[napi]
@@ -77,7 +106,7 @@ impl NativeLease {
     /// Keeps the lease for `duration` from now; ends with its validity.
     #[napi]
     pub fn extend(&self, bridge: &Bridge, id: u32, duration: f64) {
-        let lease = self.lease.clone();
+        let lease = Lease::clone(&self.lease);
         bridge.run(self.lease.engine(), id, async move {
             let ttl = match options::ttl(duration) {
                 Ok(ttl) => ttl,
@@ -93,7 +122,7 @@ impl NativeLease {
     /// Asks the nodes whether they still hold the lease; ends with its validity.
     #[napi]
     pub fn check(&self, bridge: &Bridge, id: u32) {
-        let lease = self.lease.clone();
+        let lease = Lease::clone(&self.lease);
         bridge.run(self.lease.engine(), id, async move {
             match lease.check_here().await {
                 Ok(validity) => Outcome::Validity(validity),
@@ -105,7 +134,7 @@ impl NativeLease {
     /// Takes the keys back; ends with what became of them and every node's vote.
     #[napi]
     pub fn release(&self, bridge: &Bridge, id: u32) {
-        let lease = self.lease.clone();
+        let lease = Lease::clone(&self.lease);
         bridge.run(self.lease.engine(), id, async move {
             match lease.release_told().await {
                 Ok((outcome, votes)) => Outcome::Released(outcome, votes, lease.loss(outcome)),
@@ -130,7 +159,12 @@ impl NativeLease {
 }
 
 impl NativeLease {
-    pub(crate) const fn new(lease: Lease) -> Self {
-        Self { lease }
+    pub(crate) fn new(lease: Lease) -> Self {
+        Self {
+            lease: Arc::new(lease),
+        }
     }
 }
+
+/// Not worth a look at which of them are still known.
+const FEW: usize = 64;

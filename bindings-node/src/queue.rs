@@ -18,7 +18,7 @@ use napi_derive::napi;
 use quorlock::{Engine, LeaseGuard, LockError, ReleaseOutcome, ReleaseVotes, Task};
 
 use crate::errors::Failure;
-use crate::lease::NativeLease;
+use crate::lease::{Leases, NativeLease};
 use crate::votes::NativeVotes;
 
 /// What an operation ended with.
@@ -70,6 +70,7 @@ pub(crate) struct Queue {
 struct State {
     ended: Vec<(u32, Outcome)>,
     running: HashMap<u32, Task<()>>,
+    leases: Leases,
     closed: bool,
 }
 
@@ -101,9 +102,16 @@ impl Bridge {
         drop(state);
         // A lease that nobody waits for any more is withdrawn by its guard.
         drop(cancelled);
-        kept.into_iter()
+        let settled: Vec<_> = kept
+            .into_iter()
             .map(|(id, outcome)| Settled::new(id, outcome))
-            .collect()
+            .collect();
+        let mut state = self.queue.lock();
+        for lease in settled.iter().filter_map(|each| each.lease.as_ref()) {
+            state.leases.add(lease);
+        }
+        drop(state);
+        settled
     }
 
     /// The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
@@ -165,7 +173,8 @@ impl Queue {
         }
     }
 
-    /// The environment ends: what is under way is dropped, which withdraws it.
+    /// The environment ends: what is under way is dropped, which withdraws it, and what is held is
+    /// extended no more.
     fn close(&self) {
         let mut state = self.lock();
         let rest = mem::replace(
@@ -176,7 +185,14 @@ impl Queue {
             },
         );
         drop(state);
-        drop(rest);
+        let State {
+            ended,
+            running,
+            leases,
+            closed: _,
+        } = rest;
+        leases.let_run_out();
+        drop((ended, running));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -82,6 +82,24 @@ describe('abort', () => {
     assert.equal(getEventListeners(signal, 'abort').length, 0)
   })
 
+  it('between the last vote and its news is heeded, too', async () => {
+    const own = new Redlock(cluster.urls, { retryCount: 0 })
+    const held = await own.acquire('a', 10_000)
+    const controller = new AbortController()
+    const reason = new Error('enough')
+    own.on('error', () => controller.abort(reason))
+    const refused = own.acquire('a', 1000)
+    const won = own.acquire('b', 60_000, { signal: controller.signal })
+    // Both results wait for the event loop, the refusal first; its event comes before the other is told.
+    const end = performance.now() + 100
+    while (performance.now() < end);
+    await assert.rejects(refused)
+    await assert.rejects(won, reason)
+    await eventually(async () => (await cluster.values('b')).every((value) => value === null))
+    await held.release()
+    await own.quit()
+  })
+
   it('may end many waits at once, without a warning of a leak', async () => {
     /** @type {Error[]} */
     const warnings = []
