@@ -128,6 +128,11 @@ impl Withdraw {
         self
     }
 
+    /// What is taken back.
+    pub const fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
     /// Leaves out a node that cannot hold the keys, because the grant was never sent to it.
     pub(crate) fn skip(&mut self, node: NodeId) {
         self.nodes[node.index()].state = State::Settled;
