@@ -1,6 +1,8 @@
 //! One client of the world: what it is doing, and with which shipping machines. Owns its state and what
 //! can be told from it; `actor` moves it.
 
+use std::time::Duration;
+
 use quorlock_protocol::{
     Acquire, Extend, Hold, HolderId, Lease, Moment, Policy, Surroundings, Withdraw,
 };
@@ -93,8 +95,8 @@ pub(crate) enum Work {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Background {
     pub(crate) task: Task<Withdraw>,
-    /// The claim is among these draws.
-    pub(crate) draws: (u32, u32),
+    /// Whose keys.
+    pub(crate) draw: u32,
     /// Present while the user waits for the outcome of a release.
     pub(crate) release: Option<Release>,
 }
@@ -153,7 +155,7 @@ impl Client {
             Phase::Acquiring(acquiring) => draw > acquiring.draws,
             Phase::Holding(holding) => holding.draw == draw,
         };
-        foreground || self.background.iter().any(|it| it.draws.0 <= draw && draw <= it.draws.1)
+        foreground || self.background.iter().any(|it| it.draw == draw)
     }
 
     /// Whether its user waits for the outcome of a release.
@@ -172,12 +174,31 @@ impl Client {
                 Work::Extending(task, ..) => task.wake,
             },
         };
-        self.background.iter().map(|it| it.task.wake).fold(foreground, Moment::min)
+        self.background
+            .iter()
+            .map(|it| it.task.wake)
+            .fold(foreground, Moment::min)
+    }
+
+    /// What can be seen of it from outside, in short.
+    pub(crate) fn outline(&self) -> (u8, Moment, Op, u32, usize) {
+        let phase = match &self.phase {
+            Phase::Idle => 0,
+            Phase::Acquiring(_) => 1,
+            Phase::Holding(_) => 2,
+        };
+        (
+            phase,
+            self.wake(),
+            self.last_op,
+            self.draws,
+            self.background.len(),
+        )
     }
 
     /// What it should have ended by `clock` and has not.
     pub(crate) fn overdue(&self, clock: Moment) -> Option<&'static str> {
-        let late = |bound: &Bound| !bound.stopped && clock > bound.until;
+        let late = |bound: &Bound| !bound.stopped && clock > bound.until + GRAIN;
         let release = self.background.iter().filter_map(|it| it.release.as_ref());
         if release.into_iter().any(|release| late(&release.bound)) {
             return Some("the release");
@@ -195,7 +216,11 @@ impl Client {
     /// Notes that it was stopped, so that nothing under way has to be in time.
     pub(crate) fn stop(&mut self) {
         self.status = Status::Paused;
-        for release in self.background.iter_mut().filter_map(|it| it.release.as_mut()) {
+        for release in self
+            .background
+            .iter_mut()
+            .filter_map(|it| it.release.as_mut())
+        {
             release.bound.stopped = true;
         }
         match &mut self.phase {
@@ -255,7 +280,7 @@ impl Surroundings for Env<'_> {
         let delay = if self.seed == 0 {
             1 << 31
         } else {
-            crate::print::fingerprint(&(self.seed, self.client, *self.draws)) as u32
+            (crate::print::fingerprint(&(self.seed, self.client, *self.draws)) >> 32) as u32
         };
         bytes[..4].copy_from_slice(&delay.to_le_bytes());
         bytes[4] = self.client;
@@ -263,3 +288,6 @@ impl Surroundings for Env<'_> {
         bytes
     }
 }
+
+/// True time comes in whole milliseconds, so each of a few timers may go off that much late.
+const GRAIN: Duration = Duration::from_millis(10);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
-use quorlock_protocol::{Answer, Command, Fault, FaultKind, Moment, Reply};
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply};
 
 use crate::site::Owner;
 
@@ -34,7 +34,13 @@ pub(crate) struct Sent {
 impl Hash for Sent {
     /// The claim is told by its owner; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
+        (
+            self.op,
+            self.owner,
+            self.command.ticket,
+            self.command.action,
+        )
+            .hash(state);
         (self.command.not_after, self.sends, self.answer).hash(state);
     }
 }
@@ -42,7 +48,13 @@ impl Hash for Sent {
 impl Link {
     /// Sends a command.
     pub(crate) fn send(&mut self, op: Op, owner: Owner, command: Command) {
-        self.out.push_back(Sent { op, owner, command, sends: 1, answer: None });
+        self.out.push_back(Sent {
+            op,
+            owner,
+            command,
+            sends: 1,
+            answer: None,
+        });
     }
 
     /// Answers a command that is not sent at all.
@@ -96,13 +108,34 @@ impl Link {
         }
     }
 
-    /// Drops replies that no operation waits for.
-    pub(crate) fn forget_replies_to(&mut self, op: Op) {
+    /// Nobody waits for replies to `op` any more.
+    pub(crate) fn close(&mut self, op: Op) {
         self.told.retain(|(to, _)| *to != op);
-        self.out.retain(|sent| sent.op != op || sent.answer.is_none());
         for sent in self.out.iter_mut().filter(|sent| sent.op == op) {
             sent.op = NOBODY;
         }
+    }
+
+    /// Nobody waits for any reply any more.
+    pub(crate) fn close_all(&mut self) {
+        self.told.clear();
+        self.out.retain(|sent| sent.answer.is_none());
+        for sent in &mut self.out {
+            sent.op = NOBODY;
+        }
+    }
+
+    /// Drops replies that nobody waits for.
+    pub(crate) fn drop_unheard(&mut self) {
+        self.told.retain(|(to, _)| *to != NOBODY);
+        self.out
+            .retain(|sent| sent.op != NOBODY || sent.answer.is_none());
+    }
+
+    /// Whether a revoke of the claim is on its way to the node.
+    pub(crate) fn revokes(&self, owner: Owner) -> bool {
+        let mut waiting = self.out.iter().filter(|sent| sent.answer.is_none());
+        waiting.any(|sent| sent.owner == owner && sent.command.action == Action::Revoke)
     }
 
     fn tell(&mut self, op: Op, command: &Command, sends: u8, kind: FaultKind) {

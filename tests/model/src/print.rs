@@ -78,6 +78,8 @@ impl Hasher for Given {
     }
 }
 
+/// Cut on purpose: both halves of the product are kept.
+#[allow(clippy::cast_possible_truncation)]
 const fn fold(left: u64, right: u64) -> u64 {
     let product = (left as u128).wrapping_mul(right as u128);
     (product as u64) ^ ((product >> 64) as u64)

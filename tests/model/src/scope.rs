@@ -58,6 +58,7 @@ pub(crate) enum Target {
 }
 
 /// One world and its limits.
+#[allow(clippy::struct_excessive_bools)] // independent switches, each named where it is set
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) name: &'static str,
@@ -75,6 +76,8 @@ pub(crate) struct Scope {
     pub(crate) prompt: bool,
     /// Replies may be taken several at once.
     pub(crate) batches: bool,
+    /// Of schedules that differ only by the numbers of nodes, one is walked.
+    pub(crate) symmetric: bool,
     pub(crate) node_rate: Rate,
     pub(crate) client_rate: Rate,
     /// The wall clocks of the clients in microseconds at time zero; the last serves all further ones.
@@ -103,6 +106,7 @@ impl Scope {
             budget: Budget::default(),
             prompt: false,
             batches: false,
+            symmetric: true,
             node_rate: Rate(0),
             client_rate: Rate(0),
             walls: vec![100, 50, 20],
@@ -114,25 +118,44 @@ impl Scope {
         }
     }
 
+    /// Whether a breach of `property` is looked for: where a limit is to be shown, only that.
+    pub(crate) fn minds(&self, property: Property) -> bool {
+        self.limit.is_none_or(|limit| limit == property)
+    }
+
     /// The resources that `client` asks for.
     pub(crate) fn wants_of(&self, client: u8) -> &[u8] {
-        self.wants.get(usize::from(client)).or(self.wants.last()).map_or(&[], Vec::as_slice)
+        self.wants
+            .get(usize::from(client))
+            .or(self.wants.last())
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The same as the machines name them.
     pub(crate) fn resources_of(&self, client: u8) -> Resources {
-        let names = self.wants_of(client).iter().map(|resource| format!("r{resource}"));
+        let names = self
+            .wants_of(client)
+            .iter()
+            .map(|resource| format!("r{resource}"));
         Resources::new(names).expect("every client of a scope asks for distinct resources")
     }
 
     /// How many resources there are.
     pub(crate) fn resources(&self) -> usize {
-        self.wants.iter().flatten().max().map_or(1, |last| usize::from(*last) + 1)
+        self.wants
+            .iter()
+            .flatten()
+            .max()
+            .map_or(1, |last| usize::from(*last) + 1)
     }
 
     /// The wall clock of `client` at true time `now`, before any step of it.
     pub(crate) fn wall(&self, client: u8, now: u64) -> u64 {
-        let start = self.walls.get(usize::from(client)).or(self.walls.last()).copied();
+        let start = self
+            .walls
+            .get(usize::from(client))
+            .or(self.walls.last())
+            .copied();
         start.unwrap_or(0) + if self.walls_run { now * 1000 } else { 0 }
     }
 
@@ -145,9 +168,11 @@ impl Scope {
 /// A policy with ttl 1000 ms (12 ms of it drift), node timeout 50 ms, retries after 100 ms.
 pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Policy {
     let base = Policy::builder()
-        .ttl(Duration::from_millis(1000))
+        .ttl(Duration::from_secs(1))
         .node_timeout(Duration::from_millis(50))
         .retry_delay(Duration::from_millis(100))
         .retry_jitter(Duration::ZERO);
-    change(base).build().expect("the settings of a scope are valid")
+    change(base)
+        .build()
+        .expect("the settings of a scope are valid")
 }

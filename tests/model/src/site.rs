@@ -20,7 +20,11 @@ impl Owner {
     /// Reads what [`Env`](crate::client::Env) wrote into the random bytes.
     pub(crate) fn of(holder: &HolderId) -> Self {
         let number = |from, to| u32::from_str_radix(&holder.as_str()[from..to], 16).unwrap_or(0);
-        Self { client: number(8, 10) as u8, draw: number(10, 18) }
+        let client = u8::try_from(number(8, 10)).unwrap_or(0);
+        Self {
+            client,
+            draw: number(10, 18),
+        }
     }
 }
 
@@ -132,9 +136,9 @@ impl Site {
 
     /// Whether every key of the resources is `owner`'s.
     pub(crate) fn stands_for(&self, owner: Owner, resources: &[u8]) -> bool {
-        resources.iter().all(|resource| {
-            self.keys[usize::from(*resource)].is_some_and(|key| key.owner == owner)
-        })
+        resources
+            .iter()
+            .all(|resource| self.keys[usize::from(*resource)].is_some_and(|key| key.owner == owner))
     }
 
     /// Does what a command says.
@@ -147,7 +151,10 @@ impl Site {
                 let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
                 if all_ours || makes {
                     self.set(request, ttl);
-                    return Answer::Ours { token: None, remaining: None };
+                    return Answer::Ours {
+                        token: None,
+                        remaining: None,
+                    };
                 }
                 self.answer(request, &found, false)
             }
@@ -169,13 +176,22 @@ impl Site {
                     let fence = &mut self.fences[usize::from(*resource)];
                     *fence = (*fence).max(token.0);
                 }
-                Answer::Ours { token: self.highest(request), remaining: None }
+                Answer::Ours {
+                    token: self.highest(request),
+                    remaining: None,
+                }
             }
             Action::Inspect => self.answer(request, &found, true),
         }
     }
 
-    fn grant(&mut self, request: &Request, ttl: Ttl, fence: Option<Fence>, found: &Found) -> Answer {
+    fn grant(
+        &mut self,
+        request: &Request,
+        ttl: Ttl,
+        fence: Option<Fence>,
+        found: &Found,
+    ) -> Answer {
         let highest = fence.and_then(|_| self.highest(request));
         let own = found.ours > 0 && request.flaw == Flaw::RefusesItsOwn;
         if found.theirs.is_some() || own {
@@ -187,10 +203,16 @@ impl Site {
         let held_before = found.ours == request.resources.len();
         self.set(request, ttl);
         let Some(fence) = fence else {
-            return Answer::Ours { token: None, remaining: None };
+            return Answer::Ours {
+                token: None,
+                remaining: None,
+            };
         };
         if held_before && highest.is_some() {
-            return Answer::Ours { token: highest, remaining: None };
+            return Answer::Ours {
+                token: highest,
+                remaining: None,
+            };
         }
         let clamped = fence.proposal.0.min(request.wall + CLAMP_MICROS);
         let floor = highest.map_or(1, |token| token.0 + 1);
@@ -201,7 +223,10 @@ impl Site {
         for resource in request.resources {
             self.fences[usize::from(*resource)] = token;
         }
-        Answer::Ours { token: Some(FencingToken(token)), remaining: None }
+        Answer::Ours {
+            token: Some(FencingToken(token)),
+            remaining: None,
+        }
     }
 
     /// Takes every key that is free or ours; what is ours is kept for at least the ttl.
@@ -226,7 +251,11 @@ impl Site {
     }
 
     fn look(&self, request: &Request) -> Found {
-        let mut found = Found { ours: 0, theirs: None, soonest: u64::MAX };
+        let mut found = Found {
+            ours: 0,
+            theirs: None,
+            soonest: u64::MAX,
+        };
         for resource in request.resources {
             match self.keys[usize::from(*resource)] {
                 Some(key) if key.owner == request.owner => {
@@ -243,11 +272,17 @@ impl Site {
     /// The answer of a command that only names who holds the keys.
     fn plain(request: &Request, found: &Found) -> Answer {
         if found.theirs.is_some() {
-            Answer::Theirs { floor: None, frees: Frees::Unknown }
+            Answer::Theirs {
+                floor: None,
+                frees: Frees::Unknown,
+            }
         } else if found.ours < request.resources.len() {
             Answer::Absent
         } else {
-            Answer::Ours { token: None, remaining: None }
+            Answer::Ours {
+                token: None,
+                remaining: None,
+            }
         }
     }
 
@@ -257,9 +292,7 @@ impl Site {
                 token: self.highest(request),
                 remaining: Some(Duration::from_millis(found.soonest - request.clock)),
             },
-            Answer::Theirs { .. } if tells => {
-                self.refusal(request, found, self.highest(request))
-            }
+            Answer::Theirs { .. } if tells => self.refusal(request, found, self.highest(request)),
             plain => plain,
         }
     }
@@ -273,7 +306,10 @@ impl Site {
     }
 
     fn highest(&self, request: &Request) -> Option<FencingToken> {
-        let fences = request.resources.iter().map(|it| self.fences[usize::from(*it)]);
+        let fences = request
+            .resources
+            .iter()
+            .map(|it| self.fences[usize::from(*it)]);
         fences.max().filter(|fence| *fence > 0).map(FencingToken)
     }
 }

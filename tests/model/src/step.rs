@@ -69,13 +69,47 @@ pub(crate) enum Fault {
     WallBack(u8),
 }
 
+impl Fault {
+    /// The node that it strikes, if it is one.
+    pub(crate) const fn node(self) -> Option<u8> {
+        match self {
+            Self::Break(_, node, _)
+            | Self::Restart(node, _)
+            | Self::Down(node)
+            | Self::Up(node)
+            | Self::Hang(node)
+            | Self::ClockStep(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The same for every node.
+    pub(crate) const fn kind(self) -> Self {
+        match self {
+            Self::Break(client, _, again) => Self::Break(client, 0, again),
+            Self::Restart(_, forgets) => Self::Restart(0, forgets),
+            Self::Down(_) => Self::Down(0),
+            Self::Up(_) => Self::Up(0),
+            Self::Hang(_) => Self::Hang(0),
+            Self::ClockStep(_) => Self::ClockStep(0),
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exec(client, node) => write!(out, "node {node} does the next of {}", name(*client)),
+            Self::Exec(client, node) => {
+                write!(out, "node {node} does the next of {}", name(*client))
+            }
             Self::Reply(client, node) => write!(out, "{} hears from node {node}", name(*client)),
             Self::Trip(client, node) => {
-                write!(out, "node {node} does the next of {}, who hears at once", name(*client))
+                write!(
+                    out,
+                    "node {node} does the next of {}, who hears at once",
+                    name(*client)
+                )
             }
             Self::Batch(client) => write!(out, "{} hears all at once", name(*client)),
             Self::Timer(client) => write!(out, "{} is woken by its timer", name(*client)),
@@ -105,12 +139,22 @@ impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Break(client, node, true) => {
-                write!(out, "FAULT: {} and node {node} lose and replace their connection", name(*client))
+                write!(
+                    out,
+                    "FAULT: {} and node {node} lose and replace their connection",
+                    name(*client)
+                )
             }
             Self::Break(client, node, false) => {
-                write!(out, "FAULT: {} and node {node} lose their connection", name(*client))
+                write!(
+                    out,
+                    "FAULT: {} and node {node} lose their connection",
+                    name(*client)
+                )
             }
-            Self::Restart(node, true) => write!(out, "FAULT: node {node} restarts and has forgotten all"),
+            Self::Restart(node, true) => {
+                write!(out, "FAULT: node {node} restarts and has forgotten all")
+            }
             Self::Restart(node, false) => write!(out, "FAULT: node {node} restarts with its keys"),
             Self::Down(node) => write!(out, "FAULT: node {node} goes down"),
             Self::Up(node) => write!(out, "node {node} is back"),
@@ -120,14 +164,24 @@ impl fmt::Display for Fault {
             Self::Resume(client) => write!(out, "{} goes on", name(*client)),
             Self::Crash(client, true) => write!(out, "FAULT: {} dies", name(*client)),
             Self::Crash(client, false) => {
-                write!(out, "FAULT: {} dies, and what it sent is lost", name(*client))
+                write!(
+                    out,
+                    "FAULT: {} dies, and what it sent is lost",
+                    name(*client)
+                )
             }
-            Self::WallBack(client) => write!(out, "FAULT: the wall clock of {} jumps back", name(*client)),
+            Self::WallBack(client) => {
+                write!(out, "FAULT: the wall clock of {} jumps back", name(*client))
+            }
         }
     }
 }
 
 /// What a client is called in a trace.
 pub(crate) fn name(client: u8) -> String {
-    if client < 26 { char::from(b'A' + client).to_string() } else { format!("client{client}") }
+    if client < 26 {
+        char::from(b'A' + client).to_string()
+    } else {
+        format!("client{client}")
+    }
 }

@@ -1,0 +1,218 @@
+//! What must hold in every state of the world. Owns the checks; the machines and the nodes know of none.
+
+use quorlock_protocol::{Moment, ReleaseOutcome};
+
+use crate::client::{Phase, Status, Work};
+use crate::property::{Property, Violation};
+use crate::scope::Scope;
+use crate::site::{Health, Owner};
+use crate::step::name;
+use crate::world::World;
+
+impl World {
+    /// The first promise that this state breaks.
+    pub(crate) fn check(&self, scope: &Scope) -> Result<(), Violation> {
+        let clock = scope.client_rate.moment(self.now);
+        let results = [
+            self.check_exclusion(scope, clock),
+            self.check_standing(scope, clock),
+            self.check_clients(clock),
+            self.check_keys(scope),
+        ];
+        let mut breaches = results.into_iter().filter_map(Result::err);
+        breaches
+            .find(|breach| scope.minds(breach.property))
+            .map_or(Ok(()), Err)
+    }
+
+    fn check_exclusion(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
+        for (place, client) in self.clients.iter().enumerate() {
+            if client.valid_lease(clock).is_none() {
+                continue;
+            }
+            let wants = scope.wants_of(client.id);
+            for other in &self.clients[place + 1..] {
+                let shares = scope.wants_of(other.id).iter().any(|it| wants.contains(it));
+                if shares && other.valid_lease(clock).is_some() {
+                    let (one, two) = (name(client.id), name(other.id));
+                    let text = format!("at {} ms both {one} and {two} hold the lock", self.now);
+                    return Err(Violation::new(Property::Exclusion, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_standing(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
+        for client in &self.clients {
+            let Some(holding) = client.valid_lease(clock) else {
+                continue;
+            };
+            let owner = Owner {
+                client: client.id,
+                draw: holding.draw,
+            };
+            let standing = self.stands_on(scope, owner).count_ones();
+            if (standing as usize) < scope.quorum() {
+                let text = format!(
+                    "at {} ms {} trusts a lease that stands on {standing} of {} nodes",
+                    self.now,
+                    name(client.id),
+                    scope.nodes
+                );
+                return Err(Violation::new(Property::Standing, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes that hold the keys of a claim, as bits.
+    fn stands_on(&self, scope: &Scope, owner: Owner) -> u64 {
+        let wants = scope.wants_of(owner.client);
+        let nodes = self.nodes.iter().enumerate();
+        nodes
+            .filter(|(_, node)| node.stands_for(owner, wants))
+            .fold(0, |bits, (place, _)| bits | 1 << place)
+    }
+
+    fn check_clients(&self, clock: Moment) -> Result<(), Violation> {
+        for client in self
+            .clients
+            .iter()
+            .filter(|client| client.status == Status::Running)
+        {
+            // What is due now may still be done now.
+            if client.wake() <= clock {
+                continue;
+            }
+            if let Some(late) = client.overdue(clock) {
+                let text = format!(
+                    "at {} ms {late} of {} is overdue",
+                    self.now,
+                    name(client.id)
+                );
+                return Err(Violation::new(Property::Timely, text));
+            }
+            if let Phase::Holding(holding) = &client.phase
+                && matches!(holding.work, Work::Keeping(_))
+                && holding.until() <= clock
+            {
+                let text = format!("at {} ms {} was not told", self.now, name(client.id));
+                return Err(Violation::new(Property::LossTold, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_keys(&self, scope: &Scope) -> Result<(), Violation> {
+        let longest = scope.policy.ttl().max(scope.shorter.ttl()).as_millis();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let clock = self.node_clock(scope, place);
+            for key in node.keys.iter().flatten() {
+                if key.expires > clock + longest {
+                    let text = format!("a key of node {place} lasts beyond the ttl");
+                    return Err(Violation::new(Property::Expiry, text));
+                }
+                let client = &self.clients[usize::from(key.owner.client)];
+                // What was done later than its command allowed runs out by itself.
+                if key.in_time && !client.owns(key.owner.draw) && !self.has_revoke(key.owner, place)
+                {
+                    let text = format!(
+                        "at {} ms node {place} has a key of {} that nobody will take back",
+                        self.now,
+                        name(key.owner.client)
+                    );
+                    return Err(Violation::new(Property::Orphan, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a revoke of the claim is on its way to the node.
+    fn has_revoke(&self, owner: Owner, node: usize) -> bool {
+        let node = u8::try_from(node).unwrap_or(u8::MAX);
+        self.link(owner.client, node).revokes(owner)
+    }
+
+    /// A lease was won just now.
+    pub(crate) fn check_won(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
+        self.won += 1;
+        let serial = self.won;
+        let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase else {
+            return Ok(());
+        };
+        holding.serial = serial;
+        let Some(token) = holding.lease.fencing_token() else {
+            return Ok(());
+        };
+        for resource in scope.wants_of(client) {
+            let highest = &mut self.tokens[usize::from(*resource)];
+            if token.0 <= *highest {
+                let text = format!(
+                    "{} got token {token} for a resource whose last holder had {highest}",
+                    name(client)
+                );
+                return Err(Violation::new(Property::Fencing, text));
+            }
+            *highest = token.0;
+        }
+        Ok(())
+    }
+
+    /// A release told its outcome just now.
+    pub(crate) fn check_told(
+        &self,
+        scope: &Scope,
+        client: u8,
+        draw: u32,
+        outcome: ReleaseOutcome,
+        deleted: u64,
+    ) -> Result<(), Violation> {
+        let standing = self.stands_on(scope, Owner { client, draw });
+        let stood = deleted | standing;
+        let few = |nodes: u64| (nodes.count_ones() as usize) < scope.quorum();
+        let wrong = match outcome {
+            // It held until now, and so many nodes are free that another can have it.
+            ReleaseOutcome::Released => {
+                let free = scope.nodes - standing.count_ones() as usize;
+                few(stood) || free < scope.quorum()
+            }
+            ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(stood),
+            ReleaseOutcome::Unknown => false,
+        };
+        if !wrong {
+            return Ok(());
+        }
+        let text = format!(
+            "{} was told '{}' though the release deleted its keys on {} nodes and {} had them",
+            name(client),
+            outcome.name(),
+            deleted.count_ones(),
+            stood.count_ones()
+        );
+        Err(Violation::new(Property::Outcome, text))
+    }
+
+    /// A withdrawal ended by the clock just now: the nodes must have forgotten the keys by then.
+    pub(crate) fn check_given_up(&self, client: u8, draw: u32) -> Result<(), Violation> {
+        let owner = Owner { client, draw };
+        for (place, node) in self.nodes.iter().enumerate() {
+            let mut keys = node.keys.iter().flatten();
+            if keys.any(|key| key.owner == owner && key.in_time) {
+                let text = format!(
+                    "at {} ms {} no longer takes back what node {place} ({}) still has",
+                    self.now,
+                    name(client),
+                    if node.health == Health::Up {
+                        "up"
+                    } else {
+                        "not up"
+                    }
+                );
+                return Err(Violation::new(Property::Orphan, text));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Which steps are possible in a state. Owns the rules of time: it passes only to the next moment at
+//! which anything can change, and only when every timer that is due has gone off.
+
+use crate::client::{Client, Phase, Status, Work};
+use crate::scope::{Scope, Target};
+use crate::site::Health;
+use crate::step::{Deed, Fault, Step};
+use crate::world::World;
+
+impl World {
+    /// Every step that is possible now.
+    pub(crate) fn choices(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        steps.clear();
+        self.messages(scope, steps);
+        self.users(scope, steps);
+        self.passing(scope, steps);
+        if self.budget.faults > 0 {
+            self.faults(scope, steps);
+        }
+        self.recoveries(steps);
+    }
+
+    fn messages(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        for client in &self.clients {
+            let hears = client.status == Status::Running;
+            let mut replies = 0;
+            for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
+                let link = self.link(client.id, node);
+                if link.next_for_node().is_some() && self.is_up(node) {
+                    let at_once = scope.prompt && hears && !link.has_reply();
+                    if at_once {
+                        steps.push(Step::Trip(client.id, node));
+                    }
+                    if !at_once || self.budget.delays > 0 {
+                        steps.push(Step::Exec(client.id, node));
+                    }
+                }
+                if hears && link.has_reply() {
+                    replies += 1;
+                    steps.push(Step::Reply(client.id, node));
+                }
+            }
+            if scope.batches && replies > 1 {
+                steps.push(Step::Batch(client.id));
+            }
+        }
+    }
+
+    fn users(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        let budget = &self.budget;
+        for client in self
+            .clients
+            .iter()
+            .filter(|client| client.status == Status::Running)
+        {
+            let mut user = |wanted: bool, deed| {
+                if wanted {
+                    steps.push(Step::User(client.id, deed));
+                }
+            };
+            match &client.phase {
+                Phase::Idle => user(client.locks > 0 && !client.is_releasing(), Deed::Acquire),
+                Phase::Acquiring(_) => user(budget.cancels > 0, Deed::Cancel),
+                Phase::Holding(holding) => {
+                    let busy = matches!(holding.work, Work::Extending(..));
+                    user(!holding.looked, Deed::Release);
+                    user(budget.abandons > 0, Deed::Abandon);
+                    user(budget.extends > 0 && !busy, Deed::Extend);
+                    user(budget.shortens > 0 && !busy, Deed::Shorten);
+                    user(budget.cancels > 0 && busy, Deed::Cancel);
+                    let writes = scope.target != Target::None;
+                    let clock = scope.client_rate.moment(self.now);
+                    let valid = client.valid_lease(clock).is_some();
+                    user(writes && !holding.looked && valid, Deed::Look);
+                    user(writes && holding.looked, Deed::Write);
+                }
+            }
+        }
+    }
+
+    fn passing(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        let clock = scope.client_rate.moment(self.now);
+        let mut is_due = false;
+        for client in self
+            .clients
+            .iter()
+            .filter(|client| client.status == Status::Running)
+        {
+            if client.wake() <= clock {
+                is_due = true;
+                steps.push(Step::Timer(client.id));
+            }
+        }
+        if is_due || (self.budget.delays == 0 && self.is_restless()) {
+            return;
+        }
+        steps.extend(self.next_moment(scope).map(Step::Until));
+    }
+
+    /// The next true time at which anything can change by itself.
+    pub(crate) fn next_moment(&self, scope: &Scope) -> Option<u64> {
+        let rate = scope.client_rate;
+        let timers = self
+            .clients
+            .iter()
+            .filter(|client| client.status == Status::Running)
+            .filter_map(|client| rate.reaches(client.wake()));
+        let leases = self
+            .clients
+            .iter()
+            .filter_map(|client| match &client.phase {
+                Phase::Holding(holding) => rate.reaches(holding.until()),
+                _ => None,
+            });
+        let keys = self.nodes.iter().flat_map(|node| {
+            node.keys.iter().flatten().filter_map(|key| {
+                scope
+                    .node_rate
+                    .reaches_millis(key.expires.saturating_sub(node.stepped))
+            })
+        });
+        timers
+            .chain(leases)
+            .chain(keys)
+            .filter(|time| *time > self.now)
+            .min()
+    }
+
+    fn faults(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        let budget = &self.budget;
+        let mut fault = |left: u16, fault| {
+            if left > 0 {
+                steps.push(Step::Fault(fault));
+            }
+        };
+        for node in self
+            .node_ids()
+            .filter(|node| self.is_up(*node) && self.counts(scope, *node))
+        {
+            fault(budget.restarts, Fault::Restart(node, false));
+            fault(budget.forgets, Fault::Restart(node, true));
+            fault(budget.downs, Fault::Down(node));
+            fault(budget.hangs, Fault::Hang(node));
+            fault(budget.clock_steps, Fault::ClockStep(node));
+        }
+        for client in self
+            .clients
+            .iter()
+            .filter(|client| client.status == Status::Running)
+        {
+            let busy = is_busy(client);
+            if busy {
+                fault(budget.pauses, Fault::Pause(client.id));
+                fault(budget.crashes, Fault::Crash(client.id, true));
+                fault(budget.crashes, Fault::Crash(client.id, false));
+            }
+            fault(budget.wall_steps, Fault::WallBack(client.id));
+            for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
+                if !self.link(client.id, node).out.is_empty() {
+                    fault(budget.resends, Fault::Break(client.id, node, true));
+                    fault(budget.breaks, Fault::Break(client.id, node, false));
+                }
+            }
+        }
+    }
+
+    /// What ends a fault costs nothing.
+    fn recoveries(&self, steps: &mut Vec<Step>) {
+        for node in self.node_ids().filter(|node| !self.is_up(*node)) {
+            steps.push(Step::Fault(Fault::Up(node)));
+        }
+        for client in self
+            .clients
+            .iter()
+            .filter(|client| client.status == Status::Paused)
+        {
+            steps.push(Step::Fault(Fault::Resume(client.id)));
+        }
+    }
+
+    /// Whether steps of this node are to be walked.
+    fn counts(&self, scope: &Scope, node: u8) -> bool {
+        !scope.symmetric || self.stands_for_its_like(node)
+    }
+
+    fn is_up(&self, node: u8) -> bool {
+        self.nodes[usize::from(node)].health == Health::Up
+    }
+
+    pub(crate) fn node_ids(&self) -> impl Iterator<Item = u8> + use<> {
+        0..u8::try_from(self.nodes.len()).unwrap_or(u8::MAX)
+    }
+}
+
+/// Whether a stop of the client can matter.
+fn is_busy(client: &Client) -> bool {
+    !matches!(client.phase, Phase::Idle) || !client.background.is_empty()
+}

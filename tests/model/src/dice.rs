@@ -1,0 +1,123 @@
+//! Worlds drawn from a seed. Owns the dice and what a seed means: the same seed is the same world, always.
+
+use std::time::Duration;
+
+use quorlock_protocol::Policy;
+
+use crate::clock::Rate;
+use crate::print::fingerprint;
+use crate::scope::{Budget, Scope, Target, policy};
+
+/// The world of a seed: 3 to 7 nodes, up to 24 clients, up to 8 resources, clocks within the allowance,
+/// and every fault that the promises allow for.
+pub(crate) fn world_of(seed: u64) -> Scope {
+    let dice = &mut Dice::new(seed);
+    let nodes = dice.one_of(&[3, 5, 5, 7]);
+    let clients = 2 + dice.place(23);
+    let all = dice.one_of(&[1, 2, 4, 8]);
+    let rates = [
+        (0, 0),
+        (10_000, 0),
+        (-10_000, 0),
+        (5_000, -4_900),
+        (-3_000, 3_000),
+    ];
+    let (node_rate, client_rate) = dice.one_of(&rates);
+    let fencing = dice.below(8) > 0;
+    Scope {
+        clients,
+        wants: (0..clients).map(|_| wants(dice, all)).collect(),
+        policy: settings(dice, fencing),
+        shorter: policy(|it| it.ttl(Duration::from_millis(200)).fencing(fencing)),
+        locks: u16::MAX,
+        budget: budget(dice, clients),
+        batches: true,
+        symmetric: false,
+        node_rate: Rate(node_rate),
+        client_rate: Rate(client_rate),
+        walls: (0..clients)
+            .map(|_| 1_000_000 + dice.below(3_000_000))
+            .collect(),
+        walls_run: true,
+        seed: seed | 1,
+        target: if fencing {
+            Target::Checking
+        } else {
+            Target::None
+        },
+        ..Scope::base("a random world", nodes)
+    }
+}
+
+/// One to three of `all` resources.
+fn wants(dice: &mut Dice, all: u8) -> Vec<u8> {
+    let names: Vec<u8> = (0..all).collect();
+    let mut list: Vec<u8> = (0..=dice.below(3)).map(|_| dice.one_of(&names)).collect();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+fn settings(dice: &mut Dice, fencing: bool) -> Policy {
+    let keeps = dice.below(2) == 0;
+    let limit = dice.one_of(&[None, Some(0), Some(1), Some(5)]);
+    let timeout = dice
+        .one_of(&[None, Some(700), Some(5000)])
+        .map(Duration::from_millis);
+    let (hold, jitter) = (dice.millis(500, 4500), dice.millis(0, 100));
+    policy(|it| {
+        let it = it.retry_limit(limit).timeout(timeout).retry_jitter(jitter);
+        it.auto_extend(keeps).max_hold(hold).fencing(fencing)
+    })
+}
+
+fn budget(dice: &mut Dice, clients: usize) -> Budget {
+    let many = u16::MAX;
+    Budget {
+        faults: many,
+        delays: many,
+        resends: many,
+        breaks: many,
+        restarts: many,
+        forgets: 0,
+        downs: many,
+        hangs: many,
+        clock_steps: 0,
+        pauses: many,
+        crashes: u16::try_from(dice.place(clients / 2 + 1)).unwrap_or(0),
+        wall_steps: many,
+        cancels: many,
+        abandons: many,
+        extends: many,
+        shortens: many,
+    }
+}
+
+/// A stream of numbers from a seed.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        fingerprint(&self.0) % limit.max(1)
+    }
+
+    /// A place in something `length` long.
+    #[allow(clippy::cast_possible_truncation)] // below a usize
+    pub(crate) fn place(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    pub(crate) fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.place(list.len())]
+    }
+
+    fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+}

@@ -1,0 +1,98 @@
+//! What goes wrong. Owns the effect of each fault and what it costs.
+
+use quorlock_protocol::Moment;
+
+use crate::client::Status;
+use crate::print::fingerprint;
+use crate::scope::{Budget, Scope};
+use crate::site::Health;
+use crate::step::Fault;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn fail(&mut self, scope: &Scope, fault: Fault) {
+        let clock = scope.client_rate.moment(self.now);
+        self.budget.spend(fault);
+        if let Some(node) = fault.node() {
+            let view = &mut self.views.0[usize::from(node)];
+            *view = fingerprint(&(*view, self.now, fault.kind()));
+        }
+        match fault {
+            Fault::Break(client, node, again) => self.break_link(client, node, again, clock),
+            Fault::Restart(node, forgets) => {
+                if forgets {
+                    self.nodes[usize::from(node)].forget();
+                }
+                self.break_links_of(node, true, clock);
+            }
+            Fault::Down(node) => {
+                self.nodes[usize::from(node)].health = Health::Down;
+                self.break_links_of(node, false, clock);
+            }
+            Fault::Up(node) => self.nodes[usize::from(node)].health = Health::Up,
+            Fault::Hang(node) => self.nodes[usize::from(node)].health = Health::Hung,
+            Fault::ClockStep(node) => {
+                self.nodes[usize::from(node)].stepped += CLOCK_STEP;
+                self.pass(scope, self.now);
+            }
+            Fault::Pause(client) => self.clients[usize::from(client)].stop(),
+            Fault::Resume(client) => self.clients[usize::from(client)].status = Status::Running,
+            Fault::Crash(client, arrives) => self.crash(client, arrives),
+            Fault::WallBack(client) => self.clients[usize::from(client)].wall_back += WALL_STEP,
+        }
+    }
+
+    fn break_links_of(&mut self, node: u8, again: bool, clock: Moment) {
+        for client in 0..self.clients.len() {
+            let client = u8::try_from(client).unwrap_or(u8::MAX);
+            self.break_link(client, node, again, clock);
+        }
+    }
+
+    fn break_link(&mut self, client: u8, node: u8, again: bool, clock: Moment) {
+        // Nobody is left to make a new connection for a dead client.
+        let again = again && self.clients[usize::from(client)].status != Status::Dead;
+        self.link_mut(client, node).break_off(again, clock);
+        self.drop_unheard(client);
+    }
+
+    pub(crate) fn crash(&mut self, client: u8, arrives: bool) {
+        let place = usize::from(client);
+        let draws = self.clients[place].draws;
+        self.clients[place].die();
+        self.clients[place].excused = (0..=draws).collect();
+        for node in 0..self.nodes.len() {
+            let node = u8::try_from(node).unwrap_or(u8::MAX);
+            let link = self.link_mut(client, node);
+            link.close_all();
+            if !arrives {
+                link.out.clear();
+            }
+        }
+    }
+}
+
+impl Budget {
+    fn spend(&mut self, fault: Fault) {
+        let left = match fault {
+            Fault::Up(_) | Fault::Resume(_) => return,
+            Fault::Break(_, _, true) => &mut self.resends,
+            Fault::Break(_, _, false) => &mut self.breaks,
+            Fault::Restart(_, false) => &mut self.restarts,
+            Fault::Restart(_, true) => &mut self.forgets,
+            Fault::Down(_) => &mut self.downs,
+            Fault::Hang(_) => &mut self.hangs,
+            Fault::ClockStep(_) => &mut self.clock_steps,
+            Fault::Pause(_) => &mut self.pauses,
+            Fault::Crash(..) => &mut self.crashes,
+            Fault::WallBack(_) => &mut self.wall_steps,
+        };
+        *left = left.saturating_sub(1);
+        self.faults = self.faults.saturating_sub(1);
+    }
+}
+
+/// How far a node's clock jumps, in milliseconds.
+const CLOCK_STEP: u64 = 700;
+/// How far a client's wall clock jumps back, in microseconds.
+const WALL_STEP: u64 = 700_000;

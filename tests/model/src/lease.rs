@@ -1,0 +1,183 @@
+//! What a client does with a lease: renews, extends, releases or loses it, in the order that the shipping
+//! client keeps. Owns no property.
+
+use quorlock_protocol::{
+    ErrorKind, Extend, ExtendOutcome, Extension, Hold, HoldEnd, Policy, Ticket, Withdraw,
+    Withdrawal,
+};
+
+use crate::actor::{Actor, Event, Input};
+use crate::client::{Bound, Holding, Phase, Release, Task, Work};
+
+impl Actor<'_> {
+    /// Starts to renew the lease, where the policy says so.
+    pub(crate) fn resume(&mut self) {
+        let (clock, quorum) = (self.clock(), self.quorum());
+        let Phase::Holding(holding) = &self.client.phase else {
+            return;
+        };
+        if !holding.policy.auto_extend() {
+            return;
+        }
+        let lease = holding.lease.clone();
+        let machine = Hold::new(clock, lease, holding.policy, holding.since, quorum);
+        let task = Task {
+            op: self.new_op(),
+            machine,
+            wake: clock,
+        };
+        if let Phase::Holding(holding) = &mut self.client.phase {
+            holding.work = Work::Keeping(task);
+        }
+        self.move_foreground(&Input::Nothing);
+    }
+
+    pub(crate) fn keep(&mut self, mut holding: Box<Holding>, mut task: Task<Hold>, input: &Input) {
+        let end = self.turn(&mut task, input);
+        holding.lease = task.machine.lease().clone();
+        let Some(end) = end else {
+            holding.work = Work::Keeping(task);
+            self.client.phase = Phase::Holding(holding);
+            return;
+        };
+        self.events.push(Event::Closed(task.op));
+        match end {
+            HoldEnd::Stopped => self.client.phase = Phase::Holding(holding),
+            HoldEnd::Lost(_, withdraw) => {
+                let op = self.new_op();
+                self.withdraw(op, withdraw, None);
+            }
+        }
+    }
+
+    /// The user extends the lease by the ttl of `policy`.
+    pub(crate) fn extend(&mut self, policy: Policy) {
+        let Some(mut holding) = self.stop_work() else {
+            return;
+        };
+        let clock = self.clock();
+        if holding.until() <= clock {
+            return self.lose(&holding);
+        }
+        let patience = policy.timeout().unwrap_or(policy.unreachable_timeout());
+        let extension = Extension {
+            claim: holding.lease.claim().clone(),
+            fencing_token: holding.lease.fencing_token(),
+            until: holding.lease.until(),
+            patience,
+            first_ticket: 0,
+        };
+        let machine = Extend::new(clock, extension, policy, self.quorum())
+            .outlasting(holding.lease.forgotten());
+        let until = holding
+            .until()
+            .min(clock + patience + policy.node_timeout());
+        let task = Task {
+            op: self.new_op(),
+            machine,
+            wake: clock,
+        };
+        holding.work = Work::Extending(
+            task,
+            Bound {
+                until,
+                stopped: false,
+            },
+            policy,
+        );
+        self.client.phase = Phase::Holding(holding);
+        self.move_foreground(&Input::Nothing);
+    }
+
+    pub(crate) fn extending(
+        &mut self,
+        mut holding: Box<Holding>,
+        mut task: Task<Extend>,
+        bound: Bound,
+        policy: Policy,
+        input: &Input,
+    ) {
+        let outcome = self.turn(&mut task, input);
+        holding.lease.limit(task.machine.until());
+        holding.lease.outlast(task.machine.forgotten());
+        let Some(ExtendOutcome { result, .. }) = outcome else {
+            holding.work = Work::Extending(task, bound, policy);
+            self.client.phase = Phase::Holding(holding);
+            return;
+        };
+        self.events.push(Event::Closed(task.op));
+        match result {
+            Ok(lease) => {
+                holding.lease = lease;
+                holding.policy = policy;
+            }
+            Err(ErrorKind::LeaseLost) => return self.lose(&holding),
+            Err(_) => {}
+        }
+        self.client.phase = Phase::Holding(holding);
+        self.resume();
+    }
+
+    /// Stops what is at work on the lease, and takes the lease out.
+    fn stop_work(&mut self) -> Option<Box<Holding>> {
+        if self.foreground_op().is_some() {
+            self.move_foreground(&Input::Cancel);
+        }
+        match std::mem::replace(&mut self.client.phase, Phase::Idle) {
+            Phase::Holding(mut holding) => {
+                if let Work::Keeping(task) = std::mem::replace(&mut holding.work, Work::Nothing) {
+                    self.events.push(Event::Closed(task.op));
+                }
+                Some(holding)
+            }
+            other => {
+                self.client.phase = other;
+                None
+            }
+        }
+    }
+
+    /// The user gives the lease back.
+    pub(crate) fn release(&mut self) {
+        let Some(holding) = self.stop_work() else {
+            return;
+        };
+        let until = self.clock() + holding.policy.node_timeout();
+        let release = Release {
+            deleted: 0,
+            bound: Bound {
+                until,
+                stopped: false,
+            },
+        };
+        self.take_back(&holding, Some(release));
+    }
+
+    /// The user forgets the lease without giving it back.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(holding) = self.stop_work() {
+            self.client.excused.push(holding.draw);
+        }
+    }
+
+    fn lose(&mut self, holding: &Holding) {
+        self.take_back(holding, None);
+    }
+
+    fn take_back(&mut self, holding: &Holding, release: Option<Release>) {
+        let clock = self.clock();
+        let withdrawal = Withdrawal {
+            ticket: Ticket(0),
+            claim: holding.lease.claim().clone(),
+            quorum: self.quorum(),
+            forgotten: holding
+                .lease
+                .forgotten()
+                .max(clock + holding.policy.node_timeout()),
+            node_timeout: holding.policy.node_timeout(),
+        };
+        let machine = Withdraw::new(clock, withdrawal).valid_until(holding.lease.until());
+        let op = self.new_op();
+        self.withdraw(op, machine, release);
+    }
+}

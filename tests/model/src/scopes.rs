@@ -1,0 +1,280 @@
+//! The worlds that are searched. Owns the list: what each is for, how large, and what it must show.
+
+use std::time::Duration;
+
+use quorlock_protocol::PolicyBuilder;
+
+use crate::clock::Rate;
+use crate::property::Property;
+use crate::scope::{Budget, Scope, Target, policy};
+
+/// The small worlds: every change of the code is searched in them.
+pub(crate) fn small() -> Vec<Scope> {
+    let mut scopes = vec![
+        Scope {
+            batches: true,
+            ..Scope::base("two clients, any delivery", 3)
+        },
+        Scope {
+            prompt: true,
+            ..Scope::base("two clients, five nodes", 5)
+        },
+        Scope {
+            prompt: true,
+            ..Scope::base("an even number of nodes", 4)
+        },
+        Scope {
+            clients: 3,
+            prompt: true,
+            walls: vec![50],
+            ..Scope::base("three clients", 3)
+        },
+        Scope {
+            policy: retrying(1),
+            ..faulty("retries", 1, |it| (it.resends, it.cancels) = (1, 1))
+        },
+        faulty("broken connections", 2, |it| {
+            (it.resends, it.breaks) = (2, 1);
+        }),
+        faulty("nodes that go down or restart", 1, |it| {
+            (it.downs, it.restarts) = (1, 1);
+        }),
+        faulty("nodes that hang", 1, |it| it.hangs = 1),
+        faulty("clients that stop and die", 1, |it| {
+            (it.pauses, it.crashes) = (1, 1);
+        }),
+        faulty("users that give up", 1, |it| {
+            (it.cancels, it.abandons, it.resends) = (2, 1, 1);
+        }),
+        faulty("extensions", 0, |it| {
+            (it.extends, it.shortens, it.cancels) = (1, 1, 1);
+        }),
+        keeping("renewal", 400, 1, |it| it.resends = 1),
+    ];
+    scopes.extend(alone());
+    scopes.extend(drifting());
+    scopes.extend(writing());
+    scopes.extend(several_resources());
+    scopes
+}
+
+/// One client against slow and broken nodes: more of it fits.
+fn alone() -> Vec<Scope> {
+    let alone = |scope: Scope| Scope {
+        clients: 1,
+        ..scope
+    };
+    vec![
+        alone(keeping("one lease against faults", 700, 1, |it| {
+            (it.resends, it.breaks, it.downs, it.delays) = (1, 1, 1, 1);
+        })),
+        alone(faulty("one extension against faults", 1, |it| {
+            (it.extends, it.shortens, it.delays, it.resends) = (1, 1, 1, 1);
+        })),
+        alone(Scope {
+            locks: 2,
+            policy: retrying(1),
+            ..faulty("one client twice against faults", 2, |it| {
+                (it.delays, it.downs, it.resends, it.cancels) = (1, 1, 1, 1);
+            })
+        }),
+    ]
+}
+
+/// Clocks at the edge of the allowance.
+fn drifting() -> Vec<Scope> {
+    let shift = |name, node, client| Scope {
+        node_rate: Rate(node),
+        client_rate: Rate(client),
+        ..faulty(name, 1, |it| (it.pauses, it.extends) = (1, 1))
+    };
+    vec![
+        shift("nodes 1 % fast", 10_000, 0),
+        shift("nodes 1 % slow", -10_000, 0),
+        Scope {
+            policy: policy(|it| it.try_once().auto_extend(true).max_hold(millis(400))),
+            budget: Budget {
+                faults: 1,
+                pauses: 1,
+                ..Budget::default()
+            },
+            ..shift("nodes fast, clients slow, renewal", 5_000, -4_900)
+        },
+    ]
+}
+
+/// Something is written under the lock.
+fn writing() -> Vec<Scope> {
+    vec![
+        Scope {
+            target: Target::Checking,
+            ..faulty("writes that are checked, clients that stop", 1, |it| {
+                it.pauses = 1;
+            })
+        },
+        Scope {
+            walls: vec![50, 100, 20],
+            locks: 2,
+            ..faulty("tokens of clients whose clocks disagree", 0, |_| {})
+        },
+    ]
+}
+
+fn several_resources() -> Vec<Scope> {
+    let wants = vec![vec![0, 1], vec![1]];
+    vec![
+        Scope {
+            wants: wants.clone(),
+            prompt: true,
+            ..Scope::base("two resources and one", 3)
+        },
+        Scope {
+            wants,
+            ..faulty("two resources, broken connections", 1, |it| {
+                (it.resends, it.breaks) = (1, 1);
+            })
+        },
+    ]
+}
+
+/// The large worlds, for the patient.
+pub(crate) fn long() -> Vec<Scope> {
+    let mut scopes = vec![
+        Scope {
+            prompt: false,
+            batches: true,
+            locks: 2,
+            ..Scope::base("two clients twice, any delivery", 3)
+        },
+        faulty("late and lost messages", 1, |it| {
+            (it.delays, it.resends) = (2, 1);
+        }),
+        faulty("everything once", 2, |it| {
+            (it.resends, it.downs, it.hangs) = (1, 1, 1);
+            (it.pauses, it.crashes, it.cancels) = (1, 1, 1);
+        }),
+        keeping("renewal against everything", 700, 2, |it| {
+            (it.resends, it.downs, it.hangs, it.pauses) = (1, 1, 1, 1);
+        }),
+        faulty("extensions against everything", 2, |it| {
+            (it.extends, it.shortens, it.resends, it.pauses, it.downs) = (1, 1, 1, 1, 1);
+        }),
+        Scope {
+            clients: 3,
+            locks: 1,
+            ..faulty("three clients, broken connections", 1, |it| it.resends = 1)
+        },
+        Scope {
+            nodes: 5,
+            ..faulty("five nodes, one fault", 1, |it| {
+                (it.resends, it.downs) = (1, 1);
+            })
+        },
+        Scope {
+            nodes: 5,
+            ..faulty("five nodes, extensions", 1, |it| {
+                (it.extends, it.downs) = (1, 1);
+            })
+        },
+        Scope {
+            nodes: 5,
+            clients: 1,
+            ..keeping("five nodes, one lease against faults", 700, 2, |it| {
+                (it.resends, it.downs, it.hangs, it.delays) = (1, 2, 1, 1);
+            })
+        },
+    ];
+    scopes.extend(
+        small()
+            .into_iter()
+            .filter(|scope| scope.locks == 1)
+            .map(|scope| Scope { locks: 2, ..scope }),
+    );
+    scopes
+}
+
+/// What the algorithm does not promise: each must be shown, or the search sees nothing.
+pub(crate) fn limits() -> Vec<Scope> {
+    let limit = |property, scope| Scope {
+        limit: Some(property),
+        ..scope
+    };
+    vec![
+        limit(
+            Property::StaleWrite,
+            Scope {
+                target: Target::Trusting,
+                ..faulty(
+                    "a client that acts after a pause, no token checked",
+                    1,
+                    |it| it.pauses = 1,
+                )
+            },
+        ),
+        limit(
+            Property::Exclusion,
+            faulty("one node of a bare quorum forgets", 2, |it| {
+                (it.forgets, it.downs) = (1, 1);
+            }),
+        ),
+        limit(
+            Property::Exclusion,
+            faulty("a majority forgets", 2, |it| it.forgets = 2),
+        ),
+        limit(
+            Property::Fencing,
+            faulty("one node of a bare quorum forgets its fence", 2, |it| {
+                (it.forgets, it.downs) = (1, 1);
+            }),
+        ),
+        limit(
+            Property::Fencing,
+            faulty("a majority forgets its fences", 2, |it| it.forgets = 2),
+        ),
+        limit(
+            Property::Exclusion,
+            faulty("the clocks of a majority jump", 2, |it| it.clock_steps = 2),
+        ),
+        limit(
+            Property::Exclusion,
+            Scope {
+                node_rate: Rate(20_000),
+                ..faulty("clocks beyond the allowance", 0, |_| {})
+            },
+        ),
+    ]
+}
+
+fn faulty(name: &'static str, faults: u16, change: impl FnOnce(&mut Budget)) -> Scope {
+    let mut budget = Budget {
+        faults,
+        ..Budget::default()
+    };
+    change(&mut budget);
+    Scope {
+        budget,
+        prompt: true,
+        ..Scope::base(name, 3)
+    }
+}
+
+fn keeping(
+    name: &'static str,
+    max_hold: u64,
+    faults: u16,
+    change: impl FnOnce(&mut Budget),
+) -> Scope {
+    let policy = policy(|it| it.try_once().auto_extend(true).max_hold(millis(max_hold)));
+    Scope {
+        policy,
+        ..faulty(name, faults, change)
+    }
+}
+
+fn retrying(limit: u32) -> quorlock_protocol::Policy {
+    policy(|it: PolicyBuilder| it.retry_limit(Some(limit)))
+}
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

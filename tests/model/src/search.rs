@@ -1,0 +1,148 @@
+//! The exhaustive search: every schedule of a scope, each state once. Owns the order of the search and its
+//! count; knows nothing of locks.
+
+use std::time::{Duration, Instant};
+
+use crate::lone;
+use crate::print::{Seen, fingerprint};
+use crate::property::Violation;
+use crate::scope::Scope;
+use crate::step::Step;
+use crate::world::World;
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) states: usize,
+    pub(crate) steps: u64,
+    /// The longest schedule without a repeated state that was walked.
+    pub(crate) depth: usize,
+    pub(crate) took: Duration,
+    /// Whether every state was seen.
+    pub(crate) whole: bool,
+    /// The states from which a lone client was let run.
+    pub(crate) sampled: usize,
+    pub(crate) found: Option<Trace>,
+}
+
+/// A schedule that breaks a promise.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) violation: Violation,
+}
+
+/// How long to go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) states: usize,
+    pub(crate) time: Duration,
+}
+
+struct Level {
+    /// Gone once the last of the steps is taken.
+    world: Option<World>,
+    steps: Vec<Step>,
+    next: usize,
+}
+
+/// Walks through every schedule of `scope`, depth first, up to the first breach.
+pub(crate) fn search(scope: &Scope, limits: Limits) -> Report {
+    let started = Instant::now();
+    let mut search = Search {
+        scope,
+        seen: Seen::default(),
+        report: Report {
+            states: 0,
+            steps: 0,
+            depth: 0,
+            took: Duration::ZERO,
+            whole: true,
+            sampled: 0,
+            found: None,
+        },
+        levels: Vec::new(),
+    };
+    search.visit(World::new(scope));
+    while search.report.found.is_none() && !search.levels.is_empty() {
+        let is_late = search.report.steps.is_multiple_of(1024) && started.elapsed() >= limits.time;
+        if is_late || search.seen.len() >= limits.states {
+            search.report.whole = false;
+            break;
+        }
+        search.advance();
+    }
+    search.report.states = search.seen.len();
+    search.report.took = started.elapsed();
+    search.report
+}
+
+struct Search<'a> {
+    scope: &'a Scope,
+    seen: Seen,
+    report: Report,
+    levels: Vec<Level>,
+}
+
+impl Search<'_> {
+    fn advance(&mut self) {
+        let Some(level) = self.levels.last_mut() else {
+            return;
+        };
+        let Some(step) = level.steps.get(level.next).copied() else {
+            self.levels.pop();
+            return;
+        };
+        level.next += 1;
+        let is_last = level.next == level.steps.len();
+        let world = if is_last {
+            level.world.take()
+        } else {
+            level.world.clone()
+        };
+        let Some(mut world) = world else {
+            return;
+        };
+        self.report.steps += 1;
+        match world.apply(self.scope, step) {
+            Ok(()) => self.visit(world),
+            Err(violation) => self.found(violation),
+        }
+    }
+
+    fn visit(&mut self, world: World) {
+        let print = fingerprint(&world);
+        if !self.seen.insert(print) {
+            return;
+        }
+        if let Err(violation) = world.check(self.scope) {
+            return self.found(violation);
+        }
+        if print.is_multiple_of(LONE_SHARE) {
+            self.report.sampled += 1;
+            if let Err(violation) = lone::run(self.scope, &world) {
+                return self.found(violation);
+            }
+        }
+        let mut steps = Vec::new();
+        world.choices(self.scope, &mut steps);
+        self.levels.push(Level {
+            world: Some(world),
+            steps,
+            next: 0,
+        });
+        self.report.depth = self.report.depth.max(self.levels.len() - 1);
+    }
+
+    fn found(&mut self, violation: Violation) {
+        let steps = self
+            .levels
+            .iter()
+            .map(|level| level.steps[level.next - 1])
+            .collect();
+        self.report.found = Some(Trace { steps, violation });
+    }
+}
+
+/// One state in so many is left to a lone client.
+const LONE_SHARE: u64 = 512;

@@ -1,0 +1,269 @@
+//! Shows that the checks have teeth: breaks a copy of the protocol on purpose, one way after another, and
+//! looks whether the search notices. Owns the copying, patching and building; shipping code has no hooks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::dice::world_of;
+use crate::scope::Scope;
+use crate::scopes;
+use crate::search::{Limits, Trace, search};
+use crate::shrink::shrink;
+use crate::site::Flaw;
+use crate::walk;
+
+/// A protocol that is wrong in one way.
+pub(crate) struct Mutant {
+    pub(crate) name: String,
+    pub(crate) meaning: String,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Text of the shipping protocol, replaced.
+    Patch {
+        file: PathBuf,
+        edits: Vec<(String, String)>,
+    },
+    /// Nodes that do not do what they should.
+    Node(Flaw),
+}
+
+/// What became of a mutant.
+pub(crate) struct Bite {
+    /// The property that was broken, and where; `None` if nothing was noticed.
+    pub(crate) caught: Option<String>,
+}
+
+/// Every mutant: those of the protocol from `mutants/*.txt`, then those of the nodes.
+pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
+    let mut paths: Vec<_> = fs::read_dir(crate_dir().join("mutants"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    paths.sort();
+    let mut mutants = paths
+        .iter()
+        .map(|path| parse(path))
+        .collect::<io::Result<Vec<_>>>()?;
+    mutants.extend(NODE_FLAWS.iter().map(|(flaw, name, meaning)| Mutant {
+        name: (*name).to_owned(),
+        meaning: (*meaning).to_owned(),
+        kind: Kind::Node(*flaw),
+    }));
+    Ok(mutants)
+}
+
+/// Builds a mutant and hunts for what it breaks.
+pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
+    let caught = match &mutant.kind {
+        Kind::Node(flaw) => hunt(*flaw),
+        Kind::Patch { file, edits } => {
+            let tree = plant(file, edits)?;
+            let program = build(&tree)?;
+            let out = Command::new(program).arg("hunt").output()?;
+            let text = String::from_utf8_lossy(&out.stdout);
+            text.lines()
+                .find_map(|line| line.strip_prefix(CAUGHT))
+                .map(str::to_owned)
+        }
+    };
+    Ok(Bite { caught })
+}
+
+/// Searches the small worlds, then walks; a line on what was found.
+pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
+    let limits = Limits {
+        states: 1_500_000,
+        time: Duration::from_secs(20),
+    };
+    for scope in scopes::small() {
+        let scope = Scope { flaw, ..scope };
+        let report = search(&scope, limits);
+        if let Some(trace) = report.found {
+            return Some(line(&scope, &trace, report.states));
+        }
+    }
+    for seed in 0..300 {
+        let scope = Scope {
+            flaw,
+            ..world_of(seed)
+        };
+        let mut tally = walk::Tally::default();
+        if let Some(trace) = walk::walk(&scope, seed, 3000, &mut tally) {
+            return Some(line(&scope, &trace, trace.steps.len()));
+        }
+    }
+    None
+}
+
+fn line(scope: &Scope, trace: &Trace, states: usize) -> String {
+    let short = shrink(scope, trace);
+    let (property, steps) = (short.violation.property.name(), short.steps.len());
+    format!("{property} | {steps} | {states} | {}", scope.name)
+}
+
+/// Reads one mutant: a line on what it is, the file, then pairs of old and new text.
+fn parse(path: &Path) -> io::Result<Mutant> {
+    let text = fs::read_to_string(path)?;
+    let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
+    let (head, body) = text
+        .split_once("\n<<<<\n")
+        .ok_or_else(|| wrong("no '<<<<'"))?;
+    let (meaning, file) = head
+        .split_once("\nfile ")
+        .ok_or_else(|| wrong("no 'file'"))?;
+    let mut edits = Vec::new();
+    for block in body.split("\n<<<<\n") {
+        let (old, rest) = block
+            .split_once("\n====\n")
+            .ok_or_else(|| wrong("no '===='"))?;
+        let new = rest.strip_suffix(">>>>\n").or(rest.strip_suffix(">>>>"));
+        let new = new.ok_or_else(|| wrong("no '>>>>'"))?;
+        edits.push((format!("{old}\n"), new.to_owned()));
+    }
+    let name = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .replace('-', " ");
+    Ok(Mutant {
+        name,
+        meaning: meaning.trim_start_matches("# ").replace("\n# ", " "),
+        kind: Kind::Patch {
+            file: PathBuf::from(file.trim()),
+            edits,
+        },
+    })
+}
+
+/// Copies the workspace as far as the model needs it, with the edits made.
+fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
+    let root = crate_dir().join("../..");
+    let tree = root.join("target/teeth/tree");
+    for part in ["core/protocol/src", "tests/model/src"] {
+        copy_tree(&root.join(part), &tree.join(part))?;
+    }
+    for part in ["core/protocol/Cargo.toml", "tests/model/Cargo.toml"] {
+        copy_if_new(&root.join(part), &tree.join(part))?;
+    }
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    let manifest: Vec<_> = manifest.lines().map(narrow).collect();
+    write_if_new(&tree.join("Cargo.toml"), manifest.join("\n").as_bytes())?;
+    if !tree.join("Cargo.lock").exists() {
+        fs::copy(root.join("Cargo.lock"), tree.join("Cargo.lock"))?;
+    }
+    let mut text = fs::read_to_string(root.join(file))?;
+    for (old, new) in edits {
+        if text.matches(old.as_str()).count() != 1 {
+            let words = format!("the text to be replaced is not there once:\n{old}");
+            return Err(io::Error::other(words));
+        }
+        text = text.replacen(old.as_str(), new, 1);
+    }
+    fs::write(tree.join(file), text)?;
+    Ok(tree)
+}
+
+fn narrow(line: &str) -> &str {
+    match line {
+        line if line.starts_with("members = ") => "members = [\"core/protocol\", \"tests/model\"]",
+        line => line,
+    }
+}
+
+fn build(tree: &Path) -> io::Result<PathBuf> {
+    let target = tree.join("../target");
+    let out = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--offline",
+            "--quiet",
+            "--profile",
+            "model",
+            "-p",
+            "quorlock-model",
+        ])
+        .arg("--target-dir")
+        .arg(&target)
+        .env("RUSTFLAGS", "-Awarnings")
+        .current_dir(tree)
+        .output()?;
+    if !out.status.success() {
+        return Err(io::Error::other(
+            String::from_utf8_lossy(&out.stderr).into_owned(),
+        ));
+    }
+    Ok(target.join("model/quorlock-model"))
+}
+
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            copy_if_new(&entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file that is the same keeps its time, so that what depends on it is not built again.
+fn copy_if_new(from: &Path, to: &Path) -> io::Result<()> {
+    write_if_new(to, &fs::read(from)?)
+}
+
+fn write_if_new(to: &Path, content: &[u8]) -> io::Result<()> {
+    if fs::read(to).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    if let Some(dir) = to.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    fs::write(to, content)
+}
+
+fn crate_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What begins the line that a hunt prints.
+pub(crate) const CAUGHT: &str = "caught: ";
+
+const NODE_FLAWS: [(Flaw, &str, &str); 6] = [
+    (
+        Flaw::RevokesAnyones,
+        "node: revoke without owner check",
+        "a release deletes whatever is there (the plain DEL of early clients)",
+    ),
+    (
+        Flaw::ExtendMakesKeys,
+        "node: extend makes keys anew",
+        "an expired lock is 'extended' by making its keys again (redsync, aioredlock)",
+    ),
+    (
+        Flaw::GrantsInPart,
+        "node: grant in part",
+        "some of several resources are taken although others are not free",
+    ),
+    (
+        Flaw::FenceFollowsProposal,
+        "node: fence without step",
+        "the token is the client's proposal, whatever the node has seen",
+    ),
+    (
+        Flaw::RefusesItsOwn,
+        "node: grant not idempotent",
+        "a grant sent again after a lost reply is refused by its own key (redis-py)",
+    ),
+    (
+        Flaw::NeverExpires,
+        "node: key without ttl",
+        "keys are set without an end (sherlock)",
+    ),
+];

@@ -1,0 +1,79 @@
+//! What users do, and what they write under the lock. Owns the target that the lock protects.
+
+use crate::client::Phase;
+use crate::property::{Property, Violation};
+use crate::scope::{Scope, Target};
+use crate::step::Deed;
+use crate::world::World;
+
+/// What the protected target has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Written {
+    /// The highest token of a write.
+    token: u64,
+    /// The latest lease that wrote.
+    serial: u32,
+}
+
+impl World {
+    pub(crate) fn user(&mut self, scope: &Scope, client: u8, deed: Deed) -> Result<(), Violation> {
+        match deed {
+            Deed::Acquire => self.act(scope, client, |actor| actor.acquire(scope.policy)),
+            Deed::Release => self.act(scope, client, |actor| actor.release()),
+            Deed::Extend => {
+                self.budget.extends -= 1;
+                self.act(scope, client, |actor| actor.extend(scope.policy))
+            }
+            Deed::Shorten => {
+                self.budget.shortens -= 1;
+                self.act(scope, client, |actor| actor.extend(scope.shorter))
+            }
+            Deed::Cancel => {
+                self.budget.cancels -= 1;
+                self.act(scope, client, |actor| actor.cancel())
+            }
+            Deed::Abandon => {
+                self.budget.abandons -= 1;
+                self.act(scope, client, |actor| actor.abandon())
+            }
+            Deed::Look => {
+                let clock = scope.client_rate.moment(self.now);
+                let valid = self.clients[usize::from(client)]
+                    .valid_lease(clock)
+                    .is_some();
+                if let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase {
+                    holding.looked = valid;
+                }
+                Ok(())
+            }
+            Deed::Write => self.write(scope, client),
+        }
+    }
+
+    /// The client writes, believing what it saw when it looked.
+    fn write(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
+        let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase else {
+            return Ok(());
+        };
+        holding.looked = false;
+        let token = holding.lease.fencing_token().map_or(0, |token| token.0);
+        let serial = holding.serial;
+        let wants = scope.wants_of(client);
+        let mut seen = wants.iter().map(|it| self.targets[usize::from(*it)]);
+        if scope.target == Target::Checking && seen.any(|seen| token < seen.token) {
+            return Ok(());
+        }
+        for resource in wants {
+            let target = &mut self.targets[usize::from(*resource)];
+            if serial < target.serial {
+                let text = format!(
+                    "lease {serial} wrote after lease {} had written, and was let",
+                    target.serial
+                );
+                return Err(Violation::new(Property::StaleWrite, text));
+            }
+            *target = Written { token, serial };
+        }
+        Ok(())
+    }
+}

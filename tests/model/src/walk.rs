@@ -1,0 +1,140 @@
+//! Random walks through large worlds. Owns the draw of the steps: the same seed is the same walk, always.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::dice::{Dice, world_of};
+use crate::lone;
+use crate::scope::Scope;
+use crate::search::Trace;
+use crate::step::{Deed, Fault, Step};
+use crate::world::World;
+
+/// What walks have done so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) steps: u64,
+    pub(crate) won: u64,
+    pub(crate) virtual_millis: u64,
+    pub(crate) faults: BTreeMap<&'static str, u64>,
+}
+
+/// Walks `length` steps through the world of `seed`.
+pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -> Option<Trace> {
+    let mut dice = Dice::new(seed ^ 0x5bd1_e995);
+    // How wild this walk is: in one thousand steps, so many faults.
+    let wildness = dice.one_of(&[0, 3, 10, 40]);
+    let mut world = World::new(scope);
+    let mut steps = Vec::with_capacity(length);
+    let mut possible = Vec::new();
+    for number in 0..length {
+        world.choices(scope, &mut possible);
+        let Some(step) = draw(&mut dice, &world, &possible, wildness) else {
+            break;
+        };
+        steps.push(step);
+        tally.steps += 1;
+        if let Step::Fault(fault) = step {
+            *tally.faults.entry(word(fault)).or_default() += 1;
+        }
+        let mut result = world.apply(scope, step).and_then(|()| world.check(scope));
+        if result.is_ok() && number % LONE_SHARE == LONE_SHARE - 1 {
+            result = lone::run(scope, &world);
+        }
+        if let Err(violation) = result {
+            return Some(Trace { steps, violation });
+        }
+    }
+    tally.won += u64::from(world.won);
+    tally.virtual_millis += world.now;
+    None
+}
+
+/// One of the possible steps, by weight: messages mostly arrive, users are patient, faults are rare.
+fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Option<Step> {
+    let weight = |step: &Step| match step {
+        Step::Exec(..) | Step::Reply(..) | Step::Trip(..) => 400,
+        Step::Batch(_) => 100,
+        Step::Timer(_) => 2000,
+        Step::Until(_) => 150,
+        Step::User(_, Deed::Acquire) => 60,
+        Step::User(_, Deed::Release) => 20,
+        Step::User(_, Deed::Look | Deed::Write) => 40,
+        Step::User(..) => 2,
+        Step::Fault(Fault::Up(_) | Fault::Resume(_)) => 30,
+        Step::Fault(_) => 0,
+    };
+    let faults = possible.iter().filter(|step| is_fault(step)).count();
+    if faults > 0 && dice.below(1000) < wildness {
+        let nth = dice.place(faults);
+        return possible
+            .iter()
+            .filter(|step| is_fault(step))
+            .nth(nth)
+            .copied();
+    }
+    let total: u64 = possible.iter().map(weight).sum();
+    let mut point = dice.below(total);
+    let step = possible.iter().find(|step| {
+        let weight = weight(step);
+        let hit = point < weight;
+        point = point.saturating_sub(weight);
+        hit
+    })?;
+    // Time may also stop on the way to the next moment.
+    Some(match *step {
+        Step::Until(time) if dice.below(3) == 0 => {
+            Step::Until(world.now + 1 + dice.below(time - world.now))
+        }
+        step => step,
+    })
+}
+
+const fn is_fault(step: &Step) -> bool {
+    matches!(step, Step::Fault(fault) if !matches!(fault, Fault::Up(_) | Fault::Resume(_)))
+}
+
+const fn word(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Break(_, _, true) => "connection replaced",
+        Fault::Break(_, _, false) => "connection lost",
+        Fault::Restart(_, false) => "node restarted",
+        Fault::Restart(_, true) => "node forgot",
+        Fault::Down(_) => "node down",
+        Fault::Up(_) => "node back",
+        Fault::Hang(_) => "node hung",
+        Fault::ClockStep(_) => "node clock stepped",
+        Fault::Pause(_) => "client stopped",
+        Fault::Resume(_) => "client went on",
+        Fault::Crash(..) => "client died",
+        Fault::WallBack(_) => "wall clock set back",
+    }
+}
+
+/// Walks from seed to seed for `time`; the seed and schedule of the first breach.
+pub(crate) fn soak(
+    first: u64,
+    time: Duration,
+    length: usize,
+    tally: &mut Tally,
+    mut told: impl FnMut(u64, &Tally),
+) -> (u64, Option<(u64, Trace)>) {
+    let started = Instant::now();
+    let mut last_told = started;
+    let mut seed = first;
+    while started.elapsed() < time {
+        let scope = world_of(seed);
+        if let Some(trace) = walk(&scope, seed, length, tally) {
+            return (seed - first + 1, Some((seed, trace)));
+        }
+        seed += 1;
+        if last_told.elapsed() >= Duration::from_secs(10) {
+            last_told = Instant::now();
+            told(seed - first, tally);
+        }
+    }
+    (seed - first, None)
+}
+
+/// After so many steps a lone client is let run.
+const LONE_SHARE: usize = 1000;
