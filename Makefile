@@ -3,6 +3,7 @@
 PYTHON ?= python3
 CHECK := $(PYTHON) scripts/check.py
 VENV_PYTHON := .venv/bin/python
+MODEL := cargo run --quiet --profile model -p quorlock-model --
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,18 @@ test-node: ## only Node (builds the addon's debug variant)
 test-redis62: setup ## Python and Node tests on Redis 6.2, the oldest server that is supported
 	@$(PYTHON) scripts/old_server.py $(CHECK) python node
 
+model: ## search every schedule of small worlds, over the state machines that ship (two minutes)
+	@$(MODEL) search
+
+model-long: ## the same in larger worlds (hours)
+	@$(MODEL) search --long
+
+soak: ## random schedules for SECONDS=600, from a new seed
+	@$(MODEL) soak --seconds $(or $(SECONDS),600)
+
+teeth: ## break a copy of the protocol in every listed way; the search must notice each
+	@$(MODEL) teeth
+
 wheel: setup ## build the release wheel into dist/
 	$(VENV_PYTHON) -m maturin build --release --locked --out dist
 
@@ -43,4 +56,4 @@ clean: ## remove all that was built or installed here
 	rm -rf target dist .venv node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
 
-.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 wheel npm clean
+.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth wheel npm clean

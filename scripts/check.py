@@ -74,7 +74,9 @@ class Tally:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("groups", nargs="*", help="lint, rust, python, node, build (default: all)")
+    parser.add_argument(
+        "groups", nargs="*", help="lint, rust, model, python, node, build (default: all)"
+    )
     parser.add_argument("--list", action="store_true", help="only print the parts")
     arguments = parser.parse_args()
     wanted = set(arguments.groups)
@@ -233,6 +235,11 @@ PARTS = [
     ),
     Part(
         "cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo
+    ),
+    Part(
+        "model search",
+        _groups("rust model"),
+        _cargo("run", "--quiet", "--profile", "model", "-p", "quorlock-model", "--", "search"),
     ),
     Part(
         "build python",
