@@ -1,7 +1,5 @@
 // The ESM entry: the same classes as in CommonJS, so that `instanceof` holds across both.
-import api from './dist/api.js'
-
-export const {
+export {
   ConfigError,
   ExecutionError,
   LeaseLostError,
@@ -11,7 +9,7 @@ export const {
   NodeError,
   QuorumUnreachableError,
   Redlock,
+  Redlock as default,
   ResourceLockedError,
   defaultSettings,
-} = api
-export default api.Redlock
+} from './dist/api.js'

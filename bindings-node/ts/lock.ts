@@ -125,10 +125,8 @@ export class Lock {
    */
   get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
     if (this.#attempts === undefined) {
-      const lost = this.#isExtended ? [] : this.#lease.lostRounds()
-      const stats = lost.map((round) =>
-        Promise.resolve(statsOf(this.redlock._votes(round, this.resources))),
-      )
+      const lost = this.#isExtended ? [] : this.#lostRounds()
+      const stats = lost.map((votes) => Promise.resolve(statsOf(votes)))
       const last = lateVotes(() => [...this.votes], this.redlock._patience, true).then(statsOf)
       this.#attempts = [...stats, last]
     }
@@ -156,7 +154,7 @@ export class Lock {
     if (settled?.error !== undefined) throw this.redlock._failure(settled.error, 'extend')
     this.#attempts = undefined
     this.#isExtended = true
-    this._reportLate()
+    this.redlock._reports.late(() => [...this.votes])
     return this
   }
 
@@ -186,7 +184,7 @@ export class Lock {
     if (settled?.error !== undefined)
       throw this.#loss?.signal.error ?? this.redlock._failure(settled.error, 'other')
     const look = (): LockVote[] => this.redlock._votes(settled?.votes?.now() ?? [], this.resources)
-    this.redlock._reportLate(look)
+    this.redlock._reports.late(look)
     const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
     return new ReleaseResult(outcome, look, this.redlock._patience)
   }
@@ -201,9 +199,10 @@ export class Lock {
     return `<Lock ${names} ${state}>`
   }
 
-  /** @internal Emits the votes against the last try, now and as they come. */
-  _reportLate(): void {
-    this.redlock._reportLate(() => [...this.votes])
+  /** @internal Emits the votes against the tries of the acquisition. */
+  _report(): void {
+    this.redlock._reports.rounds(() => this.#lostRounds())
+    this.redlock._reports.late(() => [...this.votes])
   }
 
   /** @internal */
@@ -216,6 +215,10 @@ export class Lock {
   /** @internal */
   get _isReleased(): boolean {
     return this.#isReleased
+  }
+
+  #lostRounds(): LockVote[][] {
+    return this.#lease.lostRounds().map((votes) => this.redlock._votes(votes, this.resources))
   }
 
   #watch(alive: boolean): LossWatch {

@@ -18,8 +18,9 @@ import {
   type Settings,
 } from './options'
 import type { ReleaseResult } from './release'
-import { type Client, lateVotes, type LockVote, readVotes } from './stats'
+import { Reports } from './reports'
 import { reasonOf } from './signals'
+import { type Client, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
 
 /** What is known of one node. */
@@ -60,6 +61,8 @@ export class Redlock extends EventEmitter {
   readonly clients: Set<Client>
   /** The settings that every operation starts from. */
   readonly settings: Settings
+  /** @internal */
+  readonly _reports: Reports
   readonly #native: NativeRedlock
   readonly #clients: readonly Client[]
 
@@ -83,6 +86,7 @@ export class Redlock extends EventEmitter {
     this.#clients = nodes.map(({ client }) => client)
     this.clients = new Set(this.#clients)
     this.settings = all
+    this._reports = new Reports(this, this._patience)
     if (!(opened instanceof NativeRedlock)) throw this._failure(opened, 'other')
     this.#native = opened
   }
@@ -115,8 +119,9 @@ export class Redlock extends EventEmitter {
     )
     if (settled === undefined) throw reasonOf(signal as AbortSignal)
     if (settled.error !== undefined) {
+      const { rounds } = settled.error
       const error = this._failure(settled.error, 'acquire')
-      this.#reportRounds(settled.error.rounds, names)
+      this._reports.rounds(() => rounds.map((votes) => this._votes(votes, names)))
       throw error
     }
     const isExtended = native?.autoExtend ?? this.settings.autoExtend ?? false
@@ -126,8 +131,7 @@ export class Redlock extends EventEmitter {
       lock._withdraw()
       throw reasonOf(signal)
     }
-    this.#reportRounds((settled.lease as NativeLease).lostRounds(), names)
-    lock._reportLate()
+    lock._report()
     return lock
   }
 
@@ -261,37 +265,7 @@ export class Redlock extends EventEmitter {
 
   /** @internal How long a node may take, at most, before it counts as silent; in milliseconds. */
   get _patience(): number {
-    return this.settings.nodeTimeout ?? NODE_PATIENCE
-  }
-
-  /** @internal Emits the votes against a try, now and as they come. */
-  _reportLate(look: () => LockVote[]): void {
-    if (this.listenerCount('error') === 0) return
-    const early = look()
-    this.#report(early)
-    if (early.every(({ outcome }) => outcome !== 'missing')) return
-    void lateVotes(look, this._patience, false).then((votes) => {
-      this.#report(votes.filter((_, index) => early[index]?.outcome === 'missing'))
-    })
-  }
-
-  #reportRounds(rounds: readonly NodeVote[][], resources: readonly string[]): void {
-    if (this.listenerCount('error') === 0) return
-    for (const votes of rounds) this.#report(this._votes(votes, resources))
-  }
-
-  /** What a listener throws is uncaught, as ever, but does not reach the operation. */
-  #report(votes: readonly LockVote[]): void {
-    for (const { error } of votes) {
-      if (error === undefined) continue
-      try {
-        this.emit('error', error)
-      } catch (thrown) {
-        process.nextTick(() => {
-          throw thrown
-        })
-      }
-    }
+    return Math.min(this.settings.nodeTimeout ?? NODE_PATIENCE, LONGEST_PATIENCE)
   }
 }
 
@@ -310,3 +284,4 @@ function checkScripts(scripts: unknown): void {
 
 /** In milliseconds. */
 const NODE_PATIENCE = 250
+const LONGEST_PATIENCE = 5000
