@@ -1,0 +1,80 @@
+//! Runs the golden schedules of `tests/conformance/cases` over the shipping machines.
+
+mod expect;
+mod session;
+mod settings;
+mod words;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use session::Session;
+use settings::Settings;
+use words::Line;
+
+/// Runs one case; a sentence on the first line that does not hold.
+fn run(text: &str) -> Result<usize, String> {
+    let mut settings = Settings::default();
+    let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
+    let mut client = "A".to_owned();
+    let (mut now, mut expectations) = (0, 0);
+    for (number, raw) in text.lines().enumerate() {
+        let told = |problem: String| format!("line {}: {}: {problem}", number + 1, raw.trim());
+        match Line::parse(raw).map_err(told)? {
+            Line::Nothing => {}
+            Line::Setting(name, value) => settings.set(&name, &value).map_err(told)?,
+            Line::Client(name) => client = name,
+            Line::At(time, words) => {
+                if time < now {
+                    return Err(told("time goes backwards".to_owned()));
+                }
+                now = time;
+                let session = sessions.entry(client.clone());
+                let session = session.or_insert_with(|| Session::new(settings.clone()));
+                session.happen(time, &words).map_err(told)?;
+            }
+            Line::Expect(words) => {
+                expectations += 1;
+                let session = sessions.get_mut(&client);
+                let session = session.ok_or_else(|| told("nothing happened".to_owned()))?;
+                session.expect(&words).map_err(told)?;
+            }
+        }
+    }
+    Ok(expectations)
+}
+
+#[test]
+fn every_golden_schedule_holds() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conformance/cases");
+    let entries = fs::read_dir(&dir).expect("the cases are there");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    paths.sort();
+    let mut failed = Vec::new();
+    for path in &paths {
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let text = fs::read_to_string(path).expect("readable");
+        match run(&text) {
+            Ok(0) => failed.push(format!("{name}: expects nothing")),
+            Ok(_) => {}
+            Err(problem) => failed.push(format!("{name}: {problem}")),
+        }
+    }
+    assert!(paths.len() >= 30, "{} cases", paths.len());
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn a_schedule_that_does_not_hold_is_told_by_its_line() {
+    let problem = run("at 0 acquire\nat 1 node 0 grant -> ours 9\nexpect won\n").unwrap_err();
+    assert_eq!(problem, "line 3: expect won: it is pending");
+    assert!(run("at 0 acquire\nat 1 node 0 grant -> hours\n").is_err());
+    assert!(run("nodes three\n").is_err());
+}

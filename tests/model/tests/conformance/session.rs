@@ -1,0 +1,304 @@
+//! One client of a golden schedule: the machine under way, the lease, and what was sent. Owns what the
+//! happenings mean.
+
+use quorlock_protocol::{
+    Acquire, Action, Command, ErrorKind, Extend, Extension, FencingToken, Hold, HoldEnd, HolderId,
+    Lease, LossReason, Machine, Moment, NodeId, Output, Reply, Resources, Surroundings, Ticket,
+    Withdraw, Withdrawal,
+};
+
+use crate::settings::Settings;
+use crate::words::{answer, number};
+
+pub(crate) struct Session {
+    settings: Settings,
+    env: Stage,
+    pub(crate) work: Work,
+    wake: Moment,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) result: Outcome,
+    pub(crate) sent: Vec<(NodeId, Command)>,
+    /// What was sent and not yet expected.
+    pub(crate) unexpected: Vec<(NodeId, &'static str)>,
+}
+
+/// The machine under way.
+pub(crate) enum Work {
+    None,
+    Acquire(Acquire),
+    Extend(Extend),
+    Hold(Hold),
+    Withdraw(Withdraw),
+}
+
+/// How the last one ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Pending,
+    Won,
+    Extended,
+    Error(ErrorKind),
+    Lost(LossReason),
+    AtRest,
+}
+
+struct Stage {
+    now: Moment,
+    wall: u64,
+    draws: u8,
+}
+
+impl Surroundings for Stage {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.wall
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        self.draws += 1;
+        [self.draws; HolderId::RANDOM_BYTES]
+    }
+}
+
+impl Session {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let env = Stage {
+            now: Moment::default(),
+            wall: settings.wall,
+            draws: 0,
+        };
+        Self {
+            settings,
+            env,
+            work: Work::None,
+            wake: Moment::FAR_FUTURE,
+            lease: None,
+            result: Outcome::Pending,
+            sent: Vec::new(),
+            unexpected: Vec::new(),
+        }
+    }
+
+    /// Something happens at `time`.
+    pub(crate) fn happen(&mut self, time: u64, words: &[String]) -> Result<(), String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let time = Moment::from_millis(time);
+        if words == ["asleep"] {
+            self.env.now = time;
+            return Ok(());
+        }
+        if time > self.env.now || words == ["wait"] {
+            self.pass(time);
+        }
+        match words.as_slice() {
+            ["wait"] => {}
+            ["acquire"] => self.acquire()?,
+            ["extend"] => self.extend(None)?,
+            ["extend", "ttl", ttl] => self.extend(Some(number(ttl)?))?,
+            ["hold"] => self.hold()?,
+            ["release"] => self.release()?,
+            ["cancel"] => self.cancel(),
+            ["node", node, command, "->", rest @ ..] => {
+                let (answer, repeated) = answer(rest)?;
+                let node = NodeId(u8::try_from(number(node)?).map_err(|_| "no such node")?);
+                let ticket = self.ticket_of(node, command)?;
+                self.hear(
+                    node,
+                    Reply {
+                        ticket,
+                        answer,
+                        repeated,
+                    },
+                );
+            }
+            _ => return Err("nothing that can happen".to_owned()),
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Lets time pass; every timer goes off at its time.
+    fn pass(&mut self, time: Moment) {
+        while self.wake <= time && !matches!(self.work, Work::None) {
+            self.env.now = self.env.now.max(self.wake);
+            let env = &mut self.env;
+            match &mut self.work {
+                Work::None => {}
+                Work::Acquire(machine) => machine.handle_timeout(env),
+                Work::Extend(machine) => machine.handle_timeout(env),
+                Work::Hold(machine) => machine.handle_timeout(env),
+                Work::Withdraw(machine) => machine.handle_timeout(env),
+            }
+            self.settle();
+        }
+        self.env.now = self.env.now.max(time);
+    }
+
+    fn hear(&mut self, node: NodeId, reply: Reply) {
+        let env = &mut self.env;
+        match &mut self.work {
+            Work::None => {}
+            Work::Acquire(machine) => machine.handle_reply(env, node, reply),
+            Work::Extend(machine) => machine.handle_reply(env, node, reply),
+            Work::Hold(machine) => machine.handle_reply(env, node, reply),
+            Work::Withdraw(machine) => machine.handle_reply(env, node, reply),
+        }
+    }
+
+    fn cancel(&mut self) {
+        let env = &mut self.env;
+        match &mut self.work {
+            Work::None => {}
+            Work::Acquire(machine) => machine.cancel(env),
+            Work::Extend(machine) => machine.cancel(env),
+            Work::Hold(machine) => machine.cancel(env),
+            Work::Withdraw(machine) => machine.cancel(env),
+        }
+    }
+
+    /// Polls the machine under way until it waits or ends.
+    fn settle(&mut self) {
+        match std::mem::replace(&mut self.work, Work::None) {
+            Work::None => {}
+            Work::Acquire(mut machine) => match self.poll(&mut machine) {
+                None => self.work = Work::Acquire(machine),
+                Some(outcome) => match outcome.result {
+                    Ok(won) => (self.lease, self.result) = (Some(won.lease), Outcome::Won),
+                    Err(kind) => self.result = Outcome::Error(kind),
+                },
+            },
+            Work::Extend(mut machine) => {
+                let outcome = self.poll(&mut machine);
+                if let Some(lease) = &mut self.lease {
+                    lease.limit(machine.until());
+                    lease.outlast(machine.forgotten());
+                }
+                match outcome.map(|outcome| outcome.result) {
+                    None => self.work = Work::Extend(machine),
+                    Some(Ok(lease)) => {
+                        (self.lease, self.result) = (Some(lease), Outcome::Extended);
+                    }
+                    Some(Err(kind)) => self.result = Outcome::Error(kind),
+                }
+            }
+            Work::Hold(mut machine) => {
+                let end = self.poll(&mut machine);
+                self.lease = Some(machine.lease().clone());
+                match end {
+                    None => self.work = Work::Hold(machine),
+                    Some(HoldEnd::Lost(reason, _)) => self.result = Outcome::Lost(reason),
+                    Some(HoldEnd::Stopped) => {}
+                }
+            }
+            Work::Withdraw(mut machine) => {
+                if self.poll(&mut machine).is_some() {
+                    self.result = Outcome::AtRest;
+                }
+                self.work = Work::Withdraw(machine);
+            }
+        }
+    }
+
+    fn poll<M: Machine>(&mut self, machine: &mut M) -> Option<M::Outcome> {
+        loop {
+            match machine.poll(&mut self.env) {
+                Output::Send(node, command) => {
+                    self.unexpected.push((node, kind(&command)));
+                    self.sent.push((node, command));
+                }
+                Output::WakeAt(at) => {
+                    self.wake = at;
+                    return None;
+                }
+                Output::Done(outcome) => {
+                    self.wake = Moment::FAR_FUTURE;
+                    return Some(outcome);
+                }
+            }
+        }
+    }
+
+    fn acquire(&mut self) -> Result<(), String> {
+        let resources = Resources::new(["r"]).map_err(|problem| problem.to_string())?;
+        let policy = self.settings.policy(None)?;
+        let (quorum, known) = (self.settings.quorum(), FencingToken::default());
+        let machine = Acquire::new(self.env.now, resources, policy, quorum, known);
+        self.result = Outcome::Pending;
+        self.work = Work::Acquire(machine);
+        Ok(())
+    }
+
+    fn extend(&mut self, ttl: Option<u64>) -> Result<(), String> {
+        let lease = self.lease.as_ref().ok_or("there is no lease")?;
+        let extension = Extension {
+            claim: lease.claim().clone(),
+            fencing_token: lease.fencing_token(),
+            until: lease.until(),
+            patience: self.settings.patience(),
+            first_ticket: 0,
+        };
+        let policy = self.settings.policy(ttl)?;
+        let machine = Extend::new(self.env.now, extension, policy, self.settings.quorum())
+            .outlasting(lease.forgotten());
+        self.result = Outcome::Pending;
+        self.work = Work::Extend(machine);
+        Ok(())
+    }
+
+    fn hold(&mut self) -> Result<(), String> {
+        let lease = self.lease.clone().ok_or("there is no lease")?;
+        let (now, policy) = (self.env.now, self.settings.policy(None)?);
+        self.result = Outcome::Pending;
+        self.work = Work::Hold(Hold::new(now, lease, policy, now, self.settings.quorum()));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), String> {
+        self.cancel();
+        self.settle();
+        let lease = self.lease.take().ok_or("there is no lease")?;
+        let (now, policy) = (self.env.now, self.settings.policy(None)?);
+        let withdrawal = Withdrawal {
+            ticket: Ticket(0),
+            claim: lease.claim().clone(),
+            quorum: self.settings.quorum(),
+            forgotten: lease.forgotten().max(now + policy.node_timeout()),
+            node_timeout: policy.node_timeout(),
+        };
+        self.result = Outcome::Pending;
+        self.work = Work::Withdraw(Withdraw::new(now, withdrawal).valid_until(lease.until()));
+        Ok(())
+    }
+
+    /// The ticket of the last command `name` that `node` got, or of the one with the number behind `#`.
+    fn ticket_of(&self, node: NodeId, name: &str) -> Result<Ticket, String> {
+        let (name, place) = match name.split_once('#') {
+            Some((name, place)) => (name, Some(number(place)?)),
+            None => (name, None),
+        };
+        let mut fitting = self
+            .sent
+            .iter()
+            .filter(|(to, it)| *to == node && kind(it) == name);
+        let found = match place {
+            None => fitting.next_back(),
+            Some(place) => fitting.nth(usize::try_from(place.max(1) - 1).unwrap_or(usize::MAX)),
+        };
+        found
+            .map(|(_, command)| command.ticket)
+            .ok_or_else(|| format!("it got no {name}"))
+    }
+}
+
+pub(crate) const fn kind(command: &Command) -> &'static str {
+    match command.action {
+        Action::Grant { .. } => "grant",
+        Action::Extend { .. } => "extend",
+        Action::Revoke => "revoke",
+        Action::RaiseFence { .. } => "raise",
+        Action::Inspect => "inspect",
+    }
+}

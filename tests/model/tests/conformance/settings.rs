@@ -1,0 +1,98 @@
+//! The settings of a golden schedule. Owns their defaults.
+
+use std::time::Duration;
+
+use quorlock_protocol::{Policy, Quorum};
+
+use crate::words::number;
+
+/// What the head of a case says.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    nodes: u64,
+    ttl: u64,
+    node_timeout: u64,
+    drift_factor: f64,
+    retry_limit: Option<u64>,
+    retry_delay: u64,
+    timeout: Option<u64>,
+    patience: u64,
+    fencing: bool,
+    max_hold: u64,
+    pub(crate) wall: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            ttl: 1000,
+            node_timeout: 50,
+            drift_factor: 0.01,
+            retry_limit: Some(0),
+            retry_delay: 100,
+            timeout: None,
+            patience: 400,
+            fencing: true,
+            max_hold: 86_400_000,
+            wall: 1000,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let optional = || {
+            if value == "none" {
+                Ok(None)
+            } else {
+                number(value).map(Some)
+            }
+        };
+        match name {
+            "nodes" => self.nodes = number(value)?,
+            "ttl" => self.ttl = number(value)?,
+            "node_timeout" => self.node_timeout = number(value)?,
+            "drift_factor" => self.drift_factor = value.parse().map_err(|_| "no number")?,
+            "retry_limit" => self.retry_limit = optional()?,
+            "retry_delay" => self.retry_delay = number(value)?,
+            "timeout" => self.timeout = optional()?,
+            "patience" => self.patience = number(value)?,
+            "fencing" => self.fencing = value == "on",
+            "max_hold" => self.max_hold = number(value)?,
+            "wall" => self.wall = number(value)?,
+            "needs" => {}
+            _ => return Err(format!("no setting is called {name}")),
+        }
+        Ok(())
+    }
+
+    /// The policy of it; `ttl` where an extension brings its own.
+    pub(crate) fn policy(&self, ttl: Option<u64>) -> Result<Policy, String> {
+        let millis = Duration::from_millis;
+        let limit = self
+            .retry_limit
+            .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        let policy = Policy::builder()
+            .ttl(millis(ttl.unwrap_or(self.ttl)))
+            .node_timeout(millis(self.node_timeout))
+            .drift_factor(self.drift_factor)
+            .retry_limit(limit)
+            .retry_delay(millis(self.retry_delay))
+            .retry_jitter(Duration::ZERO)
+            .timeout(self.timeout.map(millis))
+            .unreachable_timeout(millis(self.patience))
+            .fencing(self.fencing)
+            .max_hold(millis(self.max_hold))
+            .auto_extend(true);
+        policy.build().map_err(|problem| problem.to_string())
+    }
+
+    pub(crate) fn quorum(&self) -> Quorum {
+        Quorum::of(usize::try_from(self.nodes).unwrap_or(0))
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience)
+    }
+}
