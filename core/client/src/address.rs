@@ -5,7 +5,7 @@ mod tls;
 mod url;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -67,13 +67,21 @@ impl Address {
     /// [`ConfigError`] if the host is empty or holds characters that no host name has.
     pub fn tcp(host: &str, port: u16) -> Result<Self, ConfigError> {
         let unusable =
-            |byte: char| byte.is_whitespace() || byte.is_control() || "/@?#".contains(byte);
+            |byte: char| byte.is_whitespace() || byte.is_control() || "/@?#[],".contains(byte);
         if host.is_empty() {
             return Err(ConfigError::new("a node address must name a host"));
         }
         if host.contains(unusable) {
             return Err(ConfigError::new(
                 "the host of a node address holds an unusable character",
+            ));
+        }
+        // A link-local address may name its interface after a '%'.
+        let is_ipv6 =
+            |text: &str| Ipv6Addr::from_str(text.split('%').next().unwrap_or(text)).is_ok();
+        if host.contains(':') && !is_ipv6(host) {
+            return Err(ConfigError::new(
+                "the host of a node address has colons but is no IPv6 address",
             ));
         }
         if port == 0 {

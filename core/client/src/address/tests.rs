@@ -90,6 +90,9 @@ fn nonsense_is_refused_in_a_sentence_without_its_login() {
         ("redis://:hunter2@host/-1", "database is not a number"),
         ("redis://:hunter2@ho st", "unusable character"),
         ("redis://:hun?ter2@host", "port is not a number"),
+        ("redis://:hunter2@[::1:123", "unusable character"),
+        ("redis://:hunter2@a:1,b:2", "unusable character"),
+        ("redis://:hunter2@a:b:c", "no IPv6 address"),
         (
             "redis://host?password=hunter2&pasword=hunter2",
             "unknown option 'pasword'",
