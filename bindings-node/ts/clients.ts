@@ -40,8 +40,10 @@ export function readClients(clients: unknown): ReadNode[] {
   if (!isIterable) {
     throw wrongType(`Redlock takes an array of nodes (URLs or clients), not ${describe(clients)}`)
   }
-  // As in node-redlock, the same object twice counts once.
-  const list = [...new Set(clients as Iterable<unknown>)]
+  // As in node-redlock, the same client twice counts once; an address twice is a mistake to be told.
+  const list = [...(clients as Iterable<unknown>)].filter(
+    (node, index, all) => typeof node === 'string' || all.indexOf(node) === index,
+  )
   if (list.length === 0) {
     throw new ConfigError(
       'Redlock must be instantiated with at least one redis client. A URL will do as well.',

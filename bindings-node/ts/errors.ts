@@ -162,6 +162,7 @@ export function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'
   if (typeof value === 'function') return 'a function'
+  if (typeof value === 'bigint') return 'a bigint'
   if (typeof value !== 'object') return typeof value === 'string' ? 'a string' : String(value)
   const name = (value as object).constructor?.name
   return name === undefined || name === 'Object' ? 'an object' : `an object of class ${name}`

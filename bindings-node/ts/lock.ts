@@ -66,7 +66,7 @@ export class Lock {
     attempts?: ReadonlyArray<Promise<ExecutionStats>>,
     expiration = 0,
   ) {
-    const lease = Array.isArray(resources) ? redlock._adopt(resources, String(value)) : resources
+    const lease = Array.isArray(resources) ? redlock._adopt(resources, value) : resources
     this.redlock = redlock
     this.resources = lease.resources
     this.value = lease.token

@@ -244,7 +244,9 @@ export class Redlock extends EventEmitter {
   }
 
   /** @internal */
-  _adopt(resources: string[], value: string): NativeLease {
+  _adopt(resources: string[], value: unknown): NativeLease {
+    if (typeof value !== 'string')
+      throw wrongType(`the value of a lock must be a string, not ${describe(value)}`)
     const adopted = this.#native.adopt(readResources(resources), value)
     if ('message' in adopted) throw this._failure(adopted, 'other')
     return adopted

@@ -123,6 +123,8 @@ describe('acquire', () => {
     const other = new Redlock(cluster.urls)
     const taken = other.lease('a', lock.value)
     assert.equal(taken.validity, 0)
+    const wrong = /** @type {any} */ (5)
+    assert.throws(() => other.lease('a', wrong), { code: 'CONFIG', message: /must be a string/ })
     assert.ok((await taken.check()) > 4000)
     await taken.extend(9000)
     assert.ok(taken.validity > 8000)

@@ -281,6 +281,9 @@ describe('what is no usable client', () => {
       'http://a',
       'redis://',
       'redis://a:0',
+      'redis://:pw@[::1:123',
+      'redis://a:6379,b:6379',
+      'redis://a:b:c',
       'redis://a/x',
       { host: 'a', port: 70_000 },
       { host: 'a', prot: 1 },
@@ -293,6 +296,7 @@ describe('what is no usable client', () => {
 
   it('is named twice', () => {
     for (const nodes of [
+      ['redis://a', 'redis://a'],
       ['redis://a', 'redis://a:6379/1'],
       ['redis://a', new Redis('redis://a', { lazyConnect: true })],
     ]) {

@@ -95,6 +95,11 @@ def test_bad_nodes_are_refused_with_a_sentence(kind: Any) -> None:
     for nodes, text in [
         ([], "no nodes were given"),
         (["redis://a", "redis://a:6379"], "named twice"),
+        (["redis://a", "redis://a"], "named twice"),
+        (["redis://:pw@[::1:123"], "unusable character"),
+        (["redis://a:6379,b:6379"], "unusable character"),
+        (["a:b:c"], "colons but is no IPv6 address"),
+        ([("a:1", 6379)], "colons but is no IPv6 address"),
         (["http://a"], "scheme"),
         ([("a", 0)], "port 0"),
         ([("a", 70000)], "port of a node must be a number from 0 to 65535"),
