@@ -248,13 +248,14 @@ PARTS = [
     ),
     Part("mypy", _groups("lint python"), _python("mypy")),
     Part("stubtest", _groups("lint python"), _python("mypy.stubtest", "quorlock")),
-    Part("pytest", _groups("python"), _python("pytest", "-q"), _count_pytest),
+    # Before pytest: tests/parity compares the two bindings.
     Part(
         "build node",
-        _groups("build lint node"),
+        _groups("build lint node python"),
         _npm("build:debug"),
         generated=["bindings-node/native.d.ts"],
     ),
+    Part("pytest", _groups("python"), _python("pytest", "-q"), _count_pytest),
     Part("tsc", _groups("lint node"), _npm("typecheck")),
     Part("publint", _groups("lint node"), _npm("publint")),
     Part("node test", _groups("node"), _node_tests, _count_node),
