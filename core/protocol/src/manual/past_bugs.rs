@@ -25,3 +25,16 @@
 //! | one task's release frees another's lock | redis.asyncio | state belongs to an acquisition |
 //! | a forked child releases its parent's lock | redis-py | a child's handles are inert |
 //! | predictable tokens | several | 20 bytes of the operating system's randomness |
+//!
+//! # Our own
+//!
+//! Found before the first release, by the search of `tests/model` unless another place is named.
+//!
+//! | fault | what keeps it out |
+//! |---|---|
+//! | a release whose reply was lost told "released" for a lease that had run out, or "expired" for one that had not | an answer to a repeated revoke proves nothing after the end of the validity |
+//! | a withdrawal gave up while a node could still keep a longer ttl | the end grows with every command that may keep a key alive |
+//! | votes that came together with the deciding one were dropped (the Node suite) | machines judge when they are polled, not at each reply |
+//! | an extension that was given up ended renewal (the Rust suite) | the watch goes on however an extension ends |
+//! | a cancelled acquisition was not waited for at the end of a process (the Rust suite) | it counts as work left behind until it is gone |
+//! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |
