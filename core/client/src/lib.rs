@@ -61,3 +61,8 @@ pub use quorlock_protocol::{
 };
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;
+
+/// The Rust example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
