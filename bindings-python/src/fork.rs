@@ -1,5 +1,5 @@
-//! What belongs to this process and not to the one it was forked from. Owns the generation, and the only
-//! unsafe code of the binding.
+//! What belongs to this process and not to the one it was forked from, and to this interpreter alone.
+//! Owns the generation, and the only unsafe code of the binding.
 //!
 //! A forked child has the memory of its parent but none of its threads: a lock that the parent's engine
 //! thread held stays locked for ever, and a socket is shared with the parent. So nothing that the engine
@@ -12,8 +12,9 @@
 use std::mem;
 use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
 
+use pyo3::{Python, ffi};
 use quorlock::Engine;
 
 /// How many forks lie between this process and the one that imported the module.
@@ -85,6 +86,18 @@ pub(crate) fn watch_forks() {
     });
     #[cfg(not(unix))]
     ONCE.call_once(|| {});
+}
+
+/// Claims the module for the interpreter that loads it; tells whether it is the first to do so.
+///
+/// Python 3.12 and newer refuse other interpreters by themselves; before, loading it in a second one
+/// hangs at the end of the process.
+pub(crate) fn claim_for_this_interpreter(_py: Python<'_>) -> bool {
+    static OWNER: AtomicI64 = AtomicI64::new(-1);
+    // SAFETY: the caller is attached to an interpreter, so there is a current one.
+    let current = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    let owner = OWNER.compare_exchange(-1, current, Ordering::AcqRel, Ordering::Acquire);
+    owner.map_or_else(|owner| owner == current, |_| true)
 }
 
 #[cfg(unix)]

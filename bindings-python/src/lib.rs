@@ -15,6 +15,7 @@ mod operation;
 mod options;
 mod runtime;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use quorlock::ErrorKind;
@@ -22,6 +23,11 @@ use quorlock::ErrorKind;
 /// The core of quorlock. Private: use `quorlock` and `quorlock.aio`.
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    if !fork::claim_for_this_interpreter(module.py()) {
+        return Err(PyImportError::new_err(
+            "quorlock cannot be loaded in more than one interpreter",
+        ));
+    }
     fork::watch_forks();
     module.add_class::<manager::Manager>()?;
     module.add_class::<manager::Plan>()?;

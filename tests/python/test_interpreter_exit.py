@@ -97,6 +97,28 @@ def test_an_acquisition_given_up_at_the_end_leaves_no_key(cluster3: Cluster) -> 
     assert cluster3.values("r") == [None] * 3
 
 
+def test_other_interpreters_of_the_process_are_refused(cluster3: Cluster) -> None:
+    out = run(
+        """
+        import quorlock
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        execute = getattr(interpreters, "exec", None) or interpreters.run_string
+        with quorlock.redlock("r"):
+            execute(interpreters.create(), '''
+        try:
+            import quorlock
+        except ImportError as error:
+            print(error)
+        ''')
+        """,
+        nodes=cluster3.urls,
+    )
+    assert "interpreter" in out
+
+
 def test_a_hundred_locks_take_no_thread_each(cluster3: Cluster) -> None:
     out = run(
         """

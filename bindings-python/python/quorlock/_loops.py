@@ -8,11 +8,13 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import generation
+from ._options import telling
 from ._post import Post, Watch, dispatcher, log
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
     from ._native import LeaseState, Operation
+    from ._options import Behaviour
 
 
 async def finished(operation: Operation) -> None:
@@ -27,6 +29,18 @@ async def finished(operation: Operation) -> None:
         post.forget(number)
         operation.cancel()
         raise
+
+
+def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
+    """Arrange for whoever is to hear of the loss of this lease on this loop."""
+    told = None if behaviour.on_lost is None else telling(behaviour.on_lost)
+    task = asyncio.current_task() if is_block and behaviour.raise_on_lost else None
+    if task is not None:
+        lease._watch = Interruption(task, told)
+        post_of(asyncio.get_running_loop()).watch(lease, lease._watch)
+    elif told is not None:
+        loop = asyncio.get_running_loop()
+        lease._watch = post_of(loop).watch(lease, Watch(told))
 
 
 class LoopPost(Post):

@@ -7,7 +7,6 @@ same.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
@@ -26,12 +25,11 @@ from ._errors import (
     QuorumUnreachable,
     Vote,
 )
-from ._loops import Interruption, finished, post_of
+from ._loops import Interruption, finished, watch_loss
 from ._module import configure, redlock
 from ._native import LeaseState
 from ._nodes import Node
-from ._options import LockOptions, check_wait, telling
-from ._post import Watch
+from ._options import LockOptions, check_wait
 from ._sync import refuse_generators
 
 if TYPE_CHECKING:
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 
     from ._native import Operation, Plan
     from ._options import Behaviour, Settings
+    from ._post import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -280,18 +279,6 @@ class _Done:
 
     def __await__(self) -> Any:
         return iter(())
-
-
-def watch_loss(lease: Lease, behaviour: Behaviour, *, is_block: bool) -> None:
-    """Arrange for whoever is to hear of the loss of this lease on this loop."""
-    told = None if behaviour.on_lost is None else telling(behaviour.on_lost)
-    task = asyncio.current_task() if is_block and behaviour.raise_on_lost else None
-    if task is not None:
-        lease._watch = Interruption(task, told)
-        post_of(asyncio.get_running_loop()).watch(lease, lease._watch)
-    elif told is not None:
-        loop = asyncio.get_running_loop()
-        lease._watch = post_of(loop).watch(lease, Watch(told))
 
 
 __all__ = [

@@ -1,0 +1,38 @@
+"""A release that comes too late, or a second time, ends neither the next lease nor its renewal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from quorlock import LeaseLost
+from tests.python.apis import Api, both_apis
+from tests.support.servers import Cluster
+
+
+@pytest.mark.parametrize("managers", [1, 2])
+@both_apis
+async def test_the_next_holder_is_renewed_all_the_same(
+    api: Api, cluster3: Cluster, managers: int
+) -> None:
+    each = [api.Redlock(cluster3.urls) for _ in range(managers)]
+    told: list[Any] = []
+    late = each[0].lock("r", ttl=0.2)
+    assert await api(late.acquire())
+    await api.until(lambda: not late.owned())
+    async with api.block(each[-1].lock("r", ttl=0.5, timeout=5, on_lost=told.append)) as lease:
+        with pytest.raises(LeaseLost):
+            await api(late.release())
+        first = lease.validity
+        await api.until(lambda: lease.validity > first - 0.05 and lease.validity < 0.45)
+        grown = 0
+        last = lease.validity
+        while grown < 3:  # three renewals later
+            grown += lease.validity > last
+            last = lease.validity
+            assert lease.is_valid
+            await api.sleep(0.005)
+        assert cluster3.values("r") == [lease.token] * 3
+    assert told == []
+    await api.until(lambda: cluster3.values("r") == [None] * 3)

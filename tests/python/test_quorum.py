@@ -1,0 +1,89 @@
+"""A quorum decides, at once: with a node that is down, hung or slow, and with an even number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorlock import LockNotAcquired, QuorumUnreachable, Redlock
+from tests.python.apis import Api, both_apis
+from tests.support.proxy import FaultProxy
+from tests.support.servers import Cluster
+from tests.support.wait import eventually
+
+Proxies = Callable[..., FaultProxy]
+
+
+@pytest.mark.parametrize("trouble", ["kill", "pause"])
+@both_apis
+async def test_two_of_three_are_enough_from_the_start(
+    api: Api, cluster3: Cluster, trouble: str
+) -> None:
+    getattr(cluster3[0], trouble)()
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=10)
+    times = []
+    for _ in range(20):
+        start = time.monotonic()
+        async with api.block(lock) as lease:
+            assert [vote.outcome for vote in lease.votes[1:]] == ["granted"] * 2
+        times.append(time.monotonic() - start)
+    # One timeout of one node would show in any of them.
+    assert sorted(times)[10] < 0.05, times
+    assert max(times) < 0.5, times
+    cluster3.heal()
+    await api.until(lambda: cluster3.values("r") == [None] * 3)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@both_apis
+async def test_a_split_vote_is_lost_and_settles(api: Api, cluster5: Cluster, count: int) -> None:
+    nodes = cluster5[:count]
+    for server in nodes[: count // 2]:
+        server.command("SET", "r", "somebody else", "PX", 60_000)
+    locks = api.Redlock([server.url for server in nodes])
+    start = time.monotonic()
+    with pytest.raises(LockNotAcquired) as refused:
+        async with api.block(locks.lock("r", blocking=False)):
+            pytest.fail("the body ran without the lock")
+    assert time.monotonic() - start < 0.5
+    assert refused.value.attempts == 1
+    half = ["somebody else"] * (count // 2)
+    await api.until(lambda: cluster5.values("r")[:count] == half + [None] * (count // 2))
+
+
+@both_apis
+async def test_a_round_that_took_too_long_is_no_lease(
+    api: Api, cluster3: Cluster, fault_proxy: Proxies
+) -> None:
+    proxies = [fault_proxy(server) for server in cluster3]
+    locks = api.Redlock([proxy.url for proxy in proxies], node_timeout=5)
+    async with api.block(locks.lock("warm", ttl=10)):
+        pass
+    for proxy in proxies:
+        proxy.delay(0.15, "to_client")
+    # Every node grants, and answers when the time is over.
+    lock: Any = locks.lock("r", ttl=0.2, blocking=False)
+    with pytest.raises(QuorumUnreachable):
+        await api(lock.acquire())
+    assert lock.lease is None
+    for proxy in proxies:
+        proxy.delay(0)
+    lock = locks.lock("r", ttl=10, timeout=5)
+    assert await api(lock.acquire())
+    assert lock.lease.validity > 5
+
+
+def test_failed_tries_do_not_stand_in_the_way_of_the_next(cluster3: Cluster) -> None:
+    contenders = [Redlock(cluster3.urls).lock("r", ttl=60, blocking=False) for _ in range(3)]
+    for server in cluster3[:2]:
+        server.command("SET", "r", "somebody else")
+    for lock in contenders * 3:
+        assert not lock.acquire()
+    for server in cluster3[:2]:
+        server.command("DEL", "r")
+    # The third node had granted each of them.
+    eventually(lambda: cluster3.values("r") == [None] * 3)
+    assert contenders[0].acquire()
