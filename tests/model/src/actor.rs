@@ -26,11 +26,11 @@ pub(crate) struct Actor<'a> {
 pub(crate) enum Event {
     /// A lease was won.
     Won,
-    /// A release told its outcome; these nodes' keys were deleted by it.
+    /// A release told its outcome.
     Told {
         draw: u32,
         outcome: ReleaseOutcome,
-        deleted: u64,
+        release: Release,
     },
     /// A withdrawal ended by the clock, not by the answers of all nodes.
     GivenUp(u32),
@@ -170,11 +170,11 @@ impl Actor<'_> {
         let mut item = self.client.background.remove(place);
         let is_done = self.turn(&mut item.task, input).is_some();
         if let (Some(release), Some(outcome)) = (item.release, item.task.machine.outcome()) {
-            let (draw, deleted) = (item.draw, release.deleted);
+            let draw = item.draw;
             self.events.push(Event::Told {
                 draw,
                 outcome,
-                deleted,
+                release,
             });
             item.release = None;
         }
@@ -234,6 +234,7 @@ impl Actor<'_> {
             policy: self.scope.policy,
             serial: 0,
             since: self.clock(),
+            asked: self.clock(),
             work: Work::Nothing,
             looked: false,
         }));

@@ -2,7 +2,7 @@
 
 use quorlock_protocol::{Moment, ReleaseOutcome};
 
-use crate::client::{Phase, Status, Work};
+use crate::client::{Phase, Release, Status, Work};
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
 use crate::site::{Health, Owner};
@@ -143,6 +143,14 @@ impl World {
             return Ok(());
         };
         holding.serial = serial;
+        if holding.until() <= scope.client_rate.moment(self.now) {
+            let text = format!(
+                "at {} ms {} won a lease that is over",
+                self.now,
+                name(client)
+            );
+            return Err(Violation::new(Property::Standing, text));
+        }
         let Some(token) = holding.lease.fencing_token() else {
             return Ok(());
         };
@@ -164,34 +172,43 @@ impl World {
     pub(crate) fn check_told(
         &self,
         scope: &Scope,
-        client: u8,
-        draw: u32,
+        owner: Owner,
         outcome: ReleaseOutcome,
-        deleted: u64,
+        release: Release,
     ) -> Result<(), Violation> {
-        let standing = self.stands_on(scope, Owner { client, draw });
-        let stood = deleted | standing;
         let few = |nodes: u64| (nodes.count_ones() as usize) < scope.quorum();
+        let standing = self.stands_on(scope, owner);
+        let held = release.deleted | standing;
+        let free = scope.nodes - standing.count_ones() as usize;
         let wrong = match outcome {
-            // It held until now, and so many nodes are free that another can have it.
+            // It held until the release, and so many nodes are free that another can have it.
             ReleaseOutcome::Released => {
-                let free = scope.nodes - standing.count_ones() as usize;
-                few(stood) || free < scope.quorum()
+                (few(release.stood) && few(release.deleted)) || free < scope.quorum()
             }
-            ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(stood),
+            ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(held),
             ReleaseOutcome::Unknown => false,
         };
         if !wrong {
             return Ok(());
         }
         let text = format!(
-            "{} was told '{}' though the release deleted its keys on {} nodes and {} had them",
-            name(client),
+            "{} was told '{}': of {} nodes that had its keys {} deleted them and {} have them",
+            name(owner.client),
             outcome.name(),
-            deleted.count_ones(),
-            stood.count_ones()
+            release.stood.count_ones(),
+            release.deleted.count_ones(),
+            standing.count_ones()
         );
         Err(Violation::new(Property::Outcome, text))
+    }
+
+    /// Notes where the keys stand that the client's user is about to release.
+    pub(crate) fn note_release(&mut self, scope: &Scope, client: u8, draw: u32) {
+        let stood = self.stands_on(scope, Owner { client, draw });
+        let background = self.clients[usize::from(client)].background.iter_mut();
+        for release in background.filter_map(|it| it.release.as_mut()) {
+            release.stood = stood;
+        }
     }
 
     /// A withdrawal ended by the clock just now: the nodes must have forgotten the keys by then.

@@ -78,6 +78,8 @@ pub(crate) struct Holding {
     /// The place of this lease among all that were won.
     pub(crate) serial: u32,
     pub(crate) since: Moment,
+    /// When the user last extended it, or got it.
+    pub(crate) asked: Moment,
     pub(crate) work: Work,
     /// Whether the user looked, and the lease was valid.
     pub(crate) looked: bool,
@@ -104,6 +106,8 @@ pub(crate) struct Background {
 /// A release whose outcome is awaited, and what is true of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Release {
+    /// The nodes that had the keys when it began, as bits.
+    pub(crate) stood: u64,
     /// The nodes whose keys it has deleted, as bits.
     pub(crate) deleted: u64,
     pub(crate) bound: Bound,
@@ -207,6 +211,7 @@ impl Client {
             Phase::Acquiring(acquiring) if late(&acquiring.bound) => Some("the acquisition"),
             Phase::Holding(holding) => match &holding.work {
                 Work::Extending(_, bound, _) if late(bound) => Some("the extension"),
+                Work::Keeping(_) if clock > holding.longest_hold() => Some("the hold"),
                 _ => None,
             },
             _ => None,
@@ -244,6 +249,13 @@ impl Client {
 }
 
 impl Holding {
+    /// When a lease that is renewed must be over: the last renewal begins within `max_hold`, and may
+    /// be tried again until the validity ends.
+    fn longest_hold(&self) -> Moment {
+        let renewed = (self.since + self.policy.max_hold()).max(self.asked);
+        renewed + self.lease.ttl().as_duration() * 2
+    }
+
     /// Until when the lease is trusted.
     pub(crate) fn until(&self) -> Moment {
         match &self.work {

@@ -69,9 +69,8 @@ impl Actor<'_> {
         };
         let machine = Extend::new(clock, extension, policy, self.quorum())
             .outlasting(holding.lease.forgotten());
-        let until = holding
-            .until()
-            .min(clock + patience + policy.node_timeout());
+        holding.asked = clock + patience + policy.node_timeout();
+        let until = holding.until().min(holding.asked);
         let task = Task {
             op: self.new_op(),
             machine,
@@ -144,6 +143,7 @@ impl Actor<'_> {
         };
         let until = self.clock() + holding.policy.node_timeout();
         let release = Release {
+            stood: 0,
             deleted: 0,
             bound: Bound {
                 until,

@@ -67,6 +67,20 @@ impl Link {
         self.out.iter().find(|sent| sent.answer.is_none())
     }
 
+    /// Puts a revoke that the node has not done before all else that it has not done.
+    pub(crate) fn let_overtake(&mut self) {
+        let undone = self.out.iter().position(|sent| sent.answer.is_none());
+        let revoke = self
+            .out
+            .iter()
+            .rposition(|sent| sent.answer.is_none() && sent.command.action == Action::Revoke);
+        if let (Some(undone), Some(revoke)) = (undone, revoke)
+            && let Some(sent) = self.out.remove(revoke)
+        {
+            self.out.insert(undone, sent);
+        }
+    }
+
     /// Notes what the node answered to the next command.
     pub(crate) fn answered(&mut self, answer: Answer) {
         if let Some(sent) = self.out.iter_mut().find(|sent| sent.answer.is_none()) {

@@ -12,6 +12,7 @@ mod client;
 mod clock;
 mod dice;
 mod faults;
+mod golden;
 mod lease;
 mod link;
 mod lone;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         ["simulate"] => soak(0, Duration::from_secs(20)),
         ["soak", "--seconds", seconds] => number(seconds)
             .is_some_and(|seconds| soak(seed_of_today(), Duration::from_secs(seconds))),
+        ["golden"] => show_golden(),
         ["teeth"] => bite_all(""),
         ["teeth", "--only", part] => bite_all(part),
         ["hunt"] => {
@@ -204,6 +206,22 @@ fn replay_seed(seed: u64) -> bool {
     false
 }
 
+fn show_golden() -> bool {
+    match golden::run_all() {
+        Ok((count, failed)) => {
+            println!("{} of {count} golden schedules hold", count - failed.len());
+            for line in &failed {
+                println!("{line}");
+            }
+            failed.is_empty()
+        }
+        Err(problem) => {
+            println!("{problem}");
+            false
+        }
+    }
+}
+
 fn bite_all(part: &str) -> bool {
     let mutants = match teeth::mutants() {
         Ok(mutants) => mutants,
@@ -259,5 +277,6 @@ quorlock-model search [--long | --scope NAME]   every schedule of the small (lar
 quorlock-model limits                           only the known limits
 quorlock-model simulate [--seed N]              random walks for 20 s, or the one of a seed
 quorlock-model soak --seconds N                 random walks from a new seed, for a time
+quorlock-model golden                           the golden schedules of tests/conformance
 quorlock-model teeth [--only NAME]              breaks a copy of the protocol in every listed way; each must be noticed
 quorlock-model hunt                             what 'teeth' runs in each broken copy";

@@ -68,6 +68,10 @@ fn alone() -> Vec<Scope> {
         alone(keeping("one lease against faults", 700, 1, |it| {
             (it.resends, it.breaks, it.downs, it.delays) = (1, 1, 1, 1);
         })),
+        alone(Scope {
+            policy: policy(|it| it.timeout(Some(millis(120)))),
+            ..faulty("one client with a timeout", 2, |it| it.hangs = 2)
+        }),
         alone(faulty("one extension against faults", 1, |it| {
             (it.extends, it.shortens, it.delays, it.resends) = (1, 1, 1, 1);
         })),
@@ -75,7 +79,7 @@ fn alone() -> Vec<Scope> {
             locks: 2,
             policy: retrying(1),
             ..faulty("one client twice against faults", 2, |it| {
-                (it.delays, it.downs, it.resends, it.cancels) = (1, 1, 1, 1);
+                (it.downs, it.resends, it.cancels) = (1, 1, 1);
             })
         }),
     ]
@@ -110,6 +114,13 @@ fn writing() -> Vec<Scope> {
             target: Target::Checking,
             ..faulty("writes that are checked, clients that stop", 1, |it| {
                 it.pauses = 1;
+            })
+        },
+        Scope {
+            walls: vec![700_000, 0],
+            walls_run: true,
+            ..faulty("wall clocks that run apart and jump", 1, |it| {
+                it.wall_steps = 1;
             })
         },
         Scope {

@@ -55,6 +55,8 @@ pub(crate) enum Flaw {
     FenceFollowsProposal,
     /// A claim's own key refuses a grant that is sent again.
     RefusesItsOwn,
+    /// A revoke is done before what was sent ahead of it.
+    RevokesOvertake,
     /// A key has no end.
     NeverExpires,
 }

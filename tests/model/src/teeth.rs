@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::dice::world_of;
+use crate::golden;
 use crate::scope::Scope;
 use crate::scopes;
 use crate::search::{Limits, Trace, search};
@@ -96,7 +97,9 @@ pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
             return Some(line(&scope, &trace, trace.steps.len()));
         }
     }
-    None
+    let (_, failed) = golden::run_all().ok()?;
+    let case = failed.first()?.split(':').next()?;
+    Some(format!("golden schedule | - | - | {case}"))
 }
 
 fn line(scope: &Scope, trace: &Trace, states: usize) -> String {
@@ -143,7 +146,11 @@ fn parse(path: &Path) -> io::Result<Mutant> {
 fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
     let root = crate_dir().join("../..");
     let tree = root.join("target/teeth/tree");
-    for part in ["core/protocol/src", "tests/model/src"] {
+    for part in [
+        "core/protocol/src",
+        "tests/model/src",
+        "tests/conformance/cases",
+    ] {
         copy_tree(&root.join(part), &tree.join(part))?;
     }
     for part in ["core/protocol/Cargo.toml", "tests/model/Cargo.toml"] {
@@ -235,7 +242,12 @@ fn crate_dir() -> PathBuf {
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 6] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 7] = [
+    (
+        Flaw::RevokesOvertake,
+        "node: revokes overtake grants",
+        "no order between a revoke and what was sent before it (pottery, redlock-universal)",
+    ),
     (
         Flaw::RevokesAnyones,
         "node: revoke without owner check",

@@ -19,7 +19,7 @@ impl World {
     pub(crate) fn user(&mut self, scope: &Scope, client: u8, deed: Deed) -> Result<(), Violation> {
         match deed {
             Deed::Acquire => self.act(scope, client, |actor| actor.acquire(scope.policy)),
-            Deed::Release => self.act(scope, client, |actor| actor.release()),
+            Deed::Release => self.release(scope, client),
             Deed::Extend => {
                 self.budget.extends -= 1;
                 self.act(scope, client, |actor| actor.extend(scope.policy))
@@ -48,6 +48,16 @@ impl World {
             }
             Deed::Write => self.write(scope, client),
         }
+    }
+
+    fn release(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
+        let Phase::Holding(holding) = &self.clients[usize::from(client)].phase else {
+            return Ok(());
+        };
+        let draw = holding.draw;
+        self.act(scope, client, |actor| actor.release())?;
+        self.note_release(scope, client, draw);
+        Ok(())
     }
 
     /// The client writes, believing what it saw when it looked.

@@ -11,7 +11,7 @@ use crate::link::{Link, Op};
 use crate::print::fingerprint;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
-use crate::site::{Flaw, Health, Request, Site};
+use crate::site::{Flaw, Health, Owner, Request, Site};
 use crate::step::Step;
 use crate::users::Written;
 
@@ -124,6 +124,9 @@ impl World {
     }
 
     fn exec(&mut self, scope: &Scope, client: u8, node: u8) {
+        if scope.flaw == Flaw::RevokesOvertake {
+            self.link_mut(client, node).let_overtake();
+        }
         let Some(sent) = self.link(client, node).next_for_node().cloned() else {
             return;
         };
@@ -216,7 +219,7 @@ impl World {
         deed(&mut actor);
         let (clock, sends, events) = (actor.clock(), actor.sends, actor.events);
         for (op, node, command) in sends {
-            let owner = crate::site::Owner::of(&command.claim.holder);
+            let owner = Owner::of(&command.claim.holder);
             let refused =
                 self.nodes[node.index()].health == Health::Down || command.not_after < clock;
             self.note(client, node.0, (3_u8, command.ticket, command.action));
@@ -243,8 +246,8 @@ impl World {
             Event::Told {
                 draw,
                 outcome,
-                deleted,
-            } => self.check_told(scope, client, draw, outcome, deleted),
+                release,
+            } => self.check_told(scope, Owner { client, draw }, outcome, release),
             Event::GivenUp(draw) => self.check_given_up(client, draw),
             Event::Closed(op) => {
                 let nodes = u8::try_from(self.nodes.len()).unwrap_or(u8::MAX);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use quorlock_protocol::{Action, Command, HolderId, Lease, LossReason, ReleaseOutcome};
 
-use crate::session::{Outcome, Session, Work, kind};
-use crate::words::number;
+use super::session::{Outcome, Session, Work, kind};
+use super::words::number;
 
 impl Session {
     /// Whether the words are true at this moment.
-    pub(crate) fn expect(&mut self, words: &[String]) -> Result<(), String> {
+    pub(super) fn expect(&mut self, words: &[String]) -> Result<(), String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
             ["sent", "nothing"] if self.unexpected.is_empty() => Ok(()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock_protocol::{Answer, Fault, FaultKind, FencingToken, Frees};
 
 /// One line.
-pub(crate) enum Line {
+pub(super) enum Line {
     Nothing,
     Setting(String, String),
     Client(String),
@@ -14,7 +14,7 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    pub(crate) fn parse(raw: &str) -> Result<Self, String> {
+    pub(super) fn parse(raw: &str) -> Result<Self, String> {
         let text = raw.split('#').next().unwrap_or_default();
         // `grant#2` is no comment.
         let text = if raw.contains("->") || raw.trim_start().starts_with("at ") {
@@ -37,7 +37,7 @@ impl Line {
 }
 
 /// What a node answers, and whether the command went out more than once.
-pub(crate) fn answer(words: &[&str]) -> Result<(Result<Answer, Fault>, bool), String> {
+pub(super) fn answer(words: &[&str]) -> Result<(Result<Answer, Fault>, bool), String> {
     let (words, repeated) = match words.split_last() {
         Some((&"again", rest)) => (rest, true),
         _ => (words, false),
@@ -77,6 +77,6 @@ fn theirs(mut details: &[&str]) -> Result<Answer, String> {
     Ok(Answer::Theirs { floor, frees })
 }
 
-pub(crate) fn number(word: &str) -> Result<u64, String> {
+pub(super) fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|_| format!("{word} is no number"))
 }

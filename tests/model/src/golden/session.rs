@@ -7,23 +7,23 @@ use quorlock_protocol::{
     Withdraw, Withdrawal,
 };
 
-use crate::settings::Settings;
-use crate::words::{answer, number};
+use super::settings::Settings;
+use super::words::{answer, number};
 
-pub(crate) struct Session {
+pub(super) struct Session {
     settings: Settings,
     env: Stage,
-    pub(crate) work: Work,
+    pub(super) work: Work,
     wake: Moment,
-    pub(crate) lease: Option<Lease>,
-    pub(crate) result: Outcome,
-    pub(crate) sent: Vec<(NodeId, Command)>,
+    pub(super) lease: Option<Lease>,
+    pub(super) result: Outcome,
+    pub(super) sent: Vec<(NodeId, Command)>,
     /// What was sent and not yet expected.
-    pub(crate) unexpected: Vec<(NodeId, &'static str)>,
+    pub(super) unexpected: Vec<(NodeId, &'static str)>,
 }
 
 /// The machine under way.
-pub(crate) enum Work {
+pub(super) enum Work {
     None,
     Acquire(Acquire),
     Extend(Extend),
@@ -33,7 +33,7 @@ pub(crate) enum Work {
 
 /// How the last one ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     Pending,
     Won,
     Extended,
@@ -64,7 +64,7 @@ impl Surroundings for Stage {
 }
 
 impl Session {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let env = Stage {
             now: Moment::default(),
             wall: settings.wall,
@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// Something happens at `time`.
-    pub(crate) fn happen(&mut self, time: u64, words: &[String]) -> Result<(), String> {
+    pub(super) fn happen(&mut self, time: u64, words: &[String]) -> Result<(), String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let time = Moment::from_millis(time);
         if words == ["asleep"] {
@@ -293,7 +293,7 @@ impl Session {
     }
 }
 
-pub(crate) const fn kind(command: &Command) -> &'static str {
+pub(super) const fn kind(command: &Command) -> &'static str {
     match command.action {
         Action::Grant { .. } => "grant",
         Action::Extend { .. } => "extend",

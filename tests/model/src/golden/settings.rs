@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use quorlock_protocol::{Policy, Quorum};
 
-use crate::words::number;
+use super::words::number;
 
 /// What the head of a case says.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(super) struct Settings {
     nodes: u64,
     ttl: u64,
     node_timeout: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     patience: u64,
     fencing: bool,
     max_hold: u64,
-    pub(crate) wall: u64,
+    pub(super) wall: u64,
 }
 
 impl Default for Settings {
@@ -41,7 +41,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let optional = || {
             if value == "none" {
                 Ok(None)
@@ -68,7 +68,7 @@ impl Settings {
     }
 
     /// The policy of it; `ttl` where an extension brings its own.
-    pub(crate) fn policy(&self, ttl: Option<u64>) -> Result<Policy, String> {
+    pub(super) fn policy(&self, ttl: Option<u64>) -> Result<Policy, String> {
         let millis = Duration::from_millis;
         let limit = self
             .retry_limit
@@ -88,11 +88,11 @@ impl Settings {
         policy.build().map_err(|problem| problem.to_string())
     }
 
-    pub(crate) fn quorum(&self) -> Quorum {
+    pub(super) fn quorum(&self) -> Quorum {
         Quorum::of(usize::try_from(self.nodes).unwrap_or(0))
     }
 
-    pub(crate) fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         Duration::from_millis(self.patience)
     }
 }
