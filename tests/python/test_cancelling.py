@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import aio
+from quorlock import Redlock, _sync, aio
 from tests.python.apis import Api, async_apis
 from tests.python.programs import Program, run
 from tests.support.servers import Cluster
@@ -194,6 +194,38 @@ def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster)
     with Program(code, nodes=cluster3.urls) as program:
         status, _, errors = program.end(60)
     assert status == 0, errors
+
+
+@pytest.mark.parametrize("call", ["acquire", "__enter__"])
+def test_ctrl_c_just_after_the_lock_was_won_leaves_no_key(
+    cluster3: Cluster, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_sync, "callbacks", interrupt)  # the last step of an acquisition
+    lock = Redlock(cluster3.urls).lock("r", ttl=30, on_lost=print)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(lock, call)()
+    until_free(cluster3)
+    assert lock.lease is None
+    assert not lock._holdings._holds
+
+
+@pytest.mark.parametrize("call", ["acquire", "__aenter__"])
+def test_a_cancellation_just_after_the_lock_was_won_leaves_no_key(
+    cluster3: Cluster, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(aio, "watch_loss", interrupt)
+    lock = aio.Redlock(cluster3.urls).lock("r", ttl=30)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(getattr(lock, call)())
+    until_free(cluster3)
+    assert lock.lease is None
+    assert not lock._holdings._holds
 
 
 def test_a_signal_handler_that_returns_does_not_end_the_wait(cluster3: Cluster) -> None:

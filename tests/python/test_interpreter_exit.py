@@ -79,6 +79,23 @@ def test_exit_never_crashes_with_work_under_way(cluster3: Cluster, ending: str) 
         assert (status, errors) == (0, "")
 
 
+def test_what_is_given_up_just_before_the_end_is_withdrawn(cluster3: Cluster) -> None:
+    for _ in range(5):
+        run(
+            """
+            import random, time, quorlock
+            with quorlock.redlock("warm"): pass
+            plan = quorlock.redlock("r", ttl=30)._planned()[0]
+            operation = plan.acquire(blocking=True, timeout=-1, block=False)
+            end = time.perf_counter() + random.uniform(0.0001, 0.001)
+            while time.perf_counter() < end: pass
+            del operation
+            """,
+            nodes=cluster3.urls,
+        )
+        assert cluster3.values("r") == [None] * 3
+
+
 def test_an_acquisition_given_up_at_the_end_leaves_no_key(cluster3: Cluster) -> None:
     run(
         """

@@ -71,12 +71,12 @@ def test_a_late_release_does_not_touch_the_next_holder() -> None:
         lock_lease: Any = lock.lease
         lock_lease.extend(30)
         go.set()
-        done.wait()
+        done.wait(10)
         results.append(lock.release())
 
     thread = threading.Thread(target=other)
     thread.start()
-    go.wait()
+    assert go.wait(10)
     assert lock.lease is expired
     with pytest.raises(LeaseLost):
         lock.release()  # its own, which is over
@@ -87,6 +87,29 @@ def test_a_late_release_does_not_touch_the_next_holder() -> None:
     done.set()
     thread.join()
     assert results[1] == "released"
+
+
+def test_leaving_an_expired_block_does_not_end_the_next_ones() -> None:
+    lock = Redlock(memory_nodes("blocks")).lock("r", ttl=0.1, auto_extend=False)
+    entered, left = threading.Event(), threading.Event()
+    outcomes: list[Any] = []
+
+    def other() -> None:
+        with lock as lease:
+            lease.extend(30)
+            entered.set()
+            left.wait(10)
+            outcomes.append(lease.check() > 0)
+
+    thread = threading.Thread(target=other)
+    with pytest.raises(LeaseLost):
+        with lock:
+            thread.start()
+            assert entered.wait(10)
+    left.set()
+    thread.join()
+    assert outcomes == [True]
+    assert not lock.locked()
 
 
 @both_apis

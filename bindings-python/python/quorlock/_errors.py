@@ -5,7 +5,7 @@ All derive from `LockError`, carry the same fields, and survive pickling and cop
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ._native import ERROR_CODES
 
@@ -70,13 +70,6 @@ class LockError(RuntimeError):
         """What broke, by the address of the node."""
         return {vote.address: vote.detail or "" for vote in self.votes if vote.outcome == "failed"}
 
-    def __str__(self) -> str:
-        # Not left to the bases: OSError would take it apart.
-        return self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message), dict(self.__dict__)
-
 
 class LockNotAcquired(LockError):
     """Another holds the lock, and the caller did not want to wait (or to try again)."""
@@ -131,7 +124,3 @@ class LocksClosed(LockError):
     """The `Redlock` was closed."""
 
     code = ERROR_CODES["LocksClosed"]
-
-
-def _rebuild(cls: type[LockError], message: str) -> LockError:
-    return cls(message)
