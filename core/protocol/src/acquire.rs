@@ -487,7 +487,10 @@ impl Loss {
         free_after.sort();
         // A quorum that granted and was lost all the same was too slow, for the ttl or for its fence.
         let too_slow = tally.granted >= quorum.size();
-        let broken = too_slow || quorum.is_blocked_by(tally.failed + tally.missing);
+        // A node that is only slower than the verdict is no sign of trouble; where votes have not decided,
+        // it is.
+        let is_undecided = !quorum.is_blocked_by(tally.refused + tally.failed);
+        let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
         Self {
             kind: if broken {
                 ErrorKind::QuorumUnreachable
@@ -496,7 +499,7 @@ impl Loss {
             },
             missing: tally.missing,
             permanent: quorum.is_blocked_by(permanent),
-            endless: never > 0 && quorum.is_blocked_by(never + tally.failed + tally.missing),
+            endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
             floor,
             frees_in: free_after
                 .get(quorum.size() - 1)

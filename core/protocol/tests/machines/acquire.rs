@@ -223,6 +223,52 @@ fn waiting_without_a_limit_ends_when_no_quorum_can_be_reached_for_long() {
 }
 
 #[test]
+fn a_held_lock_is_told_as_held_also_before_the_slowest_node_has_answered() {
+    // One of three is down, and of the two others one is always slower.
+    let mut play = acquire(3, PolicyBuilder::try_once);
+    play.answer(0, "grant", fault(FaultKind::NotSent));
+    play.answer(1, "grant", theirs(frees_in(5000)));
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+
+    let mut play = acquire(4, PolicyBuilder::try_once);
+    play.answer(0, "grant", theirs(frees_in(5000)));
+    play.answer(1, "grant", theirs(frees_in(5000)));
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+
+    let mut play = acquire(5, PolicyBuilder::try_once);
+    play.answer(0, "grant", fault(FaultKind::NotSent));
+    play.answer(1, "grant", theirs(frees_in(5000)));
+    assert!(play.done.is_none());
+    play.answer(2, "grant", fault(FaultKind::NotSent));
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
+#[test]
+fn a_held_lock_is_waited_for_although_a_node_is_down() {
+    let mut play = acquire(3, |policy| {
+        policy.unreachable_timeout(Duration::from_millis(400))
+    });
+    for _ in 0..20 {
+        play.answer(0, "grant", fault(FaultKind::NotSent));
+        play.answer(1, "grant", theirs(frees_in(60_000)));
+        assert!(play.done.is_none(), "took the holder for broken nodes");
+        let next = play.wake_at.unwrap().since_epoch().as_millis();
+        play.wait_until(u64::try_from(next).unwrap());
+    }
+}
+
+#[test]
+fn silence_that_a_refusal_does_not_outweigh_is_trouble() {
+    let mut play = acquire(3, PolicyBuilder::try_once);
+    play.answer(0, "grant", theirs(frees_in(5000)));
+    play.wait_until(50);
+    assert_eq!(
+        play.outcome().result.unwrap_err(),
+        ErrorKind::QuorumUnreachable
+    );
+}
+
+#[test]
 fn a_key_without_a_ttl_is_not_waited_for_in_silence() {
     let mut play = acquire(3, |policy| policy.unreachable_timeout(Duration::ZERO));
     play.answer(0, "grant", theirs(Frees::Never));
