@@ -55,6 +55,26 @@ async def test_a_split_vote_is_lost_and_settles(api: Api, cluster5: Cluster, cou
 
 
 @both_apis
+async def test_a_held_lock_is_told_from_trouble_with_a_node_down_and_one_slow(
+    api: Api, cluster3: Cluster, fault_proxy: Proxies
+) -> None:
+    slow = fault_proxy(cluster3[2])
+    locks = api.Redlock([*cluster3.urls[:2], slow.url], unreachable_timeout=0.2)
+    holder = api.Redlock(cluster3.urls).lock("r", ttl=2)
+    assert await api(holder.acquire())
+    cluster3[0].kill()
+    async with api.block(locks.lock("warm")):
+        pass
+    # The refusal of the slow node always comes after the verdict.
+    slow.delay(0.02)
+    for _ in range(10):
+        assert await api(locks.lock("r").acquire(blocking=False)) is False
+    # Waiting without a limit outlasts the patience that is for broken nodes.
+    assert await api(locks.lock("r", ttl=5).acquire())
+    assert not holder.owned()
+
+
+@both_apis
 async def test_a_round_that_took_too_long_is_no_lease(
     api: Api, cluster3: Cluster, fault_proxy: Proxies
 ) -> None:
