@@ -84,9 +84,15 @@ EVENTLET = (
 )
 
 
-@pytest.mark.parametrize(
-    "code", [GEVENT, UNPATCHED, EVENTLET], ids=["gevent", "gevent-unpatched", "eventlet"]
-)
+PROGRAMS = {
+    "gevent": GEVENT,
+    "gevent-unpatched": UNPATCHED,
+    "eventlet": EVENTLET,
+    "eventlet-unpatched": EVENTLET.replace("eventlet.monkey_patch()", ""),
+}
+
+
+@pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_the_hub_goes_on_while_a_greenlet_waits(cluster3: Cluster, code: str) -> None:
     assert run(code, nodes=cluster3.urls, within=30) == "LeaseLost"
     assert cluster3.values("shared") == [None] * 3

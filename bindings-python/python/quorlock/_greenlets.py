@@ -108,10 +108,11 @@ def _hub() -> Any | None:
         hub = import_module("gevent._hub_local").get_hub_if_exists()
         if hub is not None:
             return None if sys.modules["greenlet"].getcurrent() is hub else hub
-    patcher = sys.modules.get("eventlet.patcher")
-    if patcher is not None and patcher.is_monkey_patched("thread"):
-        hub = import_module("eventlet.hubs").get_hub()
-        return None if sys.modules["greenlet"].getcurrent() is hub.greenlet else hub
+    hubs = sys.modules.get("eventlet.hubs")
+    if hubs is not None:
+        hub = getattr(hubs._threadlocal, "hub", None)
+        if hub is not None:
+            return None if sys.modules["greenlet"].getcurrent() is hub.greenlet else hub
     return None
 
 
