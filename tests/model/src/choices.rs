@@ -112,6 +112,17 @@ impl World {
                 Phase::Holding(holding) => rate.reaches(holding.until()),
                 _ => None,
             });
+        // Between a lease's beginning and its end nothing changes by itself; but what is asked then,
+        // and answered later, is another schedule than what is asked at the beginning.
+        let extends = self.budget.extends + self.budget.shortens > 0;
+        let half = scope.policy.ttl().as_duration() / 2;
+        let midway = self
+            .clients
+            .iter()
+            .filter_map(|client| match &client.phase {
+                Phase::Holding(holding) if extends => rate.reaches(holding.until().before(half)),
+                _ => None,
+            });
         let keys = self.nodes.iter().flat_map(|node| {
             node.keys.iter().flatten().filter_map(|key| {
                 scope
@@ -121,6 +132,7 @@ impl World {
         });
         timers
             .chain(leases)
+            .chain(midway)
             .chain(keys)
             .filter(|time| *time > self.now)
             .min()

@@ -26,8 +26,8 @@ pub(crate) fn small() -> Vec<Scope> {
         Scope {
             clients: 3,
             prompt: true,
-            walls: vec![50],
-            ..Scope::base("three clients", 3)
+            policy: policy(|it| it.try_once().fencing(false)),
+            ..Scope::base("three clients without tokens", 3)
         },
         Scope {
             policy: retrying(1),

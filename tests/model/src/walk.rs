@@ -60,6 +60,7 @@ fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Opt
         Step::User(_, Deed::Acquire) => 60,
         Step::User(_, Deed::Release) => 20,
         Step::User(_, Deed::Look | Deed::Write) => 40,
+        Step::User(_, Deed::Extend | Deed::Shorten) => 8,
         Step::User(..) => 2,
         Step::Fault(Fault::Up(_) | Fault::Resume(_)) => 30,
         Step::Fault(_) => 0,
