@@ -83,9 +83,7 @@ impl TlsSpec {
             }
             (None, None) => {}
             _ => {
-                return Err(ConfigError::new(
-                    "tls.cert and tls.key must be given together",
-                ));
+                return Err(ConfigError::new("tls.cert and tls.key must be given together"));
             }
         }
         if let Some(name) = &self.servername {
@@ -99,20 +97,14 @@ impl TlsSpec {
 }
 
 fn port(port: f64) -> Result<u16, ConfigError> {
-    integer(port, f64::from(u16::MAX))
-        .and_then(|port| u16::try_from(port).ok())
-        .ok_or_else(|| {
-            ConfigError::new(format!(
-                "the port of a node must be from 1 to 65535, not {port}"
-            ))
-        })
+    integer(port, f64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok()).ok_or_else(|| {
+        ConfigError::new(format!("the port of a node must be from 1 to 65535, not {port}"))
+    })
 }
 
 fn database(db: f64) -> Result<u32, ConfigError> {
     integer(db, f64::from(i32::MAX)).ok_or_else(|| {
-        ConfigError::new(format!(
-            "the database of a node must be a number from 0 up, not {db}"
-        ))
+        ConfigError::new(format!("the database of a node must be a number from 0 up, not {db}"))
     })
 }
 

@@ -34,11 +34,7 @@ impl Failure {
             resources: error.resources().to_vec(),
             attempts: error.attempts(),
             elapsed: millis(error.elapsed()),
-            rounds: error
-                .rounds()
-                .iter()
-                .map(|round| NodeVote::list(round))
-                .collect(),
+            rounds: error.rounds().iter().map(|round| NodeVote::list(round)).collect(),
         }
     }
 

@@ -96,11 +96,7 @@ impl NativeLease {
     /// The rounds that were lost before the one that was won, oldest first.
     #[napi]
     pub fn lost_rounds(&self) -> Vec<Vec<NodeVote>> {
-        self.lease
-            .lost_rounds()
-            .iter()
-            .map(|round| NodeVote::list(round))
-            .collect()
+        self.lease.lost_rounds().iter().map(|round| NodeVote::list(round)).collect()
     }
 
     /// Keeps the lease for `duration` from now; ends with its validity.
@@ -153,16 +149,13 @@ impl NativeLease {
     #[napi]
     pub fn watch(&self, bridge: &Bridge, id: u32) {
         let queue = bridge.queue();
-        self.lease
-            .on_lost(move |error| queue.push(id, Outcome::Lost(error)));
+        self.lease.on_lost(move |error| queue.push(id, Outcome::Lost(error)));
     }
 }
 
 impl NativeLease {
     pub(crate) fn new(lease: Lease) -> Self {
-        Self {
-            lease: Arc::new(lease),
-        }
+        Self { lease: Arc::new(lease) }
     }
 }
 

@@ -69,9 +69,7 @@ pub fn defaults() -> Vec<SettingDefault> {
         "retry_jitter" => Some(RETRY_JITTER),
         _ => None,
     };
-    let of_core = Policy::options()
-        .into_iter()
-        .filter(|option| option.name != "retry_limit");
+    let of_core = Policy::options().into_iter().filter(|option| option.name != "retry_limit");
     let mut all: Vec<_> = of_core
         .map(|option| SettingDefault {
             name: camel_case(option.name),
@@ -108,9 +106,7 @@ impl Settings {
         }
         if let Some(timeout) = self.timeout {
             let timeout = limit("timeout", timeout)?;
-            policy = policy
-                .timeout((timeout < Duration::MAX).then_some(timeout))
-                .retry_limit(None);
+            policy = policy.timeout((timeout < Duration::MAX).then_some(timeout)).retry_limit(None);
         }
         if let Some(count) = self.retry_count {
             policy = policy.retry_limit(retry_limit(count)?);
@@ -168,20 +164,12 @@ fn time(name: &str, millis: f64) -> Result<Duration, ConfigError> {
             "{name} must be a number of milliseconds from 0 upwards and below 2^53, not {millis}"
         )));
     }
-    Ok(if millis.fract() == 0.0 {
-        whole(millis)
-    } else {
-        Duration::from_secs_f64(millis / 1000.0)
-    })
+    Ok(if millis.fract() == 0.0 { whole(millis) } else { Duration::from_secs_f64(millis / 1000.0) })
 }
 
 /// Like [`time`], but may be endless.
 fn limit(name: &str, millis: f64) -> Result<Duration, ConfigError> {
-    if millis == f64::INFINITY {
-        Ok(Duration::MAX)
-    } else {
-        time(name, millis)
-    }
+    if millis == f64::INFINITY { Ok(Duration::MAX) } else { time(name, millis) }
 }
 
 fn retry_limit(count: f64) -> Result<Option<u32>, ConfigError> {

@@ -83,10 +83,7 @@ impl Bridge {
     #[napi(constructor)]
     pub fn new(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<Self> {
         let wake = wake.build_threadsafe_function().weak::<true>().build()?;
-        let queue = Arc::new(Queue {
-            wake,
-            state: Mutex::default(),
-        });
+        let queue = Arc::new(Queue { wake, state: Mutex::default() });
         env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
         Ok(Self { queue })
     }
@@ -102,10 +99,8 @@ impl Bridge {
         drop(state);
         // A lease that nobody waits for any more is withdrawn by its guard.
         drop(cancelled);
-        let settled: Vec<_> = kept
-            .into_iter()
-            .map(|(id, outcome)| Settled::new(id, outcome))
-            .collect();
+        let settled: Vec<_> =
+            kept.into_iter().map(|(id, outcome)| Settled::new(id, outcome)).collect();
         let mut state = self.queue.lock();
         for lease in settled.iter().filter_map(|each| each.lease.as_ref()) {
             state.leases.add(lease);
@@ -143,10 +138,7 @@ impl Bridge {
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let ticket = Ticket {
-            queue: Arc::clone(&self.queue),
-            id,
-        };
+        let ticket = Ticket { queue: Arc::clone(&self.queue), id };
         let task = engine.spawn(async move {
             let outcome = operation.await;
             ticket.queue.push(ticket.id, outcome);
@@ -177,20 +169,9 @@ impl Queue {
     /// extended no more.
     fn close(&self) {
         let mut state = self.lock();
-        let rest = mem::replace(
-            &mut *state,
-            State {
-                closed: true,
-                ..State::default()
-            },
-        );
+        let rest = mem::replace(&mut *state, State { closed: true, ..State::default() });
         drop(state);
-        let State {
-            ended,
-            running,
-            leases,
-            closed: _,
-        } = rest;
+        let State { ended, running, leases, closed: _ } = rest;
         leases.let_run_out();
         drop((ended, running));
     }

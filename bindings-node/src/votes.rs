@@ -28,10 +28,7 @@ impl NodeVote {
     }
 
     fn new(report: &NodeReport) -> Self {
-        let fault = report
-            .answer
-            .as_ref()
-            .and_then(|answer| answer.as_ref().err());
+        let fault = report.answer.as_ref().and_then(|answer| answer.as_ref().err());
         Self {
             address: report.address.to_string(),
             outcome: match report.vote {
@@ -42,14 +39,8 @@ impl NodeVote {
             },
             latency: millis(report.latency),
             frees_in: match &report.answer {
-                Some(Ok(Answer::Theirs {
-                    frees: Frees::In(time),
-                    ..
-                })) => Some(millis(*time)),
-                Some(Ok(Answer::Theirs {
-                    frees: Frees::Never,
-                    ..
-                })) => Some(-1.0),
+                Some(Ok(Answer::Theirs { frees: Frees::In(time), .. })) => Some(millis(*time)),
+                Some(Ok(Answer::Theirs { frees: Frees::Never, .. })) => Some(-1.0),
                 _ => None,
             },
             fault: fault.map(|fault| fault.kind().code()),

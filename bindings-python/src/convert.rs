@@ -16,57 +16,31 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
     let py = value.py();
     let number = number_of_seconds(name, value)?;
     if number.is_nan() {
-        return Err(config(
-            py,
-            format!("{name} must be a number of seconds, not nan"),
-        ));
+        return Err(config(py, format!("{name} must be a number of seconds, not nan")));
     }
     if number < 0.0 {
-        return Err(config(
-            py,
-            format!("{name} must not be negative: {}", shown(value)),
-        ));
+        return Err(config(py, format!("{name} must not be negative: {}", shown(value))));
     }
     Duration::try_from_secs_f64(number)
         .ok()
         .filter(|duration| duration.as_millis() < u128::from(Ttl::LIMIT_MILLIS))
         .ok_or_else(|| {
-            config(
-                py,
-                format!(
-                    "{name} must be below 2^53 milliseconds, not {} s",
-                    shown(value)
-                ),
-            )
+            config(py, format!("{name} must be below 2^53 milliseconds, not {} s", shown(value)))
         })
 }
 
 /// `True` or `False`, and nothing that merely looks like it.
 pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    value
-        .cast::<PyBool>()
-        .map(PyBoolMethods::is_true)
-        .map_err(|_| {
-            wrong_type(
-                value.py(),
-                format!("{name} must be True or False, not {}", described(value)),
-            )
-        })
+    value.cast::<PyBool>().map(PyBoolMethods::is_true).map_err(|_| {
+        wrong_type(value.py(), format!("{name} must be True or False, not {}", described(value)))
+    })
 }
 
 /// A part of one, such as 0.01.
 pub(crate) fn factor(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    let refused = || {
-        wrong_type(
-            value.py(),
-            format!("{name} must be a number, not {}", described(value)),
-        )
-    };
-    if is_no_number(value) {
-        Err(refused())
-    } else {
-        value.extract().map_err(|_| refused())
-    }
+    let refused =
+        || wrong_type(value.py(), format!("{name} must be a number, not {}", described(value)));
+    if is_no_number(value) { Err(refused()) } else { value.extract().map_err(|_| refused()) }
 }
 
 /// A whole number from zero upwards.
@@ -76,11 +50,7 @@ pub(crate) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
         return Err(wrong_type(value.py(), text));
     }
     value.extract().map_err(|_| {
-        let text = format!(
-            "{name} must lie between 0 and {}: {}",
-            u32::MAX,
-            shown(value)
-        );
+        let text = format!("{name} must lie between 0 and {}: {}", u32::MAX, shown(value));
         config(value.py(), text)
     })
 }
@@ -90,10 +60,7 @@ pub(crate) fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     value
         .cast::<PyString>()
         .map_err(|_| {
-            wrong_type(
-                value.py(),
-                format!("{name} must be a str, not {}", type_name(value)),
-            )
+            wrong_type(value.py(), format!("{name} must be a str, not {}", type_name(value)))
         })?
         .extract()
         .map_err(|_| config(value.py(), format!("{name} is not valid Unicode text")))
@@ -101,10 +68,7 @@ pub(crate) fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// The name of the value's type; the value itself may be a secret.
 pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value
-        .get_type()
-        .name()
-        .map_or_else(|_| "an unknown type".to_owned(), |name| name.to_string())
+    value.get_type().name().map_or_else(|_| "an unknown type".to_owned(), |name| name.to_string())
 }
 
 fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
@@ -112,10 +76,8 @@ fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
         return value.call_method0("total_seconds")?.extract();
     }
     let refused = || {
-        let text = format!(
-            "{name} must be seconds (int, float or timedelta), not {}",
-            described(value)
-        );
+        let text =
+            format!("{name} must be seconds (int, float or timedelta), not {}", described(value));
         wrong_type(value.py(), text)
     };
     if is_no_number(value) {
@@ -144,16 +106,11 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     if value.is_instance_of::<PyInt>() && value.extract::<i128>().is_err() {
         return "a huge number".to_owned();
     }
-    let text = value
-        .repr()
-        .map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    let text = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
     if text.chars().count() <= LONGEST_SHOWN {
         return text;
     }
-    text.chars()
-        .take(LONGEST_SHOWN)
-        .chain("...".chars())
-        .collect()
+    text.chars().take(LONGEST_SHOWN).chain("...".chars()).collect()
 }
 
 const LONGEST_SHOWN: usize = 60;

@@ -56,12 +56,7 @@ pub(crate) fn not_held_after_fork(py: Python<'_>, resources: &[String]) -> PyErr
 
 /// An operation that was cancelled, or begun by the parent of this process.
 pub(crate) fn cancelled(py: Python<'_>) -> PyErr {
-    make(
-        py,
-        class_name(ErrorKind::Cancelled),
-        "the operation was cancelled",
-        &[],
-    )
+    make(py, class_name(ErrorKind::Cancelled), "the operation was cancelled", &[])
 }
 
 /// What every node did, as a list of `quorlock.Vote`.
@@ -70,12 +65,7 @@ pub(crate) fn votes<'py>(py: Python<'py>, reports: &[NodeReport]) -> PyResult<Bo
     let votes = PyList::empty(py);
     for report in reports {
         let latency = report.latency.as_secs_f64();
-        let fields = (
-            &*report.address,
-            report.vote.name(),
-            latency,
-            report.detail(),
-        );
+        let fields = (&*report.address, report.vote.name(), latency, report.detail());
         votes.append(vote.call1(fields)?)?;
     }
     Ok(votes)

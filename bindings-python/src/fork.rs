@@ -30,17 +30,12 @@ pub(crate) struct OfProcess<T> {
 
 impl<T> OfProcess<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self {
-            generation: generation(),
-            value: Some(value),
-        }
+        Self { generation: generation(), value: Some(value) }
     }
 
     /// The value, unless this process is a child of the one that made it.
     pub(crate) fn get(&self) -> Option<&T> {
-        self.value
-            .as_ref()
-            .filter(|_| self.generation == generation())
+        self.value.as_ref().filter(|_| self.generation == generation())
     }
 }
 

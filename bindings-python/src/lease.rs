@@ -42,16 +42,13 @@ impl LeaseState {
     /// for a lease taken over by its token until `check()` or `extend()` has confirmed it.
     #[getter]
     fn fencing_token(&self) -> Option<u64> {
-        self.fencing_token
-            .or_else(|| self.lease.get().and_then(Lease::fencing_token))
+        self.fencing_token.or_else(|| self.lease.get().and_then(Lease::fencing_token))
     }
 
     /// The seconds for which the lease may still be trusted; 0.0 when it is over.
     #[getter]
     fn validity(&self) -> f64 {
-        self.lease
-            .get()
-            .map_or(0.0, |lease| lease.validity().as_secs_f64())
+        self.lease.get().map_or(0.0, |lease| lease.validity().as_secs_f64())
     }
 
     /// Whether the lease may be trusted at this moment.
@@ -94,9 +91,7 @@ impl LeaseState {
     /// The seconds for which the nodes were last asked to keep the lock.
     #[getter]
     fn ttl(&self) -> f64 {
-        self.lease
-            .get()
-            .map_or(0.0, |lease| lease.ttl().as_secs_f64())
+        self.lease.get().map_or(0.0, |lease| lease.ttl().as_secs_f64())
     }
 
     /// How many rounds the acquisition took.
@@ -108,9 +103,7 @@ impl LeaseState {
     /// How many seconds the acquisition took.
     #[getter]
     fn elapsed(&self) -> f64 {
-        self.lease
-            .get()
-            .map_or(0.0, |lease| lease.elapsed().as_secs_f64())
+        self.lease.get().map_or(0.0, |lease| lease.elapsed().as_secs_f64())
     }
 
     /// What every node did in the round that gave or last prolonged the lease: a list of `Vote`.
@@ -123,11 +116,7 @@ impl LeaseState {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
         let name = slf.get_type().name()?;
-        Ok(format!(
-            "<{name} {} {}>",
-            errors::quoted(&this.resources),
-            this.standing()
-        ))
+        Ok(format!("<{name} {} {}>", errors::quoted(&this.resources), this.standing()))
     }
 
     /// `held 8.2s left 3/3 nodes`, `released` or `lost`.
@@ -147,10 +136,7 @@ impl LeaseState {
         if votes.is_empty() {
             return format!("held {validity:.1}s left");
         }
-        let granted = votes
-            .iter()
-            .filter(|vote| vote.vote == Vote::Granted)
-            .count();
+        let granted = votes.iter().filter(|vote| vote.vote == Vote::Granted).count();
         format!("held {validity:.1}s left {granted}/{} nodes", votes.len())
     }
 
@@ -159,18 +145,14 @@ impl LeaseState {
         let lease = self.here(py)?.clone();
         let ttl = ttl.map(|ttl| seconds("ttl", ttl)).transpose()?;
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move {
-            lease.extend_here(ttl).await.map(Outcome::Time)
-        }))
+        Ok(Operation::start(engine, async move { lease.extend_here(ttl).await.map(Outcome::Time) }))
     }
 
     /// Begins to ask the nodes; gives the validity.
     fn begin_check(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move {
-            lease.check_here().await.map(Outcome::Time)
-        }))
+        Ok(Operation::start(engine, async move { lease.check_here().await.map(Outcome::Time) }))
     }
 
     /// Gives the lease back; the operation only waits for the outcome.
@@ -182,10 +164,7 @@ impl LeaseState {
             Ok(Outcome::Released(outcome, lease.loss(outcome)))
         });
         // The first step is taken here, so that the lease is given back whatever becomes of the wait.
-        match release
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
+        match release.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => Ok(Operation::done(engine, result)),
             Poll::Pending => Ok(Operation::start(engine, release)),
         }
@@ -211,8 +190,6 @@ impl LeaseState {
 
 impl LeaseState {
     fn here(&self, py: Python<'_>) -> PyResult<&Lease> {
-        self.lease
-            .get()
-            .ok_or_else(|| errors::not_held_after_fork(py, &self.resources))
+        self.lease.get().ok_or_else(|| errors::not_held_after_fork(py, &self.resources))
     }
 }

@@ -74,16 +74,9 @@ impl Inner {
     fn wait(&self) -> Option<Vec<Post>> {
         let mut slot = self.lock();
         while slot.posts.is_empty() && !slot.closed {
-            slot = self
-                .arrived
-                .wait(slot)
-                .unwrap_or_else(PoisonError::into_inner);
+            slot = self.arrived.wait(slot).unwrap_or_else(PoisonError::into_inner);
         }
-        if slot.closed {
-            None
-        } else {
-            Some(std::mem::take(&mut slot.posts))
-        }
+        if slot.closed { None } else { Some(std::mem::take(&mut slot.posts)) }
     }
 
     fn close(&self) {
@@ -98,14 +91,8 @@ impl Mailbox {
     #[pyo3(signature = (*, bell))]
     fn new(bell: bool) -> PyResult<Self> {
         let bell = if bell { Some(Bell::new()?) } else { None };
-        let inner = Inner {
-            slot: Mutex::default(),
-            arrived: Condvar::new(),
-            bell,
-        };
-        Ok(Self {
-            inner: OfProcess::new(Arc::new(inner)),
-        })
+        let inner = Inner { slot: Mutex::default(), arrived: Condvar::new(), bell };
+        Ok(Self { inner: OfProcess::new(Arc::new(inner)) })
     }
 
     /// The file descriptor to watch for reading; `None` without a bell.
@@ -115,9 +102,7 @@ impl Mailbox {
 
     /// What was posted, without waiting: pairs of a number and the `LeaseLost` or None.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Posts<'py>> {
-        self.inner
-            .get()
-            .map_or_else(|| Ok(Vec::new()), |inner| converted(py, inner.take()))
+        self.inner.get().map_or_else(|| Ok(Vec::new()), |inner| converted(py, inner.take()))
     }
 
     /// Waits for posts; `None` once the mailbox is closed.
@@ -125,9 +110,7 @@ impl Mailbox {
         let Some(inner) = self.inner.get() else {
             return Ok(None);
         };
-        py.detach(|| inner.wait())
-            .map(|posts| converted(py, posts))
-            .transpose()
+        py.detach(|| inner.wait()).map(|posts| converted(py, posts)).transpose()
     }
 
     /// Lets a waiting thread go and drops what comes later.
@@ -147,10 +130,7 @@ impl Mailbox {
 
 fn converted(py: Python<'_>, posts: Vec<Post>) -> PyResult<Posts<'_>> {
     let convert = |post: Post| {
-        let loss = post
-            .loss
-            .map(|error| errors::exception(py, &error))
-            .transpose()?;
+        let loss = post.loss.map(|error| errors::exception(py, &error)).transpose()?;
         Ok((post.number, loss))
     };
     posts.into_iter().map(convert).collect()

@@ -29,22 +29,12 @@ pub(crate) struct Manager {
 impl Manager {
     #[new]
     fn new(nodes: &Bound<'_, PyList>) -> PyResult<Self> {
-        let addresses = nodes
-            .iter()
-            .map(|node| nodes::address(&node))
-            .collect::<PyResult<Vec<_>>>()?;
-        let builder = addresses
-            .iter()
-            .cloned()
-            .fold(Redlock::builder(), quorlock::Builder::address);
-        builder
-            .check()
-            .map_err(|error| raised(nodes.py(), &error))?;
-        Ok(Self {
-            addresses,
-            core: Mutex::default(),
-            closed: AtomicBool::new(false),
-        })
+        let addresses =
+            nodes.iter().map(|node| nodes::address(&node)).collect::<PyResult<Vec<_>>>()?;
+        let builder =
+            addresses.iter().cloned().fold(Redlock::builder(), quorlock::Builder::address);
+        builder.check().map_err(|error| raised(nodes.py(), &error))?;
+        Ok(Self { addresses, core: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     /// Every node's address, state and (where it is down) fault.
@@ -54,9 +44,7 @@ impl Manager {
             // Looking starts nothing.
             let untried = described(&NodeState::Connecting);
             let addresses = self.addresses.iter().map(ToString::to_string);
-            return addresses
-                .map(|address| (address, untried.0, untried.1.clone()))
-                .collect();
+            return addresses.map(|address| (address, untried.0, untried.1.clone())).collect();
         };
         let nodes = core.nodes().into_iter();
         nodes
@@ -82,16 +70,8 @@ impl Manager {
         let names = resources.iter().map(|name| text("a resource name", &name));
         let names = names.collect::<PyResult<Vec<_>>>()?;
         Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
-        let Options {
-            policy,
-            auto_extend,
-        } = options::parse(options)?;
-        Ok(Plan {
-            manager: manager.clone().unbind(),
-            names,
-            policy,
-            auto_extend,
-        })
+        let Options { policy, auto_extend } = options::parse(options)?;
+        Ok(Plan { manager: manager.clone().unbind(), names, policy, auto_extend })
     }
 
     /// Closes the connections; every later operation fails.
@@ -153,25 +133,15 @@ impl Plan {
         timeout: &Bound<'_, PyAny>,
         block: bool,
     ) -> PyResult<Operation> {
-        let mut policy = self
-            .policy
-            .to_builder()
-            .auto_extend(self.auto_extend.unwrap_or(block));
+        let mut policy = self.policy.to_builder().auto_extend(self.auto_extend.unwrap_or(block));
         if !blocking {
             policy = policy.try_once();
         } else if !options::is_minus_one(timeout) {
             policy = policy.timeout(options::timeout(timeout)?);
         }
-        let lock = self
-            .manager
-            .get()
-            .core(py)?
-            .lock_all(&self.names)
-            .set(|_| policy);
+        let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move {
-            lock.acquire_here().await.map(Outcome::Won)
-        }))
+        Ok(Operation::start(engine, async move { lock.acquire_here().await.map(Outcome::Won) }))
     }
 
     /// Begins to ask the nodes whether anyone holds it.
@@ -179,29 +149,16 @@ impl Plan {
         let core = self.manager.get().core(py)?;
         let names = self.names.clone();
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move {
-            core.is_locked(names).await.map(Outcome::Flag)
-        }))
+        Ok(Operation::start(engine, async move { core.is_locked(names).await.map(Outcome::Flag) }))
     }
 
     /// Takes a lease over by its token.
     fn adopt(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Operation> {
         let token = text("a lease token", token)?;
-        let policy = self
-            .policy
-            .to_builder()
-            .auto_extend(self.auto_extend.unwrap_or(false));
-        let lock = self
-            .manager
-            .get()
-            .core(py)?
-            .lock_all(&self.names)
-            .set(|_| policy);
+        let policy = self.policy.to_builder().auto_extend(self.auto_extend.unwrap_or(false));
+        let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let lease = lock.lease(&token);
-        Ok(Operation::done(
-            runtime::engine(py)?,
-            lease.map(Outcome::Adopted),
-        ))
+        Ok(Operation::done(runtime::engine(py)?, lease.map(Outcome::Adopted)))
     }
 
     #[getter]

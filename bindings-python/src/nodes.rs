@@ -37,15 +37,11 @@ impl<'py> Parts<'_, 'py> {
     }
 
     fn text(&self, name: &str) -> PyResult<Option<String>> {
-        self.value(name)?
-            .map(|value| text(name, &value))
-            .transpose()
+        self.value(name)?.map(|value| text(name, &value)).transpose()
     }
 
     fn flag(&self, name: &str) -> PyResult<Option<bool>> {
-        self.value(name)?
-            .map(|value| flag(name, &value))
-            .transpose()
+        self.value(name)?.map(|value| flag(name, &value)).transpose()
     }
 
     fn number(&self, name: &str, limit: u32) -> PyResult<Option<u32>> {
@@ -57,15 +53,9 @@ impl<'py> Parts<'_, 'py> {
             Ok(text) => text.trim().parse().ok(),
             Err(_) => value.extract::<u32>().ok(),
         };
-        number
-            .filter(|number| *number <= limit)
-            .map(Some)
-            .ok_or_else(|| {
-                config(
-                    self.py(),
-                    format!("{name} of a node must be a number from 0 to {limit}"),
-                )
-            })
+        number.filter(|number| *number <= limit).map(Some).ok_or_else(|| {
+            config(self.py(), format!("{name} of a node must be a number from 0 to {limit}"))
+        })
     }
 
     fn check_names(&self) -> PyResult<()> {
@@ -88,15 +78,10 @@ fn from_parts(parts: &Parts<'_, '_>) -> PyResult<Address> {
     let refused = |error| refused(py, error);
     parts.check_names()?;
     let port = parts.number("port", u32::from(u16::MAX))?;
-    let port = port
-        .and_then(|port| u16::try_from(port).ok())
-        .unwrap_or(Address::DEFAULT_PORT);
+    let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(Address::DEFAULT_PORT);
     let address = match (parts.text("path")?, parts.text("host")?) {
         (Some(_), Some(_)) => {
-            return Err(config(
-                py,
-                "a node has either a host or the path of a unix socket",
-            ));
+            return Err(config(py, "a node has either a host or the path of a unix socket"));
         }
         (Some(path), None) => Address::unix(path),
         (None, host) => Address::tcp(host.as_deref().unwrap_or("localhost"), port),
@@ -143,10 +128,7 @@ fn verification(parts: &Parts<'_, '_>) -> PyResult<Verification> {
             Some(false) => Ok(Verification::DangerAnyHost),
             None | Some(true) => Ok(Verification::Full),
         },
-        Some(_) => Err(config(
-            parts.py(),
-            "ssl_cert_reqs must be 'required' or 'none'",
-        )),
+        Some(_) => Err(config(parts.py(), "ssl_cert_reqs must be 'required' or 'none'")),
     }
 }
 

@@ -65,30 +65,15 @@ impl Operation {
     ) -> Self {
         let shared = Arc::new(Shared::default());
         let ending = Ending(Arc::clone(&shared));
-        let task = Some(engine.spawn(Running {
-            future: Box::pin(future),
-            ending,
-        }));
-        Self {
-            inner: OfProcess::new(Inner {
-                engine,
-                shared,
-                task,
-            }),
-        }
+        let task = Some(engine.spawn(Running { future: Box::pin(future), ending }));
+        Self { inner: OfProcess::new(Inner { engine, shared, task }) }
     }
 
     /// An operation that has this result already.
     pub(crate) fn done(engine: &'static Engine, result: Result<Outcome, LockError>) -> Self {
         let shared = Arc::new(Shared::default());
         shared.end(Some(result));
-        Self {
-            inner: OfProcess::new(Inner {
-                engine,
-                shared,
-                task: None,
-            }),
-        }
+        Self { inner: OfProcess::new(Inner { engine, shared, task: None }) }
     }
 
     /// The lease that was won or adopted, for good: from now on it is Python's.
@@ -164,9 +149,7 @@ impl Operation {
     /// Whether it has ended.
     #[getter]
     fn has_ended(&self) -> bool {
-        self.inner
-            .get()
-            .is_none_or(|inner| inner.shared.lock().has_ended)
+        self.inner.get().is_none_or(|inner| inner.shared.lock().has_ended)
     }
 
     /// What it gave, once: seconds, a flag, or a release's outcome with its error. Raises its error.
@@ -177,9 +160,7 @@ impl Operation {
             Some(Ok(Outcome::Time(time))) => Ok(time.as_secs_f64().into_pyobject(py)?.into_any()),
             Some(Ok(Outcome::Flag(flag))) => Ok(flag.into_pyobject(py)?.to_owned().into_any()),
             Some(Ok(Outcome::Released(outcome, loss))) => {
-                let loss = loss
-                    .map(|error| errors::exception(py, &error))
-                    .transpose()?;
+                let loss = loss.map(|error| errors::exception(py, &error)).transpose()?;
                 Ok((outcome.name(), loss).into_pyobject(py)?.into_any())
             }
             Some(Ok(Outcome::Won(_) | Outcome::Adopted(_))) => {
@@ -219,10 +200,7 @@ impl Shared {
         let mut progress = self.lock();
         while !progress.has_ended {
             progress = match until {
-                None => self
-                    .ended
-                    .wait(progress)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.ended.wait(progress).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
@@ -242,11 +220,8 @@ impl Shared {
             return;
         }
         progress.has_ended = true;
-        let unwanted = if progress.is_cancelled {
-            result
-        } else {
-            mem::replace(&mut progress.result, result)
-        };
+        let unwanted =
+            if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
         let announce = progress.announce.take();
         drop(progress);
         drop(unwanted);
@@ -267,10 +242,7 @@ impl<F: Future<Output = Result<Outcome, LockError>>> Future for Running<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.future
-            .as_mut()
-            .poll(context)
-            .map(|result| self.ending.0.end(Some(result)))
+        self.future.as_mut().poll(context).map(|result| self.ending.0.end(Some(result)))
     }
 }
 

@@ -33,13 +33,8 @@ pub(crate) fn parse(given: &Bound<'_, PyDict>) -> PyResult<Options> {
             builder = apply(builder, &name, &value)?;
         }
     }
-    let policy = builder
-        .build()
-        .map_err(|error| raised(given.py(), &error.into()))?;
-    Ok(Options {
-        policy,
-        auto_extend,
-    })
+    let policy = builder.build().map_err(|error| raised(given.py(), &error.into()))?;
+    Ok(Options { policy, auto_extend })
 }
 
 /// How long one call may wait: the `timeout` of `acquire()` or of a lock.
@@ -52,9 +47,7 @@ pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
 
 /// As for the locks of the standard library, -1 stands for no limit.
 pub(crate) fn is_minus_one(value: &Bound<'_, PyAny>) -> bool {
-    value
-        .extract::<f64>()
-        .is_ok_and(|number| number.to_bits() == (-1.0_f64).to_bits())
+    value.extract::<f64>().is_ok_and(|number| number.to_bits() == (-1.0_f64).to_bits())
 }
 
 /// Every option: its name, default (in seconds where it is a time) and meaning.

@@ -10,21 +10,12 @@ use quorlock::{LockError, Redlock};
 async fn main() -> Result<(), LockError> {
     let mut nodes: Vec<String> = std::env::args().skip(1).collect();
     if nodes.is_empty() {
-        nodes = ["a", "b", "c"]
-            .map(|name| format!("memory://{name}"))
-            .into();
+        nodes = ["a", "b", "c"].map(|name| format!("memory://{name}")).into();
     }
     let locks = Redlock::builder().nodes(nodes).build()?;
-    let lock = locks
-        .lock("invoice:42")
-        .ttl(Duration::from_secs(5))
-        .auto_extend(true);
+    let lock = locks.lock("invoice:42").ttl(Duration::from_secs(5)).auto_extend(true);
     let lease = lock.timeout(Duration::from_secs(10)).acquire().await?;
-    println!(
-        "held for {:.1?} more, fencing token {:?}",
-        lease.validity(),
-        lease.fencing_token()
-    );
+    println!("held for {:.1?} more, fencing token {:?}", lease.validity(), lease.fencing_token());
     tokio::select! {
         () = pay_the_invoice(lease.fencing_token()) => {}
         error = lease.lost() => return Err(error),

@@ -72,9 +72,7 @@ impl Address {
             return Err(ConfigError::new("a node address must name a host"));
         }
         if host.contains(unusable) {
-            return Err(ConfigError::new(
-                "the host of a node address holds an unusable character",
-            ));
+            return Err(ConfigError::new("the host of a node address holds an unusable character"));
         }
         // A link-local address may name its interface after a '%'.
         let is_ipv6 =
@@ -89,10 +87,7 @@ impl Address {
                 "port 0 of node '{host}' cannot be connected to"
             )));
         }
-        Ok(Self::at(Place::Tcp {
-            host: host.to_owned(),
-            port,
-        }))
+        Ok(Self::at(Place::Tcp { host: host.to_owned(), port }))
     }
 
     /// A Redis that listens on the unix socket at `path`.
@@ -102,14 +97,10 @@ impl Address {
     pub fn unix(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
-            return Err(ConfigError::new(
-                "a unix address must name the path of a socket",
-            ));
+            return Err(ConfigError::new("a unix address must name the path of a socket"));
         }
         if !cfg!(unix) {
-            return Err(ConfigError::new(
-                "unix sockets are not available on this system",
-            ));
+            return Err(ConfigError::new("unix sockets are not available on this system"));
         }
         Ok(Self::at(Place::Unix(path.to_owned())))
     }
@@ -120,9 +111,7 @@ impl Address {
     /// [`ConfigError`] if the name is empty.
     pub fn memory(name: &str) -> Result<Self, ConfigError> {
         if name.is_empty() {
-            return Err(ConfigError::new(
-                "a memory address must have a name, as in memory://a",
-            ));
+            return Err(ConfigError::new("a memory address must have a name, as in memory://a"));
         }
         Ok(Self::at(Place::Memory(name.to_owned())))
     }
@@ -137,11 +126,7 @@ impl Address {
     #[must_use]
     pub fn with_login(self, username: Option<&str>, password: Option<&str>) -> Self {
         let some = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
-        Self {
-            username: some(username),
-            password: some(password),
-            ..self
-        }
+        Self { username: some(username), password: some(password), ..self }
     }
 
     /// What every key on this node begins with; nothing unless said otherwise.
@@ -149,10 +134,7 @@ impl Address {
     /// It belongs to the node's address because clients whose settings are taken over carry it there.
     #[must_use]
     pub fn with_key_prefix(self, key_prefix: &str) -> Self {
-        Self {
-            key_prefix: key_prefix.to_owned(),
-            ..self
-        }
+        Self { key_prefix: key_prefix.to_owned(), ..self }
     }
 
     /// Speak TLS.
@@ -161,13 +143,10 @@ impl Address {
     /// [`ConfigError`] if the node is not reached over TCP.
     pub fn with_tls(self, tls: Tls) -> Result<Self, ConfigError> {
         match self.place {
-            Place::Tcp { .. } => Ok(Self {
-                tls: Some(tls),
-                ..self
-            }),
-            _ => Err(ConfigError::new(format!(
-                "node '{self}' is not on the network: no TLS there"
-            ))),
+            Place::Tcp { .. } => Ok(Self { tls: Some(tls), ..self }),
+            _ => {
+                Err(ConfigError::new(format!("node '{self}' is not on the network: no TLS there")))
+            }
         }
     }
 
@@ -207,14 +186,7 @@ impl Address {
     }
 
     fn at(place: Place) -> Self {
-        Self {
-            place,
-            tls: None,
-            username: None,
-            password: None,
-            db: 0,
-            key_prefix: String::new(),
-        }
+        Self { place, tls: None, username: None, password: None, db: 0, key_prefix: String::new() }
     }
 }
 
@@ -230,29 +202,17 @@ impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Tcp { host, port } => {
-                let scheme = if self.tls.is_some() {
-                    "rediss"
-                } else {
-                    "redis"
-                };
+                let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
                 if host.contains(':') {
                     write!(formatter, "{scheme}://[{host}]:{port}")?;
                 } else {
                     write!(formatter, "{scheme}://{host}:{port}")?;
                 }
-                if self.db == 0 {
-                    Ok(())
-                } else {
-                    write!(formatter, "/{}", self.db)
-                }
+                if self.db == 0 { Ok(()) } else { write!(formatter, "/{}", self.db) }
             }
             Place::Unix(path) => {
                 write!(formatter, "unix://{}", path.display())?;
-                if self.db == 0 {
-                    Ok(())
-                } else {
-                    write!(formatter, "?db={}", self.db)
-                }
+                if self.db == 0 { Ok(()) } else { write!(formatter, "?db={}", self.db) }
             }
             Place::Memory(name) => write!(formatter, "memory://{name}"),
         }

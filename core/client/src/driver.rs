@@ -19,10 +19,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>) -> Self {
-        Self {
-            nodes: Arc::clone(nodes),
-            inbox: Arc::default(),
-        }
+        Self { nodes: Arc::clone(nodes), inbox: Arc::default() }
     }
 
     /// Drives `machine` to its end. `watch` sees it after every change.
@@ -87,12 +84,7 @@ impl Driver {
         if left.is_zero() {
             return None;
         }
-        timeout_at(
-            Instant::now() + left.min(LONGEST_NAP),
-            self.inbox.take(batch),
-        )
-        .await
-        .ok()
+        timeout_at(Instant::now() + left.min(LONGEST_NAP), self.inbox.take(batch)).await.ok()
     }
 }
 

@@ -44,26 +44,17 @@ impl Engine {
     pub fn start() -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (send_handle, handle) = std::sync::mpsc::channel();
-        thread::Builder::new()
-            .name("quorlock".into())
-            .spawn(move || {
-                let runtime = match Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => runtime,
-                    Err(error) => return drop(send_handle.send(Err(error))),
-                };
-                let _ = send_handle.send(Ok(runtime.handle().clone()));
-                let _ = runtime.block_on(stopped);
-            })?;
-        let handle = handle
-            .recv()
-            .map_err(|_| io::Error::other("the lock thread did not start"))??;
-        Ok(Self {
-            shared: Arc::new(Shared {
-                handle,
-                background: Arc::default(),
-                _stop: stop,
-            }),
-        })
+        thread::Builder::new().name("quorlock".into()).spawn(move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(send_handle.send(Err(error))),
+            };
+            let _ = send_handle.send(Ok(runtime.handle().clone()));
+            let _ = runtime.block_on(stopped);
+        })?;
+        let handle =
+            handle.recv().map_err(|_| io::Error::other("the lock thread did not start"))??;
+        Ok(Self { shared: Arc::new(Shared { handle, background: Arc::default(), _stop: stop }) })
     }
 
     /// The engine that the locks of this process share; started at the first call.

@@ -50,10 +50,7 @@ impl NodeReport {
             Ok(Answer::Absent) => Some("it holds no key of the lease".to_owned()),
             Ok(Answer::Theirs { frees, .. }) => Some(match frees {
                 Frees::In(time) => {
-                    format!(
-                        "held by another for at most {:.1} s more",
-                        time.as_secs_f64()
-                    )
+                    format!("held by another for at most {:.1} s more", time.as_secs_f64())
                 }
                 Frees::Never => "held by a key without a ttl, which will not expire".to_owned(),
                 Frees::Unknown => "held by another".to_owned(),
@@ -105,15 +102,8 @@ impl LockError {
         message: impl Into<Arc<str>>,
     ) -> Self {
         let resources = resources.names().map(str::to_owned).collect();
-        let details = Arc::new(Details {
-            resources,
-            ..Details::default()
-        });
-        Self {
-            kind,
-            message: message.into(),
-            details,
-        }
+        let details = Arc::new(Details { resources, ..Details::default() });
+        Self { kind, message: message.into(), details }
     }
 
     /// The error of a machine that gave up.
@@ -127,28 +117,14 @@ impl LockError {
         let plain: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
         let none = RoundReport::default();
         let report = rounds.last().unwrap_or(&none);
-        let failure = Failure {
-            kind,
-            resources,
-            report,
-            addresses: &plain,
-            attempts,
-            elapsed,
-        };
+        let failure = Failure { kind, resources, report, addresses: &plain, attempts, elapsed };
         let details = Details {
             resources: resources.names().map(str::to_owned).collect(),
             elapsed,
             attempts,
-            rounds: rounds
-                .iter()
-                .map(|round| name_votes(round, addresses))
-                .collect(),
+            rounds: rounds.iter().map(|round| name_votes(round, addresses)).collect(),
         };
-        Self {
-            kind,
-            message: failure.explain().into(),
-            details: Arc::new(details),
-        }
+        Self { kind, message: failure.explain().into(), details: Arc::new(details) }
     }
 
     /// The error of a lease that turned out to be over when it was released.
@@ -167,11 +143,7 @@ impl LockError {
 impl From<ConfigError> for LockError {
     fn from(error: ConfigError) -> Self {
         let message = error.to_string().into();
-        Self {
-            kind: ErrorKind::Config,
-            message,
-            details: Arc::default(),
-        }
+        Self { kind: ErrorKind::Config, message, details: Arc::default() }
     }
 }
 

@@ -35,9 +35,7 @@ impl LeaseGuard {
 
     /// Gives the rule up: the lease ends by an explicit release or by itself.
     pub fn into_lease(mut self) -> Lease {
-        self.lease
-            .take()
-            .expect("a guard holds its lease until it is consumed")
+        self.lease.take().expect("a guard holds its lease until it is consumed")
     }
 }
 
@@ -45,9 +43,7 @@ impl Deref for LeaseGuard {
     type Target = Lease;
 
     fn deref(&self) -> &Lease {
-        self.lease
-            .as_ref()
-            .expect("a guard holds its lease until it is consumed")
+        self.lease.as_ref().expect("a guard holds its lease until it is consumed")
     }
 }
 

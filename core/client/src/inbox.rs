@@ -79,19 +79,12 @@ pub struct ReplyTo {
 
 impl ReplyTo {
     pub(crate) fn new(inbox: &Arc<Inbox>, node: NodeId) -> Self {
-        Self {
-            inbox: Arc::clone(inbox),
-            node,
-        }
+        Self { inbox: Arc::clone(inbox), node }
     }
 
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
-        let arrival = Arrival {
-            at: clock::now(),
-            node: self.node,
-            reply,
-        };
+        let arrival = Arrival { at: clock::now(), node: self.node, reply };
         self.inbox.lock().replies.push(arrival);
         self.inbox.waker.wake();
     }

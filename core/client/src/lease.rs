@@ -78,10 +78,7 @@ impl Lease {
         let mut lease = Self::bare(manager, claim, policy, spent);
         let shared = Arc::get_mut(&mut lease.shared).expect("nobody else has it yet");
         shared.lost_rounds = lost_rounds;
-        let state = shared
-            .state
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.facts = Some(won.lease);
         state.votes = LastVotes::Open(won.round, inbox);
         if policy.auto_extend() {
@@ -121,9 +118,7 @@ impl Lease {
             gate: tokio::sync::Mutex::default(),
             told: Notify::new(),
         };
-        Self {
-            shared: Arc::new(shared),
-        }
+        Self { shared: Arc::new(shared) }
     }
 
     /// The number that the protected resource checks; `None` where fencing is off, or for a lease
@@ -210,9 +205,7 @@ impl State {
     }
 
     fn is_worked_on_by(&self, inbox: &Arc<Inbox>) -> bool {
-        self.active
-            .as_ref()
-            .is_some_and(|active| Arc::ptr_eq(active, inbox))
+        self.active.as_ref().is_some_and(|active| Arc::ptr_eq(active, inbox))
     }
 
     /// Stops the renewal or extension under way, so that nothing is sent for the lease after this.
@@ -226,10 +219,7 @@ impl State {
 impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
-        self.state
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stop_active();
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).stop_active();
     }
 }
 

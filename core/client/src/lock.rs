@@ -28,11 +28,7 @@ impl Lock {
         resources: Result<Resources, ConfigError>,
         policy: Policy,
     ) -> Self {
-        Self {
-            manager: Arc::clone(manager),
-            resources,
-            policy: policy.to_builder(),
-        }
+        Self { manager: Arc::clone(manager), resources, policy: policy.to_builder() }
     }
 
     /// How long the nodes keep the lock unless it is extended. Default 10 s.
@@ -103,10 +99,7 @@ impl Lock {
     /// [`Config`](crate::ErrorKind::Config) if a name, a setting or the token is not valid.
     pub fn lease(&self, token: &str) -> Result<Lease, LockError> {
         let (resources, policy) = self.check()?;
-        let claim = Claim {
-            resources,
-            holder: HolderId::adopt(token)?,
-        };
+        let claim = Claim { resources, holder: HolderId::adopt(token)? };
         Ok(Lease::adopt(&self.manager, Arc::new(claim), policy))
     }
 
@@ -121,9 +114,7 @@ impl Lock {
     fn stopped(&self) -> LockError {
         let kind = crate::ErrorKind::Closed;
         match &self.resources {
-            Ok(resources) => self
-                .manager
-                .error(kind, resources, &[], (0, Duration::ZERO)),
+            Ok(resources) => self.manager.error(kind, resources, &[], (0, Duration::ZERO)),
             Err(error) => error.clone().into(),
         }
     }

@@ -84,15 +84,8 @@ impl Redlock {
         names: impl IntoIterator<Item = S>,
         token: &str,
     ) -> Result<Lease, LockError> {
-        let claim = Claim {
-            resources: Resources::new(names)?,
-            holder: HolderId::adopt(token)?,
-        };
-        Ok(Lease::adopt(
-            &self.manager,
-            Arc::new(claim),
-            self.manager.policy,
-        ))
+        let claim = Claim { resources: Resources::new(names)?, holder: HolderId::adopt(token)? };
+        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.policy))
     }
 
     /// Whether another could not get the lock now, because anyone holds it (as far as the nodes tell).
@@ -103,10 +96,7 @@ impl Redlock {
         &self,
         names: impl IntoIterator<Item = S>,
     ) -> Result<bool, LockError> {
-        let claim = Claim {
-            resources: Resources::new(names)?,
-            holder: Manager::fresh_holder(),
-        };
+        let claim = Claim { resources: Resources::new(names)?, holder: Manager::fresh_holder() };
         let claim = Arc::new(claim);
         self.manager.check_open(&claim.resources)?;
         self.manager.settle(None).await;
@@ -116,12 +106,7 @@ impl Redlock {
         }
         let spent = (1, clock::now().since(inspection.report.started));
         let rounds = [inspection.report];
-        Err(self.manager.error(
-            ErrorKind::QuorumUnreachable,
-            &claim.resources,
-            &rounds,
-            spent,
-        ))
+        Err(self.manager.error(ErrorKind::QuorumUnreachable, &claim.resources, &rounds, spent))
     }
 
     /// Every node's address (without a password) and state, in the order given.
@@ -157,10 +142,7 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Redlock")
-            .field("nodes", &self.manager.addresses)
-            .finish()
+        formatter.debug_struct("Redlock").field("nodes", &self.manager.addresses).finish()
     }
 }
 
@@ -170,21 +152,12 @@ impl Manager {
         if self.settled.load(Ordering::Acquire) {
             return;
         }
-        let patience = self
-            .settings
-            .connect_timeout
-            .min(timeout.unwrap_or(Duration::MAX));
+        let patience = self.settings.connect_timeout.min(timeout.unwrap_or(Duration::MAX));
         let all = async {
-            let mut pending: FuturesUnordered<_> = self
-                .nodes
-                .iter()
-                .map(|node| async { node.settled().await })
-                .collect();
+            let mut pending: FuturesUnordered<_> =
+                self.nodes.iter().map(|node| async { node.settled().await }).collect();
             while pending.next().await.is_some() {
-                let up = self
-                    .nodes
-                    .iter()
-                    .filter(|node| node.state() == NodeState::Healthy);
+                let up = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
                 if up.count() >= self.quorum.size() {
                     break;
                 }
@@ -204,11 +177,8 @@ impl Manager {
         self.settle(policy.timeout()).await;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
-        let mut acquiring = Acquiring {
-            manager: self,
-            driver: Driver::new(&self.nodes),
-            machine: Some(machine),
-        };
+        let mut acquiring =
+            Acquiring { manager: self, driver: Driver::new(&self.nodes), machine: Some(machine) };
         let outcome = acquiring.run().await;
         let driver = acquiring.driver.clone();
         let left = outcome.withdrawals;
@@ -220,18 +190,8 @@ impl Manager {
                 }
                 self.withdraw_afresh(left);
                 let spent = (outcome.attempts, outcome.elapsed);
-                let lost = lost
-                    .iter()
-                    .map(|round| name_votes(round, &self.addresses))
-                    .collect();
-                Ok(LeaseGuard::new(Lease::won(
-                    self,
-                    won,
-                    policy,
-                    driver.inbox,
-                    spent,
-                    lost,
-                )))
+                let lost = lost.iter().map(|round| name_votes(round, &self.addresses)).collect();
+                Ok(LeaseGuard::new(Lease::won(self, won, policy, driver.inbox, spent, lost)))
             }
             Err(kind) => {
                 self.withdraw_rest(&driver, left);
@@ -255,8 +215,7 @@ impl Manager {
         // One inbox serves one machine; any further one asks again with its own.
         if let Some(mut last) = left.pop() {
             let driver = driver.clone();
-            self.engine
-                .background(async move { driver.run(&mut last, |_| {}).await });
+            self.engine.background(async move { driver.run(&mut last, |_| {}).await });
         }
         self.withdraw_afresh(left);
     }
@@ -266,8 +225,7 @@ impl Manager {
         for mut withdraw in left {
             let driver = Driver::new(&self.nodes);
             withdraw.restart();
-            self.engine
-                .background(async move { driver.run(&mut withdraw, |_| {}).await });
+            self.engine.background(async move { driver.run(&mut withdraw, |_| {}).await });
         }
     }
 
@@ -324,8 +282,7 @@ impl Drop for Acquiring<'_> {
             return;
         };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
-            self.manager
-                .withdraw_rest(&self.driver, outcome.withdrawals);
+            self.manager.withdraw_rest(&self.driver, outcome.withdrawals);
         }
     }
 }
@@ -350,8 +307,7 @@ impl Builder {
     pub fn nodes<S: AsRef<str>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
         for address in addresses {
             let address = address.as_ref().parse::<Address>();
-            self.nodes
-                .push(address.map(|address| NodeSpec::At(Box::new(address))));
+            self.nodes.push(address.map(|address| NodeSpec::At(Box::new(address))));
         }
         self
     }
@@ -427,9 +383,7 @@ impl Builder {
             settled: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
-        Ok(Redlock {
-            manager: Arc::new(manager),
-        })
+        Ok(Redlock { manager: Arc::new(manager) })
     }
 }
 

@@ -42,11 +42,7 @@ impl MemoryNode {
     /// The node called `name`, with every key behind `prefix`.
     pub fn with_key_prefix(name: &str, prefix: &str) -> Self {
         let address = format!("memory://{name}");
-        Self {
-            address,
-            prefix: prefix.to_owned(),
-            store: registered(name),
-        }
+        Self { address, prefix: prefix.to_owned(), store: registered(name) }
     }
 }
 
@@ -58,19 +54,12 @@ impl Node for MemoryNode {
     fn send(&self, command: Command, reply_to: ReplyTo) {
         let now = clock::now();
         let answer = if command.not_after < now {
-            Err(Fault::new(
-                FaultKind::NotSent,
-                "it came too late to be sent",
-            ))
+            Err(Fault::new(FaultKind::NotSent, "it came too late to be sent"))
         } else {
             let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(store.run(now, &self.prefix, &command))
         };
-        reply_to.deliver(Reply {
-            ticket: command.ticket,
-            answer,
-            repeated: false,
-        });
+        reply_to.deliver(Reply { ticket: command.ticket, answer, repeated: false });
     }
 
     fn state(&self) -> NodeState {
@@ -116,12 +105,8 @@ struct Found {
 impl Store {
     fn run(&mut self, now: Moment, prefix: &str, command: &Command) -> Answer {
         let claim = &*command.claim;
-        let locks: Vec<String> = claim
-            .resources
-            .as_slice()
-            .iter()
-            .map(|it| lock_key(prefix, it).into_owned())
-            .collect();
+        let locks: Vec<String> =
+            claim.resources.as_slice().iter().map(|it| lock_key(prefix, it).into_owned()).collect();
         let found = self.look(now, &locks, claim);
         match command.action {
             Action::Grant { ttl, fence } => self.grant(now, &locks, claim, (ttl, fence), &found),
@@ -134,10 +119,7 @@ impl Store {
             Action::Revoke => {
                 let holder = Value::Holder(claim.holder.as_str().to_owned());
                 for lock in &locks {
-                    if self
-                        .live(now, lock)
-                        .is_some_and(|entry| entry.value == holder)
-                    {
+                    if self.live(now, lock).is_some_and(|entry| entry.value == holder) {
                         self.keys.remove(lock);
                     }
                 }
@@ -157,14 +139,12 @@ impl Store {
             Action::Inspect => {
                 let token = self.highest_fence(now, &locks);
                 match found.answer(token) {
-                    Answer::Ours { token, .. } => Answer::Ours {
-                        token,
-                        remaining: Some(found.ours.since(now)),
-                    },
-                    Answer::Theirs { floor, .. } => Answer::Theirs {
-                        floor,
-                        frees: found.frees(now),
-                    },
+                    Answer::Ours { token, .. } => {
+                        Answer::Ours { token, remaining: Some(found.ours.since(now)) }
+                    }
+                    Answer::Theirs { floor, .. } => {
+                        Answer::Theirs { floor, frees: found.frees(now) }
+                    }
                     Answer::Absent => Answer::Absent,
                 }
             }
@@ -181,66 +161,39 @@ impl Store {
     ) -> Answer {
         let highest = fence.and_then(|_| self.highest_fence(now, locks));
         if found.theirs.is_some() {
-            return Answer::Theirs {
-                floor: highest,
-                frees: found.frees(now),
-            };
+            return Answer::Theirs { floor: highest, frees: found.frees(now) };
         }
         let until = now + ttl.as_duration();
         for lock in locks {
             if let Some(entry) = self.live(now, lock) {
                 entry.expires = entry.expires.max(until);
             } else {
-                self.put(
-                    now,
-                    lock.clone(),
-                    Value::Holder(claim.holder.as_str().to_owned()),
-                    ttl,
-                );
+                self.put(now, lock.clone(), Value::Holder(claim.holder.as_str().to_owned()), ttl);
             }
         }
         let Some(fence) = fence else {
-            return Answer::Ours {
-                token: None,
-                remaining: None,
-            };
+            return Answer::Ours { token: None, remaining: None };
         };
         if found.all_ours && highest.is_some() {
-            return Answer::Ours {
-                token: highest,
-                remaining: None,
-            };
+            return Answer::Ours { token: highest, remaining: None };
         }
         let ceiling = clock::System.wall_micros() + CLAMP_MICROS;
         let floor = highest.map_or(1, |token| token.0 + 1);
         let token = FencingToken(fence.proposal.0.min(ceiling).max(floor));
         for lock in locks {
-            self.put(
-                now,
-                fence_key(lock),
-                Value::Fence(token),
-                fence.retention.max(ttl),
-            );
+            self.put(now, fence_key(lock), Value::Fence(token), fence.retention.max(ttl));
         }
-        Answer::Ours {
-            token: Some(token),
-            remaining: None,
-        }
+        Answer::Ours { token: Some(token), remaining: None }
     }
 
     fn look(&mut self, now: Moment, locks: &[String], claim: &Claim) -> Found {
-        let mut found = Found {
-            all_ours: true,
-            any_gone: false,
-            theirs: None,
-            ours: Moment::FAR_FUTURE,
-        };
+        let mut found =
+            Found { all_ours: true, any_gone: false, theirs: None, ours: Moment::FAR_FUTURE };
         for lock in locks {
             match self.live(now, lock) {
-                Some(Entry {
-                    value: Value::Holder(holder),
-                    expires,
-                }) if holder == claim.holder.as_str() => {
+                Some(Entry { value: Value::Holder(holder), expires })
+                    if holder == claim.holder.as_str() =>
+                {
                     found.ours = found.ours.min(*expires);
                 }
                 Some(Entry { expires, .. }) => {
@@ -262,10 +215,7 @@ impl Store {
 
     fn fence(&mut self, now: Moment, lock: &str) -> Option<FencingToken> {
         match self.live(now, &fence_key(lock)) {
-            Some(Entry {
-                value: Value::Fence(token),
-                ..
-            }) => Some(*token),
+            Some(Entry { value: Value::Fence(token), .. }) => Some(*token),
             _ => None,
         }
     }
@@ -288,30 +238,18 @@ impl Store {
             self.keys.retain(|_, entry| entry.expires > now);
             self.sweep_at = SWEEP_FIRST_AT.max(2 * self.keys.len());
         }
-        self.keys.insert(
-            key,
-            Entry {
-                value,
-                expires: now + ttl.as_duration(),
-            },
-        );
+        self.keys.insert(key, Entry { value, expires: now + ttl.as_duration() });
     }
 }
 
 impl Found {
     fn answer(&self, token: Option<FencingToken>) -> Answer {
         if self.theirs.is_some() {
-            Answer::Theirs {
-                floor: token,
-                frees: Frees::Unknown,
-            }
+            Answer::Theirs { floor: token, frees: Frees::Unknown }
         } else if self.any_gone {
             Answer::Absent
         } else {
-            Answer::Ours {
-                token,
-                remaining: None,
-            }
+            Answer::Ours { token, remaining: None }
         }
     }
 

@@ -101,23 +101,12 @@ impl RedisNode {
         let name = address.to_string();
         let actor = Actor::new(Arc::new(address), settings, letters, teller);
         let actor = Mutex::new(Some(actor));
-        Arc::new(Self {
-            name,
-            mailbox,
-            state,
-            handle,
-            start: Once::new(),
-            actor,
-        })
+        Arc::new(Self { name, mailbox, state, handle, start: Once::new(), actor })
     }
 
     fn start(&self) {
         self.start.call_once(|| {
-            let actor = self
-                .actor
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(actor) = actor {
                 self.handle.spawn(actor.run());
             }
@@ -153,9 +142,7 @@ impl Node for RedisNode {
         let mut state = self.state.clone();
         Box::pin(async move {
             // An error means that the task has ended, with its runtime: there is nothing to wait for.
-            let _ = state
-                .wait_for(|state| *state != NodeState::Connecting)
-                .await;
+            let _ = state.wait_for(|state| *state != NodeState::Connecting).await;
         })
     }
 

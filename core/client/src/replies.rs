@@ -55,8 +55,7 @@ impl Replies {
             }
             let mut batch = Vec::new();
             self.inbox.take(&mut batch).await;
-            self.taken
-                .extend(batch.into_iter().map(|arrival| arrival.reply));
+            self.taken.extend(batch.into_iter().map(|arrival| arrival.reply));
         }
     }
 }

@@ -18,10 +18,7 @@ fn servers(count: usize) -> Vec<Server> {
 }
 
 fn over(servers: &[Server]) -> Redlock {
-    Redlock::builder()
-        .nodes(servers.iter().map(Server::url))
-        .build()
-        .expect("valid addresses")
+    Redlock::builder().nodes(servers.iter().map(Server::url)).build().expect("valid addresses")
 }
 
 fn key(server: &Server) -> String {
@@ -61,12 +58,7 @@ fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves()
         let mut servers = servers(5);
         let locks = over(&servers);
         let pair = || async {
-            let lease = locks
-                .lock("r")
-                .try_once()
-                .acquire()
-                .await
-                .expect("a quorum");
+            let lease = locks.lock("r").try_once().acquire().await.expect("a quorum");
             assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
         };
         median(50, pair).await;
@@ -84,15 +76,9 @@ fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves()
         servers[0].resume();
         servers[1].restart();
         let is_healthy = |(_, state): &(_, NodeState)| *state == NodeState::Healthy;
-        until("all nodes are back", || {
-            locks.nodes().iter().all(is_healthy)
-        })
-        .await;
+        until("all nodes are back", || locks.nodes().iter().all(is_healthy)).await;
         let lease = locks.lock("r").acquire().await.unwrap();
-        until("all five hold the key", || {
-            holders(&servers, lease.token()) == 5
-        })
-        .await;
+        until("all five hold the key", || holders(&servers, lease.token()) == 5).await;
     });
 }
 
@@ -128,26 +114,14 @@ fn a_held_lease_outlives_the_death_and_rebirth_of_a_minority() {
     run(async {
         let mut servers = servers(3);
         let locks = over(&servers);
-        let lock = locks
-            .lock("r")
-            .ttl(Duration::from_millis(600))
-            .auto_extend(true);
+        let lock = locks.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
         let lease = lock.acquire().await.unwrap();
-        until("all three hold it", || {
-            holders(&servers, lease.token()) == 3
-        })
-        .await;
+        until("all three hold it", || holders(&servers, lease.token()) == 3).await;
         servers[2].restart();
-        until("the reborn node is healed", || {
-            key(&servers[2]) == lease.token()
-        })
-        .await;
+        until("the reborn node is healed", || key(&servers[2]) == lease.token()).await;
         assert!(lease.is_valid());
         assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
-        until("no key is left", || {
-            servers.iter().all(|server| key(server) == "(nil)")
-        })
-        .await;
+        until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
     });
 }
 
@@ -157,13 +131,7 @@ fn an_extension_given_up_does_not_end_renewal() {
         let servers = servers(3);
         let locks = over(&servers);
         let ttl = Duration::from_secs(1);
-        let lease = locks
-            .lock("r")
-            .ttl(ttl)
-            .auto_extend(true)
-            .acquire()
-            .await
-            .unwrap();
+        let lease = locks.lock("r").ttl(ttl).auto_extend(true).acquire().await.unwrap();
         servers[0].pause();
         servers[1].pause();
         let gave_up = timeout(Duration::from_millis(50), lease.extend(None)).await;
@@ -182,14 +150,7 @@ fn a_lost_reply_does_not_lock_the_caller_out() {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
         let locks = Redlock::builder().nodes([proxy.url()]).build().unwrap();
-        locks
-            .lock("other")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        locks.lock("other").acquire().await.unwrap().release().await.unwrap();
         proxy.lose_replies();
         let acquiring = tokio::spawn({
             let lock = locks.lock("r").timeout(Duration::from_secs(5));
@@ -197,10 +158,7 @@ fn a_lost_reply_does_not_lock_the_caller_out() {
         });
         until("the key is there", || key(&server) != "(nil)").await;
         proxy.cut();
-        let lease = acquiring
-            .await
-            .unwrap()
-            .expect("acquired, not refused by itself");
+        let lease = acquiring.await.unwrap().expect("acquired, not refused by itself");
         assert_eq!(lease.votes()[0].vote, Vote::Granted);
         assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
     });
@@ -226,14 +184,7 @@ fn an_acquisition_given_up_leaves_no_key_also_on_a_stopped_server() {
     run(async {
         let servers = servers(3);
         let locks = over(&servers);
-        locks
-            .lock("other")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        locks.lock("other").acquire().await.unwrap().release().await.unwrap();
         servers[0].pause();
         servers[1].pause();
         let lock = locks.lock("r").ttl(Duration::from_secs(60));
@@ -242,10 +193,7 @@ fn an_acquisition_given_up_leaves_no_key_also_on_a_stopped_server() {
         servers[0].resume();
         servers[1].resume();
         // The grants that waited in the stopped servers are done first, then the revokes behind them.
-        until("the withdrawal is through", || {
-            locks.engine().drain(Duration::ZERO)
-        })
-        .await;
+        until("the withdrawal is through", || locks.engine().drain(Duration::ZERO)).await;
         assert!(servers.iter().all(|server| key(server) == "(nil)"));
     });
 }
@@ -275,10 +223,7 @@ fn contenders_never_overlap_and_their_tokens_grow() {
     run(async {
         let servers = servers(5);
         let managers: Vec<_> = (0..4).map(|_| over(&servers)).collect();
-        let (busy, last) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
+        let (busy, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
                 let lock = managers[usize::try_from(task % 4).unwrap()].lock("r");
@@ -299,9 +244,6 @@ fn contenders_never_overlap_and_their_tokens_grow() {
         for task in tasks {
             task.await.expect("no task fails");
         }
-        until("no key is left", || {
-            servers.iter().all(|server| key(server) == "(nil)")
-        })
-        .await;
+        until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
     });
 }

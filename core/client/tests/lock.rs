@@ -11,10 +11,7 @@ fn three_nodes() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let cluster = NEXT.fetch_add(1, Ordering::Relaxed);
     let names = (0..3).map(|node| format!("memory://lock-test-{cluster}-{node}"));
-    Redlock::builder()
-        .nodes(names)
-        .build()
-        .expect("three nodes")
+    Redlock::builder().nodes(names).build().expect("three nodes")
 }
 
 fn short(lock: Lock) -> Lock {
@@ -32,17 +29,8 @@ async fn is_held_by_one_at_a_time() {
     assert!(lease.is_valid());
     let refused = locks.lock("r").try_once().acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotAcquired);
-    assert!(
-        refused
-            .to_string()
-            .contains("'r' is held by another: 3 of 3 nodes refused")
-    );
-    assert!(
-        refused
-            .votes()
-            .iter()
-            .all(|vote| vote.vote == Vote::Refused)
-    );
+    assert!(refused.to_string().contains("'r' is held by another: 3 of 3 nodes refused"));
+    assert!(refused.votes().iter().all(|vote| vote.vote == Vote::Refused));
     assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
     assert!(locks.lock("r").try_once().acquire().await.is_ok());
 }
@@ -109,9 +97,7 @@ async fn on_lost_is_told_also_after_an_extension() {
     let locks = three_nodes();
     let lease = short(locks.lock("r")).acquire().await.unwrap();
     lease.extend(None).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), lease.lost())
-        .await
-        .expect("told");
+    tokio::time::timeout(Duration::from_secs(5), lease.lost()).await.expect("told");
 }
 
 #[tokio::test]
@@ -137,23 +123,13 @@ async fn a_lease_is_lost_at_the_end_of_its_validity() {
     let again = lease.into_lease();
     let outcome = again.release().await.unwrap();
     assert_eq!(outcome, ReleaseOutcome::Expired);
-    assert!(
-        again
-            .loss(outcome)
-            .unwrap()
-            .to_string()
-            .contains("validity passed")
-    );
+    assert!(again.loss(outcome).unwrap().to_string().contains("validity passed"));
 }
 
 #[tokio::test]
 async fn a_renewed_lease_outlives_its_ttl() {
     let locks = three_nodes();
-    let lease = short(locks.lock("r"))
-        .auto_extend(true)
-        .acquire()
-        .await
-        .unwrap();
+    let lease = short(locks.lock("r")).auto_extend(true).acquire().await.unwrap();
     let waited = tokio::time::timeout(Duration::from_millis(900), lease.lost()).await;
     assert!(waited.is_err(), "still held after three times its ttl");
     assert!(lease.is_valid());
@@ -163,42 +139,25 @@ async fn a_renewed_lease_outlives_its_ttl() {
 #[tokio::test]
 async fn renewal_stops_at_max_hold() {
     let locks = three_nodes();
-    let lock = short(locks.lock("r"))
-        .auto_extend(true)
-        .max_hold(Duration::from_millis(400));
+    let lock = short(locks.lock("r")).auto_extend(true).max_hold(Duration::from_millis(400));
     let lease = lock.acquire().await.unwrap();
-    let error = tokio::time::timeout(Duration::from_secs(5), lease.lost())
-        .await
-        .unwrap();
+    let error = tokio::time::timeout(Duration::from_secs(5), lease.lost()).await.unwrap();
     assert!(error.to_string().contains("max_hold"));
 }
 
 #[tokio::test]
 async fn an_abandoned_lease_is_renewed_no_more() {
     let locks = three_nodes();
-    let lease = short(locks.lock("r"))
-        .auto_extend(true)
-        .acquire()
-        .await
-        .unwrap()
-        .into_lease();
+    let lease = short(locks.lock("r")).auto_extend(true).acquire().await.unwrap().into_lease();
     drop(lease);
-    let next = locks
-        .lock("r")
-        .timeout(Duration::from_secs(5))
-        .acquire()
-        .await;
+    let next = locks.lock("r").timeout(Duration::from_secs(5)).acquire().await;
     assert!(next.is_ok(), "it ran out");
 }
 
 #[tokio::test]
 async fn a_lease_that_is_let_run_out_is_renewed_no_more_and_its_loss_is_told() {
     let locks = three_nodes();
-    let lease = short(locks.lock("r"))
-        .auto_extend(true)
-        .acquire()
-        .await
-        .unwrap();
+    let lease = short(locks.lock("r")).auto_extend(true).acquire().await.unwrap();
     let watching = tokio::spawn({
         let lease = quorlock::Lease::clone(&lease);
         async move { lease.lost().await }
@@ -228,12 +187,7 @@ async fn checking_tells_a_lost_lease() {
     let locks = three_nodes();
     let lease = locks.lock("r").acquire().await.unwrap().into_lease();
     lease.check().await.unwrap();
-    locks
-        .lease(["r"], lease.token())
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    locks.lease(["r"], lease.token()).unwrap().release().await.unwrap();
     assert_eq!(kind(lease.check().await), ErrorKind::LeaseLost);
 }
 
@@ -288,20 +242,11 @@ async fn a_closed_manager_says_so() {
 
 #[test]
 fn bad_settings_are_refused_with_a_sentence() {
-    let text = |nodes: &[&str]| {
-        Redlock::builder()
-            .nodes(nodes)
-            .build()
-            .unwrap_err()
-            .to_string()
-    };
+    let text = |nodes: &[&str]| Redlock::builder().nodes(nodes).build().unwrap_err().to_string();
     assert!(text(&[]).contains("no nodes were given"));
     assert!(text(&["memory://a", "memory://a"]).contains("named twice"));
     let twice = text(&["redis://:hunter2@h:1", "redis://:hunter3@h:1"]);
-    assert!(
-        twice.contains("named twice") && !twice.contains("hunter"),
-        "{twice}"
-    );
+    assert!(twice.contains("named twice") && !twice.contains("hunter"), "{twice}");
     assert!(text(&["http://a"]).contains("http"));
 }
 
@@ -309,9 +254,7 @@ fn bad_settings_are_refused_with_a_sentence() {
 async fn a_lock_can_be_used_from_any_runtime() {
     let locks = three_nodes();
     let outside = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async move {
             let lease = locks.lock("r").acquire().await.unwrap();
             lease.extend(None).await.unwrap();

@@ -37,11 +37,7 @@ impl Kind {
     }
 
     fn new(url: String, server: Option<Server>) -> Self {
-        Self {
-            client: node_at(&url),
-            url,
-            _server: server,
-        }
+        Self { client: node_at(&url), url, _server: server }
     }
 }
 
@@ -119,10 +115,7 @@ async fn several_resources_are_all_or_nothing(mut kind: Kind) {
         let all = claim(&["a", "b", "c"], "x");
         assert!(is_theirs(&kind.client.ask(&all, action).await));
         for name in ["a", "c"] {
-            assert_eq!(
-                kind.client.ask(&claim(&[name], "x"), Action::Inspect).await,
-                ABSENT
-            );
+            assert_eq!(kind.client.ask(&claim(&[name], "x"), Action::Inspect).await, ABSENT);
         }
     }
     assert!(holds(&mut kind.client, &other).await);
@@ -131,10 +124,7 @@ async fn several_resources_are_all_or_nothing(mut kind: Kind) {
 async fn a_half_lost_set_is_made_whole(mut kind: Kind) {
     let all = claim(&["a", "b"], "x");
     assert!(is_ours(&kind.client.grant(&all, 10_000).await));
-    assert_eq!(
-        kind.client.ask(&claim(&["a"], "x"), Action::Revoke).await,
-        OURS
-    );
+    assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::Revoke).await, OURS);
     assert_eq!(kind.client.ask(&all, Action::Inspect).await, ABSENT);
     assert!(is_ours(&kind.client.grant(&all, 10_000).await));
     assert!(holds(&mut kind.client, &all).await);
@@ -157,33 +147,19 @@ async fn keys_expire(mut kind: Kind) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let lasted = lease_clock().since(asked);
-    assert!(
-        lasted >= Duration::from_millis(29),
-        "expired after {lasted:?}"
-    );
+    assert!(lasted >= Duration::from_millis(29), "expired after {lasted:?}");
     assert!(holds(&mut kind.client, &b).await);
 }
 
 async fn a_refusal_tells_when_it_frees(mut kind: Kind) {
     // Of several the last one counts.
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["a"], "x"), 5_000).await
-    ));
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["b"], "y"), 20_000).await
-    ));
+    assert!(is_ours(&kind.client.grant(&claim(&["a"], "x"), 5_000).await));
+    assert!(is_ours(&kind.client.grant(&claim(&["b"], "y"), 20_000).await));
     let refused = kind.client.grant(&claim(&["a", "b"], "z"), 1_000).await;
-    let Ok(Answer::Theirs {
-        frees: Frees::In(left),
-        floor: None,
-    }) = refused
-    else {
+    let Ok(Answer::Theirs { frees: Frees::In(left), floor: None }) = refused else {
         panic!("{refused:?}")
     };
-    assert!(
-        left > Duration::from_secs(15) && left <= Duration::from_secs(20),
-        "{left:?}"
-    );
+    assert!(left > Duration::from_secs(15) && left <= Duration::from_secs(20), "{left:?}");
 }
 
 async fn an_extension_keeps_the_key(mut kind: Kind) {
@@ -199,19 +175,12 @@ async fn an_extension_keeps_the_key(mut kind: Kind) {
 async fn an_extension_never_makes_a_key(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
     assert_eq!(kind.client.ask(&mine, extend(10_000)).await, ABSENT);
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["a"], "x"), 5_000).await
-    ));
+    assert!(is_ours(&kind.client.grant(&claim(&["a"], "x"), 5_000).await));
     // One of two gone: neither is made nor extended.
     assert_eq!(kind.client.ask(&mine, extend(60_000)).await, ABSENT);
-    assert_eq!(
-        kind.client.ask(&claim(&["b"], "x"), Action::Inspect).await,
-        ABSENT
-    );
+    assert_eq!(kind.client.ask(&claim(&["b"], "x"), Action::Inspect).await, ABSENT);
     assert!(remaining(&mut kind.client, &claim(&["a"], "x")).await <= Duration::from_secs(5));
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["b"], "y"), 10_000).await
-    ));
+    assert!(is_ours(&kind.client.grant(&claim(&["b"], "y"), 10_000).await));
     assert!(is_theirs(&kind.client.ask(&mine, extend(60_000)).await));
     assert!(remaining(&mut kind.client, &claim(&["a"], "x")).await <= Duration::from_secs(5));
 }
@@ -220,11 +189,8 @@ async fn many_extensions_get_their_own_replies(mut kind: Kind) {
     let claims: Vec<Arc<Claim>> = (0..700)
         .map(|number| {
             let (one, two) = (format!("a{number}"), format!("b{number}"));
-            let names = if number % 2 == 0 {
-                vec![one.as_str()]
-            } else {
-                vec![one.as_str(), two.as_str()]
-            };
+            let names =
+                if number % 2 == 0 { vec![one.as_str()] } else { vec![one.as_str(), two.as_str()] };
             claim(&names, &format!("holder {number}"))
         })
         .collect();
@@ -241,10 +207,7 @@ async fn many_extensions_get_their_own_replies(mut kind: Kind) {
             _ => {}
         }
     }
-    let tickets: Vec<_> = claims
-        .iter()
-        .map(|it| kind.client.send(it, extend(90_000)))
-        .collect();
+    let tickets: Vec<_> = claims.iter().map(|it| kind.client.send(it, extend(90_000))).collect();
     let replies = kind.client.replies_to(&tickets).await;
     for (number, reply) in replies.iter().enumerate() {
         match number % 3 {
@@ -266,32 +229,12 @@ async fn a_revoke_deletes_only_what_is_ours(mut kind: Kind) {
 }
 
 async fn a_revoke_of_several_deletes_those_that_are_ours(mut kind: Kind) {
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["a", "c"], "x"), 10_000).await
-    ));
-    assert_eq!(
-        kind.client
-            .ask(&claim(&["a", "b"], "x"), Action::Revoke)
-            .await,
-        ABSENT
-    );
-    assert_eq!(
-        kind.client.ask(&claim(&["a"], "x"), Action::Inspect).await,
-        ABSENT
-    );
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["b"], "y"), 10_000).await
-    ));
-    assert!(is_theirs(
-        &kind
-            .client
-            .ask(&claim(&["b", "c"], "x"), Action::Revoke)
-            .await
-    ));
-    assert_eq!(
-        kind.client.ask(&claim(&["c"], "x"), Action::Inspect).await,
-        ABSENT
-    );
+    assert!(is_ours(&kind.client.grant(&claim(&["a", "c"], "x"), 10_000).await));
+    assert_eq!(kind.client.ask(&claim(&["a", "b"], "x"), Action::Revoke).await, ABSENT);
+    assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::Inspect).await, ABSENT);
+    assert!(is_ours(&kind.client.grant(&claim(&["b"], "y"), 10_000).await));
+    assert!(is_theirs(&kind.client.ask(&claim(&["b", "c"], "x"), Action::Revoke).await));
+    assert_eq!(kind.client.ask(&claim(&["c"], "x"), Action::Inspect).await, ABSENT);
     assert!(holds(&mut kind.client, &claim(&["b"], "y")).await);
 }
 
@@ -302,13 +245,8 @@ async fn fencing_tokens_grow(mut kind: Kind) {
         let mine = claim(&["r"], &format!("holder {round}"));
         let token = token(&kind.client.ask(&mine, fenced(10_000, proposal)).await);
         assert!(token > last && token >= proposal, "{token} after {last}");
-        let refused = kind
-            .client
-            .ask(&claim(&["r"], "other"), fenced(10_000, 1))
-            .await;
-        let Ok(Answer::Theirs { floor, .. }) = refused else {
-            panic!("{refused:?}")
-        };
+        let refused = kind.client.ask(&claim(&["r"], "other"), fenced(10_000, 1)).await;
+        let Ok(Answer::Theirs { floor, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(floor, Some(FencingToken(token)));
         assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
         last = token;
@@ -318,33 +256,18 @@ async fn fencing_tokens_grow(mut kind: Kind) {
 
 async fn a_fencing_token_is_kept_by_the_same_holder(mut kind: Kind) {
     let mine = claim(&["r"], "a");
-    assert_eq!(
-        kind.client.ask(&mine, fenced(10_000, 50)).await,
-        ours_with(50)
-    );
-    assert_eq!(
-        kind.client.ask(&mine, fenced(10_000, 80)).await,
-        ours_with(50)
-    );
+    assert_eq!(kind.client.ask(&mine, fenced(10_000, 50)).await, ours_with(50));
+    assert_eq!(kind.client.ask(&mine, fenced(10_000, 80)).await, ours_with(50));
     assert_eq!(kind.client.ask(&mine, extend(10_000)).await, OURS);
-    assert_eq!(
-        kind.client.ask(&mine, fenced(10_000, 80)).await,
-        ours_with(50)
-    );
+    assert_eq!(kind.client.ask(&mine, fenced(10_000, 80)).await, ours_with(50));
 }
 
 async fn a_proposal_far_ahead_is_clamped(mut kind: Kind) {
-    let wall = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970")
-        .as_micros();
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
     let wall = u64::try_from(wall).expect("before 2255");
     // Exact to the last digit, also as it is remembered.
     let near = claim(&["r"], "a");
-    assert_eq!(
-        kind.client.ask(&near, fenced(10_000, wall)).await,
-        ours_with(wall)
-    );
+    assert_eq!(kind.client.ask(&near, fenced(10_000, wall)).await, ours_with(wall));
     assert_eq!(token(&kind.client.ask(&near, Action::Inspect).await), wall);
     assert_eq!(kind.client.ask(&near, Action::Revoke).await, OURS);
     let far = claim(&["r"], "b");
@@ -354,79 +277,46 @@ async fn a_proposal_far_ahead_is_clamped(mut kind: Kind) {
 
 async fn one_token_covers_several_resources(mut kind: Kind) {
     let before = claim(&["b"], "x");
-    assert_eq!(
-        kind.client.ask(&before, fenced(10_000, 70)).await,
-        ours_with(70)
-    );
+    assert_eq!(kind.client.ask(&before, fenced(10_000, 70)).await, ours_with(70));
     assert_eq!(kind.client.ask(&before, Action::Revoke).await, OURS);
     let both = claim(&["a", "b"], "y");
-    assert_eq!(
-        kind.client.ask(&both, fenced(10_000, 5)).await,
-        ours_with(71)
-    );
+    assert_eq!(kind.client.ask(&both, fenced(10_000, 5)).await, ours_with(71));
     assert_eq!(kind.client.ask(&both, Action::Revoke).await, OURS);
     let after = claim(&["a"], "z");
-    assert_eq!(
-        kind.client.ask(&after, fenced(10_000, 5)).await,
-        ours_with(72)
-    );
+    assert_eq!(kind.client.ask(&after, fenced(10_000, 5)).await, ours_with(72));
 }
 
 async fn raising_the_fence_needs_the_keys(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
     assert_eq!(kind.client.ask(&mine, raise(90)).await, ABSENT);
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["a"], "x"), 10_000).await
-    ));
+    assert!(is_ours(&kind.client.grant(&claim(&["a"], "x"), 10_000).await));
     assert_eq!(kind.client.ask(&mine, raise(90)).await, ABSENT);
-    assert!(is_ours(
-        &kind.client.grant(&claim(&["b"], "y"), 10_000).await
-    ));
+    assert!(is_ours(&kind.client.grant(&claim(&["b"], "y"), 10_000).await));
     assert!(is_theirs(&kind.client.ask(&mine, raise(90)).await));
     for name in ["a", "b"] {
         let looked = kind.client.ask(&claim(&[name], "z"), Action::Inspect).await;
-        assert!(
-            matches!(looked, Ok(Answer::Theirs { floor: None, .. })),
-            "{looked:?}"
-        );
+        assert!(matches!(looked, Ok(Answer::Theirs { floor: None, .. })), "{looked:?}");
     }
 }
 
 async fn a_raised_fence_counts_for_the_next_grant(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
-    assert_eq!(
-        kind.client.ask(&mine, fenced(10_000, 5)).await,
-        ours_with(5)
-    );
+    assert_eq!(kind.client.ask(&mine, fenced(10_000, 5)).await, ours_with(5));
     assert_eq!(kind.client.ask(&mine, raise(90)).await, ours_with(90));
     // Never lowered.
     assert_eq!(kind.client.ask(&mine, raise(60)).await, ours_with(90));
     assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
     for name in ["a", "b"] {
-        assert_eq!(
-            kind.client
-                .ask(&claim(&[name], "y"), fenced(10_000, 5))
-                .await,
-            ours_with(91)
-        );
+        assert_eq!(kind.client.ask(&claim(&[name], "y"), fenced(10_000, 5)).await, ours_with(91));
     }
 }
 
 async fn the_fence_outlives_the_lock(mut kind: Kind) {
     let first = claim(&["r"], "a");
-    assert_eq!(
-        kind.client.ask(&first, fenced(1, 500)).await,
-        ours_with(500)
-    );
-    let mut next = kind
-        .client
-        .ask(&claim(&["r"], "b"), fenced(10_000, 5))
-        .await;
+    assert_eq!(kind.client.ask(&first, fenced(1, 500)).await, ours_with(500));
+    let mut next = kind.client.ask(&claim(&["r"], "b"), fenced(10_000, 5)).await;
     while is_theirs(&next) {
-        next = kind
-            .client
-            .ask(&claim(&["r"], "b"), fenced(10_000, 5))
-            .await;
+        next = kind.client.ask(&claim(&["r"], "b"), fenced(10_000, 5)).await;
     }
     assert_eq!(next, ours_with(501));
 }
@@ -434,43 +324,21 @@ async fn the_fence_outlives_the_lock(mut kind: Kind) {
 async fn an_inspection_changes_nothing(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
     assert_eq!(kind.client.ask(&mine, Action::Inspect).await, ABSENT);
-    assert_eq!(
-        kind.client.ask(&mine, fenced(10_000, 5)).await,
-        ours_with(5)
-    );
-    assert_eq!(
-        kind.client.ask(&claim(&["a"], "x"), extend(4_000)).await,
-        OURS
-    );
+    assert_eq!(kind.client.ask(&mine, fenced(10_000, 5)).await, ours_with(5));
+    assert_eq!(kind.client.ask(&claim(&["a"], "x"), extend(4_000)).await, OURS);
     for _ in 0..2 {
         let looked = kind.client.ask(&mine, Action::Inspect).await;
-        let Ok(Answer::Ours {
-            token: Some(FencingToken(5)),
-            remaining: Some(left),
-        }) = looked
+        let Ok(Answer::Ours { token: Some(FencingToken(5)), remaining: Some(left) }) = looked
         else {
             panic!("{looked:?}")
         };
-        assert!(
-            left > Duration::from_secs(2) && left <= Duration::from_secs(4),
-            "{left:?}"
-        );
+        assert!(left > Duration::from_secs(2) && left <= Duration::from_secs(4), "{left:?}");
     }
-    let looked = kind
-        .client
-        .ask(&claim(&["a", "b"], "y"), Action::Inspect)
-        .await;
-    let Ok(Answer::Theirs {
-        floor: Some(FencingToken(5)),
-        frees: Frees::In(left),
-    }) = looked
-    else {
+    let looked = kind.client.ask(&claim(&["a", "b"], "y"), Action::Inspect).await;
+    let Ok(Answer::Theirs { floor: Some(FencingToken(5)), frees: Frees::In(left) }) = looked else {
         panic!("{looked:?}")
     };
-    assert!(
-        left > Duration::from_secs(8) && left <= Duration::from_secs(10),
-        "{left:?}"
-    );
+    assert!(left > Duration::from_secs(8) && left <= Duration::from_secs(10), "{left:?}");
 }
 
 async fn a_huge_ttl_is_taken(mut kind: Kind) {
@@ -484,24 +352,10 @@ async fn a_huge_ttl_is_taken(mut kind: Kind) {
 
 async fn odd_names_are_only_names(mut kind: Kind) {
     let long = "x".repeat(4096);
-    for name in [
-        "a b",
-        "a\r\nDEL b\r\n",
-        "{",
-        "}",
-        "{}",
-        "{tag}rest",
-        "a\0b",
-        "ключ",
-        "%s",
-        &long,
-    ] {
+    for name in ["a b", "a\r\nDEL b\r\n", "{", "}", "{}", "{tag}rest", "a\0b", "ключ", "%s", &long]
+    {
         let mine = claim(&[name], "a\r\nb");
-        assert_eq!(
-            kind.client.ask(&mine, fenced(10_000, 5)).await,
-            ours_with(5),
-            "{name:?}"
-        );
+        assert_eq!(kind.client.ask(&mine, fenced(10_000, 5)).await, ours_with(5), "{name:?}");
         assert!(holds(&mut kind.client, &mine).await);
         assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
     }
@@ -510,15 +364,9 @@ async fn odd_names_are_only_names(mut kind: Kind) {
 async fn commands_take_effect_in_order(mut kind: Kind) {
     let mut expected = Vec::new();
     for round in 0..300 {
-        let (mine, other) = (
-            claim(&["r"], &format!("a{round}")),
-            claim(&["r"], &format!("b{round}")),
-        );
-        let asked = if round % 2 == 0 {
-            grant(10_000)
-        } else {
-            fenced(10_000, 1)
-        };
+        let (mine, other) =
+            (claim(&["r"], &format!("a{round}")), claim(&["r"], &format!("b{round}")));
+        let asked = if round % 2 == 0 { grant(10_000) } else { fenced(10_000, 1) };
         expected.push((kind.client.send(&mine, asked), 'o'));
         expected.push((kind.client.send(&other, asked), 't'));
         expected.push((kind.client.send(&mine, extend(10_000)), 'o'));
@@ -549,12 +397,8 @@ async fn a_command_that_comes_too_late_is_not_sent(mut kind: Kind) {
     let soon = lease_clock() + Duration::from_secs(5);
     kind.client.send_until(&mine, grant(10_000), soon);
     assert_eq!(kind.client.reply().await.answer, OURS);
-    kind.client
-        .send_until(&mine, Action::Revoke, Moment::default());
-    assert_eq!(
-        support::kind(&kind.client.reply().await.answer),
-        Some(FaultKind::NotSent)
-    );
+    kind.client.send_until(&mine, Action::Revoke, Moment::default());
+    assert_eq!(support::kind(&kind.client.reply().await.answer), Some(FaultKind::NotSent));
     assert!(holds(&mut kind.client, &mine).await);
 }
 
@@ -569,13 +413,8 @@ async fn two_nodes_of_one_address_share_their_keys(mut kind: Kind) {
 }
 
 async fn a_closed_node_does_what_was_handed_over(mut kind: Kind) {
-    let mine: Vec<_> = (0..100)
-        .map(|number| claim(&[&format!("r{number}")], "a"))
-        .collect();
-    let tickets: Vec<_> = mine
-        .iter()
-        .map(|it| kind.client.send(it, fenced(10_000, 5)))
-        .collect();
+    let mine: Vec<_> = (0..100).map(|number| claim(&[&format!("r{number}")], "a")).collect();
+    let tickets: Vec<_> = mine.iter().map(|it| kind.client.send(it, fenced(10_000, 5))).collect();
     kind.client.node.close();
     for reply in kind.client.replies_to(&tickets).await {
         assert_eq!(reply.answer, ours_with(5));
@@ -592,19 +431,14 @@ fn is_ours(answer: &Result<Answer, quorlock_protocol::Fault>) -> bool {
 
 fn token(answer: &Result<Answer, quorlock_protocol::Fault>) -> u64 {
     match answer {
-        Ok(Answer::Ours {
-            token: Some(token), ..
-        }) => token.0,
+        Ok(Answer::Ours { token: Some(token), .. }) => token.0,
         other => panic!("no token in {other:?}"),
     }
 }
 
 async fn remaining(client: &mut Client, claim: &Arc<Claim>) -> Duration {
     match client.ask(claim, Action::Inspect).await {
-        Ok(Answer::Ours {
-            remaining: Some(left),
-            ..
-        }) => left,
+        Ok(Answer::Ours { remaining: Some(left), .. }) => left,
         other => panic!("not held: {other:?}"),
     }
 }

@@ -20,15 +20,10 @@ fn a_restarted_server_takes_part_again_without_help() {
         let mine = claim(&["r"], "a");
         assert_eq!(client.grant(&mine, 60_000).await, OURS);
         server.kill();
-        client
-            .until(|state| matches!(state, NodeState::Down(_)))
-            .await;
+        client.until(|state| matches!(state, NodeState::Down(_))).await;
         let fault = client.fault(&mine, Action::Revoke).await;
         assert_eq!(fault.kind(), FaultKind::NotSent);
-        assert_eq!(
-            fault.detail(),
-            "cannot connect: connection refused: is the server running?"
-        );
+        assert_eq!(fault.detail(), "cannot connect: connection refused: is the server running?");
         server.restart();
         client.until(is_healthy).await;
         assert_eq!(client.ask(&mine, fenced(60_000, 5)).await, ours_with(5));
@@ -88,11 +83,7 @@ fn a_lost_reply_does_not_refuse_the_grant() {
             eventually("the key", || ask.call(&["EXISTS", "r"]) == "1").await;
             proxy.cut();
             let reply = client.replies_to(&[ticket]).await.remove(0);
-            assert!(
-                matches!(reply.answer, Ok(Answer::Ours { .. })),
-                "{:?}",
-                reply.answer
-            );
+            assert!(matches!(reply.answer, Ok(Answer::Ours { .. })), "{:?}", reply.answer);
             assert!(reply.repeated);
             assert_eq!(client.node.state(), NodeState::Healthy);
             let reply = client.send(&claim(&["r"], "a"), Action::Revoke);
@@ -165,10 +156,7 @@ fn a_command_goes_out_twice_at_most() {
         let script = "cmdstat_pexpire:calls=";
         proxy.lose_replies();
         let twice = client.send(&mine, extend(60_000));
-        eventually("the first", || {
-            ask.call(&["INFO", "commandstats"]).contains(script)
-        })
-        .await;
+        eventually("the first", || ask.call(&["INFO", "commandstats"]).contains(script)).await;
         // The second connection stalls as soon as it is used.
         proxy.stall_when_used();
         proxy.cut();
@@ -213,9 +201,7 @@ fn a_server_that_breaks_every_connection_counts_as_down() {
         client.node.settled().await;
         proxy.refuse(true);
         proxy.cut();
-        client
-            .until(|state| matches!(state, NodeState::Down(_)))
-            .await;
+        client.until(|state| matches!(state, NodeState::Down(_))).await;
         let fault = client.fault(&claim(&["r"], "a"), grant(1_000)).await;
         assert_eq!(fault.kind(), FaultKind::NotSent);
         proxy.refuse(false);
@@ -232,9 +218,7 @@ fn a_server_that_ends_every_connection_is_not_stormed() {
         proxy.close_idle(true);
         let mut client = node_at(&proxy.url());
         client.node.settled().await;
-        client
-            .until(|state| matches!(state, NodeState::Down(_)))
-            .await;
+        client.until(|state| matches!(state, NodeState::Down(_))).await;
         let before = proxy.accepted();
         tokio::time::sleep(Duration::from_millis(500)).await;
         let tries = proxy.accepted() - before;
@@ -256,55 +240,29 @@ fn a_hung_server_gets_no_grants_but_its_revokes_in_order() {
         assert_eq!(client.grant(&held, 60_000).await, OURS);
         server.pause();
         // These lie in the socket of the hung server, and will be done when it goes on.
-        let ghosts: Vec<_> = (0..50)
-            .map(|n| claim(&[&format!("ghost {n}")], "a"))
-            .collect();
+        let ghosts: Vec<_> = (0..50).map(|n| claim(&[&format!("ghost {n}")], "a")).collect();
         let mut tickets = Vec::new();
         for (number, ghost) in ghosts.iter().enumerate() {
-            let action = if number % 2 == 0 {
-                grant(60_000)
-            } else {
-                fenced(60_000, 5)
-            };
+            let action = if number % 2 == 0 { grant(60_000) } else { fenced(60_000, 5) };
             tickets.push(client.send(ghost, action));
         }
         let since = Instant::now();
-        client
-            .until(|state| *state == NodeState::Unresponsive)
-            .await;
+        client.until(|state| *state == NodeState::Unresponsive).await;
         let noticed = since.elapsed();
         assert!(noticed > Duration::from_millis(240), "after {noticed:?}");
         assert!(noticed < Duration::from_secs(1), "after {noticed:?}");
-        for action in [
-            grant(1_000),
-            fenced(1_000, 1),
-            extend(1_000),
-            raise(5),
-            Action::Inspect,
-        ] {
+        for action in [grant(1_000), fenced(1_000, 1), extend(1_000), raise(5), Action::Inspect] {
             let fault = client.fault(&claim(&["more"], "a"), action).await;
             assert_eq!(fault.kind(), FaultKind::NotSent);
             assert_eq!(fault.detail(), "the node is connected, but does not answer");
         }
-        tickets.extend(
-            ghosts
-                .iter()
-                .map(|ghost| client.send(ghost, Action::Revoke)),
-        );
+        tickets.extend(ghosts.iter().map(|ghost| client.send(ghost, Action::Revoke)));
         // Long enough for several tries with a second connection, none of which may take over.
-        assert!(
-            client
-                .reply_within(Duration::from_millis(700))
-                .await
-                .is_none()
-        );
+        assert!(client.reply_within(Duration::from_millis(700)).await.is_none());
         server.resume();
         let replies = client.replies_to(&tickets).await;
         for (number, reply) in replies.iter().enumerate() {
-            assert!(
-                matches!(reply.answer, Ok(Answer::Ours { .. })),
-                "{number}: {reply:?}"
-            );
+            assert!(matches!(reply.answer, Ok(Answer::Ours { .. })), "{number}: {reply:?}");
             assert!(!reply.repeated);
         }
         assert_eq!(client.node.state(), NodeState::Healthy);
@@ -326,15 +284,10 @@ fn a_dead_connection_is_replaced_while_the_server_answers_on_a_new_one() {
         proxy.hold();
         let mine = claim(&["r"], "a");
         let lost = client.send(&mine, fenced(60_000, 5));
-        client
-            .until(|state| *state == NodeState::Unresponsive)
-            .await;
+        client.until(|state| *state == NodeState::Unresponsive).await;
         let revoke = client.send(&held, Action::Revoke);
         let replies = client.replies_to(&[lost, revoke]).await;
-        assert_eq!(
-            (&replies[0].answer, replies[0].repeated),
-            (&ours_with(5), true)
-        );
+        assert_eq!((&replies[0].answer, replies[0].repeated), (&ours_with(5), true));
         assert_eq!((&replies[1].answer, replies[1].repeated), (&OURS, true));
         assert_eq!(client.node.state(), NodeState::Healthy);
         assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
@@ -362,16 +315,8 @@ fn forgotten_scripts_are_loaded_again_unseen() {
                 client.send(&two, Action::Revoke),
                 client.send(&mine, Action::Inspect),
             ];
-            for (number, reply) in client
-                .replies_in_any_order(&tickets)
-                .await
-                .iter()
-                .enumerate()
-            {
-                assert!(
-                    matches!(reply.answer, Ok(Answer::Ours { .. })),
-                    "{round}, {number}"
-                );
+            for (number, reply) in client.replies_in_any_order(&tickets).await.iter().enumerate() {
+                assert!(matches!(reply.answer, Ok(Answer::Ours { .. })), "{round}, {number}");
                 assert!(!reply.repeated, "a call that failed had no effect");
             }
             assert_eq!(server.ask().call(&["EXISTS", "one", "two", "r"]), "1");
@@ -401,12 +346,7 @@ fn a_revoke_that_was_done_is_not_followed_by_its_grant() {
             client.send(&mine, Action::Revoke),
         ];
         let replies = client.replies_in_any_order(&tickets).await;
-        assert_eq!(
-            kind(&replies[0].answer),
-            Some(FaultKind::NotSent),
-            "{:?}",
-            replies[0]
-        );
+        assert_eq!(kind(&replies[0].answer), Some(FaultKind::NotSent), "{:?}", replies[0]);
         assert_eq!(replies[1].answer, ours_with(5));
         assert_eq!(replies[2].answer, ABSENT);
         assert_eq!(ask.call(&["EXISTS", "r", "s"]), "1");
@@ -422,16 +362,10 @@ fn extensions_that_wait_go_out_as_one_call() {
         let mut ask = server.ask();
         client.node.settled().await;
         assert_eq!(ask.call(&["CONFIG", "RESETSTAT"]), "OK");
-        let tickets: Vec<_> = claims
-            .iter()
-            .map(|it| client.send(it, extend(1_000)))
-            .collect();
+        let tickets: Vec<_> = claims.iter().map(|it| client.send(it, extend(1_000))).collect();
         client.replies_to(&tickets).await;
         let statistics = ask.call(&["INFO", "commandstats"]);
-        assert!(
-            statistics.contains("cmdstat_evalsha:calls=2,"),
-            "{statistics}"
-        );
+        assert!(statistics.contains("cmdstat_evalsha:calls=2,"), "{statistics}");
     });
 }
 
@@ -455,10 +389,7 @@ fn garbage_is_told_and_the_connection_replaced() {
             proxy.replace_next_reply(garbage);
             let answer = client.ask(&mine, extend(60_000)).await;
             // Bytes that are no reply at all may belong to any: the command goes out again.
-            assert!(
-                answer == OURS || kind(&answer) == Some(FaultKind::Garbled),
-                "{answer:?}"
-            );
+            assert!(answer == OURS || kind(&answer) == Some(FaultKind::Garbled), "{answer:?}");
             eventually("a new connection", || proxy.accepted() == 2).await;
             assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
         });
@@ -468,22 +399,13 @@ fn garbage_is_told_and_the_connection_replaced() {
 #[test]
 fn whoever_is_no_redis_is_told() {
     for (words, part) in [
-        (
-            &b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"[..],
-            "not Redis's protocol",
-        ),
+        (&b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"[..], "not Redis's protocol"),
         (b"+OK\r\n", "not Redis's protocol"),
         (b"*-1\r\n", "not Redis's protocol"),
         (b"$-1\r\n", "not Redis's protocol"),
         (b"*1\r\n$-1\r\n", "not Redis's protocol"),
-        (
-            b"-ERR max number of clients reached\r\n",
-            "max number of clients",
-        ),
-        (
-            b"-DENIED Redis is running in protected mode\r\n",
-            "protected mode",
-        ),
+        (b"-ERR max number of clients reached\r\n", "max number of clients"),
+        (b"-DENIED Redis is running in protected mode\r\n", "protected mode"),
         (b"*1\r\n$8\r\nsentinel\r\n", "Sentinel"),
         (b"-\x1b[31mred\r\n", "[31mred"),
         // Promises that would fill the memory of whoever waits for their end.
@@ -499,9 +421,7 @@ fn whoever_is_no_redis_is_told() {
             let mut client = node_at(&babbler(words).await);
             client.node.settled().await;
             let shown = String::from_utf8_lossy(words);
-            let NodeState::Down(fault) = client.node.state() else {
-                panic!("up with {shown:?}")
-            };
+            let NodeState::Down(fault) = client.node.state() else { panic!("up with {shown:?}") };
             assert!(fault.detail().contains(part), "{shown:?}: {fault}");
             assert!(!fault.detail().contains('\x1b'), "{fault}");
             let fault = client.fault(&claim(&["r"], "a"), grant(1_000)).await;
@@ -515,18 +435,13 @@ fn whoever_speaks_first_is_heard() {
     for (words, part) in [
         (&b"220 mail.example ESMTP\r\n"[..], "not Redis's protocol"),
         (b"+OK POP3 ready\r\n", "not Redis's protocol"),
-        (
-            b"-ERR max number of clients reached\r\n",
-            "max number of clients reached",
-        ),
+        (b"-ERR max number of clients reached\r\n", "max number of clients reached"),
     ] {
         for hangs_up in [false, true] {
             run(async {
                 let client = node_at(&greeter(words, hangs_up).await);
                 client.node.settled().await;
-                let NodeState::Down(fault) = client.node.state() else {
-                    panic!("up")
-                };
+                let NodeState::Down(fault) = client.node.state() else { panic!("up") };
                 assert!(fault.detail().contains(part), "{hangs_up}: {fault}");
             });
         }
@@ -544,9 +459,7 @@ fn words_that_nobody_asked_for_end_the_connection() {
         // It would be taken for the reply to the next command.
         proxy.interject(b"*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n");
         eventually("a new connection", || proxy.accepted() == 2).await;
-        assert!(is_theirs(
-            &client.ask(&claim(&["r"], "b"), fenced(1_000, 5)).await
-        ));
+        assert!(is_theirs(&client.ask(&claim(&["r"], "b"), fenced(1_000, 5)).await));
     });
 }
 
@@ -554,10 +467,7 @@ fn words_that_nobody_asked_for_end_the_connection() {
 fn a_server_that_says_nothing_is_down_after_the_time_for_connecting() {
     run(async {
         let connect_timeout = Duration::from_millis(100);
-        let settings = NodeSettings {
-            connect_timeout,
-            ..NodeSettings::default()
-        };
+        let settings = NodeSettings { connect_timeout, ..NodeSettings::default() };
         let mut client = node_with(&babbler(b"").await, settings);
         let since = Instant::now();
         client.node.settled().await;
@@ -565,10 +475,7 @@ fn a_server_that_says_nothing_is_down_after_the_time_for_connecting() {
         let fault = client.fault(&claim(&["r"], "a"), grant(1_000)).await;
         assert_eq!(
             fault,
-            Fault::new(
-                FaultKind::NotSent,
-                "cannot connect: no answer within 100 ms"
-            )
+            Fault::new(FaultKind::NotSent, "cannot connect: no answer within 100 ms")
         );
     });
 }
@@ -578,9 +485,7 @@ fn an_unknown_host_is_told() {
     run(async {
         let client = node_at("redis://no-such-host.invalid");
         client.node.settled().await;
-        let NodeState::Down(fault) = client.node.state() else {
-            panic!("up")
-        };
+        let NodeState::Down(fault) = client.node.state() else { panic!("up") };
         assert!(fault.detail().starts_with("cannot connect: "), "{fault}");
     });
 }
@@ -592,19 +497,12 @@ fn a_closed_node_refuses_and_lets_go_of_its_connection() {
         let mut client = node_at(&server.url());
         assert_eq!(client.grant(&claim(&["r"], "a"), 60_000).await, OURS);
         client.node.close();
-        client
-            .until(|state| matches!(state, NodeState::Down(_)))
-            .await;
+        client.until(|state| matches!(state, NodeState::Down(_))).await;
         let fault = client.fault(&claim(&["r"], "a"), Action::Revoke).await;
-        assert_eq!(
-            fault,
-            Fault::new(FaultKind::NotSent, "the lock manager was closed")
-        );
+        assert_eq!(fault, Fault::new(FaultKind::NotSent, "the lock manager was closed"));
         let mut ask = server.ask();
-        eventually("no connection", || {
-            !ask.call(&["CLIENT", "LIST"]).contains("addr=127.0.0.1:")
-        })
-        .await;
+        eventually("no connection", || !ask.call(&["CLIENT", "LIST"]).contains("addr=127.0.0.1:"))
+            .await;
     });
 }
 
@@ -616,10 +514,8 @@ fn a_node_that_is_dropped_lets_go_of_its_connection() {
         assert_eq!(client.grant(&claim(&["r"], "a"), 60_000).await, OURS);
         drop(client);
         let mut ask = server.ask();
-        eventually("no connection", || {
-            !ask.call(&["CLIENT", "LIST"]).contains("addr=127.0.0.1:")
-        })
-        .await;
+        eventually("no connection", || !ask.call(&["CLIENT", "LIST"]).contains("addr=127.0.0.1:"))
+            .await;
     });
 }
 
@@ -631,10 +527,6 @@ fn is_healthy(state: &NodeState) -> bool {
 async fn assert_never(ask: &mut Ask, key: &str) {
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(
-            ask.call(&["EXISTS", key]),
-            "0",
-            "a first copy was done late"
-        );
+        assert_eq!(ask.call(&["EXISTS", key]), "0", "a first copy was done late");
     }
 }

@@ -29,63 +29,24 @@ fn keys_look_as_every_redlock_library_expects() {
         assert_eq!(ask.call(&["EXISTS", "quorlock:fence:{plain}"]), "0");
         assert_eq!(ask.call(&["GET", "quorlock:fence:{fenced}"]), "5");
         // Others' locks are respected, and told as theirs.
-        assert_eq!(
-            ask.call(&["SET", "theirs", "uuid", "NX", "PX", "60000"]),
-            "OK"
-        );
+        assert_eq!(ask.call(&["SET", "theirs", "uuid", "NX", "PX", "60000"]), "OK");
         assert_eq!(ask.call(&["SET", "for ever", "uuid", "NX"]), "OK");
         let refused = client.ask(&claim(&["theirs"], "a"), fenced(1_000, 5)).await;
-        assert!(
-            matches!(
-                refused,
-                Ok(Answer::Theirs {
-                    frees: Frees::In(_),
-                    ..
-                })
-            ),
-            "{refused:?}"
-        );
-        for names in [
-            &["for ever"][..],
-            &["theirs", "for ever"],
-            &["for ever", "theirs"],
-        ] {
+        assert!(matches!(refused, Ok(Answer::Theirs { frees: Frees::In(_), .. })), "{refused:?}");
+        for names in [&["for ever"][..], &["theirs", "for ever"], &["for ever", "theirs"]] {
             let refused = client.ask(&claim(names, "a"), fenced(1_000, 5)).await;
             assert!(
-                matches!(
-                    refused,
-                    Ok(Answer::Theirs {
-                        frees: Frees::Never,
-                        ..
-                    })
-                ),
+                matches!(refused, Ok(Answer::Theirs { frees: Frees::Never, .. })),
                 "{refused:?}"
             );
             let looked = client.ask(&claim(names, "a"), Action::Inspect).await;
-            assert!(
-                matches!(
-                    looked,
-                    Ok(Answer::Theirs {
-                        frees: Frees::Never,
-                        ..
-                    })
-                ),
-                "{looked:?}"
-            );
+            assert!(matches!(looked, Ok(Answer::Theirs { frees: Frees::Never, .. })), "{looked:?}");
         }
-        let looked = client
-            .ask(&claim(&["for ever"], "uuid"), Action::Inspect)
-            .await;
+        let looked = client.ask(&claim(&["for ever"], "uuid"), Action::Inspect).await;
         assert_eq!(looked, OURS);
         // The fast path does not ask how long.
         let refused = client.grant(&claim(&["theirs"], "a"), 1_000).await;
-        assert!(matches!(
-            refused,
-            Ok(Answer::Theirs {
-                frees: Frees::Unknown,
-                floor: None
-            })
-        ));
+        assert!(matches!(refused, Ok(Answer::Theirs { frees: Frees::Unknown, floor: None })));
     });
 }
 
@@ -102,10 +63,7 @@ fn the_fence_is_remembered_as_long_as_said_and_never_shorter_than_the_lock() {
         assert_eq!(client.ask(&short, raise(9)).await, ours_with(9));
         assert_eq!(ask.call(&["GET", "quorlock:fence:{short}"]), "9");
         assert!(ask.number(&["PTTL", "quorlock:fence:{short}"]) > 50_000);
-        assert_eq!(
-            client.ask(&claim(&["long"], "a"), fenced(600_000, 5)).await,
-            ours_with(5)
-        );
+        assert_eq!(client.ask(&claim(&["long"], "a"), fenced(600_000, 5)).await, ours_with(5));
         assert!(ask.number(&["PTTL", "quorlock:fence:{long}"]) > 500_000);
     });
 }
@@ -116,12 +74,7 @@ fn database_prefix_and_unix_socket_are_used() {
         let server = Server::start();
         let socket = server.socket();
         let mut client = node_at(&format!("unix://{}?db=2&key_prefix=app:", socket.display()));
-        assert_eq!(
-            client
-                .ask(&claim(&["r", "{t}s"], "a"), fenced(60_000, 5))
-                .await,
-            ours_with(5)
-        );
+        assert_eq!(client.ask(&claim(&["r", "{t}s"], "a"), fenced(60_000, 5)).await, ours_with(5));
         let mut ask = server.ask();
         assert_eq!(ask.call(&["DBSIZE"]), "0");
         assert_eq!(ask.call(&["SELECT", "2"]), "OK");
@@ -147,13 +100,7 @@ fn a_missing_database_is_told() {
 fn a_missing_socket_is_told() {
     run(async {
         let fault = refusal("unix:///no/such/socket").await;
-        assert_eq!(
-            fault,
-            (
-                FaultKind::NotSent,
-                "cannot connect: no such file".to_owned()
-            )
-        );
+        assert_eq!(fault, (FaultKind::NotSent, "cannot connect: no such file".to_owned()));
     });
 }
 
@@ -161,9 +108,7 @@ fn a_missing_socket_is_told() {
 fn logins_work_and_their_refusals_are_told() {
     run(async {
         let server = Server::with_login(&["--requirepass", PASSWORD], &[PASSWORD]);
-        let acl = [
-            "ACL", "SETUSER", "app", "on", ">s3cret/", "~*", "&*", "+@all",
-        ];
+        let acl = ["ACL", "SETUSER", "app", "on", ">s3cret/", "~*", "&*", "+@all"];
         assert_eq!(server.ask().call(&acl), "OK");
         for login in [":hunter2", "default:hunter2", "app:s3cret%2F"] {
             let mut client = node_at(&format!("redis://{login}@127.0.0.1:{}", server.port()));
@@ -172,10 +117,7 @@ fn logins_work_and_their_refusals_are_told() {
         }
         for (login, words) in [
             (":wrong-pw@", "does not accept this user name and password"),
-            (
-                "nobody:wrong-pw@",
-                "does not accept this user name and password",
-            ),
+            ("nobody:wrong-pw@", "does not accept this user name and password"),
             ("app@", "does not accept this user name and password"),
             ("", "wants a password, but the address has none"),
         ] {
@@ -183,10 +125,7 @@ fn logins_work_and_their_refusals_are_told() {
                 refusal(&format!("redis://{login}127.0.0.1:{}", server.port())).await;
             assert_eq!(kind, FaultKind::Unauthenticated, "{login}");
             assert!(detail.contains(words), "{login}: {detail}");
-            assert!(
-                !detail.contains("wrong-pw") && !detail.contains(PASSWORD),
-                "{detail}"
-            );
+            assert!(!detail.contains("wrong-pw") && !detail.contains(PASSWORD), "{detail}");
         }
     });
 }
@@ -198,10 +137,7 @@ fn a_password_for_a_server_without_one_is_told() {
         let (kind, detail) =
             refusal(&format!("redis://:hunter2@127.0.0.1:{}", server.port())).await;
         assert_eq!(kind, FaultKind::Unauthenticated);
-        assert!(
-            detail.contains("no password set, but the address has one"),
-            "{detail}"
-        );
+        assert!(detail.contains("no password set, but the address has one"), "{detail}");
     });
 }
 
@@ -219,26 +155,14 @@ fn a_login_that_becomes_valid_is_used_without_help() {
 }
 
 /// What a user needs who may do nothing else, as the messages recommend it.
-const NEEDED: [&str; 9] = [
-    "+eval",
-    "+evalsha",
-    "+script|load",
-    "+get",
-    "+set",
-    "+del",
-    "+pexpire",
-    "+pttl",
-    "+time",
-];
+const NEEDED: [&str; 9] =
+    ["+eval", "+evalsha", "+script|load", "+get", "+set", "+del", "+pexpire", "+pttl", "+time"];
 
 #[test]
 fn the_recommended_access_list_is_enough() {
     run(async {
         let server = Server::start();
-        let mut client = user(
-            &server,
-            &[&NEEDED[..], &["~r*", "~quorlock:fence:*"]].concat(),
-        );
+        let mut client = user(&server, &[&NEEDED[..], &["~r*", "~quorlock:fence:*"]].concat());
         whole_life(&mut client, "r").await;
     });
 }
@@ -247,14 +171,8 @@ fn the_recommended_access_list_is_enough() {
 fn a_user_who_may_not_load_scripts_sends_them_whole() {
     run(async {
         let server = Server::start();
-        let rules: Vec<_> = NEEDED
-            .into_iter()
-            .filter(|it| *it != "+script|load")
-            .collect();
-        let mut client = user(
-            &server,
-            &[&rules[..], &["~r*", "~quorlock:fence:*"]].concat(),
-        );
+        let rules: Vec<_> = NEEDED.into_iter().filter(|it| *it != "+script|load").collect();
+        let mut client = user(&server, &[&rules[..], &["~r*", "~quorlock:fence:*"]].concat());
         whole_life(&mut client, "r").await;
         assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
         whole_life(&mut client, "r").await;
@@ -270,13 +188,7 @@ fn a_user_without_the_fence_can_lock_without_fencing() {
         assert_eq!(client.grant(&mine, 60_000).await, OURS);
         let looked = client.ask(&mine, Action::Inspect).await;
         assert!(
-            matches!(
-                looked,
-                Ok(Answer::Ours {
-                    token: None,
-                    remaining: Some(_)
-                })
-            ),
+            matches!(looked, Ok(Answer::Ours { token: None, remaining: Some(_) })),
             "{looked:?}"
         );
         let fault = client.fault(&mine, fenced(1_000, 5)).await;
@@ -304,10 +216,7 @@ fn missing_permissions_are_told_with_the_rule_to_add() {
         for action in [grant(1_000), fenced(1_000, 5), extend(1_000)] {
             let fault = client.fault(&claim(&["elsewhere"], "a"), action).await;
             assert_eq!(fault.kind(), FaultKind::NotPermitted);
-            assert!(
-                fault.detail().contains("the keys of 'elsewhere'"),
-                "{fault}"
-            );
+            assert!(fault.detail().contains("the keys of 'elsewhere'"), "{fault}");
         }
         assert_eq!(client.node.state(), NodeState::Healthy);
     });
@@ -321,21 +230,11 @@ fn a_key_of_another_type_is_told() {
         let mut ask = server.ask();
         assert_eq!(ask.call(&["RPUSH", "list", "x"]), "1");
         let (both, free) = (claim(&["free", "list"], "a"), claim(&["free"], "a"));
-        for action in [
-            grant(1_000),
-            fenced(1_000, 5),
-            extend(1_000),
-            raise(5),
-            Action::Inspect,
-        ] {
+        for action in [grant(1_000), fenced(1_000, 5), extend(1_000), raise(5), Action::Inspect] {
             let fault = client.fault(&both, action).await;
             assert_eq!(fault.kind(), FaultKind::WrongType, "{action:?}");
             assert!(fault.detail().contains("'free', 'list'"), "{fault}");
-            assert_eq!(
-                client.ask(&free, Action::Inspect).await,
-                ABSENT,
-                "{action:?}"
-            );
+            assert_eq!(client.ask(&free, Action::Inspect).await, ABSENT, "{action:?}");
         }
         // What can be deleted is, whichever comes first.
         for names in [["free", "list"], ["list", "free"]] {
@@ -357,10 +256,7 @@ fn a_key_of_another_type_is_told() {
         // A fence of another type must not leave a lock behind.
         assert_eq!(ask.call(&["RPUSH", "quorlock:fence:{f}", "x"]), "1");
         let fenced_off = claim(&["f"], "a");
-        assert_eq!(
-            client.fault(&fenced_off, fenced(1_000, 5)).await.kind(),
-            FaultKind::WrongType
-        );
+        assert_eq!(client.fault(&fenced_off, fenced(1_000, 5)).await.kind(), FaultKind::WrongType);
         assert_eq!(ask.call(&["EXISTS", "f"]), "0");
     });
 }
@@ -376,10 +272,7 @@ fn a_replica_is_refused_until_it_is_a_master() {
         for action in [grant(1_000), Action::Revoke, Action::Inspect] {
             let fault = client.fault(&claim(&["r"], "a"), action).await;
             assert_eq!(fault.kind(), FaultKind::Replica);
-            assert!(
-                fault.detail().contains("give the address of its master"),
-                "{fault}"
-            );
+            assert!(fault.detail().contains("give the address of its master"), "{fault}");
         }
         assert_eq!(replica.ask().call(&["REPLICAOF", "NO", "ONE"]), "OK");
         client.until(|state| *state == NodeState::Healthy).await;
@@ -422,10 +315,8 @@ fn a_server_that_takes_no_writes_is_told() {
 fn a_server_that_is_busy_with_a_script_is_told() {
     run(async {
         let server = Server::with(&["--lua-time-limit", "1"]);
-        let settings = NodeSettings {
-            hang_after: Duration::from_secs(30),
-            ..NodeSettings::default()
-        };
+        let settings =
+            NodeSettings { hang_after: Duration::from_secs(30), ..NodeSettings::default() };
         let mut client = node_with(&server.url(), settings);
         assert_eq!(client.grant(&claim(&["warm"], "a"), 1_000).await, OURS);
         let mut ask = server.ask();
@@ -437,10 +328,7 @@ fn a_server_that_is_busy_with_a_script_is_told() {
         assert!(fault.detail().starts_with("the node is busy: "), "{fault}");
         assert_eq!(other.call(&["SCRIPT", "KILL"]), "OK");
         endless.join().expect("the script was ended");
-        assert_eq!(
-            client.ask(&claim(&["r"], "a"), fenced(1_000, 5)).await,
-            ours_with(5)
-        );
+        assert_eq!(client.ask(&claim(&["r"], "a"), fenced(1_000, 5)).await, ours_with(5));
     });
 }
 
@@ -465,40 +353,26 @@ fn a_cluster_takes_single_locks_and_refuses_the_rest_in_words() {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         let mut client = node_at(&server.url());
         let fault = client.fault(&claim(&["r"], "a"), fenced(1_000, 5)).await;
-        assert!(
-            fault.detail().contains("part of a Redis Cluster"),
-            "{fault}"
-        );
+        assert!(fault.detail().contains("part of a Redis Cluster"), "{fault}");
         let slots: Vec<String> = (0..16384).map(|slot| slot.to_string()).collect();
         let mut words = vec!["CLUSTER", "ADDSLOTS"];
         words.extend(slots.iter().map(String::as_str));
         let mut ask = server.ask();
         assert_eq!(ask.call(&words), "OK");
-        eventually("the cluster", || {
-            ask.call(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-        })
-        .await;
+        eventually("the cluster", || ask.call(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+            .await;
         whole_life(&mut client, "r").await;
         whole_life(&mut client, "{tag}r").await;
         let fault = client.fault(&claim(&["r", "s"], "a"), grant(1_000)).await;
-        assert!(
-            fault.detail().contains("part of a Redis Cluster"),
-            "{fault}"
-        );
-        assert_eq!(
-            client.grant(&claim(&["{t}r", "{t}s"], "a"), 1_000).await,
-            OURS
-        );
+        assert!(fault.detail().contains("part of a Redis Cluster"), "{fault}");
+        assert_eq!(client.grant(&claim(&["{t}r", "{t}s"], "a"), 1_000).await, OURS);
         // Merged extensions would span slots.
         let claims: Vec<_> = (0..10).map(|n| claim(&[&format!("r{n}")], "a")).collect();
         for claim in &claims {
             assert_eq!(client.grant(claim, 60_000).await, OURS);
         }
         for _ in 0..2 {
-            let tickets: Vec<_> = claims
-                .iter()
-                .map(|it| client.send(it, extend(60_000)))
-                .collect();
+            let tickets: Vec<_> = claims.iter().map(|it| client.send(it, extend(60_000))).collect();
             for reply in client.replies_in_any_order(&tickets).await {
                 assert_eq!((reply.answer, reply.repeated), (OURS, false));
             }
@@ -513,21 +387,12 @@ async fn whole_life(client: &mut Client, name: &str) {
     assert_eq!(client.grant(&plain, 60_000).await, OURS);
     assert_eq!(client.ask(&plain, Action::Revoke).await, OURS);
     let granted = client.ask(&mine, fenced(60_000, 5)).await;
-    assert!(
-        matches!(granted, Ok(Answer::Ours { token: Some(_), .. })),
-        "{granted:?}"
-    );
+    assert!(matches!(granted, Ok(Answer::Ours { token: Some(_), .. })), "{granted:?}");
     assert_eq!(client.ask(&mine, extend(60_000)).await, OURS);
     let raised = client.ask(&mine, raise(9)).await;
-    assert!(
-        matches!(raised, Ok(Answer::Ours { token: Some(_), .. })),
-        "{raised:?}"
-    );
+    assert!(matches!(raised, Ok(Answer::Ours { token: Some(_), .. })), "{raised:?}");
     let looked = client.ask(&mine, Action::Inspect).await;
-    assert!(
-        matches!(looked, Ok(Answer::Ours { token: Some(_), .. })),
-        "{looked:?}"
-    );
+    assert!(matches!(looked, Ok(Answer::Ours { token: Some(_), .. })), "{looked:?}");
     assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
     // So that the next one begins anew.
     assert_eq!(client.ask(&mine, Action::Inspect).await, ABSENT);
@@ -547,8 +412,6 @@ async fn refusal(url: &str) -> (FaultKind, String) {
     let node = connect(&address, &NodeSettings::default(), &Handle::current());
     node.settled().await;
     assert!(matches!(node.state(), NodeState::Down(_)), "{url}");
-    let fault = Client::new(node)
-        .fault(&claim(&["r"], "a"), grant(1_000))
-        .await;
+    let fault = Client::new(node).fault(&claim(&["r"], "a"), grant(1_000)).await;
     (fault.kind(), fault.detail().to_owned())
 }

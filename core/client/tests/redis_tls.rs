@@ -23,15 +23,10 @@ fn a_certificate_of_a_trusted_authority_is_accepted() {
     run(async {
         let front = Front::start(Authority::new(), &["127.0.0.1", "localhost"], false).await;
         for host in ["127.0.0.1", "localhost"] {
-            let tls = Tls::default()
-                .with_ca_pem(front.authority.pem().as_bytes())
-                .unwrap();
+            let tls = Tls::default().with_ca_pem(front.authority.pem().as_bytes()).unwrap();
             let mut client = front.client(host, tls);
             let mine = claim(&["r"], "a");
-            assert_eq!(
-                client.ask(&mine, fenced(60_000, 5)).await.map(|_| ()),
-                Ok(())
-            );
+            assert_eq!(client.ask(&mine, fenced(60_000, 5)).await.map(|_| ()), Ok(()));
             assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
         }
     });
@@ -43,11 +38,7 @@ fn the_authority_can_be_named_in_the_address() {
         let front = Front::start(Authority::new(), &["127.0.0.1"], false).await;
         let path = front.server.folder().join("ca.pem");
         fs::write(&path, front.authority.pem()).unwrap();
-        let url = format!(
-            "rediss://127.0.0.1:{}?ssl_ca_certs={}",
-            front.port,
-            path.display()
-        );
+        let url = format!("rediss://127.0.0.1:{}?ssl_ca_certs={}", front.port, path.display());
         assert_eq!(node_at(&url).grant(&claim(&["r"], "a"), 1_000).await, OURS);
     });
 }
@@ -61,12 +52,7 @@ fn an_unknown_authority_is_refused_with_advice() {
         for tls in [Tls::default(), stranger] {
             let fault = front.refusal("127.0.0.1", tls).await;
             assert_eq!(fault.kind(), FaultKind::Tls);
-            assert!(
-                fault
-                    .detail()
-                    .contains("authority that is not trusted here"),
-                "{fault}"
-            );
+            assert!(fault.detail().contains("authority that is not trusted here"), "{fault}");
             assert!(fault.detail().contains("ssl_ca_certs"), "{fault}");
         }
     });
@@ -76,9 +62,7 @@ fn an_unknown_authority_is_refused_with_advice() {
 fn a_certificate_for_another_host_is_refused_unless_told_otherwise() {
     run(async {
         let front = Front::start(Authority::new(), &["cache.example"], false).await;
-        let tls = Tls::default()
-            .with_ca_pem(front.authority.pem().as_bytes())
-            .unwrap();
+        let tls = Tls::default().with_ca_pem(front.authority.pem().as_bytes()).unwrap();
         let fault = front.refusal("127.0.0.1", tls.clone()).await;
         assert_eq!(fault.kind(), FaultKind::Tls);
         assert_eq!(fault.detail(), "the node's certificate is for another host");
@@ -93,10 +77,7 @@ fn a_certificate_for_another_host_is_refused_unless_told_otherwise() {
         }
         // Any host, but not any authority.
         let stranger = Tls::default().with_verification(Verification::DangerAnyHost);
-        assert_eq!(
-            front.refusal("127.0.0.1", stranger).await.kind(),
-            FaultKind::Tls
-        );
+        assert_eq!(front.refusal("127.0.0.1", stranger).await.kind(), FaultKind::Tls);
         let anybody = format!("rediss://127.0.0.1:{}?ssl_cert_reqs=none", front.port);
         assert_eq!(node_at(&anybody).grant(&mine, 1_000).await, OURS);
     });
@@ -106,40 +87,18 @@ fn a_certificate_for_another_host_is_refused_unless_told_otherwise() {
 fn a_client_certificate_is_shown_when_asked_for() {
     run(async {
         let front = Front::start(Authority::new(), &["127.0.0.1"], true).await;
-        let tls = Tls::default()
-            .with_ca_pem(front.authority.pem().as_bytes())
-            .unwrap();
+        let tls = Tls::default().with_ca_pem(front.authority.pem().as_bytes()).unwrap();
         let fault = front.refusal("127.0.0.1", tls.clone()).await;
         assert_eq!(fault.kind(), FaultKind::Tls, "{fault}");
-        assert!(
-            fault
-                .detail()
-                .contains("does it want a client certificate?"),
-            "{fault}"
-        );
+        assert!(fault.detail().contains("does it want a client certificate?"), "{fault}");
         let (chain, key) = front.authority.certify(&["client"]);
-        let known = tls
-            .with_identity_pem(chain.as_bytes(), key.as_bytes())
-            .unwrap();
-        assert_eq!(
-            front
-                .client("127.0.0.1", known)
-                .grant(&claim(&["r"], "a"), 1_000)
-                .await,
-            OURS
-        );
+        let known = tls.with_identity_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        assert_eq!(front.client("127.0.0.1", known).grant(&claim(&["r"], "a"), 1_000).await, OURS);
         // As files, both in one.
-        let (ca, both) = (
-            front.server.folder().join("ca"),
-            front.server.folder().join("both"),
-        );
+        let (ca, both) = (front.server.folder().join("ca"), front.server.folder().join("both"));
         fs::write(&ca, front.authority.pem()).unwrap();
         fs::write(&both, chain + &key).unwrap();
-        let query = format!(
-            "ssl_ca_certs={}&ssl_certfile={}",
-            ca.display(),
-            both.display()
-        );
+        let query = format!("ssl_ca_certs={}&ssl_certfile={}", ca.display(), both.display());
         let url = format!("rediss://127.0.0.1:{}?{query}", front.port);
         assert_eq!(node_at(&url).grant(&claim(&["s"], "a"), 1_000).await, OURS);
     });
@@ -149,17 +108,13 @@ fn a_client_certificate_is_shown_when_asked_for() {
 fn tls_on_one_side_only_is_told() {
     run(async {
         let front = Front::start(Authority::new(), &["127.0.0.1"], false).await;
-        let address: Address = format!("rediss://127.0.0.1:{}", front.server.port())
-            .parse()
-            .unwrap();
+        let address: Address =
+            format!("rediss://127.0.0.1:{}", front.server.port()).parse().unwrap();
         let fault = down(&address).await;
         assert!(fault.detail().contains("speak TLS on this port"), "{fault}");
         let address: Address = format!("redis://127.0.0.1:{}", front.port).parse().unwrap();
         let fault = down(&address).await;
-        assert!(
-            fault.detail().contains("is TLS (rediss://) spoken"),
-            "{fault}"
-        );
+        assert!(fault.detail().contains("is TLS (rediss://) spoken"), "{fault}");
     });
 }
 
@@ -170,22 +125,14 @@ fn unusable_certificates_are_refused_when_the_address_is_made() {
     for problem in [
         Tls::default().with_ca_pem(b"nonsense").unwrap_err(),
         Tls::default().with_ca_pem(key.as_bytes()).unwrap_err(),
-        Tls::default()
-            .with_identity_pem(chain.as_bytes(), b"nonsense")
-            .unwrap_err(),
-        Tls::default()
-            .with_identity_pem(b"nonsense", key.as_bytes())
-            .unwrap_err(),
-        Tls::default()
-            .with_identity_pem(chain.as_bytes(), chain.as_bytes())
-            .unwrap_err(),
+        Tls::default().with_identity_pem(chain.as_bytes(), b"nonsense").unwrap_err(),
+        Tls::default().with_identity_pem(b"nonsense", key.as_bytes()).unwrap_err(),
+        Tls::default().with_identity_pem(chain.as_bytes(), chain.as_bytes()).unwrap_err(),
     ] {
         let sentence = problem.to_string();
         assert!(sentence.contains("in PEM"), "{sentence}");
     }
-    let tls = Tls::default()
-        .with_identity_pem(chain.as_bytes(), key.as_bytes())
-        .unwrap();
+    let tls = Tls::default().with_identity_pem(chain.as_bytes(), key.as_bytes()).unwrap();
     assert!(!format!("{tls:?}").contains("PRIVATE"), "{tls:?}");
 }
 
@@ -207,10 +154,7 @@ impl Authority {
     fn certify(&self, names: &[&str]) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let certificate = CertificateParams::new(names)
-            .unwrap()
-            .signed_by(&key, &self.0)
-            .unwrap();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();
         (certificate.pem(), key.serialize_pem())
     }
 }
@@ -242,27 +186,16 @@ impl Front {
                 });
             }
         });
-        Self {
-            port,
-            authority,
-            server,
-        }
+        Self { port, authority, server }
     }
 
     fn address(&self, host: &str, tls: Tls) -> Address {
-        Address::tcp(host, self.port)
-            .unwrap()
-            .with_tls(tls)
-            .unwrap()
+        Address::tcp(host, self.port).unwrap().with_tls(tls).unwrap()
     }
 
     fn client(&self, host: &str, tls: Tls) -> Client {
         let address = self.address(host, tls);
-        Client::new(connect(
-            &address,
-            &NodeSettings::default(),
-            &Handle::current(),
-        ))
+        Client::new(connect(&address, &NodeSettings::default(), &Handle::current()))
     }
 
     async fn refusal(&self, host: &str, tls: Tls) -> Fault {
@@ -282,9 +215,7 @@ fn config(authority: &Authority, names: &[&str], wants_client: bool) -> ServerCo
         .unwrap();
     let builder = if wants_client {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap())
-            .unwrap();
+        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         builder.with_client_cert_verifier(verifier.build().unwrap())
     } else {
@@ -298,7 +229,5 @@ async fn down(address: &Address) -> Fault {
     let node = connect(address, &NodeSettings::default(), &Handle::current());
     node.settled().await;
     assert!(matches!(node.state(), NodeState::Down(_)), "{address}");
-    Client::new(node)
-        .fault(&claim(&["r"], "a"), grant(1_000))
-        .await
+    Client::new(node).fault(&claim(&["r"], "a"), grant(1_000)).await
 }

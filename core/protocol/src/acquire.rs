@@ -52,14 +52,8 @@ pub struct Acquire {
 enum State {
     Idle,
     Voting(Round),
-    Raising {
-        grant: Round,
-        raise: Round,
-        token: FencingToken,
-    },
-    BackingOff {
-        until: Moment,
-    },
+    Raising { grant: Round, raise: Round, token: FencingToken },
+    BackingOff { until: Moment },
     Finished(Result<Won, ErrorKind>),
 }
 
@@ -102,9 +96,7 @@ impl Acquire {
             policy,
             quorum,
             started: now,
-            give_up: policy
-                .timeout
-                .map_or(Moment::FAR_FUTURE, |timeout| now + timeout),
+            give_up: policy.timeout.map_or(Moment::FAR_FUTURE, |timeout| now + timeout),
             known,
             next_ticket: 0,
             attempts: 0,
@@ -119,18 +111,12 @@ impl Acquire {
     fn begin_round(&mut self, env: &mut dyn Surroundings) {
         let start = env.now();
         let holder = HolderId::fresh(env.random());
-        let claim = Arc::new(Claim {
-            resources: self.resources.clone(),
-            holder,
-        });
+        let claim = Arc::new(Claim { resources: self.resources.clone(), holder });
         let fence = self.policy.fencing.then(|| Fence {
             proposal: FencingToken(env.wall_micros().min(MAX_TOKEN)).max(next(self.known)),
             retention: self.policy.fence_retention(),
         });
-        let action = Action::Grant {
-            ttl: self.policy.ttl,
-            fence,
-        };
+        let action = Action::Grant { ttl: self.policy.ttl, fence };
         let window = self.window(start);
         self.attempts = self.attempts.saturating_add(1);
         let ticket = self.ticket();
@@ -158,20 +144,13 @@ impl Acquire {
         let State::Voting(grant) = &self.state else {
             return;
         };
-        let granted = || {
-            grant
-                .answers()
-                .filter_map(|(_, answer)| granted_token(answer))
-        };
+        let granted = || grant.answers().filter_map(|(_, answer)| granted_token(answer));
         let token = granted().max().unwrap_or_default();
         let is_known = granted().filter(|own| *own == token).count() >= self.quorum.size();
         if !self.policy.fencing || is_known {
             return self.accept(env);
         }
-        let action = Action::RaiseFence {
-            token,
-            retention: self.policy.fence_retention(),
-        };
+        let action = Action::RaiseFence { token, retention: self.policy.fence_retention() };
         let window = self.window(env.now());
         let ticket = Ticket(self.next_ticket);
         let mut raise = Round::silent(ticket, grant.claim(), action, window, self.quorum);
@@ -180,11 +159,7 @@ impl Acquire {
         }
         let grant = grant.clone();
         self.next_ticket += 1;
-        self.state = State::Raising {
-            grant,
-            raise,
-            token,
-        };
+        self.state = State::Raising { grant, raise, token };
     }
 
     fn accept(&mut self, env: &mut dyn Surroundings) {
@@ -195,11 +170,7 @@ impl Acquire {
         if env.now() >= until {
             return self.lose_round(env);
         }
-        let granted = || {
-            grant
-                .answers()
-                .filter_map(|(_, answer)| granted_token(answer))
-        };
+        let granted = || grant.answers().filter_map(|(_, answer)| granted_token(answer));
         let lease = Lease {
             claim: Arc::clone(grant.claim()),
             fencing_token: match &self.state {
@@ -225,10 +196,7 @@ impl Acquire {
         let loss = Loss::of(&report, self.quorum);
         let cut_short = now >= self.give_up;
         // A round that the caller's timeout cut off says less than the whole rounds before it.
-        let kind = self
-            .last_loss
-            .filter(|_| cut_short && loss.missing > 0)
-            .unwrap_or(loss.kind);
+        let kind = self.last_loss.filter(|_| cut_short && loss.missing > 0).unwrap_or(loss.kind);
         self.last_loss = Some(kind);
         self.remember(report, &loss);
         self.stuck_since = loss.is_stuck().then(|| self.stuck_since.unwrap_or(now));
@@ -237,12 +205,8 @@ impl Acquire {
         }
         let random = backoff::fraction(env.random());
         let delay = backoff::jittered(self.policy.retry_delay, self.policy.retry_jitter, random);
-        let delay = loss
-            .frees_in
-            .map_or(delay, |frees_in| delay.min(frees_in + EXPIRY_GRAIN));
-        self.state = State::BackingOff {
-            until: self.before_the_end(now, now + delay),
-        };
+        let delay = loss.frees_in.map_or(delay, |frees_in| delay.min(frees_in + EXPIRY_GRAIN));
+        self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
     }
 
     /// A delay that would outlast the caller's timeout leaves room for one last try.
@@ -251,36 +215,23 @@ impl Acquire {
             return until;
         }
         let last_try = self.give_up.before(LAST_TRY);
-        if last_try > now {
-            last_try
-        } else {
-            self.give_up
-        }
+        if last_try > now { last_try } else { self.give_up }
     }
 
     fn is_out_of_tries(&self) -> bool {
-        self.policy
-            .retry_limit
-            .is_some_and(|limit| self.attempts > limit)
+        self.policy.retry_limit.is_some_and(|limit| self.attempts > limit)
     }
 
     /// Waiting without any limit does not mean waiting for what will not come by itself.
     fn is_out_of_patience(&self, now: Moment) -> bool {
         let unlimited = self.policy.timeout.is_none() && self.policy.retry_limit.is_none();
         let patience = self.policy.unreachable_timeout;
-        unlimited
-            && self
-                .stuck_since
-                .is_some_and(|since| now.since(since) >= patience)
+        unlimited && self.stuck_since.is_some_and(|since| now.since(since) >= patience)
     }
 
     fn finish(&mut self, kind: ErrorKind) {
         let timed_out = kind == ErrorKind::NotAcquired && self.policy.timeout.is_some();
-        let kind = if timed_out {
-            ErrorKind::AcquireTimedOut
-        } else {
-            kind
-        };
+        let kind = if timed_out { ErrorKind::AcquireTimedOut } else { kind };
         self.state = State::Finished(Err(kind));
     }
 
@@ -303,10 +254,7 @@ impl Acquire {
             },
         );
         for (node, answer) in grant.answers() {
-            if answer
-                .as_ref()
-                .is_err_and(|fault| fault.kind() == FaultKind::NotSent)
-            {
+            if answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::NotSent) {
                 withdraw.skip(node);
             }
         }
@@ -346,10 +294,7 @@ impl Acquire {
             State::BackingOff { until } => *until,
             State::Idle | State::Finished(_) => Moment::FAR_FUTURE,
         };
-        self.withdrawals
-            .iter()
-            .map(Withdraw::wake_at)
-            .fold(own, Moment::min)
+        self.withdrawals.iter().map(Withdraw::wake_at).fold(own, Moment::min)
     }
 
     fn outcome(&mut self, now: Moment, result: Result<Won, ErrorKind>) -> AcquireOutcome {
@@ -374,10 +319,8 @@ impl Machine for Acquire {
         if matches!(self.state, State::Idle) {
             self.begin_round(env);
         }
-        if let Some((node, command)) = self
-            .withdrawals
-            .iter_mut()
-            .find_map(|each| each.poll_send(now))
+        if let Some((node, command)) =
+            self.withdrawals.iter_mut().find_map(|each| each.poll_send(now))
         {
             return Output::Send(node, command);
         }
@@ -397,10 +340,8 @@ impl Machine for Acquire {
 
     fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
         let now = env.now();
-        if let Some(withdraw) = self
-            .withdrawals
-            .iter_mut()
-            .find(|each| each.ticket() == reply.ticket)
+        if let Some(withdraw) =
+            self.withdrawals.iter_mut().find(|each| each.ticket() == reply.ticket)
         {
             return withdraw.reply(now, node, reply);
         }
@@ -408,11 +349,7 @@ impl Machine for Acquire {
             State::Voting(round) => {
                 round.handle_reply(now, node, reply);
             }
-            State::Raising {
-                grant,
-                raise,
-                token,
-            } => {
+            State::Raising { grant, raise, token } => {
                 let answer = reply.answer.clone();
                 if grant.handle_reply(now, node, reply.clone()) {
                     join_raise(raise, node, &answer, *token);
@@ -492,19 +429,12 @@ impl Loss {
         let is_undecided = !quorum.is_blocked_by(tally.refused + tally.failed);
         let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
         Self {
-            kind: if broken {
-                ErrorKind::QuorumUnreachable
-            } else {
-                ErrorKind::NotAcquired
-            },
+            kind: if broken { ErrorKind::QuorumUnreachable } else { ErrorKind::NotAcquired },
             missing: tally.missing,
             permanent: quorum.is_blocked_by(permanent),
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
             floor,
-            frees_in: free_after
-                .get(quorum.size() - 1)
-                .copied()
-                .filter(|time| !time.is_zero()),
+            frees_in: free_after.get(quorum.size() - 1).copied().filter(|time| !time.is_zero()),
         }
     }
 

@@ -45,11 +45,7 @@ mod tests {
     fn doubles_up_to_the_most() {
         let delays: Vec<_> = (0..5)
             .map(|failures| {
-                doubled(
-                    Duration::from_millis(50),
-                    failures,
-                    Duration::from_millis(300),
-                )
+                doubled(Duration::from_millis(50), failures, Duration::from_millis(300))
             })
             .map(|delay| delay.as_millis())
             .collect();

@@ -75,8 +75,6 @@ pub struct ConfigError {
 impl ConfigError {
     /// An error with this sentence.
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-        }
+        Self { message: message.into() }
     }
 }

@@ -63,25 +63,17 @@ impl Failure<'_> {
     /// `3 of 5 nodes refused, free in at most 4.2 s`.
     fn refusals(&self) -> String {
         let tally = self.report.tally();
-        let mut text = format!(
-            "{} of {} nodes refused",
-            tally.refused,
-            self.addresses.len()
-        );
+        let mut text = format!("{} of {} nodes refused", tally.refused, self.addresses.len());
         if tally.granted > 0 {
             let _ = write!(text, ", {} granted", tally.granted);
         }
         if tally.failed > 0 {
             let _ = write!(text, ", {} failed ({})", tally.failed, self.list_faults());
         }
-        let frees = self
-            .report
-            .votes
-            .iter()
-            .filter_map(|vote| match vote.answer {
-                Some(Ok(Answer::Theirs { frees, .. })) => Some(frees),
-                _ => None,
-            });
+        let frees = self.report.votes.iter().filter_map(|vote| match vote.answer {
+            Some(Ok(Answer::Theirs { frees, .. })) => Some(frees),
+            _ => None,
+        });
         let (mut longest, mut never) = (None, 0);
         for free in frees {
             match free {
@@ -141,9 +133,5 @@ fn seconds(time: Duration) -> String {
 }
 
 fn plural(count: u32, word: &str) -> String {
-    if count == 1 {
-        format!("1 {word}")
-    } else {
-        format!("{count} {word}s")
-    }
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }

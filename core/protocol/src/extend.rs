@@ -137,21 +137,11 @@ impl Extend {
 
     fn begin_round(&mut self, now: Moment) {
         if now >= self.until {
-            return self.finish(
-                now,
-                Err(ErrorKind::LeaseLost),
-                None,
-                RoundReport::empty(now),
-            );
+            return self.finish(now, Err(ErrorKind::LeaseLost), None, RoundReport::empty(now));
         }
         let deadline = (now + self.policy.node_timeout()).min(self.until);
-        let window = Window {
-            start: now,
-            deadline,
-        };
-        let action = Action::Extend {
-            ttl: self.policy.ttl,
-        };
+        let window = Window { start: now, deadline };
+        let action = Action::Extend { ttl: self.policy.ttl };
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         // A shorter ttl may reach some nodes whatever becomes of the round: trust no longer than it.
@@ -238,14 +228,8 @@ impl Extend {
         let attempts = self.failures + 1;
         let elapsed = now.since(self.started);
         let until = self.until;
-        self.state = State::Finished(ExtendOutcome {
-            result,
-            until,
-            attempts,
-            elapsed,
-            report,
-            round,
-        });
+        self.state =
+            State::Finished(ExtendOutcome { result, until, attempts, elapsed, report, round });
     }
 }
 
@@ -316,26 +300,14 @@ pub(crate) fn heal(
     lease: &Lease,
     by: Moment,
 ) -> impl Iterator<Item = (NodeId, Command)> + use<> {
-    let grant = Action::Grant {
-        ttl: lease.ttl,
-        fence: None,
-    };
-    let raise = lease.fencing_token.map(|token| Action::RaiseFence {
-        token,
-        retention: lease.fence_retention,
-    });
+    let grant = Action::Grant { ttl: lease.ttl, fence: None };
+    let raise = lease
+        .fencing_token
+        .map(|token| Action::RaiseFence { token, retention: lease.fence_retention });
     let claim = Arc::clone(&lease.claim);
     std::iter::once(grant).chain(raise).map(move |action| {
         let claim = Arc::clone(&claim);
-        (
-            node,
-            Command {
-                ticket: HEAL_TICKET,
-                claim,
-                action,
-                not_after: by,
-            },
-        )
+        (node, Command { ticket: HEAL_TICKET, claim, action, not_after: by })
     })
 }
 

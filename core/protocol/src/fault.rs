@@ -69,10 +69,7 @@ impl FaultKind {
 
     /// Whether the command may have had its effect on the node all the same.
     pub const fn may_have_acted(self) -> bool {
-        matches!(
-            self,
-            Self::TimedOut | Self::Broken | Self::Garbled | Self::Other
-        )
+        matches!(self, Self::TimedOut | Self::Broken | Self::Garbled | Self::Other)
     }
 
     /// Whether only a person can mend it, so that trying again is of no use.
@@ -98,10 +95,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of `kind`; `detail` says what happened and, where known, what to do.
     pub fn new(kind: FaultKind, detail: impl Into<Arc<str>>) -> Self {
-        Self {
-            kind,
-            detail: detail.into(),
-        }
+        Self { kind, detail: detail.into() }
     }
 
     /// What sort of fault it is.

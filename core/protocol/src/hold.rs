@@ -89,11 +89,7 @@ impl LossReason {
 impl Hold {
     /// Holds `lease` from `now` on; renews it if the policy says so, until `max_hold` after `since`.
     pub fn new(now: Moment, lease: Lease, policy: Policy, since: Moment, quorum: Quorum) -> Self {
-        let limit = if policy.auto_extend {
-            since + policy.max_hold
-        } else {
-            now
-        };
+        let limit = if policy.auto_extend { since + policy.max_hold } else { now };
         let mut hold = Self {
             lease,
             policy,
@@ -133,11 +129,7 @@ impl Hold {
         let steps = due.as_nanos() / grain.as_nanos();
         let due = nanos(steps.saturating_mul(grain.as_nanos()));
         let renew_at = Moment::from_epoch(due).max(now);
-        let renew_at = if renew_at >= self.limit {
-            Moment::FAR_FUTURE
-        } else {
-            renew_at
-        };
+        let renew_at = if renew_at >= self.limit { Moment::FAR_FUTURE } else { renew_at };
         self.state = State::Resting { renew_at };
     }
 
@@ -206,11 +198,8 @@ impl Hold {
             return;
         }
         let renewed_to_the_limit = self.policy.auto_extend && now >= self.limit;
-        let reason = if renewed_to_the_limit {
-            LossReason::HeldTooLong
-        } else {
-            LossReason::Expired
-        };
+        let reason =
+            if renewed_to_the_limit { LossReason::HeldTooLong } else { LossReason::Expired };
         self.lose(now, reason);
     }
 }
@@ -239,10 +228,8 @@ impl Machine for Hold {
             return extend.handle_reply(env, node, reply);
         }
         let absent = matches!(reply.answer, Ok(Answer::Absent));
-        let counts = self
-            .straggling
-            .as_mut()
-            .is_some_and(|round| round.handle_reply(now, node, reply));
+        let counts =
+            self.straggling.as_mut().is_some_and(|round| round.handle_reply(now, node, reply));
         if counts && absent && matches!(self.state, State::Resting { .. }) {
             let by = self.lease.until.min(now + self.policy.node_timeout());
             let forgotten = self.policy.drift.forgotten_by(self.lease.ttl, by);

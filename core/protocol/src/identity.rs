@@ -132,9 +132,7 @@ impl Resources {
         sorted.sort();
         let mut pairs = sorted.windows(2);
         if let Some([twice, _]) = pairs.find(|pair| matches!(pair, [one, next] if one == next)) {
-            return Err(ConfigError::new(format!(
-                "resource '{twice}' is named twice"
-            )));
+            return Err(ConfigError::new(format!("resource '{twice}' is named twice")));
         }
         match list.len() {
             0 => Err(ConfigError::new("a lock needs at least one resource")),

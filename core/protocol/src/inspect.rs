@@ -49,17 +49,9 @@ pub enum Standing {
 impl Inspect {
     /// Starts to look at `claim`.
     pub fn new(now: Moment, claim: &Arc<Claim>, policy: Policy, quorum: Quorum) -> Self {
-        let window = Window {
-            start: now,
-            deadline: now + policy.node_timeout(),
-        };
+        let window = Window { start: now, deadline: now + policy.node_timeout() };
         let round = Round::new(Ticket(0), claim, Action::Inspect, window, quorum);
-        Self {
-            policy,
-            quorum,
-            round,
-            finished: false,
-        }
+        Self { policy, quorum, round, finished: false }
     }
 
     /// Silence is waited for until the deadline, as long as it could still tell: faults prove nothing.
@@ -76,10 +68,7 @@ impl Inspect {
     /// How many nodes have a key of another.
     fn others(&self) -> usize {
         let is_other = |answer: &Result<Answer, Fault>| matches!(answer, Ok(Answer::Theirs { .. }));
-        self.round
-            .answers()
-            .filter(|(_, answer)| is_other(answer))
-            .count()
+        self.round.answers().filter(|(_, answer)| is_other(answer)).count()
     }
 
     fn inspection(&self) -> Inspection {
@@ -92,12 +81,7 @@ impl Inspect {
         };
         let held_by_another = self.quorum.is_blocked_by(self.others());
         let is_free = tally.refused - self.others() >= self.quorum.size();
-        Inspection {
-            standing,
-            held_by_another,
-            is_free,
-            report,
-        }
+        Inspection { standing, held_by_another, is_free, report }
     }
 
     /// The lease that the answers prove: it lasts as long as a quorum's keys do.
@@ -119,10 +103,7 @@ impl Inspect {
             fencing_token,
             ttl,
             until: self.policy.drift.end_of(ttl, self.round.started()),
-            forgotten: self
-                .policy
-                .drift
-                .forgotten_by(longest, self.round.deadline()),
+            forgotten: self.policy.drift.forgotten_by(longest, self.round.deadline()),
             fence_retention: self.policy.fence_retention(),
         })
     }

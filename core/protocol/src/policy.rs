@@ -31,12 +31,7 @@ impl Policy {
 
     /// Starts from these settings.
     pub fn to_builder(self) -> PolicyBuilder {
-        PolicyBuilder {
-            policy: self,
-            raw_ttl: None,
-            raw_drift: None,
-            raw_retention: None,
-        }
+        PolicyBuilder { policy: self, raw_ttl: None, raw_drift: None, raw_retention: None }
     }
 
     /// What is asked of the nodes.
@@ -99,14 +94,9 @@ impl Policy {
 
     /// For how long nodes remember a token: as set, or twice the ttl if that is longer.
     pub(crate) fn fence_retention(&self) -> Ttl {
-        let twice = self
-            .ttl
-            .as_millis()
-            .saturating_mul(2)
-            .min(Ttl::LIMIT_MILLIS - 1);
-        Ttl::from_millis(twice).map_or(self.fence_retention, |twice| {
-            twice.max(self.fence_retention)
-        })
+        let twice = self.ttl.as_millis().saturating_mul(2).min(Ttl::LIMIT_MILLIS - 1);
+        Ttl::from_millis(twice)
+            .map_or(self.fence_retention, |twice| twice.max(self.fence_retention))
     }
 }
 
@@ -293,17 +283,9 @@ impl Policy {
     pub fn options() -> [OptionInfo; 12] {
         use OptionDefault::{Flag, Number, Time, Unset};
         let policy = Self::default();
-        let option = |name, default, meaning| OptionInfo {
-            name,
-            default,
-            meaning,
-        };
+        let option = |name, default, meaning| OptionInfo { name, default, meaning };
         [
-            option(
-                "ttl",
-                Time(policy.ttl.as_duration()),
-                "how long the nodes keep the keys",
-            ),
+            option("ttl", Time(policy.ttl.as_duration()), "how long the nodes keep the keys"),
             option(
                 "drift_factor",
                 Number(policy.drift.factor()),
@@ -314,21 +296,9 @@ impl Policy {
                 Unset,
                 "how long one node may take; a fiftieth of the ttl, 50 to 250 ms",
             ),
-            option(
-                "timeout",
-                Unset,
-                "how long an acquisition may take; until it is held",
-            ),
-            option(
-                "retry_limit",
-                Unset,
-                "how many rounds may follow the first; no limit",
-            ),
-            option(
-                "retry_delay",
-                Time(policy.retry_delay),
-                "the mean delay between two rounds",
-            ),
+            option("timeout", Unset, "how long an acquisition may take; until it is held"),
+            option("retry_limit", Unset, "how many rounds may follow the first; no limit"),
+            option("retry_delay", Time(policy.retry_delay), "the mean delay between two rounds"),
             option(
                 "retry_jitter",
                 Time(policy.retry_jitter),
@@ -339,11 +309,7 @@ impl Policy {
                 Time(policy.unreachable_timeout),
                 "how long to go on without a quorum when waiting has no limit",
             ),
-            option(
-                "fencing",
-                Flag(policy.fencing),
-                "whether acquisitions get a fencing token",
-            ),
+            option("fencing", Flag(policy.fencing), "whether acquisitions get a fencing token"),
             option(
                 "fence_retention",
                 Time(policy.fence_retention.as_duration()),
@@ -354,11 +320,7 @@ impl Policy {
                 Flag(policy.auto_extend),
                 "whether leases are renewed until released",
             ),
-            option(
-                "max_hold",
-                Time(policy.max_hold),
-                "for how long, at most, a lease is renewed",
-            ),
+            option("max_hold", Time(policy.max_hold), "for how long, at most, a lease is renewed"),
         ]
     }
 }
@@ -371,25 +333,14 @@ mod tests {
     fn the_node_timeout_follows_the_ttl_within_bounds() {
         let of = |ttl| {
             let ttl = Duration::from_millis(ttl);
-            Policy::builder()
-                .ttl(ttl)
-                .build()
-                .unwrap()
-                .node_timeout()
-                .as_millis()
+            Policy::builder().ttl(ttl).build().unwrap().node_timeout().as_millis()
         };
-        assert_eq!(
-            [of(20), of(1_000), of(10_000), of(600_000)],
-            [10, 50, 200, 250]
-        );
+        assert_eq!([of(20), of(1_000), of(10_000), of(600_000)], [10, 50, 200, 250]);
     }
 
     #[test]
     fn a_timeout_of_zero_tries_once() {
-        let policy = Policy::builder()
-            .timeout(Some(Duration::ZERO))
-            .build()
-            .unwrap();
+        let policy = Policy::builder().timeout(Some(Duration::ZERO)).build().unwrap();
         assert_eq!((policy.timeout(), policy.retry_limit()), (None, Some(0)));
     }
 
@@ -407,11 +358,8 @@ mod tests {
 
     #[test]
     fn settings_survive_a_rebuild() {
-        let policy = Policy::builder()
-            .ttl(Duration::from_secs(3))
-            .drift_factor(0.05)
-            .build()
-            .unwrap();
+        let policy =
+            Policy::builder().ttl(Duration::from_secs(3)).drift_factor(0.05).build().unwrap();
         assert_eq!(policy.to_builder().build().unwrap(), policy);
     }
 }

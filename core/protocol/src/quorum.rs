@@ -158,11 +158,7 @@ mod tests {
 
     #[test]
     fn a_split_vote_of_an_even_number_of_nodes_is_lost() {
-        let tally = Tally {
-            granted: 2,
-            refused: 2,
-            ..Tally::default()
-        };
+        let tally = Tally { granted: 2, refused: 2, ..Tally::default() };
         assert_eq!(tally.verdict(Quorum::of(4)), Verdict::Lost);
     }
 }

@@ -134,11 +134,7 @@ impl Round {
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        Tally::of(
-            self.ballots
-                .iter()
-                .map(|ballot| Vote::of(ballot.answer.as_ref())),
-        )
+        Tally::of(self.ballots.iter().map(|ballot| Vote::of(ballot.answer.as_ref())))
     }
 
     pub(crate) fn verdict(&self, quorum: Quorum) -> Verdict {
@@ -159,10 +155,7 @@ impl Round {
             answer: ballot.answer.clone(),
             took: ballot.took,
         });
-        RoundReport {
-            started: self.started,
-            votes: votes.collect(),
-        }
+        RoundReport { started: self.started, votes: votes.collect() }
     }
 }
 
@@ -189,10 +182,7 @@ pub struct NodeVote {
 impl RoundReport {
     /// The report of a round that was never begun.
     pub(crate) const fn empty(now: Moment) -> Self {
-        Self {
-            started: now,
-            votes: Vec::new(),
-        }
+        Self { started: now, votes: Vec::new() }
     }
 
     /// A count of the votes.
@@ -202,8 +192,5 @@ impl RoundReport {
 }
 
 fn no_answer_in(waited: Duration) -> Fault {
-    Fault::new(
-        FaultKind::TimedOut,
-        format!("no answer within {} ms", waited.as_millis()),
-    )
+    Fault::new(FaultKind::TimedOut, format!("no answer within {} ms", waited.as_millis()))
 }

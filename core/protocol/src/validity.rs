@@ -85,9 +85,7 @@ impl Drift {
 impl Default for Drift {
     /// One per cent.
     fn default() -> Self {
-        Self {
-            parts_per_million: 10_000,
-        }
+        Self { parts_per_million: 10_000 }
     }
 }
 
@@ -107,11 +105,7 @@ mod tests {
 
     #[test]
     fn a_ttl_within_the_drift_is_refused() {
-        assert!(
-            Drift::default()
-                .check(Ttl::from_millis(2).unwrap())
-                .is_err()
-        );
+        assert!(Drift::default().check(Ttl::from_millis(2).unwrap()).is_err());
         assert!(Drift::default().check(Ttl::from_millis(3).unwrap()).is_ok());
     }
 

@@ -184,30 +184,20 @@ impl Withdraw {
             answer: progress.answer.clone(),
             took: progress.took,
         });
-        RoundReport {
-            started: self.started,
-            votes: votes.collect(),
-        }
+        RoundReport { started: self.started, votes: votes.collect() }
     }
 
     /// Whether no node needs anything more.
     pub fn is_done(&self) -> bool {
-        self.nodes
-            .iter()
-            .all(|progress| progress.state == State::Settled)
+        self.nodes.iter().all(|progress| progress.state == State::Settled)
     }
 
     /// The next command, without the machine's other outputs (for machines that contain this one).
     pub(crate) fn poll_send(&mut self, now: Moment) -> Option<(NodeId, Command)> {
-        let index = self
-            .nodes
-            .iter()
-            .position(|progress| progress.state == State::Ready)?;
+        let index = self.nodes.iter().position(|progress| progress.state == State::Ready)?;
         let progress = &mut self.nodes[index];
         progress.asked_again |= progress.unheard;
-        progress.state = State::Sent {
-            deadline: now + self.node_timeout,
-        };
+        progress.state = State::Sent { deadline: now + self.node_timeout };
         let command = Command {
             ticket: self.ticket,
             claim: Arc::clone(&self.claim),
@@ -223,11 +213,7 @@ impl Withdraw {
             State::Sent { deadline: at } | State::Resting { until: at } => Some(at),
             State::Ready | State::Settled => None,
         };
-        self.nodes
-            .iter()
-            .filter_map(due)
-            .min()
-            .unwrap_or(Moment::FAR_FUTURE)
+        self.nodes.iter().filter_map(due).min().unwrap_or(Moment::FAR_FUTURE)
     }
 
     pub(crate) fn reply(&mut self, now: Moment, node: NodeId, reply: Reply) {
@@ -242,10 +228,7 @@ impl Withdraw {
         let again = reply.repeated || progress.asked_again;
         match reply.answer {
             Ok(Answer::Absent) if again && now < self.valid_until => {
-                progress.settle(Ok(Answer::Ours {
-                    token: None,
-                    remaining: None,
-                }));
+                progress.settle(Ok(Answer::Ours { token: None, remaining: None }));
             }
             Ok(answer @ (Answer::Absent | Answer::Theirs { .. })) if again => {
                 progress.unclear = true;
@@ -321,9 +304,7 @@ impl Progress {
     }
 
     fn rest(&mut self, now: Moment, fault: Option<Fault>) {
-        self.unheard |= fault
-            .as_ref()
-            .is_none_or(|fault| fault.kind().may_have_acted());
+        self.unheard |= fault.as_ref().is_none_or(|fault| fault.kind().may_have_acted());
         if let Some(fault) = fault {
             self.answer = Some(Err(fault));
         }

@@ -27,11 +27,7 @@ pub(crate) enum Event {
     /// A lease was won.
     Won,
     /// A release told its outcome.
-    Told {
-        draw: u32,
-        outcome: ReleaseOutcome,
-        release: Release,
-    },
+    Told { draw: u32, outcome: ReleaseOutcome, release: Release },
     /// A withdrawal ended by the clock, not by the answers of all nodes.
     GivenUp(u32),
     /// No reply to this operation is waited for any more.
@@ -91,12 +87,7 @@ impl Actor<'_> {
         let input = Input::Replies(replies);
         if self.foreground_op() == Some(op) {
             self.move_foreground(&input);
-        } else if let Some(place) = self
-            .client
-            .background
-            .iter()
-            .position(|it| it.task.op == op)
-        {
+        } else if let Some(place) = self.client.background.iter().position(|it| it.task.op == op) {
             self.move_background(place, &input);
         }
     }
@@ -171,11 +162,7 @@ impl Actor<'_> {
         let is_done = self.turn(&mut item.task, input).is_some();
         if let (Some(release), Some(outcome)) = (item.release, item.task.machine.outcome()) {
             let draw = item.draw;
-            self.events.push(Event::Told {
-                draw,
-                outcome,
-                release,
-            });
+            self.events.push(Event::Told { draw, outcome, release });
             item.release = None;
         }
         if is_done {
@@ -194,15 +181,8 @@ impl Actor<'_> {
         let known = FencingToken(self.client.known);
         let resources = self.scope.resources_of(self.client.id);
         let machine = Acquire::new(self.clock(), resources, policy, self.quorum(), known);
-        let bound = Bound {
-            until: self.clock() + longest_acquisition(&policy),
-            stopped: false,
-        };
-        let task = Task {
-            op: self.new_op(),
-            machine,
-            wake: self.clock(),
-        };
+        let bound = Bound { until: self.clock() + longest_acquisition(&policy), stopped: false };
+        let task = Task { op: self.new_op(), machine, wake: self.clock() };
         let draws = self.client.draws;
         self.client.locks -= 1;
         self.client.phase = Phase::Acquiring(Box::new(Acquiring { task, draws, bound }));
@@ -252,16 +232,8 @@ impl Actor<'_> {
 
     pub(crate) fn withdraw(&mut self, op: Op, machine: Withdraw, release: Option<Release>) {
         let draw = Owner::of(&machine.claim().holder).draw;
-        let task = Task {
-            op,
-            machine,
-            wake: self.clock(),
-        };
-        self.client.background.push(Background {
-            task,
-            draw,
-            release,
-        });
+        let task = Task { op, machine, wake: self.clock() };
+        self.client.background.push(Background { task, draw, release });
         self.move_background(self.client.background.len() - 1, &Input::Nothing);
     }
 
@@ -280,9 +252,7 @@ fn owner_of(lease: &Lease) -> Owner {
 fn longest_acquisition(policy: &Policy) -> Duration {
     let round = policy.node_timeout() * 2;
     let rounds = policy.retry_limit().map_or(Duration::MAX, |limit| {
-        (round + LONGEST_DELAY)
-            .saturating_mul(limit)
-            .saturating_add(round)
+        (round + LONGEST_DELAY).saturating_mul(limit).saturating_add(round)
     });
     policy.timeout().unwrap_or(rounds).min(rounds)
 }

@@ -20,9 +20,7 @@ impl World {
             self.check_keys(scope),
         ];
         let mut breaches = results.into_iter().filter_map(Result::err);
-        breaches
-            .find(|breach| scope.minds(breach.property))
-            .map_or(Ok(()), Err)
+        breaches.find(|breach| scope.minds(breach.property)).map_or(Ok(()), Err)
     }
 
     fn check_exclusion(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
@@ -48,10 +46,7 @@ impl World {
             let Some(holding) = client.valid_lease(clock) else {
                 continue;
             };
-            let owner = Owner {
-                client: client.id,
-                draw: holding.draw,
-            };
+            let owner = Owner { client: client.id, draw: holding.draw };
             let standing = self.stands_on(scope, owner).count_ones();
             if (standing as usize) < scope.quorum() {
                 let text = format!(
@@ -76,21 +71,13 @@ impl World {
     }
 
     fn check_clients(&self, clock: Moment) -> Result<(), Violation> {
-        for client in self
-            .clients
-            .iter()
-            .filter(|client| client.status == Status::Running)
-        {
+        for client in self.clients.iter().filter(|client| client.status == Status::Running) {
             // What is due now may still be done now.
             if client.wake() <= clock {
                 continue;
             }
             if let Some(late) = client.overdue(clock) {
-                let text = format!(
-                    "at {} ms {late} of {} is overdue",
-                    self.now,
-                    name(client.id)
-                );
+                let text = format!("at {} ms {late} of {} is overdue", self.now, name(client.id));
                 return Err(Violation::new(Property::Timely, text));
             }
             if let Phase::Holding(holding) = &client.phase
@@ -144,11 +131,7 @@ impl World {
         };
         holding.serial = serial;
         if holding.until() <= scope.client_rate.moment(self.now) {
-            let text = format!(
-                "at {} ms {} won a lease that is over",
-                self.now,
-                name(client)
-            );
+            let text = format!("at {} ms {} won a lease that is over", self.now, name(client));
             return Err(Violation::new(Property::Standing, text));
         }
         let Some(token) = holding.lease.fencing_token() else {
@@ -221,11 +204,7 @@ impl World {
                     "at {} ms {} no longer takes back what node {place} ({}) still has",
                     self.now,
                     name(client),
-                    if node.health == Health::Up {
-                        "up"
-                    } else {
-                        "not up"
-                    }
+                    if node.health == Health::Up { "up" } else { "not up" }
                 );
                 return Err(Violation::new(Property::Orphan, text));
             }

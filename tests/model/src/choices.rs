@@ -48,11 +48,7 @@ impl World {
 
     fn users(&self, scope: &Scope, steps: &mut Vec<Step>) {
         let budget = &self.budget;
-        for client in self
-            .clients
-            .iter()
-            .filter(|client| client.status == Status::Running)
-        {
+        for client in self.clients.iter().filter(|client| client.status == Status::Running) {
             let mut user = |wanted: bool, deed| {
                 if wanted {
                     steps.push(Step::User(client.id, deed));
@@ -81,11 +77,7 @@ impl World {
     fn passing(&self, scope: &Scope, steps: &mut Vec<Step>) {
         let clock = scope.client_rate.moment(self.now);
         let mut is_due = false;
-        for client in self
-            .clients
-            .iter()
-            .filter(|client| client.status == Status::Running)
-        {
+        for client in self.clients.iter().filter(|client| client.status == Status::Running) {
             if client.wake() <= clock {
                 is_due = true;
                 steps.push(Step::Timer(client.id));
@@ -105,37 +97,24 @@ impl World {
             .iter()
             .filter(|client| client.status == Status::Running)
             .filter_map(|client| rate.reaches(client.wake()));
-        let leases = self
-            .clients
-            .iter()
-            .filter_map(|client| match &client.phase {
-                Phase::Holding(holding) => rate.reaches(holding.until()),
-                _ => None,
-            });
+        let leases = self.clients.iter().filter_map(|client| match &client.phase {
+            Phase::Holding(holding) => rate.reaches(holding.until()),
+            _ => None,
+        });
         // Between a lease's beginning and its end nothing changes by itself; but what is asked then,
         // and answered later, is another schedule than what is asked at the beginning.
         let extends = self.budget.extends + self.budget.shortens > 0;
         let half = scope.policy.ttl().as_duration() / 2;
-        let midway = self
-            .clients
-            .iter()
-            .filter_map(|client| match &client.phase {
-                Phase::Holding(holding) if extends => rate.reaches(holding.until().before(half)),
-                _ => None,
-            });
+        let midway = self.clients.iter().filter_map(|client| match &client.phase {
+            Phase::Holding(holding) if extends => rate.reaches(holding.until().before(half)),
+            _ => None,
+        });
         let keys = self.nodes.iter().flat_map(|node| {
             node.keys.iter().flatten().filter_map(|key| {
-                scope
-                    .node_rate
-                    .reaches_millis(key.expires.saturating_sub(node.stepped))
+                scope.node_rate.reaches_millis(key.expires.saturating_sub(node.stepped))
             })
         });
-        timers
-            .chain(leases)
-            .chain(midway)
-            .chain(keys)
-            .filter(|time| *time > self.now)
-            .min()
+        timers.chain(leases).chain(midway).chain(keys).filter(|time| *time > self.now).min()
     }
 
     fn faults(&self, scope: &Scope, steps: &mut Vec<Step>) {
@@ -145,21 +124,14 @@ impl World {
                 steps.push(Step::Fault(fault));
             }
         };
-        for node in self
-            .node_ids()
-            .filter(|node| self.is_up(*node) && self.counts(scope, *node))
-        {
+        for node in self.node_ids().filter(|node| self.is_up(*node) && self.counts(scope, *node)) {
             fault(budget.restarts, Fault::Restart(node, false));
             fault(budget.forgets, Fault::Restart(node, true));
             fault(budget.downs, Fault::Down(node));
             fault(budget.hangs, Fault::Hang(node));
             fault(budget.clock_steps, Fault::ClockStep(node));
         }
-        for client in self
-            .clients
-            .iter()
-            .filter(|client| client.status == Status::Running)
-        {
+        for client in self.clients.iter().filter(|client| client.status == Status::Running) {
             let busy = is_busy(client);
             if busy {
                 fault(budget.pauses, Fault::Pause(client.id));
@@ -181,11 +153,7 @@ impl World {
         for node in self.node_ids().filter(|node| !self.is_up(*node)) {
             steps.push(Step::Fault(Fault::Up(node)));
         }
-        for client in self
-            .clients
-            .iter()
-            .filter(|client| client.status == Status::Paused)
-        {
+        for client in self.clients.iter().filter(|client| client.status == Status::Paused) {
             steps.push(Step::Fault(Fault::Resume(client.id)));
         }
     }

@@ -178,10 +178,7 @@ impl Client {
                 Work::Extending(task, ..) => task.wake,
             },
         };
-        self.background
-            .iter()
-            .map(|it| it.task.wake)
-            .fold(foreground, Moment::min)
+        self.background.iter().map(|it| it.task.wake).fold(foreground, Moment::min)
     }
 
     /// What can be seen of it from outside, in short.
@@ -191,13 +188,7 @@ impl Client {
             Phase::Acquiring(_) => 1,
             Phase::Holding(_) => 2,
         };
-        (
-            phase,
-            self.wake(),
-            self.last_op,
-            self.draws,
-            self.background.len(),
-        )
+        (phase, self.wake(), self.last_op, self.draws, self.background.len())
     }
 
     /// What it should have ended by `clock` and has not.
@@ -221,11 +212,7 @@ impl Client {
     /// Notes that it was stopped, so that nothing under way has to be in time.
     pub(crate) fn stop(&mut self) {
         self.status = Status::Paused;
-        for release in self
-            .background
-            .iter_mut()
-            .filter_map(|it| it.release.as_mut())
-        {
+        for release in self.background.iter_mut().filter_map(|it| it.release.as_mut()) {
             release.bound.stopped = true;
         }
         match &mut self.phase {

@@ -15,13 +15,7 @@ pub(crate) fn world_of(seed: u64) -> Scope {
     let nodes = dice.one_of(&[3, 5, 5, 7]);
     let clients = 2 + dice.place(23);
     let all = dice.one_of(&[1, 2, 4, 8]);
-    let rates = [
-        (0, 0),
-        (10_000, 0),
-        (-10_000, 0),
-        (5_000, -4_900),
-        (-3_000, 3_000),
-    ];
+    let rates = [(0, 0), (10_000, 0), (-10_000, 0), (5_000, -4_900), (-3_000, 3_000)];
     let (node_rate, client_rate) = dice.one_of(&rates);
     let fencing = dice.below(8) > 0;
     Scope {
@@ -35,16 +29,10 @@ pub(crate) fn world_of(seed: u64) -> Scope {
         symmetric: false,
         node_rate: Rate(node_rate),
         client_rate: Rate(client_rate),
-        walls: (0..clients)
-            .map(|_| 1_000_000 + dice.below(3_000_000))
-            .collect(),
+        walls: (0..clients).map(|_| 1_000_000 + dice.below(3_000_000)).collect(),
         walls_run: true,
         seed: seed | 1,
-        target: if fencing {
-            Target::Checking
-        } else {
-            Target::None
-        },
+        target: if fencing { Target::Checking } else { Target::None },
         ..Scope::base("a random world", nodes)
     }
 }
@@ -61,9 +49,7 @@ fn wants(dice: &mut Dice, all: u8) -> Vec<u8> {
 fn settings(dice: &mut Dice, fencing: bool) -> Policy {
     let keeps = dice.below(2) == 0;
     let limit = dice.one_of(&[None, Some(0), Some(1), Some(5)]);
-    let timeout = dice
-        .one_of(&[None, Some(700), Some(5000)])
-        .map(Duration::from_millis);
+    let timeout = dice.one_of(&[None, Some(700), Some(5000)]).map(Duration::from_millis);
     let (hold, jitter) = (dice.millis(500, 4500), dice.millis(0, 100));
     policy(|it| {
         let it = it.retry_limit(limit).timeout(timeout).retry_jitter(jitter);

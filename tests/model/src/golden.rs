@@ -54,11 +54,7 @@ pub(crate) fn run_all() -> io::Result<(usize, Vec<String>)> {
     paths.sort();
     let mut failed = Vec::new();
     for path in &paths {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         match run(&fs::read_to_string(path)?) {
             Ok(0) => failed.push(format!("{name}: expects nothing")),
             Ok(_) => {}

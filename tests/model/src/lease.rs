@@ -21,11 +21,7 @@ impl Actor<'_> {
         }
         let lease = holding.lease.clone();
         let machine = Hold::new(clock, lease, holding.policy, holding.since, quorum);
-        let task = Task {
-            op: self.new_op(),
-            machine,
-            wake: clock,
-        };
+        let task = Task { op: self.new_op(), machine, wake: clock };
         if let Phase::Holding(holding) = &mut self.client.phase {
             holding.work = Work::Keeping(task);
         }
@@ -71,19 +67,8 @@ impl Actor<'_> {
             .outlasting(holding.lease.forgotten());
         holding.asked = clock + patience + policy.node_timeout();
         let until = holding.until().min(holding.asked);
-        let task = Task {
-            op: self.new_op(),
-            machine,
-            wake: clock,
-        };
-        holding.work = Work::Extending(
-            task,
-            Bound {
-                until,
-                stopped: false,
-            },
-            policy,
-        );
+        let task = Task { op: self.new_op(), machine, wake: clock };
+        holding.work = Work::Extending(task, Bound { until, stopped: false }, policy);
         self.client.phase = Phase::Holding(holding);
         self.move_foreground(&Input::Nothing);
     }
@@ -142,14 +127,7 @@ impl Actor<'_> {
             return;
         };
         let until = self.clock() + holding.policy.node_timeout();
-        let release = Release {
-            stood: 0,
-            deleted: 0,
-            bound: Bound {
-                until,
-                stopped: false,
-            },
-        };
+        let release = Release { stood: 0, deleted: 0, bound: Bound { until, stopped: false } };
         self.take_back(&holding, Some(release));
     }
 
@@ -170,10 +148,7 @@ impl Actor<'_> {
             ticket: Ticket(0),
             claim: holding.lease.claim().clone(),
             quorum: self.quorum(),
-            forgotten: holding
-                .lease
-                .forgotten()
-                .max(clock + holding.policy.node_timeout()),
+            forgotten: holding.lease.forgotten().max(clock + holding.policy.node_timeout()),
             node_timeout: holding.policy.node_timeout(),
         };
         let machine = Withdraw::new(clock, withdrawal).valid_until(holding.lease.until());

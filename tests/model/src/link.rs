@@ -34,13 +34,7 @@ pub(crate) struct Sent {
 impl Hash for Sent {
     /// The claim is told by its owner; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (
-            self.op,
-            self.owner,
-            self.command.ticket,
-            self.command.action,
-        )
-            .hash(state);
+        (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
         (self.command.not_after, self.sends, self.answer).hash(state);
     }
 }
@@ -48,13 +42,7 @@ impl Hash for Sent {
 impl Link {
     /// Sends a command.
     pub(crate) fn send(&mut self, op: Op, owner: Owner, command: Command) {
-        self.out.push_back(Sent {
-            op,
-            owner,
-            command,
-            sends: 1,
-            answer: None,
-        });
+        self.out.push_back(Sent { op, owner, command, sends: 1, answer: None });
     }
 
     /// Answers a command that is not sent at all.
@@ -100,11 +88,8 @@ impl Link {
         }
         let answer = self.out.front()?.answer?;
         let sent = self.out.pop_front()?;
-        let reply = Reply {
-            ticket: sent.command.ticket,
-            answer: Ok(answer),
-            repeated: sent.sends > 1,
-        };
+        let reply =
+            Reply { ticket: sent.command.ticket, answer: Ok(answer), repeated: sent.sends > 1 };
         Some((sent.op, reply))
     }
 
@@ -142,8 +127,7 @@ impl Link {
     /// Drops replies that nobody waits for.
     pub(crate) fn drop_unheard(&mut self) {
         self.told.retain(|(to, _)| *to != NOBODY);
-        self.out
-            .retain(|sent| sent.op != NOBODY || sent.answer.is_none());
+        self.out.retain(|sent| sent.op != NOBODY || sent.answer.is_none());
     }
 
     /// Whether a revoke of the claim is on its way to the node.

@@ -25,19 +25,14 @@ pub(crate) fn run(scope: &Scope, world: &World) -> Result<(), Violation> {
         world.crash(client, true);
     }
     world.clients.push(Client::new(newcomer, 1));
-    world
-        .links
-        .extend((0..scope.nodes).map(|_| Link::default()));
+    world.links.extend((0..scope.nodes).map(|_| Link::default()));
     let patient = patient(&scope.policy);
     world.act(scope, newcomer, |actor| actor.acquire(patient))?;
     let patience = 3 * scope.policy.ttl().as_millis();
     let end = world.now + patience;
     let mut steps = Vec::new();
     while world.now < end {
-        if matches!(
-            world.clients[usize::from(newcomer)].phase,
-            Phase::Holding(_)
-        ) {
+        if matches!(world.clients[usize::from(newcomer)].phase, Phase::Holding(_)) {
             return Ok(());
         }
         world.choices(scope, &mut steps);

@@ -66,11 +66,7 @@ fn main() -> ExitCode {
             words == ["help"]
         }
     };
-    if is_well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Searches every scope, two at a time, and prints a table.
@@ -94,10 +90,7 @@ fn search_all(scopes: &[Scope], limits: Limits) -> bool {
     let reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
     let states: usize = reports.iter().map(|report| report.states).sum();
     let steps: u64 = reports.iter().map(|report| report.steps).sum();
-    println!(
-        "{states} states, {steps} steps in {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
+    println!("{states} states, {steps} steps in {:.1} s", started.elapsed().as_secs_f64());
     reports.iter().all(|report| report.found.is_none())
 }
 
@@ -110,11 +103,7 @@ fn print_row(scope: &Scope, report: &Report) {
         report.sampled,
         report.took.as_secs_f64(),
         scope.name,
-        if report.whole {
-            ""
-        } else {
-            " (not to its end)"
-        }
+        if report.whole { "" } else { " (not to its end)" }
     );
     if let Some(trace) = &report.found {
         show(scope, &shrink::shrink(scope, trace));
@@ -122,10 +111,7 @@ fn print_row(scope: &Scope, report: &Report) {
 }
 
 fn search_named(part: &str) -> bool {
-    let all = scopes::small()
-        .into_iter()
-        .chain(scopes::long())
-        .chain(scopes::limits());
+    let all = scopes::small().into_iter().chain(scopes::long()).chain(scopes::limits());
     let chosen: Vec<_> = all.filter(|scope| scope.name.contains(part)).collect();
     !chosen.is_empty() && search_all(&chosen, LONG)
 }
@@ -137,9 +123,7 @@ fn show_limits() -> bool {
     for scope in scopes::limits() {
         let report = search(&scope, SMALL);
         let found = report.found.map(|trace| shrink::shrink(&scope, &trace));
-        let seen = found
-            .as_ref()
-            .filter(|trace| Some(trace.violation.property) == scope.limit);
+        let seen = found.as_ref().filter(|trace| Some(trace.violation.property) == scope.limit);
         is_well &= seen.is_some();
         match seen {
             Some(trace) => println!("  {}: {}", scope.name, outline(trace)),
@@ -150,11 +134,7 @@ fn show_limits() -> bool {
 }
 
 fn outline(trace: &Trace) -> String {
-    format!(
-        "{} after {} steps",
-        trace.violation.property.name(),
-        trace.steps.len()
-    )
+    format!("{} after {} steps", trace.violation.property.name(), trace.steps.len())
 }
 
 fn show(scope: &Scope, trace: &Trace) {
@@ -169,10 +149,7 @@ fn soak(first: u64, time: Duration) -> bool {
     let started = Instant::now();
     let mut tally = Tally::default();
     let progress = |seeds: u64, tally: &Tally| {
-        println!(
-            "{seeds} seeds, {} steps, {} locks won",
-            tally.steps, tally.won
-        );
+        println!("{seeds} seeds, {} steps, {} locks won", tally.steps, tally.won);
     };
     let (seeds, found) = walk::soak(first, time, WALK, &mut tally, progress);
     println!(
@@ -259,14 +236,8 @@ fn seed_of_today() -> u64 {
     now.map_or(1, |since| since.as_secs()) * 1_000_000
 }
 
-const SMALL: Limits = Limits {
-    states: 4_000_000,
-    time: Duration::from_secs(60),
-};
-const LONG: Limits = Limits {
-    states: 60_000_000,
-    time: Duration::from_secs(900),
-};
+const SMALL: Limits = Limits { states: 4_000_000, time: Duration::from_secs(60) };
+const LONG: Limits = Limits { states: 60_000_000, time: Duration::from_secs(900) };
 /// How many scopes are searched at once.
 const THREADS: usize = 2;
 /// How many steps a walk has.

@@ -54,10 +54,7 @@ pub(crate) struct Violation {
 
 impl Violation {
     pub(crate) fn new(property: Property, text: impl Into<String>) -> Self {
-        Self {
-            property,
-            text: text.into(),
-        }
+        Self { property, text: text.into() }
     }
 }
 

@@ -125,37 +125,23 @@ impl Scope {
 
     /// The resources that `client` asks for.
     pub(crate) fn wants_of(&self, client: u8) -> &[u8] {
-        self.wants
-            .get(usize::from(client))
-            .or(self.wants.last())
-            .map_or(&[], Vec::as_slice)
+        self.wants.get(usize::from(client)).or(self.wants.last()).map_or(&[], Vec::as_slice)
     }
 
     /// The same as the machines name them.
     pub(crate) fn resources_of(&self, client: u8) -> Resources {
-        let names = self
-            .wants_of(client)
-            .iter()
-            .map(|resource| format!("r{resource}"));
+        let names = self.wants_of(client).iter().map(|resource| format!("r{resource}"));
         Resources::new(names).expect("every client of a scope asks for distinct resources")
     }
 
     /// How many resources there are.
     pub(crate) fn resources(&self) -> usize {
-        self.wants
-            .iter()
-            .flatten()
-            .max()
-            .map_or(1, |last| usize::from(*last) + 1)
+        self.wants.iter().flatten().max().map_or(1, |last| usize::from(*last) + 1)
     }
 
     /// The wall clock of `client` at true time `now`, before any step of it.
     pub(crate) fn wall(&self, client: u8, now: u64) -> u64 {
-        let start = self
-            .walls
-            .get(usize::from(client))
-            .or(self.walls.last())
-            .copied();
+        let start = self.walls.get(usize::from(client)).or(self.walls.last()).copied();
         start.unwrap_or(0) + if self.walls_run { now * 1000 } else { 0 }
     }
 
@@ -172,7 +158,5 @@ pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Pol
         .node_timeout(Duration::from_millis(50))
         .retry_delay(Duration::from_millis(100))
         .retry_jitter(Duration::ZERO);
-    change(base)
-        .build()
-        .expect("the settings of a scope are valid")
+    change(base).build().expect("the settings of a scope are valid")
 }

@@ -11,18 +11,9 @@ use crate::scope::{Budget, Scope, Target, policy};
 /// The small worlds: every change of the code is searched in them.
 pub(crate) fn small() -> Vec<Scope> {
     let mut scopes = vec![
-        Scope {
-            batches: true,
-            ..Scope::base("two clients, any delivery", 3)
-        },
-        Scope {
-            prompt: true,
-            ..Scope::base("two clients, five nodes", 5)
-        },
-        Scope {
-            prompt: true,
-            ..Scope::base("an even number of nodes", 4)
-        },
+        Scope { batches: true, ..Scope::base("two clients, any delivery", 3) },
+        Scope { prompt: true, ..Scope::base("two clients, five nodes", 5) },
+        Scope { prompt: true, ..Scope::base("an even number of nodes", 4) },
         Scope {
             clients: 3,
             prompt: true,
@@ -60,10 +51,7 @@ pub(crate) fn small() -> Vec<Scope> {
 
 /// One client against slow and broken nodes: more of it fits.
 fn alone() -> Vec<Scope> {
-    let alone = |scope: Scope| Scope {
-        clients: 1,
-        ..scope
-    };
+    let alone = |scope: Scope| Scope { clients: 1, ..scope };
     vec![
         alone(keeping("one lease against faults", 700, 1, |it| {
             (it.resends, it.breaks, it.downs, it.delays) = (1, 1, 1, 1);
@@ -97,11 +85,7 @@ fn drifting() -> Vec<Scope> {
         shift("nodes 1 % slow", -10_000, 0),
         Scope {
             policy: policy(|it| it.try_once().auto_extend(true).max_hold(millis(400))),
-            budget: Budget {
-                faults: 1,
-                pauses: 1,
-                ..Budget::default()
-            },
+            budget: Budget { faults: 1, pauses: 1, ..Budget::default() },
             ..shift("nodes fast, clients slow, renewal", 5_000, -4_900)
         },
     ]
@@ -134,11 +118,7 @@ fn writing() -> Vec<Scope> {
 fn several_resources() -> Vec<Scope> {
     let wants = vec![vec![0, 1], vec![1]];
     vec![
-        Scope {
-            wants: wants.clone(),
-            prompt: true,
-            ..Scope::base("two resources and one", 3)
-        },
+        Scope { wants: wants.clone(), prompt: true, ..Scope::base("two resources and one", 3) },
         Scope {
             wants,
             ..faulty("two resources, broken connections", 1, |it| {
@@ -206,20 +186,15 @@ pub(crate) fn long() -> Vec<Scope> {
 
 /// What the algorithm does not promise: each must be shown, or the search sees nothing.
 pub(crate) fn limits() -> Vec<Scope> {
-    let limit = |property, scope| Scope {
-        limit: Some(property),
-        ..scope
-    };
+    let limit = |property, scope| Scope { limit: Some(property), ..scope };
     vec![
         limit(
             Property::StaleWrite,
             Scope {
                 target: Target::Trusting,
-                ..faulty(
-                    "a client that acts after a pause, no token checked",
-                    1,
-                    |it| it.pauses = 1,
-                )
+                ..faulty("a client that acts after a pause, no token checked", 1, |it| {
+                    it.pauses = 1
+                })
             },
         ),
         limit(
@@ -228,45 +203,29 @@ pub(crate) fn limits() -> Vec<Scope> {
                 (it.forgets, it.downs) = (1, 1);
             }),
         ),
-        limit(
-            Property::Exclusion,
-            faulty("a majority forgets", 2, |it| it.forgets = 2),
-        ),
+        limit(Property::Exclusion, faulty("a majority forgets", 2, |it| it.forgets = 2)),
         limit(
             Property::Fencing,
             faulty("one node of a bare quorum forgets its fence", 2, |it| {
                 (it.forgets, it.downs) = (1, 1);
             }),
         ),
-        limit(
-            Property::Fencing,
-            faulty("a majority forgets its fences", 2, |it| it.forgets = 2),
-        ),
+        limit(Property::Fencing, faulty("a majority forgets its fences", 2, |it| it.forgets = 2)),
         limit(
             Property::Exclusion,
             faulty("the clocks of a majority jump", 2, |it| it.clock_steps = 2),
         ),
         limit(
             Property::Exclusion,
-            Scope {
-                node_rate: Rate(20_000),
-                ..faulty("clocks beyond the allowance", 0, |_| {})
-            },
+            Scope { node_rate: Rate(20_000), ..faulty("clocks beyond the allowance", 0, |_| {}) },
         ),
     ]
 }
 
 fn faulty(name: &'static str, faults: u16, change: impl FnOnce(&mut Budget)) -> Scope {
-    let mut budget = Budget {
-        faults,
-        ..Budget::default()
-    };
+    let mut budget = Budget { faults, ..Budget::default() };
     change(&mut budget);
-    Scope {
-        budget,
-        prompt: true,
-        ..Scope::base(name, 3)
-    }
+    Scope { budget, prompt: true, ..Scope::base(name, 3) }
 }
 
 fn keeping(
@@ -276,10 +235,7 @@ fn keeping(
     change: impl FnOnce(&mut Budget),
 ) -> Scope {
     let policy = policy(|it| it.try_once().auto_extend(true).max_hold(millis(max_hold)));
-    Scope {
-        policy,
-        ..faulty(name, faults, change)
-    }
+    Scope { policy, ..faulty(name, faults, change) }
 }
 
 fn retrying(limit: u32) -> quorlock_protocol::Policy {

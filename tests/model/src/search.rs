@@ -95,11 +95,7 @@ impl Search<'_> {
         };
         level.next += 1;
         let is_last = level.next == level.steps.len();
-        let world = if is_last {
-            level.world.take()
-        } else {
-            level.world.clone()
-        };
+        let world = if is_last { level.world.take() } else { level.world.clone() };
         let Some(mut world) = world else {
             return;
         };
@@ -126,20 +122,12 @@ impl Search<'_> {
         }
         let mut steps = Vec::new();
         world.choices(self.scope, &mut steps);
-        self.levels.push(Level {
-            world: Some(world),
-            steps,
-            next: 0,
-        });
+        self.levels.push(Level { world: Some(world), steps, next: 0 });
         self.report.depth = self.report.depth.max(self.levels.len() - 1);
     }
 
     fn found(&mut self, violation: Violation) {
-        let steps = self
-            .levels
-            .iter()
-            .map(|level| level.steps[level.next - 1])
-            .collect();
+        let steps = self.levels.iter().map(|level| level.steps[level.next - 1]).collect();
         self.report.found = Some(Trace { steps, violation });
     }
 }

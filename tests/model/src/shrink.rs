@@ -9,10 +9,7 @@ use crate::world::World;
 
 /// The shortest schedule found that breaks the same promise as `trace`.
 pub(crate) fn shrink(scope: &Scope, trace: &Trace) -> Trace {
-    let scope = Scope {
-        symmetric: false,
-        ..scope.clone()
-    };
+    let scope = Scope { symmetric: false, ..scope.clone() };
     let property = trace.violation.property;
     let Some(mut best) = replay(&scope, &trace.steps, property) else {
         // A breach that no schedule shows by itself: of the lone client.
@@ -52,16 +49,10 @@ pub(crate) fn replay(scope: &Scope, steps: &[Step], property: Property) -> Optio
         done.push(step);
         let result = world.apply(scope, step).and_then(|()| world.check(scope));
         if let Err(violation) = result {
-            return (violation.property == property).then_some(Trace {
-                steps: done,
-                violation,
-            });
+            return (violation.property == property).then_some(Trace { steps: done, violation });
         }
     }
-    lone_breach(scope, &world, property).map(|violation| Trace {
-        steps: done,
-        violation,
-    })
+    lone_breach(scope, &world, property).map(|violation| Trace { steps: done, violation })
 }
 
 fn lone_breach(scope: &Scope, world: &World, property: Property) -> Option<Violation> {
@@ -78,10 +69,9 @@ fn fitting(step: Step, possible: &[Step]) -> Option<Step> {
     }
     let other = |step: Step| possible.contains(&step).then_some(step);
     match step {
-        Step::Until(wanted) => possible
-            .iter()
-            .copied()
-            .find(|it| matches!(it, Step::Until(time) if *time <= wanted)),
+        Step::Until(wanted) => {
+            possible.iter().copied().find(|it| matches!(it, Step::Until(time) if *time <= wanted))
+        }
         Step::Trip(client, node) => {
             other(Step::Exec(client, node)).or(other(Step::Reply(client, node)))
         }

@@ -21,10 +21,7 @@ impl Owner {
     pub(crate) fn of(holder: &HolderId) -> Self {
         let number = |from, to| u32::from_str_radix(&holder.as_str()[from..to], 16).unwrap_or(0);
         let client = u8::try_from(number(8, 10)).unwrap_or(0);
-        Self {
-            client,
-            draw: number(10, 18),
-        }
+        Self { client, draw: number(10, 18) }
     }
 }
 
@@ -153,10 +150,7 @@ impl Site {
                 let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
                 if all_ours || makes {
                     self.set(request, ttl);
-                    return Answer::Ours {
-                        token: None,
-                        remaining: None,
-                    };
+                    return Answer::Ours { token: None, remaining: None };
                 }
                 self.answer(request, &found, false)
             }
@@ -178,10 +172,7 @@ impl Site {
                     let fence = &mut self.fences[usize::from(*resource)];
                     *fence = (*fence).max(token.0);
                 }
-                Answer::Ours {
-                    token: self.highest(request),
-                    remaining: None,
-                }
+                Answer::Ours { token: self.highest(request), remaining: None }
             }
             Action::Inspect => self.answer(request, &found, true),
         }
@@ -205,16 +196,10 @@ impl Site {
         let held_before = found.ours == request.resources.len();
         self.set(request, ttl);
         let Some(fence) = fence else {
-            return Answer::Ours {
-                token: None,
-                remaining: None,
-            };
+            return Answer::Ours { token: None, remaining: None };
         };
         if held_before && highest.is_some() {
-            return Answer::Ours {
-                token: highest,
-                remaining: None,
-            };
+            return Answer::Ours { token: highest, remaining: None };
         }
         let clamped = fence.proposal.0.min(request.wall + CLAMP_MICROS);
         let floor = highest.map_or(1, |token| token.0 + 1);
@@ -225,10 +210,7 @@ impl Site {
         for resource in request.resources {
             self.fences[usize::from(*resource)] = token;
         }
-        Answer::Ours {
-            token: Some(FencingToken(token)),
-            remaining: None,
-        }
+        Answer::Ours { token: Some(FencingToken(token)), remaining: None }
     }
 
     /// Takes every key that is free or ours; what is ours is kept for at least the ttl.
@@ -253,11 +235,7 @@ impl Site {
     }
 
     fn look(&self, request: &Request) -> Found {
-        let mut found = Found {
-            ours: 0,
-            theirs: None,
-            soonest: u64::MAX,
-        };
+        let mut found = Found { ours: 0, theirs: None, soonest: u64::MAX };
         for resource in request.resources {
             match self.keys[usize::from(*resource)] {
                 Some(key) if key.owner == request.owner => {
@@ -274,17 +252,11 @@ impl Site {
     /// The answer of a command that only names who holds the keys.
     fn plain(request: &Request, found: &Found) -> Answer {
         if found.theirs.is_some() {
-            Answer::Theirs {
-                floor: None,
-                frees: Frees::Unknown,
-            }
+            Answer::Theirs { floor: None, frees: Frees::Unknown }
         } else if found.ours < request.resources.len() {
             Answer::Absent
         } else {
-            Answer::Ours {
-                token: None,
-                remaining: None,
-            }
+            Answer::Ours { token: None, remaining: None }
         }
     }
 
@@ -308,10 +280,7 @@ impl Site {
     }
 
     fn highest(&self, request: &Request) -> Option<FencingToken> {
-        let fences = request
-            .resources
-            .iter()
-            .map(|it| self.fences[usize::from(*it)]);
+        let fences = request.resources.iter().map(|it| self.fences[usize::from(*it)]);
         fences.max().filter(|fence| *fence > 0).map(FencingToken)
     }
 }

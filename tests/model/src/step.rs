@@ -105,11 +105,7 @@ impl fmt::Display for Step {
             }
             Self::Reply(client, node) => write!(out, "{} hears from node {node}", name(*client)),
             Self::Trip(client, node) => {
-                write!(
-                    out,
-                    "node {node} does the next of {}, who hears at once",
-                    name(*client)
-                )
+                write!(out, "node {node} does the next of {}, who hears at once", name(*client))
             }
             Self::Batch(client) => write!(out, "{} hears all at once", name(*client)),
             Self::Timer(client) => write!(out, "{} is woken by its timer", name(*client)),
@@ -146,11 +142,7 @@ impl fmt::Display for Fault {
                 )
             }
             Self::Break(client, node, false) => {
-                write!(
-                    out,
-                    "FAULT: {} and node {node} lose their connection",
-                    name(*client)
-                )
+                write!(out, "FAULT: {} and node {node} lose their connection", name(*client))
             }
             Self::Restart(node, true) => {
                 write!(out, "FAULT: node {node} restarts and has forgotten all")
@@ -164,11 +156,7 @@ impl fmt::Display for Fault {
             Self::Resume(client) => write!(out, "{} goes on", name(*client)),
             Self::Crash(client, true) => write!(out, "FAULT: {} dies", name(*client)),
             Self::Crash(client, false) => {
-                write!(
-                    out,
-                    "FAULT: {} dies, and what it sent is lost",
-                    name(*client)
-                )
+                write!(out, "FAULT: {} dies, and what it sent is lost", name(*client))
             }
             Self::WallBack(client) => {
                 write!(out, "FAULT: the wall clock of {} jumps back", name(*client))
@@ -179,9 +167,5 @@ impl fmt::Display for Fault {
 
 /// What a client is called in a trace.
 pub(crate) fn name(client: u8) -> String {
-    if client < 26 {
-        char::from(b'A' + client).to_string()
-    } else {
-        format!("client{client}")
-    }
+    if client < 26 { char::from(b'A' + client).to_string() } else { format!("client{client}") }
 }

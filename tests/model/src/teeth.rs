@@ -25,10 +25,7 @@ pub(crate) struct Mutant {
 
 enum Kind {
     /// Text of the shipping protocol, replaced.
-    Patch {
-        file: PathBuf,
-        edits: Vec<(String, String)>,
-    },
+    Patch { file: PathBuf, edits: Vec<(String, String)> },
     /// Nodes that do not do what they should.
     Node(Flaw),
 }
@@ -45,10 +42,7 @@ pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<_>>()?;
     paths.sort();
-    let mut mutants = paths
-        .iter()
-        .map(|path| parse(path))
-        .collect::<io::Result<Vec<_>>>()?;
+    let mut mutants = paths.iter().map(|path| parse(path)).collect::<io::Result<Vec<_>>>()?;
     mutants.extend(NODE_FLAWS.iter().map(|(flaw, name, meaning)| Mutant {
         name: (*name).to_owned(),
         meaning: (*meaning).to_owned(),
@@ -66,9 +60,7 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
             let program = build(&tree)?;
             let out = Command::new(program).arg("hunt").output()?;
             let text = String::from_utf8_lossy(&out.stdout);
-            text.lines()
-                .find_map(|line| line.strip_prefix(CAUGHT))
-                .map(str::to_owned)
+            text.lines().find_map(|line| line.strip_prefix(CAUGHT)).map(str::to_owned)
         }
     };
     Ok(Bite { caught })
@@ -76,10 +68,7 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
 
 /// Searches the small worlds, then walks; a line on what was found.
 pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
-    let limits = Limits {
-        states: 1_500_000,
-        time: Duration::from_secs(20),
-    };
+    let limits = Limits { states: 1_500_000, time: Duration::from_secs(20) };
     for scope in scopes::small() {
         let scope = Scope { flaw, ..scope };
         let report = search(&scope, limits);
@@ -88,10 +77,7 @@ pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
         }
     }
     for seed in 0..300 {
-        let scope = Scope {
-            flaw,
-            ..world_of(seed)
-        };
+        let scope = Scope { flaw, ..world_of(seed) };
         let mut tally = walk::Tally::default();
         if let Some(trace) = walk::walk(&scope, seed, 3000, &mut tally) {
             return Some(line(&scope, &trace, trace.steps.len()));
@@ -112,33 +98,20 @@ fn line(scope: &Scope, trace: &Trace, states: usize) -> String {
 fn parse(path: &Path) -> io::Result<Mutant> {
     let text = fs::read_to_string(path)?;
     let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
-    let (head, body) = text
-        .split_once("\n<<<<\n")
-        .ok_or_else(|| wrong("no '<<<<'"))?;
-    let (meaning, file) = head
-        .split_once("\nfile ")
-        .ok_or_else(|| wrong("no 'file'"))?;
+    let (head, body) = text.split_once("\n<<<<\n").ok_or_else(|| wrong("no '<<<<'"))?;
+    let (meaning, file) = head.split_once("\nfile ").ok_or_else(|| wrong("no 'file'"))?;
     let mut edits = Vec::new();
     for block in body.split("\n<<<<\n") {
-        let (old, rest) = block
-            .split_once("\n====\n")
-            .ok_or_else(|| wrong("no '===='"))?;
+        let (old, rest) = block.split_once("\n====\n").ok_or_else(|| wrong("no '===='"))?;
         let new = rest.strip_suffix(">>>>\n").or(rest.strip_suffix(">>>>"));
         let new = new.ok_or_else(|| wrong("no '>>>>'"))?;
         edits.push((format!("{old}\n"), new.to_owned()));
     }
-    let name = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .replace('-', " ");
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', " ");
     Ok(Mutant {
         name,
         meaning: meaning.trim_start_matches("# ").replace("\n# ", " "),
-        kind: Kind::Patch {
-            file: PathBuf::from(file.trim()),
-            edits,
-        },
+        kind: Kind::Patch { file: PathBuf::from(file.trim()), edits },
     })
 }
 
@@ -146,11 +119,7 @@ fn parse(path: &Path) -> io::Result<Mutant> {
 fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
     let root = crate_dir().join("../..");
     let tree = root.join("target/teeth/tree");
-    for part in [
-        "core/protocol/src",
-        "tests/model/src",
-        "tests/conformance/cases",
-    ] {
+    for part in ["core/protocol/src", "tests/model/src", "tests/conformance/cases"] {
         copy_tree(&root.join(part), &tree.join(part))?;
     }
     for part in ["core/protocol/Cargo.toml", "tests/model/Cargo.toml"] {
@@ -184,24 +153,14 @@ fn narrow(line: &str) -> &str {
 fn build(tree: &Path) -> io::Result<PathBuf> {
     let target = tree.join("../target");
     let out = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--offline",
-            "--quiet",
-            "--profile",
-            "model",
-            "-p",
-            "quorlock-model",
-        ])
+        .args(["build", "--offline", "--quiet", "--profile", "model", "-p", "quorlock-model"])
         .arg("--target-dir")
         .arg(&target)
         .env("RUSTFLAGS", "-Awarnings")
         .current_dir(tree)
         .output()?;
     if !out.status.success() {
-        return Err(io::Error::other(
-            String::from_utf8_lossy(&out.stderr).into_owned(),
-        ));
+        return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned()));
     }
     Ok(target.join("model/quorlock-model"))
 }
@@ -273,9 +232,5 @@ const NODE_FLAWS: [(Flaw, &str, &str); 7] = [
         "node: grant not idempotent",
         "a grant sent again after a lost reply is refused by its own key (redis-py)",
     ),
-    (
-        Flaw::NeverExpires,
-        "node: key without ttl",
-        "keys are set without an end (sherlock)",
-    ),
+    (Flaw::NeverExpires, "node: key without ttl", "keys are set without an end (sherlock)"),
 ];

@@ -38,9 +38,7 @@ impl World {
             }
             Deed::Look => {
                 let clock = scope.client_rate.moment(self.now);
-                let valid = self.clients[usize::from(client)]
-                    .valid_lease(clock)
-                    .is_some();
+                let valid = self.clients[usize::from(client)].valid_lease(clock).is_some();
                 if let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase {
                     holding.looked = valid;
                 }

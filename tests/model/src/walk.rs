@@ -68,11 +68,7 @@ fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Opt
     let faults = possible.iter().filter(|step| is_fault(step)).count();
     if faults > 0 && dice.below(1000) < wildness {
         let nth = dice.place(faults);
-        return possible
-            .iter()
-            .filter(|step| is_fault(step))
-            .nth(nth)
-            .copied();
+        return possible.iter().filter(|step| is_fault(step)).nth(nth).copied();
     }
     let total: u64 = possible.iter().map(weight).sum();
     let mut point = dice.below(total);

@@ -153,9 +153,7 @@ impl World {
 
     fn note_deleted(&mut self, client: u8, draw: u32, node: u8) {
         let background = self.clients[usize::from(client)].background.iter_mut();
-        for release in background
-            .filter(|it| it.draw == draw)
-            .filter_map(|it| it.release.as_mut())
+        for release in background.filter(|it| it.draw == draw).filter_map(|it| it.release.as_mut())
         {
             release.deleted |= 1 << node;
         }
@@ -243,11 +241,9 @@ impl World {
     fn witness(&mut self, scope: &Scope, client: u8, event: &Event) -> Result<(), Violation> {
         match *event {
             Event::Won => self.check_won(scope, client),
-            Event::Told {
-                draw,
-                outcome,
-                release,
-            } => self.check_told(scope, Owner { client, draw }, outcome, release),
+            Event::Told { draw, outcome, release } => {
+                self.check_told(scope, Owner { client, draw }, outcome, release)
+            }
             Event::GivenUp(draw) => self.check_given_up(client, draw),
             Event::Closed(op) => {
                 let nodes = u8::try_from(self.nodes.len()).unwrap_or(u8::MAX);

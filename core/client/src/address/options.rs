@@ -35,9 +35,7 @@ impl Options {
                 "ssl_check_hostname" => options.demand_hostname(&value)?,
                 name if ELSEWHERE.contains(&name) => {}
                 name if name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
-                    return Err(ConfigError::new(format!(
-                        "it has the unknown option '{name}'"
-                    )));
+                    return Err(ConfigError::new(format!("it has the unknown option '{name}'")));
                 }
                 _ => return Err(ConfigError::new("it has an unknown option")),
             }
@@ -52,9 +50,7 @@ impl Options {
                 self.verification = self.verification.or(Some(Verification::Full));
             }
             _ => {
-                return Err(ConfigError::new(
-                    "ssl_cert_reqs must be 'required' or 'none'",
-                ));
+                return Err(ConfigError::new("ssl_cert_reqs must be 'required' or 'none'"));
             }
         }
         Ok(())
@@ -65,9 +61,7 @@ impl Options {
             ("true" | "1" | "yes", _) | (_, Some(Verification::DangerNone)) => {}
             ("false" | "0" | "no", _) => self.verification = Some(Verification::DangerAnyHost),
             _ => {
-                return Err(ConfigError::new(
-                    "ssl_check_hostname must be 'true' or 'false'",
-                ));
+                return Err(ConfigError::new("ssl_check_hostname must be 'true' or 'false'"));
             }
         }
         Ok(())
@@ -118,9 +112,7 @@ pub(super) fn number(text: &str) -> Result<u32, ConfigError> {
     // 2^31 - 1 is the largest number that SELECT takes.
     match text.parse::<u32>() {
         Ok(db) if i32::try_from(db).is_ok() => Ok(db),
-        _ => Err(ConfigError::new(
-            "the database is not a number from 0 upwards",
-        )),
+        _ => Err(ConfigError::new("the database is not a number from 0 upwards")),
     }
 }
 
@@ -128,9 +120,7 @@ pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
-        let digits = tail
-            .get(..2)
-            .and_then(|pair| std::str::from_utf8(pair).ok());
+        let digits = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
         let digits = digits.filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()));
         // A lone '%' stands for itself, as in the clients that these addresses come from.
         let escaped = digits.filter(|_| byte == b'%');

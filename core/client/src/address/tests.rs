@@ -1,8 +1,7 @@
 use super::*;
 
 fn parse(text: &str) -> Address {
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text}: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refuse(text: &str) -> String {
@@ -35,10 +34,7 @@ fn every_notation_is_read() {
         ("redis+unix:///run/r.sock", "unix:///run/r.sock"),
         ("/run/r.sock", "unix:///run/r.sock"),
         ("memory://a", "memory://a"),
-        (
-            "redis://host?socket_timeout=5&decode_responses=True",
-            "redis://host:6379",
-        ),
+        ("redis://host?socket_timeout=5&decode_responses=True", "redis://host:6379"),
     ] {
         assert_eq!(parse(text).to_string(), shown, "{text}");
     }
@@ -54,25 +50,14 @@ fn logins_are_decoded() {
         ("redis://:p@ss/w#rd@host:1/2", None, Some("p@ss/w#rd")),
         ("redis://:a:b@host", None, Some("a:b")),
         ("redis://:100%@host", None, Some("100%")),
-        (
-            "redis://host?username=u&password=p%26q",
-            Some("u"),
-            Some("p&q"),
-        ),
+        ("redis://host?username=u&password=p%26q", Some("u"), Some("p&q")),
         ("unix://u:p@/run/r.sock", Some("u"), Some("p")),
         ("unix:///run/r.sock?password=p", None, Some("p")),
     ] {
         let address = parse(text);
-        assert_eq!(
-            (address.username(), address.password()),
-            (username, password),
-            "{text}"
-        );
+        assert_eq!((address.username(), address.password()), (username, password), "{text}");
     }
-    assert_eq!(
-        parse("redis://:p@ss/w#rd@host:1/2").to_string(),
-        "redis://host:1/2"
-    );
+    assert_eq!(parse("redis://:p@ss/w#rd@host:1/2").to_string(), "redis://host:1/2");
 }
 
 #[test]
@@ -93,38 +78,23 @@ fn nonsense_is_refused_in_a_sentence_without_its_login() {
         ("redis://:hunter2@[::1:123", "unusable character"),
         ("redis://:hunter2@a:1,b:2", "unusable character"),
         ("redis://:hunter2@a:b:c", "no IPv6 address"),
-        (
-            "redis://host?password=hunter2&pasword=hunter2",
-            "unknown option 'pasword'",
-        ),
+        ("redis://host?password=hunter2&pasword=hunter2", "unknown option 'pasword'"),
         ("redis://host?hunter2!", "unknown option"),
         ("http://user:hunter2@host", "scheme is not one of"),
         ("user:hunter2://x@host", "write redis://"),
         ("redis:/user:hunter2@host", "write redis://"),
         ("redis://host?ssl_cert_reqs=none", "write rediss://"),
-        (
-            "rediss://:hunter2@host?ssl_cert_reqs=hunter2",
-            "'required' or 'none'",
-        ),
+        ("rediss://:hunter2@host?ssl_cert_reqs=hunter2", "'required' or 'none'"),
         ("rediss://host?ssl_ca_certs=/no/such/file", "/no/such/file"),
-        (
-            "rediss://host?ssl_keyfile=/no/such/file",
-            "needs ssl_certfile",
-        ),
+        ("rediss://host?ssl_keyfile=/no/such/file", "needs ssl_certfile"),
         ("rediss://:hunter2@host#hunter2", "#insecure"),
         ("unix://", "path of a socket"),
-        (
-            "unix:///run/r.sock?ssl_cert_reqs=none",
-            "no TLS on a unix socket",
-        ),
+        ("unix:///run/r.sock?ssl_cert_reqs=none", "no TLS on a unix socket"),
         ("memory://", "must have a name"),
     ] {
         let sentence = refuse(text);
         assert!(sentence.contains(part), "{text}: {sentence}");
-        assert!(
-            !sentence.contains("hunter2") && !sentence.contains("ter2"),
-            "{text}: {sentence}"
-        );
+        assert!(!sentence.contains("hunter2") && !sentence.contains("ter2"), "{text}: {sentence}");
         assert!(!sentence.contains('\n'), "{text}: {sentence}");
     }
 }
@@ -141,11 +111,7 @@ fn a_sentence_says_which_address_is_meant() {
 #[test]
 fn no_form_shows_a_password() {
     let address = parse("rediss://user:hunter2@host/1?key_prefix=app:");
-    for shown in [
-        format!("{address}"),
-        format!("{address:?}"),
-        format!("{address:#?}"),
-    ] {
+    for shown in [format!("{address}"), format!("{address:?}"), format!("{address:#?}")] {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     assert_eq!(format!("{address:?}"), "Address(rediss://host:6379/1)");
@@ -155,10 +121,7 @@ fn no_form_shows_a_password() {
 fn one_server_has_one_endpoint() {
     for (one, other) in [
         ("redis://localhost", "127.0.0.1:6379"),
-        (
-            "redis://Cache.Example.",
-            "rediss://u:p@cache.example:6379/4?key_prefix=x",
-        ),
+        ("redis://Cache.Example.", "rediss://u:p@cache.example:6379/4?key_prefix=x"),
         ("redis://[::ffff:10.0.0.1]", "10.0.0.1"),
         ("redis://[0:0:0:0:0:0:0:1]", "::1"),
         ("unix:///run/r.sock?db=1", "/run/r.sock"),
@@ -179,41 +142,22 @@ fn one_server_has_one_endpoint() {
 fn parts_make_the_same_address_as_text() {
     let built = Address::tcp("host", 7000)
         .and_then(|address| address.with_tls(Tls::default()))
-        .map(|address| {
-            address
-                .with_login(Some("u"), Some("p"))
-                .with_db(2)
-                .with_key_prefix("x:")
-        })
+        .map(|address| address.with_login(Some("u"), Some("p")).with_db(2).with_key_prefix("x:"))
         .unwrap();
     assert_eq!(built, parse("rediss://u:p@host:7000/2?key_prefix=x:"));
-    assert_eq!(
-        Address::tcp("host", 1).unwrap().with_login(Some(""), None),
-        parse("host:1")
-    );
-    assert!(
-        Address::memory("a")
-            .unwrap()
-            .with_tls(Tls::default())
-            .is_err()
-    );
+    assert_eq!(Address::tcp("host", 1).unwrap().with_login(Some(""), None), parse("host:1"));
+    assert!(Address::memory("a").unwrap().with_tls(Tls::default()).is_err());
 }
 
 #[test]
 fn tls_options_of_the_query_are_understood() {
     let verification = |query: &str| {
-        parse(&format!("rediss://host?{query}"))
-            .tls()
-            .map(Tls::verification)
-            .unwrap()
+        parse(&format!("rediss://host?{query}")).tls().map(Tls::verification).unwrap()
     };
     assert_eq!(verification(""), Verification::Full);
     assert_eq!(verification("ssl_cert_reqs=required"), Verification::Full);
     assert_eq!(verification("ssl_cert_reqs=none"), Verification::DangerNone);
-    assert_eq!(
-        verification("ssl_check_hostname=False"),
-        Verification::DangerAnyHost
-    );
+    assert_eq!(verification("ssl_check_hostname=False"), Verification::DangerAnyHost);
     assert_eq!(
         verification("ssl_check_hostname=False&ssl_cert_reqs=none"),
         Verification::DangerNone
@@ -223,8 +167,5 @@ fn tls_options_of_the_query_are_understood() {
         Verification::DangerNone
     );
     let insecure = parse("rediss://host/#insecure");
-    assert_eq!(
-        insecure.tls().map(Tls::verification),
-        Some(Verification::DangerNone)
-    );
+    assert_eq!(insecure.tls().map(Tls::verification), Some(Verification::DangerNone));
 }

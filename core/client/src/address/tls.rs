@@ -48,10 +48,7 @@ pub(crate) struct Identity {
 
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        Self {
-            chain: self.chain.clone(),
-            key: self.key.clone_key(),
-        }
+        Self { chain: self.chain.clone(), key: self.key.clone_key() }
     }
 }
 
@@ -61,8 +58,7 @@ impl Tls {
     /// # Errors
     /// [`ConfigError`] if there is no certificate in it.
     pub fn with_ca_pem(mut self, pem: &[u8]) -> Result<Self, ConfigError> {
-        self.extra_authorities
-            .extend(certificates(pem, "the CA certificates")?);
+        self.extra_authorities.extend(certificates(pem, "the CA certificates")?);
         Ok(self)
     }
 
@@ -105,19 +101,13 @@ impl Tls {
     /// What is demanded of the node's certificate.
     #[must_use]
     pub fn with_verification(self, verification: Verification) -> Self {
-        Self {
-            verification,
-            ..self
-        }
+        Self { verification, ..self }
     }
 
     /// Expect a certificate for this name instead of the host that is connected to.
     #[must_use]
     pub fn with_server_name(self, name: &str) -> Self {
-        Self {
-            server_name: Some(name.to_owned()),
-            ..self
-        }
+        Self { server_name: Some(name.to_owned()), ..self }
     }
 
     pub(crate) fn extra_authorities(&self) -> &[CertificateDer<'static>] {
@@ -154,9 +144,7 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     let list = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     match list {
         Ok(list) if !list.is_empty() => Ok(list),
-        _ => Err(ConfigError::new(format!(
-            "{what} hold no readable certificate in PEM"
-        ))),
+        _ => Err(ConfigError::new(format!("{what} hold no readable certificate in PEM"))),
     }
 }
 

@@ -14,10 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Address, ConfigError> {
         None => bare(text),
     };
     parsed.map_err(|problem| {
-        ConfigError::new(format!(
-            "cannot use node address '{}': {problem}",
-            redacted(text)
-        ))
+        ConfigError::new(format!("cannot use node address '{}': {problem}", redacted(text)))
     })
 }
 
@@ -36,17 +33,15 @@ fn with_scheme(scheme: &str, rest: &str) -> Result<Address, ConfigError> {
 /// A scheme is letters and '+'; anything else before "://" may be a piece of a login.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
-    let is_scheme = scheme
-        .bytes()
-        .all(|byte| byte.is_ascii_alphabetic() || byte == b'+');
+    let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'+');
     is_scheme.then_some((scheme, rest))
 }
 
 fn bare(text: &str) -> Result<Address, ConfigError> {
     match split_login(split_query(text).0) {
-        (Some(login), _) if login.contains('/') => Err(ConfigError::new(
-            "write redis:// before a user name and password",
-        )),
+        (Some(login), _) if login.contains('/') => {
+            Err(ConfigError::new("write redis:// before a user name and password"))
+        }
         _ => network(text, false),
     }
 }
@@ -71,9 +66,7 @@ fn network(rest: &str, secure: bool) -> Result<Address, ConfigError> {
     let address = if secure {
         address.with_tls(options.tls()?)?
     } else if options.has_tls() {
-        return Err(ConfigError::new(
-            "it has TLS options; write rediss:// to speak TLS",
-        ));
+        return Err(ConfigError::new("it has TLS options; write rediss:// to speak TLS"));
     } else {
         address
     };
@@ -113,9 +106,7 @@ fn split_login(main: &str) -> (Option<&str>, &str) {
 }
 
 fn split_port(authority: &str) -> Result<(String, u16), ConfigError> {
-    let bracketed = authority
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'));
+    let bracketed = authority.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (host, port) = match bracketed {
         Some((host, "")) => (host, None),
         Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
@@ -151,10 +142,7 @@ fn redacted(text: &str) -> String {
     } else {
         place.find([':', '/', '?', '#'])
     };
-    let shown: String = place[..end.unwrap_or(place.len())]
-        .chars()
-        .take(LONGEST_SHOWN)
-        .collect();
+    let shown: String = place[..end.unwrap_or(place.len())].chars().take(LONGEST_SHOWN).collect();
     let cut = if shown.len() < place.len() { "..." } else { "" };
     let colon = if scheme.is_empty() { "" } else { "://" };
     let scheme: String = scheme.chars().take(LONGEST_SHOWN).collect();

@@ -91,17 +91,9 @@ impl Lease {
         state.stop_active();
         let driver = Driver::new(&manager.nodes);
         state.active = Some(Arc::clone(&driver.inbox));
-        let machine = Hold::new(
-            clock::now(),
-            facts,
-            policy,
-            state.held_since,
-            manager.quorum,
-        );
+        let machine = Hold::new(clock::now(), facts, policy, state.held_since, manager.quorum);
         drop(state);
-        manager
-            .engine
-            .spawn_detached(hold(Arc::downgrade(&self.shared), driver, machine));
+        manager.engine.spawn_detached(hold(Arc::downgrade(&self.shared), driver, machine));
     }
 
     /// The lease is over: no more of it is renewed, its keys are taken back, everyone is told.

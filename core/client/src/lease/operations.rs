@@ -27,8 +27,7 @@ impl Lease {
     /// [`ErrorKind::Config`] for a wrong ttl.
     pub async fn extend(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let lease = self.clone();
-        self.on_engine(async move { lease.extend_here(ttl).await })
-            .await
+        self.on_engine(async move { lease.extend_here(ttl).await }).await
     }
 
     /// [`Self::extend`] on the caller's own task, which must run on the engine.
@@ -42,10 +41,7 @@ impl Lease {
         let driver = Driver::new(&self.shared.manager.nodes);
         let mut machine = self.begin_extension(&driver, policy)?;
         // However this ends, also when the future is dropped, the lease is watched again afterwards.
-        let _resume = ResumeOnDrop {
-            lease: self,
-            inbox: &driver.inbox,
-        };
+        let _resume = ResumeOnDrop { lease: self, inbox: &driver.inbox };
         let shared = &self.shared;
         let outcome = driver
             .run(&mut machine, |machine| {
@@ -64,11 +60,7 @@ impl Lease {
             Err(kind) => {
                 if kind == ErrorKind::LeaseLost {
                     let is_over = clock::now() >= outcome.until;
-                    self.lose(if is_over {
-                        LossReason::Expired
-                    } else {
-                        LossReason::Gone
-                    });
+                    self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
                 }
                 Err(self.error(kind, &[outcome.report], spent))
             }
@@ -82,8 +74,7 @@ impl Lease {
     /// nodes answer to tell, [`ErrorKind::LockNotHeld`] after a release.
     pub async fn check(&self) -> Result<Duration, LockError> {
         let lease = self.clone();
-        self.on_engine(async move { lease.check_here().await })
-            .await
+        self.on_engine(async move { lease.check_here().await }).await
     }
 
     /// [`Self::check`] on the caller's own task, which must run on the engine.
@@ -95,11 +86,7 @@ impl Lease {
         self.check_usable()?;
         let policy = self.shared.lock().policy;
         self.shared.manager.settle(None).await;
-        let inspection = self
-            .shared
-            .manager
-            .inspect(&self.shared.claim, policy)
-            .await;
+        let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
         let spent = (1, clock::now().since(inspection.report.started));
         let kind = match inspection.standing {
             Standing::Held(lease) => {
@@ -276,8 +263,7 @@ impl Lease {
         operation: impl Future<Output = Result<T, LockError>> + Send + 'static,
     ) -> Result<T, LockError> {
         let task = self.shared.manager.engine.spawn(operation);
-        task.await
-            .unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
+        task.await.unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
     }
 
     fn not_held(&self) -> LockError {
@@ -287,9 +273,7 @@ impl Lease {
     }
 
     fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
-        self.shared
-            .manager
-            .error(kind, &self.shared.claim.resources, rounds, spent)
+        self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
     }
 }
 

@@ -38,10 +38,7 @@ pub struct ReleaseVotes {
 
 impl ReleaseVotes {
     pub(super) fn new(addresses: &Arc<[Arc<str>]>) -> Self {
-        Self {
-            report: Arc::default(),
-            addresses: Arc::clone(addresses),
-        }
+        Self { report: Arc::default(), addresses: Arc::clone(addresses) }
     }
 
     pub(super) fn set(&self, report: RoundReport) {

@@ -85,9 +85,7 @@ impl Actor {
         loop {
             let is_hung = probe.is_some();
             if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
-                watchdog
-                    .as_mut()
-                    .reset(since + self.dialer.settings().hang_after);
+                watchdog.as_mut().reset(since + self.dialer.settings().hang_after);
                 is_watched = true;
             }
             if self.closing && link.load() == 0 {
@@ -141,10 +139,7 @@ impl Actor {
                 Mail::Letter(letter) => letter,
             };
             if letter.command.not_after < now {
-                refuse(
-                    letter,
-                    &Fault::new(FaultKind::NotSent, "it came too late to be sent"),
-                );
+                refuse(letter, &Fault::new(FaultKind::NotSent, "it came too late to be sent"));
             } else if is_hung && !(letter.is_revoke() && link.load() < MOST_OUT) {
                 refuse(letter, &Fault::new(FaultKind::NotSent, SILENT));
             } else {
@@ -173,11 +168,7 @@ impl Actor {
     /// it can. What was not answered goes out again first, so that nothing newer overtakes it.
     async fn replace(&mut self, lost: Link, fault: Fault) -> Option<Link> {
         self.abandoned = lost.client().cloned().or_else(|| self.abandoned.take());
-        self.fruitless = if lost.has_proved() {
-            1
-        } else {
-            self.fruitless + 1
-        };
+        self.fruitless = if lost.has_proved() { 1 } else { self.fruitless + 1 };
         let unanswered: Vec<_> = lost.into_unanswered().collect();
         if self.closing {
             for parcel in unanswered {
@@ -272,11 +263,7 @@ fn switch(mut silent: Link, mut link: Link) -> Link {
     let mut context = Context::from_waker(noop_waker_ref());
     while let Poll::Ready(Event::Answered) = silent.poll_event(&mut context) {}
     let unanswered = silent.into_unanswered().collect();
-    send_again(
-        unanswered,
-        &mut link,
-        &Fault::new(FaultKind::Broken, SILENT),
-    );
+    send_again(unanswered, &mut link, &Fault::new(FaultKind::Broken, SILENT));
     link
 }
 

@@ -39,19 +39,14 @@ impl Dialer {
             let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
             Ok(Link::new(login, self.address.key_prefix()))
         };
-        timeout(self.settings.connect_timeout, dialing)
-            .await
-            .unwrap_or_else(|_| {
-                let millis = self.settings.connect_timeout.as_millis();
-                // A server without TLS may wait for the rest of what it takes for a command.
-                let hint = if self.address.tls().is_some() {
-                    ": does it speak TLS on this port?"
-                } else {
-                    ""
-                };
-                let words = format!("cannot connect: no answer within {millis} ms{hint}");
-                Err(Fault::new(FaultKind::NotSent, words))
-            })
+        timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
+            let millis = self.settings.connect_timeout.as_millis();
+            // A server without TLS may wait for the rest of what it takes for a command.
+            let hint =
+                if self.address.tls().is_some() { ": does it speak TLS on this port?" } else { "" };
+            let words = format!("cannot connect: no answer within {millis} ms{hint}");
+            Err(Fault::new(FaultKind::NotSent, words))
+        })
     }
 
     /// A second connection that answers while the first one, `silent`, does not.
@@ -68,9 +63,7 @@ impl Dialer {
                 continue;
             };
             sleep(GRACE).await;
-            let question = silent
-                .as_ref()
-                .map_or_else(|| redis::cmd("PING"), ClientId::kill);
+            let question = silent.as_ref().map_or_else(|| redis::cmd("PING"), ClientId::kill);
             if let Ok(Ok(())) = timeout(self.settings.connect_timeout, link.ask(question)).await {
                 return link;
             }
@@ -87,10 +80,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(settings: &NodeSettings) -> Self {
-        Self {
-            delay: settings.backoff_min,
-            longest: settings.backoff_max,
-        }
+        Self { delay: settings.backoff_min, longest: settings.backoff_max }
     }
 
     pub(super) fn next(&mut self) -> Duration {

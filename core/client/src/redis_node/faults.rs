@@ -51,9 +51,8 @@ pub(super) fn is_not_permitted(error: &ServerError) -> bool {
 /// The fault behind a connection that ended.
 pub(super) fn of_connection(error: &RedisError) -> Fault {
     // The redis crate keeps the inner error in an Arc, and hands out the Arc.
-    let source = error
-        .source()
-        .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let source =
+        error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     let inner = source.and_then(|source| source.downcast_ref::<io::Error>());
     if let Some(fault) = inner.and_then(tls::fault_in) {
         return fault;
@@ -65,10 +64,7 @@ pub(super) fn of_connection(error: &RedisError) -> Fault {
         Some(error) => io_words(error),
         None => "the node closed it".to_owned(),
     };
-    Fault::new(
-        FaultKind::Broken,
-        format!("the connection was lost: {words}"),
-    )
+    Fault::new(FaultKind::Broken, format!("the connection was lost: {words}"))
 }
 
 /// The fault of a server that does not speak the protocol.
@@ -124,14 +120,8 @@ fn kind_of_general_error(text: &str) -> FaultKind {
         ("NOREPLICAS ", FaultKind::Unwritable),
         ("NOPERM ", FaultKind::NotPermitted),
         ("ACL failure in script", FaultKind::NotPermitted),
-        (
-            "The user executing the script can't",
-            FaultKind::NotPermitted,
-        ),
-        (
-            "without any password configured",
-            FaultKind::Unauthenticated,
-        ),
+        ("The user executing the script can't", FaultKind::NotPermitted),
+        ("without any password configured", FaultKind::Unauthenticated),
         ("Client sent AUTH", FaultKind::Unauthenticated),
         ("invalid password", FaultKind::Unauthenticated),
         ("max number of clients", FaultKind::Busy),
@@ -161,10 +151,7 @@ fn not_permitted(text: &str, parcel: Option<&Parcel>) -> String {
              ~quorlock:fence:* with ACL SETUSER"
         );
     }
-    let command = text
-        .split('\'')
-        .nth(1)
-        .map(|name| format!(" {}", plain(name).to_uppercase()));
+    let command = text.split('\'').nth(1).map(|name| format!(" {}", plain(name).to_uppercase()));
     format!(
         "the user's access list does not permit the command{}: add +eval +evalsha +script|load +get \
          +set +del +pexpire +pttl +time with ACL SETUSER",
@@ -174,20 +161,13 @@ fn not_permitted(text: &str, parcel: Option<&Parcel>) -> String {
 
 fn said(code: &str, text: &str) -> String {
     let text = plain(text);
-    if code == "ERR" {
-        text
-    } else {
-        format!("{} {text}", plain(code))
-    }
+    if code == "ERR" { text } else { format!("{} {text}", plain(code)) }
 }
 
 /// What a server (whoever it is) says, made fit for one line of a log.
 fn plain(text: &str) -> String {
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LONGEST_QUOTE)
-        .collect();
+    let text: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_QUOTE).collect();
     text.trim().to_owned()
 }
 

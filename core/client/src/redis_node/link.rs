@@ -87,9 +87,7 @@ impl Link {
     /// Asks something that is no command, on a link that carries none yet.
     pub(super) async fn ask(&mut self, call: Cmd) -> Result<(), Fault> {
         self.login.pipe.request(call);
-        poll_fn(|context| self.login.pipe.poll_reply(context))
-            .await
-            .map(|_| ())
+        poll_fn(|context| self.login.pipe.poll_reply(context)).await.map(|_| ())
     }
 
     /// Reads and writes what can be, up to the next reply.
@@ -149,11 +147,7 @@ impl Link {
 
     fn request(&mut self, call: Cmd, form: Form, parcel: Option<Parcel>) {
         self.login.pipe.request(call);
-        self.out.push_back(Out {
-            since: Instant::now(),
-            form,
-            parcel,
-        });
+        self.out.push_back(Out { since: Instant::now(), form, parcel });
     }
 
     fn handle(&mut self, out: Out, value: Value) -> Result<(), Fault> {
@@ -201,10 +195,7 @@ impl Link {
         if self.undone.is_empty() || !done.first().is_revoke() {
             return;
         }
-        let fault = Fault::new(
-            FaultKind::NotSent,
-            "it was revoked before it could be sent again",
-        );
+        let fault = Fault::new(FaultKind::NotSent, "it was revoked before it could be sent again");
         self.undone = mem::take(&mut self.undone)
             .into_iter()
             .filter_map(|parcel| parcel.without_holder_of(done.first(), &fault))

@@ -37,22 +37,14 @@ impl ClientId {
     /// again cannot be followed by a late first copy.
     pub(super) fn kill(&self) -> Cmd {
         let mut call = redis::cmd("CLIENT");
-        call.arg("KILL")
-            .arg("ID")
-            .arg(&self.number)
-            .arg("ADDR")
-            .arg(&self.address);
+        call.arg("KILL").arg("ID").arg(&self.number).arg("ADDR").arg(&self.address);
         call
     }
 
     fn parse(info: &str) -> Option<Self> {
         let field = |name: &str| {
-            let mut fields = info
-                .split_ascii_whitespace()
-                .filter_map(|it| it.split_once('='));
-            fields
-                .find(|(it, _)| *it == name)
-                .map(|(_, value)| value.to_owned())
+            let mut fields = info.split_ascii_whitespace().filter_map(|it| it.split_once('='));
+            fields.find(|(it, _)| *it == name).map(|(_, value)| value.to_owned())
         };
         let (number, address) = (field("id")?, field("addr")?);
         number.parse::<u64>().ok()?;
@@ -91,11 +83,7 @@ pub(super) async fn log_in(
             _ => {}
         }
     }
-    Ok(Login {
-        pipe,
-        digests: Digests::new(digests),
-        client,
-    })
+    Ok(Login { pipe, digests: Digests::new(digests), client })
 }
 
 /// The call that gives a script to the server.
@@ -142,10 +130,7 @@ fn steps(address: &Address, predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> 
     steps.push((Step::Info, client(&["INFO"])));
     // Redis 7.2 and later show it in CLIENT LIST; older ones reply with an error.
     steps.push((Step::Optional, client(&["SETINFO", "LIB-NAME", "quorlock"])));
-    steps.push((
-        Step::Optional,
-        client(&["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")]),
-    ));
+    steps.push((Step::Optional, client(&["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")])));
     steps.extend(Script::ALL.map(|script| (Step::LoadScript, load(script))));
     steps
 }

@@ -25,11 +25,7 @@ impl Letter {
     }
 
     pub(super) fn answer(self, answer: Result<Answer, Fault>, repeated: bool) {
-        self.reply_to.deliver(Reply {
-            ticket: self.command.ticket,
-            answer,
-            repeated,
-        });
+        self.reply_to.deliver(Reply { ticket: self.command.ticket, answer, repeated });
     }
 
     pub(super) fn is_revoke(&self) -> bool {
@@ -64,11 +60,7 @@ impl Parcel {
 
     pub(super) fn new(letter: Letter) -> Self {
         let keys = letter.keys();
-        Self {
-            letters: vec![letter],
-            keys,
-            sends: 0,
-        }
+        Self { letters: vec![letter], keys, sends: 0 }
     }
 
     /// Takes `letter` in if both are extensions and there is room; otherwise hands it back.
@@ -110,10 +102,7 @@ impl Parcel {
     /// Each letter by itself.
     pub(super) fn split(self) -> impl Iterator<Item = Self> {
         let sends = self.sends;
-        self.letters.into_iter().map(move |letter| Self {
-            sends,
-            ..Self::new(letter)
-        })
+        self.letters.into_iter().map(move |letter| Self { sends, ..Self::new(letter) })
     }
 
     /// What of it may go out at `now`; the rest is answered with `fault`.
@@ -127,16 +116,8 @@ impl Parcel {
             return Some(self);
         }
         let (dropped, kept) = mem::take(&mut self.letters).into_iter().partition(late);
-        Self {
-            letters: dropped,
-            ..self
-        }
-        .fail(fault);
-        Self {
-            letters: kept,
-            ..self
-        }
-        .filled()
+        Self { letters: dropped, ..self }.fail(fault);
+        Self { letters: kept, ..self }.filled()
     }
 
     /// What of it is not about `claim`'s holder; the rest is answered with `fault`.
@@ -145,16 +126,8 @@ impl Parcel {
         let (dropped, kept) = mem::take(&mut self.letters)
             .into_iter()
             .partition(|letter| letter.command.claim.holder == *holder);
-        Self {
-            letters: dropped,
-            ..self
-        }
-        .fail(fault);
-        Self {
-            letters: kept,
-            ..self
-        }
-        .filled()
+        Self { letters: dropped, ..self }.fail(fault);
+        Self { letters: kept, ..self }.filled()
     }
 
     /// Answers every letter by its place, until `answers` ends.

@@ -55,9 +55,8 @@ impl Pipe {
     pub(super) fn request(&mut self, call: Cmd) {
         self.allowance.grow();
         let mut connection = self.connection.clone();
-        let mut reply: BoxFuture<'static, _> = Box::pin(unconstrained(async move {
-            connection.send_packed_command(&call).await
-        }));
+        let mut reply: BoxFuture<'static, _> =
+            Box::pin(unconstrained(async move { connection.send_packed_command(&call).await }));
         // The first look at a call puts it into the connection's queue, which has room. It happens here
         // and without tokio's budget for a task: with it, the calls that come after the budget is used
         // up would be looked at again in another order.

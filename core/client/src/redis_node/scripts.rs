@@ -11,13 +11,8 @@ pub(super) enum Script {
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Grant,
-        Self::Extend,
-        Self::Revoke,
-        Self::RaiseFence,
-        Self::Inspect,
-    ];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Grant, Self::Extend, Self::Revoke, Self::RaiseFence, Self::Inspect];
 
     pub(super) const fn text(self) -> &'static str {
         match self {

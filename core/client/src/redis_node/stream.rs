@@ -25,9 +25,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 pub(super) async fn open(address: &Address) -> Result<Box<dyn Stream>, Fault> {
     match address.place() {
         Place::Tcp { host, port } => {
-            let tcp = open_tcp(host, *port)
-                .await
-                .map_err(|error| unreachable_at(&error))?;
+            let tcp = open_tcp(host, *port).await.map_err(|error| unreachable_at(&error))?;
             match address.tls() {
                 Some(options) => Ok(Box::new(tls::handshake(options, host, tcp).await?)),
                 None => Ok(Box::new(tcp)),
@@ -38,20 +36,15 @@ pub(super) async fn open(address: &Address) -> Result<Box<dyn Stream>, Fault> {
             let stream = tokio::net::UnixStream::connect(path).await;
             Ok(Box::new(stream.map_err(|error| unreachable_at(&error))?))
         }
-        _ => Err(Fault::new(
-            FaultKind::NotSent,
-            "this kind of address has no connection",
-        )),
+        _ => Err(Fault::new(FaultKind::NotSent, "this kind of address has no connection")),
     }
 }
 
 /// Tries the addresses of `host` in their order. The next one is tried when the one before has failed
 /// or taken long, so that a host whose IPv6 leads nowhere is reached by IPv4 all the same.
 async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut addresses = tokio::net::lookup_host((host, port))
-        .await?
-        .collect::<Vec<_>>()
-        .into_iter();
+    let mut addresses =
+        tokio::net::lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
     let mut attempts = FuturesUnordered::new();
     let mut failure = io::Error::other("the host name has no address");
     loop {
@@ -60,11 +53,7 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
             None if attempts.is_empty() => return Err(failure),
             None => {}
         }
-        let patience = if addresses.len() > 0 {
-            NEXT_ADDRESS_AFTER
-        } else {
-            Duration::MAX
-        };
+        let patience = if addresses.len() > 0 { NEXT_ADDRESS_AFTER } else { Duration::MAX };
         match timeout(patience, attempts.next()).await {
             Ok(Some(Ok(stream))) if is_to_itself(&stream) => {
                 failure = io::ErrorKind::ConnectionRefused.into();
@@ -85,9 +74,8 @@ fn is_to_itself(stream: &TcpStream) -> bool {
 fn tune(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_INTERVAL);
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket.set_tcp_user_timeout(Some(GIVEN_UP_AFTER))?;
@@ -95,10 +83,7 @@ fn tune(stream: TcpStream) -> io::Result<TcpStream> {
 }
 
 fn unreachable_at(error: &io::Error) -> Fault {
-    Fault::new(
-        FaultKind::NotSent,
-        format!("cannot connect: {}", faults::io_words(error)),
-    )
+    Fault::new(FaultKind::NotSent, format!("cannot connect: {}", faults::io_words(error)))
 }
 
 /// How many bytes the other side may still send: what was asked for, and not a byte more.
@@ -140,17 +125,12 @@ impl Allowance {
 
     fn take(&self, count: usize) -> io::Result<()> {
         let left = self.0.left.load(Ordering::Relaxed);
-        self.0
-            .left
-            .store(left.saturating_sub(count), Ordering::Relaxed);
+        self.0.left.store(left.saturating_sub(count), Ordering::Relaxed);
         if count <= left {
             return Ok(());
         }
         self.0.is_exceeded.store(true, Ordering::Relaxed);
-        Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "more than was asked for",
-        ))
+        Err(io::Error::new(io::ErrorKind::InvalidData, "more than was asked for"))
     }
 }
 
@@ -167,12 +147,7 @@ pub(super) struct Metered {
 
 impl Metered {
     pub(super) fn new(inner: Box<dyn Stream>, allowance: Allowance) -> Self {
-        Self {
-            inner,
-            allowance,
-            has_written: false,
-            reader: None,
-        }
+        Self { inner, allowance, has_written: false, reader: None }
     }
 }
 
@@ -239,11 +214,7 @@ mod tests {
         let allowance = Allowance::default();
         allowance.grow();
         let (mut reader, mut writer) = tokio::io::split(Metered::new(Box::new(ours), allowance));
-        theirs
-            .write_all(b"-ERR full")
-            .now_or_never()
-            .unwrap()
-            .unwrap();
+        theirs.write_all(b"-ERR full").now_or_never().unwrap().unwrap();
         let mut buffer = [0; 16];
         assert!(reader.read(&mut buffer).now_or_never().is_none());
         writer.write_all(b"PING").now_or_never().unwrap().unwrap();
@@ -258,25 +229,11 @@ mod tests {
         let mut metered = Metered::new(Box::new(ours), allowance.clone());
         metered.write_all(b"PING").now_or_never().unwrap().unwrap();
         allowance.grow();
-        theirs
-            .write_all(&vec![0; Allowance::PER_REPLY + 1])
-            .now_or_never()
-            .unwrap()
-            .unwrap();
+        theirs.write_all(&vec![0; Allowance::PER_REPLY + 1]).now_or_never().unwrap().unwrap();
         let mut buffer = [0; Allowance::PER_REPLY];
-        assert!(
-            metered
-                .read_exact(&mut buffer)
-                .now_or_never()
-                .unwrap()
-                .is_ok()
-        );
+        assert!(metered.read_exact(&mut buffer).now_or_never().unwrap().is_ok());
         assert!(!allowance.is_exceeded());
-        let error = metered
-            .read(&mut buffer)
-            .now_or_never()
-            .unwrap()
-            .unwrap_err();
+        let error = metered.read(&mut buffer).now_or_never().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         assert!(allowance.is_exceeded());
         // A reply that has come gives back what it did not use, but no more than is fair.

@@ -32,10 +32,7 @@ pub(super) async fn handshake(
     let system = system_authorities().await;
     let config = config(tls, system).map_err(|error| fault(error.to_string()))?;
     let connector = TlsConnector::from(Arc::new(config));
-    connector
-        .connect(name, stream)
-        .await
-        .map_err(|error| failed(&error))
+    connector.connect(name, stream).await.map_err(|error| failed(&error))
 }
 
 fn config(tls: &Tls, system: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
@@ -45,12 +42,10 @@ fn config(tls: &Tls, system: &[CertificateDer<'static>]) -> Result<ClientConfig,
         .with_safe_default_protocol_versions()?;
     let builder = match tls.verification() {
         Verification::Full => builder.with_root_certificates(trusted(tls, system)),
-        lax => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Lax {
-                roots: (lax == Verification::DangerAnyHost).then(|| trusted(tls, system)),
-                provider,
-            })),
+        lax => builder.dangerous().with_custom_certificate_verifier(Arc::new(Lax {
+            roots: (lax == Verification::DangerAnyHost).then(|| trusted(tls, system)),
+            provider,
+        })),
     };
     match tls.identity().cloned() {
         Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key),
@@ -170,8 +165,6 @@ impl ServerCertVerifier for Lax {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

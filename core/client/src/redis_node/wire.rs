@@ -31,11 +31,7 @@ pub(super) fn encode(parcel: &Parcel, digests: Option<&Digests>, prefix: &str) -
         let mut call = redis::cmd("SET");
         let claim = &letter.command.claim;
         let key = lock_key(prefix, &claim.resources.as_slice()[0]);
-        call.arg(&*key)
-            .arg(claim.holder.as_str())
-            .arg("NX")
-            .arg("PX")
-            .arg(ttl.as_millis());
+        call.arg(&*key).arg(claim.holder.as_str()).arg("NX").arg("PX").arg(ttl.as_millis());
         return (call, Form::Plain);
     }
     let script = script_of(&letter.command.action);
@@ -62,14 +58,8 @@ pub(super) fn decode(
 ) -> Option<Vec<Result<Answer, Fault>>> {
     if form == Form::Plain {
         return match value {
-            Value::Okay => Some(vec![Ok(Answer::Ours {
-                token: None,
-                remaining: None,
-            })]),
-            Value::Nil => Some(vec![Ok(Answer::Theirs {
-                floor: None,
-                frees: Frees::Unknown,
-            })]),
+            Value::Okay => Some(vec![Ok(Answer::Ours { token: None, remaining: None })]),
+            Value::Nil => Some(vec![Ok(Answer::Theirs { floor: None, frees: Frees::Unknown })]),
             _ => None,
         };
     }
@@ -78,13 +68,7 @@ pub(super) fn decode(
     };
     let numbers: Vec<i64> = items
         .iter()
-        .map(|item| {
-            if let Value::Int(number) = item {
-                Some(*number)
-            } else {
-                None
-            }
-        })
+        .map(|item| if let Value::Int(number) = item { Some(*number) } else { None })
         .collect::<Option<_>>()?;
     // A single reply may have grown at its end; in a batch they stand one after another.
     if parcel.letters().len() > 1 && numbers.len() != parcel.letters().len() * REPLY_NUMBERS {
@@ -111,15 +95,9 @@ fn script_of(action: &Action) -> Script {
 }
 
 fn write_extensions(call: &mut Cmd, letters: &[Letter], prefix: &str) {
-    let keys: usize = letters
-        .iter()
-        .map(|it| it.command.claim.resources.as_slice().len())
-        .sum();
+    let keys: usize = letters.iter().map(|it| it.command.claim.resources.as_slice().len()).sum();
     call.arg(keys);
-    for resource in letters
-        .iter()
-        .flat_map(|it| it.command.claim.resources.as_slice())
-    {
+    for resource in letters.iter().flat_map(|it| it.command.claim.resources.as_slice()) {
         call.arg(&*lock_key(prefix, resource));
     }
     for letter in letters {
@@ -127,25 +105,15 @@ fn write_extensions(call: &mut Cmd, letters: &[Letter], prefix: &str) {
         let Action::Extend { ttl } = letter.command.action else {
             continue;
         };
-        call.arg(claim.holder.as_str())
-            .arg(ttl.as_millis())
-            .arg(claim.resources.as_slice().len());
+        call.arg(claim.holder.as_str()).arg(ttl.as_millis()).arg(claim.resources.as_slice().len());
     }
 }
 
 fn write_one(call: &mut Cmd, letter: &Letter, prefix: &str) {
     let claim = &letter.command.claim;
-    let locks: Vec<_> = claim
-        .resources
-        .as_slice()
-        .iter()
-        .map(|it| lock_key(prefix, it))
-        .collect();
+    let locks: Vec<_> = claim.resources.as_slice().iter().map(|it| lock_key(prefix, it)).collect();
     let action = letter.command.action;
-    let fenced = matches!(
-        action,
-        Action::Grant { fence: Some(_), .. } | Action::RaiseFence { .. }
-    );
+    let fenced = matches!(action, Action::Grant { fence: Some(_), .. } | Action::RaiseFence { .. });
     call.arg(if fenced { 2 * locks.len() } else { locks.len() });
     for key in &locks {
         call.arg(&**key);
@@ -160,8 +128,7 @@ fn write_one(call: &mut Cmd, letter: &Letter, prefix: &str) {
         Action::Grant { ttl, fence } => {
             call.arg(ttl.as_millis());
             if let Some(fence) = fence {
-                call.arg(fence.proposal.0)
-                    .arg(fence.retention.max(ttl).as_millis());
+                call.arg(fence.proposal.0).arg(fence.retention.max(ttl).as_millis());
             }
         }
         Action::RaiseFence { token, retention } => {
@@ -198,10 +165,7 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
                 (_, Some(left)) => Frees::In(left),
                 _ => Frees::Unknown,
             };
-            Ok(Answer::Theirs {
-                floor: token,
-                frees,
-            })
+            Ok(Answer::Theirs { floor: token, frees })
         }
         4 => Err(Fault::new(FaultKind::WrongType, wrong_type(letter))),
         _ => return None,

@@ -18,9 +18,7 @@ impl Ask {
     pub fn try_unix(path: &Path) -> Option<Self> {
         let stream = UnixStream::connect(path).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        Some(Self {
-            stream: BufReader::new(stream),
-        })
+        Some(Self { stream: BufReader::new(stream) })
     }
 
     /// Whether it answers, even if only to say that a password is wanted.
@@ -31,8 +29,7 @@ impl Ask {
 
     /// The reply as text: errors as they are, `(nil)`, arrays with spaces between their items.
     pub fn call(&mut self, words: &[&str]) -> String {
-        self.try_call(words)
-            .unwrap_or_else(|| panic!("no reply to {words:?}"))
+        self.try_call(words).unwrap_or_else(|| panic!("no reply to {words:?}"))
     }
 
     pub fn try_call(&mut self, words: &[&str]) -> Option<String> {
@@ -46,17 +43,12 @@ impl Ask {
 
     pub fn number(&mut self, words: &[&str]) -> i64 {
         let reply = self.call(words);
-        reply
-            .parse()
-            .unwrap_or_else(|_| panic!("{words:?} replied {reply}"))
+        reply.parse().unwrap_or_else(|_| panic!("{words:?} replied {reply}"))
     }
 
     fn read(&mut self) -> Option<String> {
         let mut line = String::new();
-        self.stream
-            .read_line(&mut line)
-            .ok()
-            .filter(|count| *count > 0)?;
+        self.stream.read_line(&mut line).ok().filter(|count| *count > 0)?;
         let (kind, rest) = line.trim_end().split_at_checked(1)?;
         match kind {
             "$" | "*" if rest == "-1" => Some("(nil)".to_owned()),

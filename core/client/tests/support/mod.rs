@@ -1,9 +1,5 @@
 //! Real servers for the tests: found, started on free ports, stopped by id. Knows no lock.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "every test program uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "every test program uses a part of it")]
 
 pub mod ask;
 pub mod proxy;
@@ -24,14 +20,9 @@ use tokio::time::timeout;
 
 /// Runs a test on a runtime of its own; a test that hangs fails.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let limited = async { timeout(Duration::from_secs(60), test).await };
-    let result = runtime
-        .block_on(limited)
-        .expect("the test ends within a minute");
+    let result = runtime.block_on(limited).expect("the test ends within a minute");
     runtime.shutdown_background();
     result
 }
@@ -56,11 +47,7 @@ pub struct Client {
 
 impl Client {
     pub fn new(node: Arc<dyn Node>) -> Self {
-        Self {
-            node,
-            replies: Replies::new(),
-            tickets: AtomicU32::new(1),
-        }
+        Self { node, replies: Replies::new(), tickets: AtomicU32::new(1) }
     }
 
     /// Hands a command over without waiting; tells its ticket.
@@ -70,21 +57,14 @@ impl Client {
 
     pub fn send_until(&self, claim: &Arc<Claim>, action: Action, not_after: Moment) -> Ticket {
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
-        let command = Command {
-            ticket,
-            claim: Arc::clone(claim),
-            action,
-            not_after,
-        };
+        let command = Command { ticket, claim: Arc::clone(claim), action, not_after };
         self.node.send(command, self.replies.way_back());
         ticket
     }
 
     /// The next reply, whatever it is to.
     pub async fn reply(&mut self) -> Reply {
-        timeout(Duration::from_secs(10), self.replies.next())
-            .await
-            .expect("a reply")
+        timeout(Duration::from_secs(10), self.replies.next()).await.expect("a reply")
     }
 
     /// The next replies, which must be to these tickets in this order.
@@ -92,10 +72,7 @@ impl Client {
         let mut replies = Vec::new();
         for ticket in tickets {
             let reply = self.reply().await;
-            assert_eq!(
-                reply.ticket, *ticket,
-                "replies come in the order of the commands"
-            );
+            assert_eq!(reply.ticket, *ticket, "replies come in the order of the commands");
             replies.push(reply);
         }
         replies
@@ -108,12 +85,7 @@ impl Client {
             replies.push(self.reply().await);
         }
         replies.sort_by_key(|reply| reply.ticket);
-        assert!(
-            replies
-                .iter()
-                .map(|reply| reply.ticket)
-                .eq(tickets.iter().copied())
-        );
+        assert!(replies.iter().map(|reply| reply.ticket).eq(tickets.iter().copied()));
         replies
     }
 
@@ -151,19 +123,13 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(
-        timeout(Duration::from_secs(10), waiting).await.is_ok(),
-        "waited in vain for {what}"
-    );
+    assert!(timeout(Duration::from_secs(10), waiting).await.is_ok(), "waited in vain for {what}");
 }
 
 /// A claim of `names` by `holder`.
 pub fn claim(names: &[&str], holder: &str) -> Arc<Claim> {
     let resources = Resources::new(names).expect("names");
-    Arc::new(Claim {
-        resources,
-        holder: HolderId::adopt(holder).expect("a holder"),
-    })
+    Arc::new(Claim { resources, holder: HolderId::adopt(holder).expect("a holder") })
 }
 
 pub fn ttl(millis: u64) -> Ttl {
@@ -171,21 +137,12 @@ pub fn ttl(millis: u64) -> Ttl {
 }
 
 pub fn grant(millis: u64) -> Action {
-    Action::Grant {
-        ttl: ttl(millis),
-        fence: None,
-    }
+    Action::Grant { ttl: ttl(millis), fence: None }
 }
 
 pub fn fenced(millis: u64, proposal: u64) -> Action {
-    let fence = Fence {
-        proposal: FencingToken(proposal),
-        retention: ttl(60_000),
-    };
-    Action::Grant {
-        ttl: ttl(millis),
-        fence: Some(fence),
-    }
+    let fence = Fence { proposal: FencingToken(proposal), retention: ttl(60_000) };
+    Action::Grant { ttl: ttl(millis), fence: Some(fence) }
 }
 
 pub fn extend(millis: u64) -> Action {
@@ -193,27 +150,15 @@ pub fn extend(millis: u64) -> Action {
 }
 
 pub fn raise(token: u64) -> Action {
-    Action::RaiseFence {
-        token: FencingToken(token),
-        retention: ttl(60_000),
-    }
+    Action::RaiseFence { token: FencingToken(token), retention: ttl(60_000) }
 }
 
-pub const OURS: Result<Answer, Fault> = Ok(Answer::Ours {
-    token: None,
-    remaining: None,
-});
+pub const OURS: Result<Answer, Fault> = Ok(Answer::Ours { token: None, remaining: None });
 pub const ABSENT: Result<Answer, Fault> = Ok(Answer::Absent);
 
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "it is compared with what a node answers"
-)]
+#[allow(clippy::unnecessary_wraps, reason = "it is compared with what a node answers")]
 pub fn ours_with(token: u64) -> Result<Answer, Fault> {
-    Ok(Answer::Ours {
-        token: Some(FencingToken(token)),
-        remaining: None,
-    })
+    Ok(Answer::Ours { token: Some(FencingToken(token)), remaining: None })
 }
 
 pub fn is_theirs(answer: &Result<Answer, Fault>) -> bool {

@@ -41,9 +41,7 @@ struct Shared {
 
 impl Proxy {
     pub async fn to(port: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
             port,
@@ -158,9 +156,7 @@ async fn upwards(
     let mut held = shared.held.subscribe();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let is_used = buffer[..count]
-            .windows(7)
-            .any(|window| window == b"EVALSHA");
+        let is_used = buffer[..count].windows(7).any(|window| window == b"EVALSHA");
         if is_used && shared.stalls_when_used.swap(false, SeqCst) {
             shared.stalled.store(number, SeqCst);
         }
@@ -194,9 +190,7 @@ async fn downwards(
             () = sleep(Duration::from_millis(3)), if shared.closes_idle.load(SeqCst) => return,
             else => return,
         };
-        let is_lost = [&shared.stalled, &shared.deaf]
-            .iter()
-            .any(|it| it.load(SeqCst) >= number);
+        let is_lost = [&shared.stalled, &shared.deaf].iter().any(|it| it.load(SeqCst) >= number);
         if is_lost {
             continue;
         }
@@ -210,9 +204,7 @@ async fn downwards(
 
 /// A server that says `words` to everybody for ever, or nothing if there are none.
 pub async fn babbler(words: &'static [u8]) -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .expect("a free port");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
@@ -234,17 +226,12 @@ pub async fn babbler(words: &'static [u8]) -> String {
 
 /// A server that says `words` to everybody before it is asked, and hangs up or waits.
 pub async fn greeter(words: &'static [u8], hangs_up: bool) -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .expect("a free port");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {
         let mut waiting = Vec::new();
         while let Ok((mut client, _)) = listener.accept().await {
-            client
-                .write_all(words)
-                .await
-                .expect("a new connection takes words");
+            client.write_all(words).await.expect("a new connection takes words");
             if !hangs_up {
                 waiting.push(client);
             }

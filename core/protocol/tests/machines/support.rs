@@ -42,18 +42,8 @@ pub(crate) struct Play<M: Machine> {
 
 impl<M: Machine> Play<M> {
     pub(crate) fn start(machine: M) -> Self {
-        let stage = Stage {
-            now: Moment::from_millis(0),
-            wall: 1_000,
-            drawn: 0,
-        };
-        let mut play = Self {
-            machine,
-            stage,
-            sent: Vec::new(),
-            wake_at: None,
-            done: None,
-        };
+        let stage = Stage { now: Moment::from_millis(0), wall: 1_000, drawn: 0 };
+        let mut play = Self { machine, stage, sent: Vec::new(), wake_at: None, done: None };
         play.settle();
         play
     }
@@ -74,50 +64,30 @@ impl<M: Machine> Play<M> {
 
     /// The command of this kind that was last sent to `node`.
     pub(crate) fn last(&self, node: u8, wanted: &str) -> Command {
-        let found = self
-            .sent
-            .iter()
-            .rev()
-            .find(|(to, command)| to.0 == node && kind(command) == wanted);
-        found
-            .unwrap_or_else(|| panic!("no {wanted} was sent to node {node}"))
-            .1
-            .clone()
+        let found =
+            self.sent.iter().rev().find(|(to, command)| to.0 == node && kind(command) == wanted);
+        found.unwrap_or_else(|| panic!("no {wanted} was sent to node {node}")).1.clone()
     }
 
     /// How many commands of this kind were sent.
     pub(crate) fn count(&self, wanted: &str) -> usize {
-        self.sent
-            .iter()
-            .filter(|(_, command)| kind(command) == wanted)
-            .count()
+        self.sent.iter().filter(|(_, command)| kind(command) == wanted).count()
     }
 
     /// The nodes that got a command of this kind, in order.
     pub(crate) fn targets(&self, wanted: &str) -> Vec<u8> {
-        let fitting = self
-            .sent
-            .iter()
-            .filter(|(_, command)| kind(command) == wanted);
+        let fitting = self.sent.iter().filter(|(_, command)| kind(command) == wanted);
         fitting.map(|(node, _)| node.0).collect()
     }
 
     /// `node` answers the last command of this kind.
     pub(crate) fn answer(&mut self, node: u8, wanted: &str, answer: Result<Answer, Fault>) {
         let ticket = self.last(node, wanted).ticket;
-        self.reply(
-            node,
-            Reply {
-                ticket,
-                answer,
-                repeated: false,
-            },
-        );
+        self.reply(node, Reply { ticket, answer, repeated: false });
     }
 
     pub(crate) fn reply(&mut self, node: u8, reply: Reply) {
-        self.machine
-            .handle_reply(&mut self.stage, NodeId(node), reply);
+        self.machine.handle_reply(&mut self.stage, NodeId(node), reply);
         self.settle();
     }
 
@@ -164,17 +134,11 @@ pub(crate) fn kind(command: &Command) -> &'static str {
 }
 
 pub(crate) fn ours(token: u64) -> Result<Answer, Fault> {
-    Ok(Answer::Ours {
-        token: Some(FencingToken(token)),
-        remaining: None,
-    })
+    Ok(Answer::Ours { token: Some(FencingToken(token)), remaining: None })
 }
 
 pub(crate) fn kept() -> Result<Answer, Fault> {
-    Ok(Answer::Ours {
-        token: None,
-        remaining: None,
-    })
+    Ok(Answer::Ours { token: None, remaining: None })
 }
 
 pub(crate) fn absent() -> Result<Answer, Fault> {
@@ -209,10 +173,7 @@ pub(crate) fn resources() -> Resources {
 
 pub(crate) fn claim(holder: &str) -> Arc<Claim> {
     let holder = HolderId::adopt(holder).expect("a valid id");
-    Arc::new(Claim {
-        resources: resources(),
-        holder,
-    })
+    Arc::new(Claim { resources: resources(), holder })
 }
 
 pub(crate) const fn quorum(nodes: usize) -> Quorum {

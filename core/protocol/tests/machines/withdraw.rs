@@ -60,10 +60,7 @@ fn is_unknown_when_too_few_nodes_answer_and_goes_on_trying() {
     play.wait_until(50);
     assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
     play.wait_until(300);
-    assert!(
-        play.count("revoke") > 3,
-        "nodes without an answer are asked again"
-    );
+    assert!(play.count("revoke") > 3, "nodes without an answer are asked again");
     play.answer(1, "revoke", kept());
     play.answer(2, "revoke", kept());
     assert!(play.done.is_some());
@@ -80,14 +77,7 @@ fn stops_when_the_nodes_have_forgotten_the_keys_by_themselves() {
 
 fn repeated(play: &mut Play<Withdraw>, node: u8, answer: Result<Answer, Fault>) {
     let (ticket, repeated) = (Ticket(7), true);
-    play.reply(
-        node,
-        Reply {
-            ticket,
-            answer,
-            repeated,
-        },
-    );
+    play.reply(node, Reply { ticket, answer, repeated });
 }
 
 #[test]

@@ -33,9 +33,7 @@ impl Session {
             ["outcome", wanted] => match &self.work {
                 Work::Withdraw(machine) => {
                     let told = machine.outcome().map_or("none", ReleaseOutcome::name);
-                    (told == *wanted)
-                        .then_some(())
-                        .ok_or_else(|| format!("it is {told}"))
+                    (told == *wanted).then_some(()).ok_or_else(|| format!("it is {told}"))
                 }
                 _ => Err("nothing was released".to_owned()),
             },
@@ -52,17 +50,12 @@ impl Session {
     }
 
     fn expect_sent(&mut self, name: &str, nodes: &[&str]) -> Result<(), String> {
-        let wanted: Vec<u64> = nodes
-            .iter()
-            .map(|node| number(node))
-            .collect::<Result<_, _>>()?;
+        let wanted: Vec<u64> = nodes.iter().map(|node| number(node)).collect::<Result<_, _>>()?;
         let (found, rest): (Vec<_>, Vec<_>) =
             self.unexpected.iter().partition(|(_, kind)| *kind == name);
         self.unexpected = rest;
         let found: Vec<u64> = found.iter().map(|(node, _)| u64::from(node.0)).collect();
-        (found == wanted)
-            .then_some(())
-            .ok_or_else(|| format!("{name} went to {found:?}"))
+        (found == wanted).then_some(()).ok_or_else(|| format!("{name} went to {found:?}"))
     }
 
     fn grants(&self) -> impl Iterator<Item = &Command> {
@@ -86,22 +79,16 @@ impl Session {
 
     fn expect_revoked(&self, place: u64) -> Result<(), String> {
         let mut sent = self.sent.iter().rev().map(|(_, command)| command);
-        let last = sent
-            .find(|command| kind(command) == "revoke")
-            .ok_or("there was no revoke")?;
+        let last = sent.find(|command| kind(command) == "revoke").ok_or("there was no revoke")?;
         let place = usize::try_from(place.max(1) - 1).unwrap_or(usize::MAX);
         let wanted = self.holders().get(place).copied();
-        (wanted == Some(&last.claim.holder))
-            .then_some(())
-            .ok_or_else(|| "it was not".to_owned())
+        (wanted == Some(&last.claim.holder)).then_some(()).ok_or_else(|| "it was not".to_owned())
     }
 
     fn expect_proposed(&self, token: u64) -> Result<(), String> {
         let last = self.grants().last().ok_or("there was no grant")?;
         match last.action {
-            Action::Grant {
-                fence: Some(fence), ..
-            } if fence.proposal.0 == token => Ok(()),
+            Action::Grant { fence: Some(fence), .. } if fence.proposal.0 == token => Ok(()),
             action => Err(format!("it is {action:?}")),
         }
     }
@@ -110,11 +97,7 @@ impl Session {
         while let [name, value, rest @ ..] = words {
             let wanted = number(value)?;
             let found = match *name {
-                "token" => self
-                    .lease
-                    .as_ref()
-                    .and_then(Lease::fencing_token)
-                    .map(|token| token.0),
+                "token" => self.lease.as_ref().and_then(Lease::fencing_token).map(|token| token.0),
                 "until" => self.until(),
                 _ => return Err(format!("{name} is no part of a lease")),
             };
@@ -133,13 +116,7 @@ impl Session {
             Work::Extend(machine) => lease.until().min(machine.until()),
             _ => lease.until(),
         };
-        u64::try_from(
-            until
-                .since_epoch()
-                .min(Duration::from_secs(1 << 30))
-                .as_millis(),
-        )
-        .ok()
+        u64::try_from(until.since_epoch().min(Duration::from_secs(1 << 30)).as_millis()).ok()
     }
 }
 

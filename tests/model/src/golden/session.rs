@@ -65,11 +65,7 @@ impl Surroundings for Stage {
 
 impl Session {
     pub(super) fn new(settings: Settings) -> Self {
-        let env = Stage {
-            now: Moment::default(),
-            wall: settings.wall,
-            draws: 0,
-        };
+        let env = Stage { now: Moment::default(), wall: settings.wall, draws: 0 };
         Self {
             settings,
             env,
@@ -105,14 +101,7 @@ impl Session {
                 let (answer, repeated) = answer(rest)?;
                 let node = NodeId(u8::try_from(number(node)?).map_err(|_| "no such node")?);
                 let ticket = self.ticket_of(node, command)?;
-                self.hear(
-                    node,
-                    Reply {
-                        ticket,
-                        answer,
-                        repeated,
-                    },
-                );
+                self.hear(node, Reply { ticket, answer, repeated });
             }
             _ => return Err("nothing that can happen".to_owned()),
         }
@@ -279,17 +268,12 @@ impl Session {
             Some((name, place)) => (name, Some(number(place)?)),
             None => (name, None),
         };
-        let mut fitting = self
-            .sent
-            .iter()
-            .filter(|(to, it)| *to == node && kind(it) == name);
+        let mut fitting = self.sent.iter().filter(|(to, it)| *to == node && kind(it) == name);
         let found = match place {
             None => fitting.next_back(),
             Some(place) => fitting.nth(usize::try_from(place.max(1) - 1).unwrap_or(usize::MAX)),
         };
-        found
-            .map(|(_, command)| command.ticket)
-            .ok_or_else(|| format!("it got no {name}"))
+        found.map(|(_, command)| command.ticket).ok_or_else(|| format!("it got no {name}"))
     }
 }
 

@@ -43,11 +43,7 @@ impl Default for Settings {
 impl Settings {
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let optional = || {
-            if value == "none" {
-                Ok(None)
-            } else {
-                number(value).map(Some)
-            }
+            if value == "none" { Ok(None) } else { number(value).map(Some) }
         };
         match name {
             "nodes" => self.nodes = number(value)?,
@@ -70,9 +66,7 @@ impl Settings {
     /// The policy of it; `ttl` where an extension brings its own.
     pub(super) fn policy(&self, ttl: Option<u64>) -> Result<Policy, String> {
         let millis = Duration::from_millis;
-        let limit = self
-            .retry_limit
-            .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        let limit = self.retry_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let policy = Policy::builder()
             .ttl(millis(ttl.unwrap_or(self.ttl)))
             .node_timeout(millis(self.node_timeout))

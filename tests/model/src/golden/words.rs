@@ -43,14 +43,10 @@ pub(super) fn answer(words: &[&str]) -> Result<(Result<Answer, Fault>, bool), St
         _ => (words, false),
     };
     let answer = match words {
-        ["ours"] => Ok(Answer::Ours {
-            token: None,
-            remaining: None,
-        }),
-        ["ours", token] => Ok(Answer::Ours {
-            token: Some(FencingToken(number(token)?)),
-            remaining: None,
-        }),
+        ["ours"] => Ok(Answer::Ours { token: None, remaining: None }),
+        ["ours", token] => {
+            Ok(Answer::Ours { token: Some(FencingToken(number(token)?)), remaining: None })
+        }
         ["gone"] => Ok(Answer::Absent),
         ["theirs", details @ ..] => Ok(theirs(details)?),
         ["fault", code] => {
