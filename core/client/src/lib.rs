@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod builder;
 mod clock;
 mod driver;
 mod engine;
@@ -45,6 +46,7 @@ mod redis_node;
 mod replies;
 
 pub use address::{Address, Tls, Verification};
+pub use builder::Builder;
 pub use clock::now as lease_clock;
 pub use engine::{Engine, Task};
 pub use error::{LockError, NodeReport};
@@ -52,7 +54,7 @@ pub use guard::LeaseGuard;
 pub use inbox::ReplyTo;
 pub use lease::{Lease, ReleaseVotes};
 pub use lock::Lock;
-pub use manager::{Builder, Redlock};
+pub use manager::Redlock;
 pub use memory_node::MemoryNode;
 pub use node::{Node, NodeState, connect};
 pub use quorlock_protocol::{

@@ -1,4 +1,4 @@
-//! The nodes of one user, and the locks over them. Owns the builder and the way into every operation.
+//! The nodes of one user, and the locks over them. Owns the way into every operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Acquire, AcquireOutcome, Claim, ConfigError, ErrorKind, FencingToken, HolderId, Inspect,
-    NodeId, Policy, Quorum, Resources, Withdraw,
+    Acquire, AcquireOutcome, Claim, ErrorKind, FencingToken, HolderId, Inspect, Policy, Quorum,
+    Resources, Withdraw,
 };
 
-use crate::address::Address;
+use crate::builder::Builder;
 use crate::clock::{self, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
@@ -20,7 +20,7 @@ use crate::error::{LockError, NodeReport, name_votes};
 use crate::guard::LeaseGuard;
 use crate::lease::Lease;
 use crate::lock::Lock;
-use crate::node::{Node, NodeState, connect};
+use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
 
 /// Locks over N independent nodes.
@@ -58,6 +58,10 @@ pub(crate) struct Manager {
 }
 
 impl Redlock {
+    pub(crate) fn over(manager: Manager) -> Self {
+        Self { manager: Arc::new(manager) }
+    }
+
     /// Starts a manager without nodes and with the default policy.
     pub fn builder() -> Builder {
         Builder::default()
@@ -147,6 +151,25 @@ impl fmt::Debug for Redlock {
 }
 
 impl Manager {
+    pub(crate) fn new(
+        nodes: Arc<[Arc<dyn Node>]>,
+        policy: Policy,
+        settings: NodeSettings,
+        engine: Engine,
+    ) -> Self {
+        Self {
+            quorum: Quorum::of(nodes.len()),
+            addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
+            nodes,
+            engine,
+            policy,
+            settings,
+            known: AtomicU64::new(0),
+            settled: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+
     /// Waits, before the first operation, until a quorum is connected or every node has been tried.
     pub(crate) async fn settle(&self, timeout: Option<Duration>) {
         if self.settled.load(Ordering::Acquire) {
@@ -285,133 +308,4 @@ impl Drop for Acquiring<'_> {
             self.manager.withdraw_rest(&self.driver, outcome.withdrawals);
         }
     }
-}
-
-/// Collects what a [`Redlock`] is made of.
-#[derive(Default)]
-#[must_use]
-pub struct Builder {
-    nodes: Vec<Result<NodeSpec, ConfigError>>,
-    policy: Policy,
-    settings: NodeSettings,
-    engine: Option<Engine>,
-}
-
-enum NodeSpec {
-    At(Box<Address>),
-    Made(Arc<dyn Node>),
-}
-
-impl Builder {
-    /// Adds nodes by address: `redis://host:port/db`, `rediss://`, `unix:///path`, `memory://name`.
-    pub fn nodes<S: AsRef<str>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
-        for address in addresses {
-            let address = address.as_ref().parse::<Address>();
-            self.nodes.push(address.map(|address| NodeSpec::At(Box::new(address))));
-        }
-        self
-    }
-
-    /// Adds one node by a parsed address.
-    pub fn address(mut self, address: Address) -> Self {
-        self.nodes.push(Ok(NodeSpec::At(Box::new(address))));
-        self
-    }
-
-    /// Adds one node of the caller's own make.
-    pub fn node(mut self, node: Arc<dyn Node>) -> Self {
-        self.nodes.push(Ok(NodeSpec::Made(node)));
-        self
-    }
-
-    /// The settings that locks start from.
-    pub const fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// How the nodes are connected to.
-    pub fn node_settings(mut self, settings: NodeSettings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// The thread to use instead of the one that the process shares.
-    pub fn engine(mut self, engine: Engine) -> Self {
-        self.engine = Some(engine);
-        self
-    }
-
-    /// Checks the nodes as [`Self::build`] does, without starting anything.
-    ///
-    /// # Errors
-    /// As for [`Self::build`].
-    pub fn check(&self) -> Result<(), LockError> {
-        let problem = self.nodes.iter().find_map(|node| node.as_ref().err());
-        problem.map_or(Ok(()), |error| Err(error.clone()))?;
-        let specs: Vec<&NodeSpec> = self.nodes.iter().flatten().collect();
-        Ok(check_nodes(&specs)?)
-    }
-
-    /// Makes the manager. Nothing is connected yet.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] if there is no node, an address is wrong, or one is named twice.
-    pub fn build(self) -> Result<Redlock, LockError> {
-        self.check()?;
-        let specs: Vec<NodeSpec> = self.nodes.into_iter().flatten().collect();
-        let engine = match self.engine {
-            Some(engine) => engine,
-            None => Engine::shared().map_err(|error| {
-                ConfigError::new(format!("the lock thread could not be started: {error}"))
-            })?,
-        };
-        let make = |spec: &NodeSpec| match spec {
-            NodeSpec::At(address) => connect(address, &self.settings, engine.handle()),
-            NodeSpec::Made(node) => Arc::clone(node),
-        };
-        let nodes: Arc<[Arc<dyn Node>]> = specs.iter().map(make).collect();
-        let addresses = nodes.iter().map(|node| Arc::from(node.address())).collect();
-        let manager = Manager {
-            quorum: Quorum::of(nodes.len()),
-            nodes,
-            addresses,
-            engine,
-            policy: self.policy,
-            settings: self.settings,
-            known: AtomicU64::new(0),
-            settled: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-        };
-        Ok(Redlock { manager: Arc::new(manager) })
-    }
-}
-
-fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
-    if specs.is_empty() {
-        return Err(ConfigError::new(
-            "no nodes were given: name at least one, such as redis://localhost:6379",
-        ));
-    }
-    if specs.len() > NodeId::MAX_COUNT {
-        return Err(ConfigError::new(format!(
-            "at most {} nodes are possible, not {}",
-            NodeId::MAX_COUNT,
-            specs.len()
-        )));
-    }
-    let mut endpoints: Vec<(String, &Address)> = Vec::new();
-    for spec in specs {
-        let NodeSpec::At(address) = spec else {
-            continue;
-        };
-        let endpoint = address.endpoint();
-        if endpoints.iter().any(|(other, _)| *other == endpoint) {
-            return Err(ConfigError::new(format!(
-                "the node {address} is named twice: a quorum needs independent nodes"
-            )));
-        }
-        endpoints.push((endpoint, address));
-    }
-    Ok(())
 }

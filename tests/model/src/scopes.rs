@@ -193,7 +193,7 @@ pub(crate) fn limits() -> Vec<Scope> {
             Scope {
                 target: Target::Trusting,
                 ..faulty("a client that acts after a pause, no token checked", 1, |it| {
-                    it.pauses = 1
+                    it.pauses = 1;
                 })
             },
         ),

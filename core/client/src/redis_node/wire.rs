@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Fault, FaultKind, FencingToken, Frees};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, FencingToken, Frees, Ticket};
 use redis::{Cmd, Value};
 
 use super::mail::{Letter, Parcel};
@@ -12,8 +12,9 @@ use crate::keys::{fence_key, lock_key};
 /// How a parcel is put into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `SET NX PX`: a grant of one resource without fencing that goes out for the first time. It is
-    /// not idempotent, so it never goes out twice.
+    /// `SET NX PX`: a grant of one resource without fencing, in the first round of an acquisition. It is
+    /// not idempotent, so it never goes out twice. Its refusal does not say when the key is free, nor
+    /// that it never will be: further rounds ask by script.
     Plain,
     /// `EVALSHA`.
     ByDigest,
@@ -26,6 +27,7 @@ pub(super) fn encode(parcel: &Parcel, digests: Option<&Digests>, prefix: &str) -
     let letter = parcel.first();
     if let Action::Grant { ttl, fence: None } = letter.command.action
         && letter.command.claim.resources.as_slice().len() == 1
+        && letter.command.ticket == Ticket::default()
         && !parcel.was_sent()
     {
         let mut call = redis::cmd("SET");

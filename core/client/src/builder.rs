@@ -1,0 +1,129 @@
+//! What a manager is made of, and the checks on it. Starts nothing before it is built.
+
+use std::sync::Arc;
+
+use quorlock_protocol::{ConfigError, NodeId, Policy};
+
+use crate::address::Address;
+use crate::engine::Engine;
+use crate::error::LockError;
+use crate::manager::{Manager, Redlock};
+use crate::node::{Node, connect};
+use crate::redis_node::NodeSettings;
+
+/// Collects what a [`Redlock`] is made of.
+#[derive(Default)]
+#[must_use]
+pub struct Builder {
+    nodes: Vec<Result<NodeSpec, ConfigError>>,
+    policy: Policy,
+    settings: NodeSettings,
+    engine: Option<Engine>,
+}
+
+enum NodeSpec {
+    At(Box<Address>),
+    Made(Arc<dyn Node>),
+}
+
+impl Builder {
+    /// Adds nodes by address: `redis://host:port/db`, `rediss://`, `unix:///path`, `memory://name`.
+    pub fn nodes<S: AsRef<str>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
+        for address in addresses {
+            let address = address.as_ref().parse::<Address>();
+            self.nodes.push(address.map(|address| NodeSpec::At(Box::new(address))));
+        }
+        self
+    }
+
+    /// Adds one node by a parsed address.
+    pub fn address(mut self, address: Address) -> Self {
+        self.nodes.push(Ok(NodeSpec::At(Box::new(address))));
+        self
+    }
+
+    /// Adds one node of the caller's own make.
+    pub fn node(mut self, node: Arc<dyn Node>) -> Self {
+        self.nodes.push(Ok(NodeSpec::Made(node)));
+        self
+    }
+
+    /// The settings that locks start from.
+    pub const fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How the nodes are connected to.
+    pub fn node_settings(mut self, settings: NodeSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The thread to use instead of the one that the process shares.
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Checks the nodes as [`Self::build`] does, without starting anything.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn check(&self) -> Result<(), LockError> {
+        let problem = self.nodes.iter().find_map(|node| node.as_ref().err());
+        problem.map_or(Ok(()), |error| Err(error.clone()))?;
+        let specs: Vec<&NodeSpec> = self.nodes.iter().flatten().collect();
+        Ok(check_nodes(&specs)?)
+    }
+
+    /// Makes the manager. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`Config`](crate::ErrorKind::Config) if there is no node, an address is wrong, or one is named twice.
+    pub fn build(self) -> Result<Redlock, LockError> {
+        self.check()?;
+        let specs: Vec<NodeSpec> = self.nodes.into_iter().flatten().collect();
+        let engine = match self.engine {
+            Some(engine) => engine,
+            None => Engine::shared().map_err(|error| {
+                ConfigError::new(format!("the lock thread could not be started: {error}"))
+            })?,
+        };
+        let make = |spec: &NodeSpec| match spec {
+            NodeSpec::At(address) => connect(address, &self.settings, engine.handle()),
+            NodeSpec::Made(node) => Arc::clone(node),
+        };
+        let nodes: Arc<[Arc<dyn Node>]> = specs.iter().map(make).collect();
+        Ok(Redlock::over(Manager::new(nodes, self.policy, self.settings, engine)))
+    }
+}
+
+fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
+    if specs.is_empty() {
+        return Err(ConfigError::new(
+            "no nodes were given: name at least one, such as redis://localhost:6379",
+        ));
+    }
+    if specs.len() > NodeId::MAX_COUNT {
+        return Err(ConfigError::new(format!(
+            "at most {} nodes are possible, not {}",
+            NodeId::MAX_COUNT,
+            specs.len()
+        )));
+    }
+    let mut endpoints: Vec<(String, &Address)> = Vec::new();
+    for spec in specs {
+        let NodeSpec::At(address) = spec else {
+            continue;
+        };
+        let endpoint = address.endpoint();
+        if endpoints.iter().any(|(other, _)| *other == endpoint) {
+            return Err(ConfigError::new(format!(
+                "the node {address} is named twice: a quorum needs independent nodes"
+            )));
+        }
+        endpoints.push((endpoint, address));
+    }
+    Ok(())
+}
