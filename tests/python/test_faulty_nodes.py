@@ -107,12 +107,16 @@ async def test_a_wrong_password_is_told_without_it(api: Api, servers: Any) -> No
     assert "password" in str(refused.value)
 
 
+@pytest.mark.parametrize("fencing", [True, False])
 @both_apis
-async def test_a_key_that_will_not_expire_is_told(api: Api, cluster3: Cluster) -> None:
+async def test_a_key_that_will_not_expire_is_told(
+    api: Api, cluster3: Cluster, fencing: bool
+) -> None:
     for server in cluster3:
         server.command("SET", "r", "left by another program")
+    locks = api.Redlock(cluster3.urls, fencing=fencing)
     with pytest.raises(LockTimeout, match="no ttl") as refused:
-        async with api.block(api.Redlock(cluster3.urls).lock("r", timeout=0.2)):
+        async with api.block(locks.lock("r", timeout=0.4)):
             pytest.fail("the body ran without the lock")
     details = [vote.detail for vote in refused.value.votes if vote.outcome == "refused"]
     assert len(details) >= 2  # the third may not have answered when it was certain
@@ -120,11 +124,12 @@ async def test_a_key_that_will_not_expire_is_told(api: Api, cluster3: Cluster) -
     assert cluster3.values("r") == ["left by another program"] * 3
 
 
+@pytest.mark.parametrize("fencing", [True, False])
 @both_apis
-async def test_a_key_of_another_type_is_told(api: Api, cluster3: Cluster) -> None:
+async def test_a_key_of_another_type_is_told(api: Api, cluster3: Cluster, fencing: bool) -> None:
     for server in cluster3:
         server.command("LPUSH", "r", "x")
-    locks = api.Redlock(cluster3.urls, unreachable_timeout=0.2)
+    locks = api.Redlock(cluster3.urls, unreachable_timeout=0.2, fencing=fencing)
     with pytest.raises(QuorumUnreachable, match="type"):
         await api(locks.lock("r").acquire())
     assert all(server.command("LLEN", "r") == 1 for server in cluster3)

@@ -50,19 +50,20 @@ def holders(words: list[str]) -> list[str]:
 async def test_every_round_has_a_holder_id_of_its_own(
     api: Api, logged3: Cluster, fencing: bool
 ) -> None:
+    name = f"ids of {api} {fencing}"  # of which no earlier test has anything left to take back
     for server in logged3:
-        server.command("SET", "r", "somebody else", "PX", 60_000)
+        server.command("SET", name, "somebody else", "PX", 60_000)
     locks = api.Redlock(logged3.urls, fencing=fencing, retry_delay=0.01, retry_jitter=0)
-    lock: Any = locks.lock("r", retry_limit=4)
+    lock: Any = locks.lock(name, retry_limit=4)
     assert not await api(lock.acquire())
     for server in logged3:
         # A round that is lost is taken back under the id that it was asked under.
-        eventually(lambda server=server: len(commands(server, "r")) == 1 + 2 * 5)  # type: ignore[misc]
-        sent = [holder for words in commands(server, "r") for holder in holders(words)]
+        eventually(lambda server=server: len(commands(server, name)) == 1 + 2 * 5)  # type: ignore[misc]
+        sent = [holder for words in commands(server, name) for holder in holders(words)]
         assert len(set(sent)) == 5
         assert all(sent.count(holder) == 2 for holder in sent)
     for server in logged3:
-        server.command("DEL", "r")
+        server.command("DEL", name)
     async with api.block(lock) as lease:
         assert lease.token not in sent
 
@@ -82,18 +83,19 @@ async def test_no_limit_of_retries_is_taken_for_another(api: Api, cluster3: Clus
 async def test_a_grant_that_is_under_way_does_not_outlive_its_release(
     api: Api, logged3: Cluster, fault_proxy: Proxies
 ) -> None:
+    name = f"under way with {api}"
     slow = fault_proxy(logged3[2])
     locks = api.Redlock([*logged3.urls[:2], slow.url])
     async with api.block(locks.lock("warm")):
         await api.until(lambda: logged3.values("warm")[2])
     slow.stall("to_server")
-    lock = locks.lock("r", ttl=60)
+    lock = locks.lock(name, ttl=60)
     assert await api(lock.acquire())
     assert await api(lock.release()) == "released"
-    assert commands(logged3[2], "r") == []
+    assert commands(logged3[2], name) == []
     slow.heal()
-    await api.until(lambda: len(commands(logged3[2], "r")) == 2)  # granted, then revoked
-    assert logged3.values("r") == [None] * 3
+    await api.until(lambda: len(commands(logged3[2], name)) == 2)  # granted, then revoked
+    assert logged3.values(name) == [None] * 3
 
 
 def test_a_failed_try_is_taken_back_also_where_nobody_answered(logged3: Cluster) -> None:
@@ -103,12 +105,12 @@ def test_a_failed_try_is_taken_back_also_where_nobody_answered(logged3: Cluster)
     for server in logged3[1:]:
         server.pause()
     with pytest.raises(QuorumUnreachable):
-        locks.lock("r", ttl=60, timeout=0.3).acquire()
+        locks.lock("taken back", ttl=60, timeout=0.3).acquire()
     for server in logged3[1:]:
         server.resume()
     for server in logged3:
-        eventually(lambda server=server: len(commands(server, "r")) >= 2)  # type: ignore[misc]
-    eventually(lambda: logged3.values("r") == [None] * 3)
+        eventually(lambda server=server: len(commands(server, "taken back")) >= 2)  # type: ignore[misc]
+    eventually(lambda: logged3.values("taken back") == [None] * 3)
 
 
 @both_apis

@@ -44,9 +44,12 @@ fn keys_look_as_every_redlock_library_expects() {
         }
         let looked = client.ask(&claim(&["for ever"], "uuid"), Action::Inspect).await;
         assert_eq!(looked, OURS);
-        // The fast path does not ask how long.
+        // The fast path of the first round does not ask how long, or what is in the way; the next does.
+        let mut client = node_at(&server.url());
         let refused = client.grant(&claim(&["theirs"], "a"), 1_000).await;
         assert!(matches!(refused, Ok(Answer::Theirs { frees: Frees::Unknown, floor: None })));
+        let refused = client.grant(&claim(&["theirs"], "b"), 1_000).await;
+        assert!(matches!(refused, Ok(Answer::Theirs { frees: Frees::In(_), floor: None })));
     });
 }
 

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::identity::{Claim, FencingToken};
 use crate::time::{Moment, Ttl};
 
-/// Ties a reply to the round that asked: unique among the rounds of one machine.
+/// Ties a reply to the round that asked: unique among the rounds of one machine, and 0 for the first grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u32);
 

@@ -47,7 +47,7 @@ pub struct Client {
 
 impl Client {
     pub fn new(node: Arc<dyn Node>) -> Self {
-        Self { node, replies: Replies::new(), tickets: AtomicU32::new(1) }
+        Self { node, replies: Replies::new(), tickets: AtomicU32::new(0) }
     }
 
     /// Hands a command over without waiting; tells its ticket.
