@@ -216,6 +216,7 @@ impl Actor<'_> {
             since: self.clock(),
             asked: self.clock(),
             work: Work::Nothing,
+            over: false,
             looked: false,
         }));
         self.events.push(Event::Won);

@@ -46,6 +46,10 @@ impl World {
             let Some(holding) = client.valid_lease(clock) else {
                 continue;
             };
+            if holding.over {
+                let text = format!("the lease of {} was over and is valid again", name(client.id));
+                return Err(Violation::new(Property::LossTold, text));
+            }
             let owner = Owner { client: client.id, draw: holding.draw };
             let standing = self.stands_on(scope, owner).count_ones();
             if (standing as usize) < scope.quorum() {

@@ -81,6 +81,8 @@ pub(crate) struct Holding {
     /// When the user last extended it, or got it.
     pub(crate) asked: Moment,
     pub(crate) work: Work,
+    /// Whether the clock has passed the end of its validity.
+    pub(crate) over: bool,
     /// Whether the user looked, and the lease was valid.
     pub(crate) looked: bool,
 }

@@ -19,7 +19,7 @@ pub(crate) enum Property {
     Orphan,
     /// A release tells what was the case.
     Outcome,
-    /// The end of a lease is told by the clock.
+    /// The end of a lease is told by the clock, and a lease that was over stays over.
     LossTold,
     /// Every operation ends in the time it has, whatever the nodes do.
     Timely,

@@ -61,7 +61,8 @@ fn alone() -> Vec<Scope> {
             ..faulty("one client with a timeout", 2, |it| it.hangs = 2)
         }),
         alone(faulty("one extension against faults", 1, |it| {
-            (it.extends, it.shortens, it.delays, it.resends) = (1, 1, 1, 1);
+            (it.extends, it.shortens) = (1, 1);
+            (it.delays, it.resends, it.pauses) = (1, 1, 1);
         })),
         alone(Scope {
             locks: 2,
@@ -78,14 +79,14 @@ fn drifting() -> Vec<Scope> {
     let shift = |name, node, client| Scope {
         node_rate: Rate(node),
         client_rate: Rate(client),
-        ..faulty(name, 1, |it| (it.pauses, it.extends) = (1, 1))
+        ..faulty(name, 1, |it| it.pauses = 1)
     };
+    let extending = Budget { faults: 1, pauses: 1, extends: 1, ..Budget::default() };
     vec![
-        shift("nodes 1 % fast", 10_000, 0),
+        Scope { budget: extending, ..shift("nodes 1 % fast, extensions", 10_000, 0) },
         shift("nodes 1 % slow", -10_000, 0),
         Scope {
             policy: policy(|it| it.try_once().auto_extend(true).max_hold(millis(400))),
-            budget: Budget { faults: 1, pauses: 1, ..Budget::default() },
             ..shift("nodes fast, clients slow, renewal", 5_000, -4_900)
         },
     ]
@@ -175,6 +176,7 @@ pub(crate) fn long() -> Vec<Scope> {
             })
         },
     ];
+    scopes.push(Scope { clients: 3, ..faulty("three clients", 0, |_| {}) });
     scopes.extend(
         small()
             .into_iter()

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -68,7 +69,7 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
 
 /// Searches the small worlds, then walks; a line on what was found.
 pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
-    let limits = Limits { states: 1_500_000, time: Duration::from_secs(20) };
+    let limits = Limits { states: 2_000_000, time: Duration::from_secs(12) };
     for scope in scopes::small() {
         let scope = Scope { flaw, ..scope };
         let report = search(&scope, limits);
@@ -76,7 +77,7 @@ pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
             return Some(line(&scope, &trace, report.states));
         }
     }
-    for seed in 0..300 {
+    for seed in 0..1000 {
         let scope = Scope { flaw, ..world_of(seed) };
         let mut tally = walk::Tally::default();
         if let Some(trace) = walk::walk(&scope, seed, 3000, &mut tally) {
@@ -133,14 +134,27 @@ fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
     }
     let mut text = fs::read_to_string(root.join(file))?;
     for (old, new) in edits {
-        if text.matches(old.as_str()).count() != 1 {
-            let words = format!("the text to be replaced is not there once:\n{old}");
-            return Err(io::Error::other(words));
-        }
-        text = text.replacen(old.as_str(), new, 1);
+        let place = find(&text, old).ok_or_else(|| {
+            io::Error::other(format!("the text to be replaced is not there once:\n{old}"))
+        })?;
+        text.replace_range(place, new);
     }
     fs::write(tree.join(file), text)?;
     Ok(tree)
+}
+
+/// Where `wanted` stands in `text`, whatever the blanks and line ends between its words; `None` unless
+/// it stands there once.
+fn find(text: &str, wanted: &str) -> Option<Range<usize>> {
+    let solid = |text: &str| -> Vec<(usize, char)> {
+        text.char_indices().filter(|(_, letter)| !letter.is_whitespace()).collect()
+    };
+    let (text, wanted) = (solid(text), solid(wanted));
+    let same = |window: &&[(usize, char)]| window.iter().zip(&wanted).all(|(a, b)| a.1 == b.1);
+    let mut places = text.windows(wanted.len().max(1)).filter(same);
+    let place = places.next().filter(|_| places.next().is_none())?;
+    let ((first, _), (last, letter)) = (place.first()?, place.last()?);
+    Some(*first..last + letter.len_utf8())
 }
 
 fn narrow(line: &str) -> &str {

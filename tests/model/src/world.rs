@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use quorlock_protocol::{Action, NodeId, Reply};
 
 use crate::actor::{Actor, Event};
-use crate::client::{Client, Status};
+use crate::client::{Client, Phase, Status};
 use crate::link::{Link, Op};
 use crate::print::fingerprint;
 use crate::property::{Property, Violation};
@@ -266,6 +266,12 @@ impl World {
             self.budget.delays = self.budget.delays.saturating_sub(1);
         }
         self.now = self.now.max(time);
+        let clock = scope.client_rate.moment(self.now);
+        for client in &mut self.clients {
+            if let Phase::Holding(holding) = &mut client.phase {
+                holding.over |= holding.until() <= clock;
+            }
+        }
         for node in 0..self.nodes.len() {
             let clock = self.node_clock(scope, node);
             self.nodes[node].expire(clock);
