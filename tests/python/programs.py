@@ -10,13 +10,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+#: A suite that runs in the background ignores Ctrl-C, and its children would, too.
+PRELUDE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
 
 class Program:
     """A running program. It is killed at the end of the `with` block if it still runs."""
 
     def __init__(self, code: str, *, nodes: list[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-u", "-c", textwrap.dedent(code)],
+            [sys.executable, "-X", "dev", "-u", "-c", PRELUDE + textwrap.dedent(code)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
