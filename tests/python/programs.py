@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -25,6 +27,7 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            start_new_session=True,
             env={**os.environ, "QUORLOCK_NODES": ",".join(nodes)},
         )
 
@@ -55,9 +58,10 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
+        # Its own children, too: one that hangs would keep the output open.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
