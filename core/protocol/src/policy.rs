@@ -92,11 +92,20 @@ impl Policy {
         self.fencing
     }
 
-    /// For how long nodes remember a token: as set, or twice the ttl if that is longer.
+    /// For how long nodes remember a token: as set, or as long as a lease may last if that is longer.
+    ///
+    /// Only a grant sets it anew, so it must outlast every renewal (`max_hold`), the tries of the last
+    /// one and the lease that it gives: a token that is forgotten under its holder may be followed
+    /// by a lower one.
     pub(crate) fn fence_retention(&self) -> Ttl {
-        let twice = self.ttl.as_millis().saturating_mul(2).min(Ttl::LIMIT_MILLIS - 1);
-        Ttl::from_millis(twice)
-            .map_or(self.fence_retention, |twice| twice.max(self.fence_retention))
+        let renewed = if self.auto_extend { self.max_hold } else { Duration::ZERO };
+        let lasts = self.ttl.as_duration().saturating_mul(3).saturating_add(renewed);
+        let whole = |lasts: Duration| {
+            let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+            Ttl::from_millis(millis.min(Ttl::LIMIT_MILLIS - 1)).unwrap_or(self.fence_retention)
+        };
+        let drift = self.drift.of(whole(lasts));
+        whole(lasts.saturating_add(drift)).max(self.fence_retention)
     }
 }
 
@@ -336,6 +345,24 @@ mod tests {
             Policy::builder().ttl(ttl).build().unwrap().node_timeout().as_millis()
         };
         assert_eq!([of(20), of(1_000), of(10_000), of(600_000)], [10, 50, 200, 250]);
+    }
+
+    #[test]
+    fn tokens_are_remembered_for_as_long_as_a_lease_may_be_renewed() {
+        let retention = |renews, hold| {
+            let policy = Policy::builder()
+                .ttl(Duration::from_secs(10))
+                .fence_retention(Duration::from_secs(60))
+                .auto_extend(renews)
+                .max_hold(hold)
+                .build()
+                .unwrap();
+            policy.fence_retention().as_duration()
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(retention(false, hour), Duration::from_secs(60));
+        assert!(retention(true, hour) > hour + Duration::from_secs(30));
+        assert_eq!(retention(true, Duration::MAX).as_millis(), (1 << 53) - 1);
     }
 
     #[test]
