@@ -16,6 +16,7 @@ impl World {
         let results = [
             self.check_exclusion(scope, clock),
             self.check_standing(scope, clock),
+            self.check_known(scope, clock),
             self.check_clients(clock),
             self.check_keys(scope),
         ];
@@ -60,6 +61,28 @@ impl World {
                     scope.nodes
                 );
                 return Err(Violation::new(Property::Standing, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The token of a valid lease is known to a quorum, so that the next one is higher.
+    fn check_known(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
+        for client in &self.clients {
+            let token = client.valid_lease(clock).and_then(|it| it.lease.fencing_token());
+            let Some(token) = token else {
+                continue;
+            };
+            let wants = scope.wants_of(client.id);
+            let known = self.nodes.iter().filter(|node| node.knows(token.0, wants)).count();
+            if known < scope.quorum() {
+                let text = format!(
+                    "at {} ms only {known} of {} nodes know the token of {}",
+                    self.now,
+                    scope.nodes,
+                    name(client.id)
+                );
+                return Err(Violation::new(Property::Fencing, text));
             }
         }
         Ok(())

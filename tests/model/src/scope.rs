@@ -86,6 +86,8 @@ pub(crate) struct Scope {
     pub(crate) walls_run: bool,
     /// Zero for the middle of every random delay; anything else for delays drawn by it.
     pub(crate) seed: u64,
+    /// Whether nodes forget tokens when their retention has passed.
+    pub(crate) fences_end: bool,
     pub(crate) target: Target,
     pub(crate) flaw: Flaw,
     /// The property that this world breaks: a limit of the algorithm that the search must show.
@@ -112,6 +114,7 @@ impl Scope {
             walls: vec![100, 50, 20],
             walls_run: false,
             seed: 0,
+            fences_end: false,
             target: Target::None,
             flaw: Flaw::None,
             limit: None,

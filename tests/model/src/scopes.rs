@@ -60,6 +60,13 @@ fn alone() -> Vec<Scope> {
             policy: policy(|it| it.timeout(Some(millis(120)))),
             ..faulty("one client with a timeout", 2, |it| it.hangs = 2)
         }),
+        alone(Scope {
+            fences_end: true,
+            policy: policy(|it| {
+                it.try_once().auto_extend(true).max_hold(millis(3500)).fence_retention(millis(1))
+            }),
+            ..faulty("one lease beyond the retention of its token", 0, |_| {})
+        }),
         alone(faulty("one extension against faults", 1, |it| {
             (it.extends, it.shortens) = (1, 1);
             (it.delays, it.resends, it.pauses) = (1, 1, 1);

@@ -65,6 +65,8 @@ pub(crate) struct Site {
     pub(crate) keys: Vec<Option<Key>>,
     /// The fence of each resource; zero for none.
     pub(crate) fences: Vec<u64>,
+    /// When each of them goes, by the node's clock.
+    pub(crate) fence_ends: Vec<u64>,
     /// How far its clock was stepped forward, in milliseconds.
     pub(crate) stepped: u64,
     /// Whether it answers.
@@ -92,6 +94,8 @@ pub(crate) struct Request<'a> {
     /// The node's wall clock in microseconds, for the clamp of proposals.
     pub(crate) wall: u64,
     pub(crate) in_time: bool,
+    /// Whether fences go when their retention has passed.
+    pub(crate) fences_end: bool,
     pub(crate) flaw: Flaw,
 }
 
@@ -108,6 +112,7 @@ impl Site {
         Self {
             keys: vec![None; resources],
             fences: vec![0; resources],
+            fence_ends: vec![u64::MAX; resources],
             stepped: 0,
             health: Health::Up,
         }
@@ -125,12 +130,18 @@ impl Site {
                 *key = None;
             }
         }
+        for (fence, end) in self.fences.iter_mut().zip(&mut self.fence_ends) {
+            if *end <= clock {
+                (*fence, *end) = (0, u64::MAX);
+            }
+        }
     }
 
     /// Forgets everything: a restart without persistence.
     pub(crate) fn forget(&mut self) {
         self.keys.fill(None);
         self.fences.fill(0);
+        self.fence_ends.fill(u64::MAX);
     }
 
     /// Whether every key of the resources is `owner`'s.
@@ -138,6 +149,11 @@ impl Site {
         resources
             .iter()
             .all(|resource| self.keys[usize::from(*resource)].is_some_and(|key| key.owner == owner))
+    }
+
+    /// Whether the fence of every resource is at `token` or above.
+    pub(crate) fn knows(&self, token: u64, resources: &[u8]) -> bool {
+        resources.iter().all(|resource| self.fences[usize::from(*resource)] >= token)
     }
 
     /// Does what a command says.
@@ -164,13 +180,14 @@ impl Site {
                 }
                 Self::plain(request, &found)
             }
-            Action::RaiseFence { token, .. } => {
+            Action::RaiseFence { token, retention } => {
                 if !all_ours {
                     return Self::plain(request, &found);
                 }
                 for resource in request.resources {
-                    let fence = &mut self.fences[usize::from(*resource)];
-                    *fence = (*fence).max(token.0);
+                    if self.fences[usize::from(*resource)] < token.0 {
+                        self.set_fence(request, *resource, token.0, retention);
+                    }
                 }
                 Answer::Ours { token: self.highest(request), remaining: None }
             }
@@ -208,9 +225,17 @@ impl Site {
             _ => clamped.max(floor),
         };
         for resource in request.resources {
-            self.fences[usize::from(*resource)] = token;
+            self.set_fence(request, *resource, token, fence.retention);
         }
         Answer::Ours { token: Some(FencingToken(token)), remaining: None }
+    }
+
+    fn set_fence(&mut self, request: &Request, resource: u8, token: u64, retention: Ttl) {
+        let place = usize::from(resource);
+        self.fences[place] = token;
+        if request.fences_end {
+            self.fence_ends[place] = request.clock + retention.as_millis();
+        }
     }
 
     /// Takes every key that is free or ours; what is ours is kept for at least the ttl.

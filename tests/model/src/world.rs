@@ -139,6 +139,7 @@ impl World {
             clock,
             wall: scope.wall(u8::MAX, self.now) + NODE_WALL,
             in_time: scope.client_rate.moment(self.now) <= sent.command.not_after,
+            fences_end: scope.fences_end,
             flaw: scope.flaw,
         };
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
