@@ -58,8 +58,8 @@ impl Inspect {
     fn judge(&mut self) {
         let tally = self.round.tally();
         let others = self.others();
-        let standing_is_certain =
-            tally.granted >= self.quorum.size() || self.quorum.is_blocked_by(tally.refused);
+        let is_held = tally.granted >= self.quorum.size() && self.token_is_certain();
+        let standing_is_certain = is_held || self.quorum.is_blocked_by(tally.refused);
         let others_are_certain =
             self.quorum.is_blocked_by(others) || !self.quorum.is_blocked_by(others + tally.missing);
         self.finished = tally.missing == 0 || (standing_is_certain && others_are_certain);
@@ -84,14 +84,29 @@ impl Inspect {
         Inspection { standing, held_by_another, is_free, report }
     }
 
+    /// The fences of the nodes that hold the claim, highest first.
+    fn fences(&self) -> Vec<Option<FencingToken>> {
+        let ours = self.round.answers().filter_map(|(_, answer)| match answer {
+            Ok(Answer::Ours { token, .. }) => Some(*token),
+            _ => None,
+        });
+        let mut fences: Vec<_> = ours.collect();
+        fences.sort_by(|a, b| b.cmp(a));
+        fences
+    }
+
+    /// Whether a quorum knows the highest token seen.
+    fn token_is_certain(&self) -> bool {
+        let fences = self.fences();
+        fences.get(self.quorum.size() - 1) == fences.first()
+    }
+
     /// The lease that the answers prove: it lasts as long as a quorum's keys do.
     fn held(&self) -> Option<Lease> {
         let mut left: Vec<Duration> = Vec::new();
-        let mut fencing_token: Option<FencingToken> = None;
         for (_, answer) in self.round.answers() {
-            if let Ok(Answer::Ours { token, remaining }) = answer {
+            if let Ok(Answer::Ours { remaining, .. }) = answer {
                 left.push(remaining.unwrap_or_default());
-                fencing_token = fencing_token.max(*token);
             }
         }
         left.sort_by(|a, b| b.cmp(a));
@@ -100,7 +115,9 @@ impl Inspect {
         let longest = Ttl::from_duration(*left.first()?).ok()?;
         Some(Lease {
             claim: Arc::clone(self.round.claim()),
-            fencing_token,
+            // A single fence may have been raised by a round of another that came to nothing, before this
+            // node was given its keys; the next holder could get less. What a quorum knows, it cannot.
+            fencing_token: self.fences().get(self.quorum.size() - 1).copied().flatten(),
             ttl,
             until: self.policy.drift.end_of(ttl, self.round.started()),
             forgotten: self.policy.drift.forgotten_by(longest, self.round.deadline()),

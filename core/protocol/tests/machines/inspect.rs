@@ -18,11 +18,34 @@ fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
 #[test]
 fn a_quorum_proves_the_lease_for_as_long_as_its_weakest_member_keeps_it() {
     let mut play = inspect(5);
-    play.answer(0, "inspect", left(900, 40));
+    play.answer(0, "inspect", left(900, 41));
     play.answer(1, "inspect", left(500, 41));
     play.answer(2, "inspect", left(700, 41));
     let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
     assert_eq!(lease.until(), Moment::from_millis(500 - 5 - 2));
+    assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
+}
+
+#[test]
+fn a_late_grant_with_a_lower_token_is_looked_past() {
+    let mut play = inspect(5);
+    play.answer(0, "inspect", left(900, 40));
+    play.answer(1, "inspect", left(500, 41));
+    play.answer(2, "inspect", left(700, 41));
+    assert!(play.done.is_none(), "another may know the token too");
+    play.answer(3, "inspect", left(700, 41));
+    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
+    assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
+}
+
+#[test]
+fn a_fence_that_a_lost_round_of_another_has_raised_is_not_this_claims_token() {
+    let mut play = inspect(3);
+    // Node 2 granted another's round 90 before it was taken back, and was healed for this claim.
+    play.answer(2, "inspect", left(900, 90));
+    play.answer(0, "inspect", left(900, 41));
+    play.wait_until(50);
+    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
     assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
 }
 
