@@ -55,8 +55,8 @@ fn main() -> ExitCode {
         ["golden"] => show_golden(),
         ["teeth"] => bite_all(""),
         ["teeth", "--only", part] => bite_all(part),
-        ["hunt"] => {
-            if let Some(found) = teeth::hunt(Flaw::None) {
+        ["hunt", only] => {
+            if let Some(found) = teeth::hunt(Flaw::None, only) {
                 println!("{}{found}", teeth::CAUGHT);
             }
             true
@@ -250,4 +250,4 @@ quorlock-model simulate [--seed N]              random walks for 20 s, or the on
 quorlock-model soak --seconds N                 random walks from a new seed, for a time
 quorlock-model golden                           the golden schedules of tests/conformance
 quorlock-model teeth [--only NAME]              breaks a copy of the protocol in every listed way; each must be noticed
-quorlock-model hunt                             what 'teeth' runs in each broken copy";
+quorlock-model hunt NAME                        what 'teeth' runs in each broken copy";

@@ -26,7 +26,7 @@ pub(crate) struct Mutant {
 
 enum Kind {
     /// Text of the shipping protocol, replaced.
-    Patch { file: PathBuf, edits: Vec<(String, String)> },
+    Patch { file: PathBuf, only: String, edits: Vec<(String, String)> },
     /// Nodes that do not do what they should.
     Node(Flaw),
 }
@@ -55,11 +55,11 @@ pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
 /// Builds a mutant and hunts for what it breaks.
 pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
     let caught = match &mutant.kind {
-        Kind::Node(flaw) => hunt(*flaw),
-        Kind::Patch { file, edits } => {
+        Kind::Node(flaw) => hunt(*flaw, ""),
+        Kind::Patch { file, only, edits } => {
             let tree = plant(file, edits)?;
             let program = build(&tree)?;
-            let out = Command::new(program).arg("hunt").output()?;
+            let out = Command::new(program).args(["hunt", only]).output()?;
             let text = String::from_utf8_lossy(&out.stdout);
             text.lines().find_map(|line| line.strip_prefix(CAUGHT)).map(str::to_owned)
         }
@@ -67,10 +67,10 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
     Ok(Bite { caught })
 }
 
-/// Searches the small worlds, then walks; a line on what was found.
-pub(crate) fn hunt(flaw: Flaw) -> Option<String> {
+/// Searches the small worlds with `only` in their names, then walks; a line on what was found.
+pub(crate) fn hunt(flaw: Flaw, only: &str) -> Option<String> {
     let limits = Limits { states: 2_000_000, time: Duration::from_secs(12) };
-    for scope in scopes::small() {
+    for scope in scopes::small().into_iter().filter(|scope| scope.name.contains(only)) {
         let scope = Scope { flaw, ..scope };
         let report = search(&scope, limits);
         if let Some(trace) = report.found {
@@ -95,12 +95,14 @@ fn line(scope: &Scope, trace: &Trace, states: usize) -> String {
     format!("{property} | {steps} | {states} | {}", scope.name)
 }
 
-/// Reads one mutant: a line on what it is, the file, then pairs of old and new text.
+/// Reads one mutant: a line on what it is, the file, perhaps where to look for it, then pairs of old and
+/// new text.
 fn parse(path: &Path) -> io::Result<Mutant> {
     let text = fs::read_to_string(path)?;
     let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
     let (head, body) = text.split_once("\n<<<<\n").ok_or_else(|| wrong("no '<<<<'"))?;
     let (meaning, file) = head.split_once("\nfile ").ok_or_else(|| wrong("no 'file'"))?;
+    let (file, only) = file.split_once("\nonly ").unwrap_or((file, ""));
     let mut edits = Vec::new();
     for block in body.split("\n<<<<\n") {
         let (old, rest) = block.split_once("\n====\n").ok_or_else(|| wrong("no '===='"))?;
@@ -112,7 +114,7 @@ fn parse(path: &Path) -> io::Result<Mutant> {
     Ok(Mutant {
         name,
         meaning: meaning.trim_start_matches("# ").replace("\n# ", " "),
-        kind: Kind::Patch { file: PathBuf::from(file.trim()), edits },
+        kind: Kind::Patch { file: PathBuf::from(file.trim()), only: only.to_owned(), edits },
     })
 }
 
