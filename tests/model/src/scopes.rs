@@ -116,6 +116,11 @@ fn writing() -> Vec<Scope> {
             })
         },
         Scope {
+            walls: vec![50, 100],
+            policy: retrying(1),
+            ..faulty("tokens and a node that hangs", 1, |it| it.hangs = 1)
+        },
+        Scope {
             walls: vec![50, 100, 20],
             locks: 2,
             ..faulty("tokens of clients whose clocks disagree", 0, |_| {})
