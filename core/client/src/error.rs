@@ -106,6 +106,14 @@ impl LockError {
         Self { kind, message: message.into(), details }
     }
 
+    /// The same error with what every node did.
+    pub(crate) fn with_votes(mut self, votes: Vec<NodeReport>) -> Self {
+        if !votes.is_empty() {
+            Arc::make_mut(&mut self.details).rounds = vec![votes];
+        }
+        self
+    }
+
     /// The error of a machine that gave up.
     pub(crate) fn of_rounds(
         kind: ErrorKind,
@@ -128,7 +136,11 @@ impl LockError {
     }
 
     /// The error of a lease that turned out to be over when it was released.
-    pub(crate) fn of_outcome(outcome: ReleaseOutcome, resources: &Resources) -> Option<Self> {
+    pub(crate) fn of_outcome(
+        outcome: ReleaseOutcome,
+        resources: &Resources,
+        votes: Vec<NodeReport>,
+    ) -> Option<Self> {
         let text = match outcome {
             ReleaseOutcome::Released | ReleaseOutcome::Unknown => return None,
             ReleaseOutcome::Expired => "had expired before it was released",
@@ -136,7 +148,7 @@ impl LockError {
         };
         let message =
             format!("{resources} {text}; work under the lease may overlap another holder's");
-        Some(Self::new(ErrorKind::LeaseLost, resources, message))
+        Some(Self::new(ErrorKind::LeaseLost, resources, message).with_votes(votes))
     }
 }
 

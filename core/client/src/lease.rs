@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, Won};
+use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, RoundReport, Won};
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -51,12 +51,17 @@ struct State {
     /// When renewal began, for `max_hold`.
     held_since: Moment,
     votes: LastVotes,
+    /// What the nodes answer to the release, once they are asked for it.
+    release: Option<ReleaseVotes>,
     /// What is at work on the lease now (a renewal or an extension), to stop it.
     active: Option<Arc<Inbox>>,
     /// Whether someone waits to be told of the loss.
     watched: bool,
     on_lost: Vec<Box<dyn FnOnce(LockError) + Send>>,
+    on_renewal: Vec<OnRenewal>,
 }
+
+type OnRenewal = Arc<dyn Fn(&[NodeReport]) + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -104,10 +109,12 @@ impl Lease {
             lost: None,
             at_risk: false,
             held_since: clock::now(),
-            votes: LastVotes::Closed(Vec::new()),
+            votes: LastVotes::Closed(RoundReport::default()),
+            release: None,
             active: None,
             watched: false,
             on_lost: Vec::new(),
+            on_renewal: Vec::new(),
         };
         let shared = Shared {
             manager: Arc::clone(manager),
@@ -183,8 +190,11 @@ impl Lease {
         &self.shared.lost_rounds
     }
 
-    /// What every node did in the round that gave or last prolonged the lease, with the votes that
-    /// came after the decision.
+    /// What every node did in the last round for the lease, with the votes that came after the decision:
+    /// that of its acquisition, or the latest of its extensions and renewals, failed ones included.
+    ///
+    /// A round counts once it is over. What the nodes answer to a release is told by
+    /// [`Self::release_told`].
     pub fn votes(&self) -> Vec<NodeReport> {
         self.shared.lock().votes.now(&self.shared.manager.addresses)
     }

@@ -69,7 +69,7 @@ pub struct ExtendOutcome {
     pub elapsed: Duration,
     /// The last round's votes.
     pub report: RoundReport,
-    /// The round that was won, which still takes late votes.
+    /// The round that was won, or lost to refusals: it still takes late votes.
     pub round: Option<Round>,
 }
 
@@ -131,6 +131,14 @@ impl Extend {
         self.next_ticket
     }
 
+    /// The last round's votes, while it is over and the next one has not begun.
+    pub(crate) const fn failed_round(&self) -> Option<&RoundReport> {
+        match &self.state {
+            State::BackingOff { report, .. } => Some(report),
+            State::Idle | State::Voting(_) | State::Finished(_) => None,
+        }
+    }
+
     pub(crate) const fn failures(&self) -> u32 {
         self.failures
     }
@@ -163,7 +171,8 @@ impl Extend {
             Verdict::Pending => {}
             Verdict::Won => self.win(now, round.clone()),
             Verdict::Lost if self.quorum.is_blocked_by(report.tally().refused) => {
-                self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+                let round = round.clone();
+                self.finish(now, Err(ErrorKind::LeaseLost), Some(round), report);
             }
             Verdict::Lost => self.fail(env, report),
         }

@@ -23,7 +23,7 @@ use crate::lease::Lease;
 use crate::machine::{Machine, Output, Surroundings};
 use crate::policy::Policy;
 use crate::quorum::Quorum;
-use crate::round::Round;
+use crate::round::{Round, RoundReport};
 use crate::time::Moment;
 use crate::withdraw::{Withdraw, Withdrawal};
 
@@ -37,7 +37,8 @@ pub struct Hold {
     limit: Moment,
     next_ticket: u32,
     failed: bool,
-    /// The last renewal, which may still get the answer of a node that has lost the keys.
+    /// The round that decided the last renewal, which may still get the answer of a node that has lost
+    /// the keys.
     straggling: Option<Round>,
     sends: VecDeque<(NodeId, Command)>,
     state: State,
@@ -118,6 +119,17 @@ impl Hold {
             State::Finished(_) => true,
         };
         failing && self.lease.validity(now) < self.lease.ttl().as_duration() / 3
+    }
+
+    /// What every node did in the last round of renewal that is over, won or not, with the votes that
+    /// came late; `None` before the first is over, and whenever one has only begun.
+    pub fn last_round(&self) -> Option<RoundReport> {
+        match &self.state {
+            State::Renewing(extend) => extend.failed_round().cloned(),
+            State::Resting { .. } | State::Finished(_) => {
+                self.straggling.as_ref().map(Round::report)
+            }
+        }
     }
 
     /// Rests until a third of the validity is used, cut to a grid so that many leases fall due

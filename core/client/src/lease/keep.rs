@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, PoisonError, Weak};
 
-use quorlock_protocol::{ErrorKind, Hold, HoldEnd, LossReason};
+use quorlock_protocol::{ErrorKind, Hold, HoldEnd, LossReason, RoundReport};
 
-use super::{Lease, Shared, Stage};
+use super::votes::Renewals;
+use super::{LastVotes, Lease, Shared, Stage};
 use crate::clock;
 use crate::driver::Driver;
-use crate::error::LockError;
+use crate::error::{LockError, NodeReport};
 
 impl Lease {
     /// Waits until the lease is lost, and tells why; never ends if it is released first.
@@ -42,6 +43,12 @@ impl Lease {
             }
             Stage::Released => {}
         }
+    }
+
+    /// Calls `callback`, on the engine's thread, with what every node did in a round of renewal: once a
+    /// round, as soon as all have answered or the next one begins. It must not block.
+    pub fn on_renewal(&self, callback: impl Fn(&[NodeReport]) + Send + Sync + 'static) {
+        self.shared.lock().on_renewal.push(Arc::new(callback));
     }
 
     /// Renews the lease no longer: it ends with the validity that is proved, unless it is extended or
@@ -120,12 +127,13 @@ impl Lease {
             "the lease on {resources} is lost: {}; work since then may overlap another holder's",
             reason.describe()
         );
-        LockError::new(ErrorKind::LeaseLost, resources, message)
+        LockError::new(ErrorKind::LeaseLost, resources, message).with_votes(self.votes())
     }
 }
 
 /// Drives the hold machine without keeping the lease in memory: an abandoned one stops.
 async fn hold(shared: Weak<Shared>, driver: Driver, mut machine: Hold) {
+    let mut renewals = Renewals::default();
     let end = driver
         .run(&mut machine, |machine| {
             let Some(shared) = shared.upgrade() else {
@@ -135,10 +143,33 @@ async fn hold(shared: Weak<Shared>, driver: Driver, mut machine: Hold) {
             if state.stage == Stage::Held && state.is_worked_on_by(&driver.inbox) {
                 state.facts = Some(machine.lease().clone());
                 state.at_risk = machine.is_at_risk(clock::now());
+                let round = machine.last_round();
+                if let Some(round) = &round {
+                    state.votes = LastVotes::Closed(round.clone());
+                }
+                drop(state);
+                shared.tell_renewal(renewals.see(round));
             }
         })
         .await;
     if let (HoldEnd::Lost(reason, _), Some(shared)) = (end, shared.upgrade()) {
+        shared.tell_renewal(renewals.see(None));
         Lease { shared }.lose(reason);
+    }
+}
+
+impl Shared {
+    fn tell_renewal(&self, round: Option<RoundReport>) {
+        let Some(round) = round else {
+            return;
+        };
+        let callbacks = self.lock().on_renewal.clone();
+        if callbacks.is_empty() {
+            return;
+        }
+        let votes = self.manager.name_votes(&round);
+        for callback in callbacks {
+            callback(&votes);
+        }
     }
 }

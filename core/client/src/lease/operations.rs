@@ -53,11 +53,12 @@ impl Lease {
             Ok(lease) => {
                 let votes = match outcome.round {
                     Some(round) => LastVotes::Open(round, Arc::clone(&driver.inbox)),
-                    None => LastVotes::Closed(shared.manager.name_votes(&outcome.report)),
+                    None => LastVotes::Closed(outcome.report),
                 };
                 self.finish_extension(lease, policy, votes)
             }
             Err(kind) => {
+                self.note_votes(&outcome.report);
                 if kind == ErrorKind::LeaseLost {
                     let is_over = clock::now() >= outcome.until;
                     self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
@@ -105,6 +106,7 @@ impl Lease {
             Standing::Unknown => ErrorKind::QuorumUnreachable,
         };
         if kind == ErrorKind::LeaseLost {
+            self.note_votes(&inspection.report);
             self.lose(LossReason::Gone);
         }
         Err(self.error(kind, &[inspection.report], spent))
@@ -131,18 +133,24 @@ impl Lease {
         if let Stage::Lost(_) = self.begin_release()? {
             return Ok((ReleaseOutcome::Expired, votes));
         }
+        self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
         self.revoke(Some(send), votes.clone());
         Ok((told.await.unwrap_or(ReleaseOutcome::Unknown), votes))
     }
 
     /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
-    /// was over before it was released.
+    /// was over before it was released. Its votes are those of the release, or the last that were cast
+    /// if no node was asked any more.
     pub fn loss(&self, outcome: ReleaseOutcome) -> Option<LockError> {
-        if let Some(reason) = self.shared.lock().lost {
+        let state = self.shared.lock();
+        let (lost, release) = (state.lost, state.release.clone());
+        drop(state);
+        if let Some(reason) = lost {
             return Some(self.lost_error(reason));
         }
-        LockError::of_outcome(outcome, &self.shared.claim.resources)
+        let votes = release.map(|votes| votes.now()).unwrap_or_default();
+        LockError::of_outcome(outcome, &self.shared.claim.resources, votes)
     }
 
     /// Gives the lease back without waiting for the outcome. Does nothing if it is over already.
@@ -232,6 +240,13 @@ impl Lease {
         state.votes = votes;
         drop(state);
         Ok(self.validity())
+    }
+
+    /// The nodes have been asked again: what they said before is of no use any more.
+    fn note_votes(&self, report: &RoundReport) {
+        if !report.votes.is_empty() {
+            self.shared.lock().votes = LastVotes::Closed(report.clone());
+        }
     }
 
     fn check_usable(&self) -> Result<(), LockError> {

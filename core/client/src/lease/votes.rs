@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quorlock_protocol::{Round, RoundReport};
+use quorlock_protocol::{Round, RoundReport, Vote};
 
 use crate::error::{NodeReport, name_votes};
 use crate::inbox::{Inbox, Wake};
@@ -10,13 +10,13 @@ use crate::inbox::{Inbox, Wake};
 /// The last round's votes; those that come late are looked at when someone asks.
 pub(super) enum LastVotes {
     Open(Round, Arc<Inbox>),
-    Closed(Vec<NodeReport>),
+    Closed(RoundReport),
 }
 
 impl LastVotes {
     pub(super) fn now(&mut self, addresses: &[Arc<str>]) -> Vec<NodeReport> {
         let (round, inbox) = match self {
-            Self::Closed(votes) => return votes.clone(),
+            Self::Closed(report) => return name_votes(report, addresses),
             Self::Open(round, inbox) => (round, inbox),
         };
         let mut batch = Vec::new();
@@ -26,6 +26,31 @@ impl LastVotes {
             }
         }
         name_votes(&round.report(), addresses)
+    }
+}
+
+/// The rounds of renewal, each of which is told once.
+#[derive(Default)]
+pub(super) struct Renewals {
+    last: Option<RoundReport>,
+    is_told: bool,
+}
+
+impl Renewals {
+    /// Takes in the last round that is over; `None` while the next one has only begun. Gives back the
+    /// round to tell now, if there is one: every node has answered, or nobody waits for the rest.
+    pub(super) fn see(&mut self, round: Option<RoundReport>) -> Option<RoundReport> {
+        if let Some(round) = round {
+            let is_another = self.last.as_ref().is_none_or(|last| last.started != round.started);
+            self.is_told &= !is_another;
+            let is_open = round.votes.iter().any(|vote| vote.vote == Vote::Missing);
+            self.last = Some(round);
+            if is_open {
+                return None;
+            }
+        }
+        let was_told = std::mem::replace(&mut self.is_told, true);
+        self.last.clone().filter(|_| !was_told)
     }
 }
 
@@ -49,5 +74,40 @@ impl ReleaseVotes {
     pub fn now(&self) -> Vec<NodeReport> {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         name_votes(&report, &self.addresses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorlock_protocol::{Moment, NodeVote};
+
+    use super::*;
+
+    fn round(started: u64, votes: [Vote; 2]) -> RoundReport {
+        let vote = |vote| NodeVote { vote, answer: None, took: std::time::Duration::ZERO };
+        RoundReport { started: Moment::from_millis(started), votes: votes.map(vote).to_vec() }
+    }
+
+    #[test]
+    fn a_round_is_told_once_and_when_it_is_complete() {
+        let mut renewals = Renewals::default();
+        assert_eq!(renewals.see(None), None, "before the first");
+        let open = round(1, [Vote::Failed, Vote::Missing]);
+        assert_eq!(renewals.see(Some(open)), None, "one may still answer");
+        let complete = round(1, [Vote::Failed, Vote::Granted]);
+        assert_eq!(renewals.see(Some(complete.clone())), Some(complete.clone()));
+        assert_eq!(renewals.see(Some(complete)), None, "told before");
+        assert_eq!(renewals.see(None), None, "told before");
+    }
+
+    #[test]
+    fn a_round_that_nobody_waits_for_any_more_is_told_as_it_is() {
+        let mut renewals = Renewals::default();
+        let open = round(1, [Vote::Failed, Vote::Missing]);
+        assert_eq!(renewals.see(Some(open.clone())), None);
+        assert_eq!(renewals.see(None), Some(open));
+        assert_eq!(renewals.see(None), None, "told before");
+        let next = round(2, [Vote::Granted, Vote::Granted]);
+        assert_eq!(renewals.see(Some(next.clone())), Some(next));
     }
 }

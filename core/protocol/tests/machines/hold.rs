@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Play, absent, frees_in, kept, ours, policy, quorum, resources, theirs};
 use quorlock_protocol::{
-    Acquire, FencingToken, Hold, HoldEnd, Lease, LossReason, Moment, PolicyBuilder, Reply,
+    Acquire, FencingToken, Hold, HoldEnd, Lease, LossReason, Moment, PolicyBuilder, Reply, Vote,
 };
 
 /// A lease won at time zero on three nodes: ttl 1000 ms, valid until 988 ms.
@@ -174,4 +174,39 @@ fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_la
     assert!(play.done.is_none(), "the nodes may still have the keys");
     play.wait_until(2100);
     assert!(play.done.is_some());
+}
+
+#[test]
+fn the_last_round_is_told_once_it_is_over_with_the_votes_that_come_late() {
+    let votes = |play: &Play<Hold>| {
+        let round = play.machine.last_round()?;
+        Some(round.votes.iter().map(|vote| vote.vote).collect::<Vec<_>>())
+    };
+    let mut play = hold(|policy| policy);
+    assert_eq!(votes(&play), None, "no renewal yet");
+    play.wait_until(330);
+    let ticket = play.last(2, "extend").ticket;
+    play.answer(0, "extend", kept());
+    assert_eq!(votes(&play), None, "it is not over");
+    play.answer(1, "extend", kept());
+    assert_eq!(votes(&play), Some(vec![Vote::Granted, Vote::Granted, Vote::Missing]));
+    play.reply(2, Reply { ticket, answer: absent(), repeated: false });
+    assert_eq!(votes(&play), Some(vec![Vote::Granted, Vote::Granted, Vote::Refused]));
+    while play.count("extend") < 6 {
+        play.wake();
+    }
+    assert_eq!(votes(&play), None, "the next one has begun");
+    play.answer(0, "extend", kept());
+    play.wake();
+    assert_eq!(votes(&play), Some(vec![Vote::Granted, Vote::Failed, Vote::Failed]));
+}
+
+#[test]
+fn the_round_that_proves_the_loss_is_told() {
+    let mut play = hold(|policy| policy);
+    play.wait_until(330);
+    play.answer(0, "extend", theirs(frees_in(100)));
+    play.answer(1, "extend", absent());
+    assert_eq!(play.machine.last_round().expect("it is over").tally().refused, 2);
+    assert_eq!(loss(play), LossReason::Gone);
 }
