@@ -32,7 +32,7 @@ export declare class NativeLease {
   get tries(): number
   /** How long the acquisition took, in milliseconds. */
   get elapsed(): number
-  /** What every node did in the round that gave or last prolonged the lease. */
+  /** What every node did in the last round for the lease: its acquisition, extension or renewal. */
   votes(): Array<NodeVote>
   /** The rounds that were lost before the one that was won, oldest first. */
   lostRounds(): Array<Array<NodeVote>>
@@ -44,7 +44,10 @@ export declare class NativeLease {
   release(bridge: Bridge, id: number): void
   /** Takes the keys back without waiting for the outcome. */
   withdraw(): void
-  /** Tells the loss of the lease under `id`, once. Does not keep the lease in memory. */
+  /**
+   * Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
+   * node did not consent. Does not keep the lease in memory.
+   */
   watch(bridge: Bridge, id: number): void
 }
 
@@ -192,6 +195,8 @@ export interface Settled {
   answer?: boolean
   /** Why it failed, or why a watched lease was lost. */
   error?: Failure
+  /** What the nodes did in a round that was to renew a watched lease. */
+  renewal?: Array<NodeVote>
 }
 
 /** How TLS is spoken; texts are PEM. */

@@ -4,6 +4,8 @@ use napi::Either;
 use napi_derive::napi;
 use quorlock::{Address, ConfigError, Tls, Verification};
 
+use crate::numbers::Js;
+
 /// A node in parts; either `path` or `host` and `port`.
 #[napi(object, object_to_js = false)]
 pub struct NodeSpec {
@@ -98,13 +100,16 @@ impl TlsSpec {
 
 fn port(port: f64) -> Result<u16, ConfigError> {
     integer(port, f64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok()).ok_or_else(|| {
-        ConfigError::new(format!("the port of a node must be from 1 to 65535, not {port}"))
+        ConfigError::new(format!("the port of a node must be from 1 to 65535, not {}", Js(port)))
     })
 }
 
 fn database(db: f64) -> Result<u32, ConfigError> {
     integer(db, f64::from(i32::MAX)).ok_or_else(|| {
-        ConfigError::new(format!("the database of a node must be a number from 0 up, not {db}"))
+        ConfigError::new(format!(
+            "the database of a node must be a number from 0 up, not {}",
+            Js(db)
+        ))
     })
 }
 

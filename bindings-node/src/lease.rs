@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use napi_derive::napi;
-use quorlock::{Lease, LockError};
+use quorlock::{Lease, LockError, Vote};
 
 use crate::options;
 use crate::queue::{Bridge, Outcome, millis};
@@ -87,7 +87,7 @@ impl NativeLease {
         millis(self.lease.elapsed())
     }
 
-    /// What every node did in the round that gave or last prolonged the lease.
+    /// What every node did in the last round for the lease: its acquisition, extension or renewal.
     #[napi]
     pub fn votes(&self) -> Vec<NodeVote> {
         NodeVote::list(&self.lease.votes())
@@ -145,9 +145,17 @@ impl NativeLease {
         self.lease.withdraw();
     }
 
-    /// Tells the loss of the lease under `id`, once. Does not keep the lease in memory.
+    /// Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
+    /// node did not consent. Does not keep the lease in memory.
     #[napi]
     pub fn watch(&self, bridge: &Bridge, id: u32) {
+        let queue = bridge.queue();
+        self.lease.on_renewal(move |votes| {
+            let is_against = |vote: Vote| matches!(vote, Vote::Refused | Vote::Failed);
+            if votes.iter().any(|report| is_against(report.vote)) {
+                queue.push(id, Outcome::Renewal(votes.to_vec()));
+            }
+        });
         let queue = bridge.queue();
         self.lease.on_lost(move |error| queue.push(id, Outcome::Lost(error)));
     }

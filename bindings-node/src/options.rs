@@ -7,6 +7,7 @@ use napi::Either;
 use napi_derive::napi;
 use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder};
 
+use crate::numbers::Js;
 use crate::queue::millis;
 
 /// Node keeps the retry settings of node-redlock 5, whose users expect them.
@@ -102,7 +103,7 @@ impl Settings {
     /// A timeout without a `retryCount` beside it means: try until then.
     pub(crate) fn apply(&self, mut policy: PolicyBuilder) -> Result<PolicyBuilder, ConfigError> {
         if let Some(factor) = self.drift_factor {
-            policy = policy.drift_factor(factor);
+            policy = policy.drift_factor(drift_factor(factor)?);
         }
         if let Some(timeout) = self.timeout {
             let timeout = limit("timeout", timeout)?;
@@ -143,16 +144,26 @@ impl Settings {
     }
 }
 
+/// The core knows its bounds, but not how JavaScript writes what is no number.
+fn drift_factor(factor: f64) -> Result<f64, ConfigError> {
+    if factor.is_finite() {
+        return Ok(factor);
+    }
+    Err(ConfigError::new(format!("driftFactor must be a finite number, not {}", Js(factor))))
+}
+
 /// A ttl, whose bounds the core knows.
 pub(crate) fn ttl(millis: f64) -> Result<Duration, ConfigError> {
     if millis.fract() != 0.0 || !millis.is_finite() {
         return Err(ConfigError::new(format!(
-            "Duration must be an integer value in milliseconds. It is {millis}"
+            "Duration must be an integer value in milliseconds. It is {}",
+            Js(millis)
         )));
     }
     if !(1.0..LIMIT).contains(&millis) {
         return Err(ConfigError::new(format!(
-            "the duration must be at least 1 ms and below 2^53 ms, not {millis} ms"
+            "the duration must be at least 1 ms and below 2^53 ms, not {} ms",
+            Js(millis)
         )));
     }
     Ok(whole(millis))
@@ -161,7 +172,8 @@ pub(crate) fn ttl(millis: f64) -> Result<Duration, ConfigError> {
 fn time(name: &str, millis: f64) -> Result<Duration, ConfigError> {
     if !(0.0..LIMIT).contains(&millis) {
         return Err(ConfigError::new(format!(
-            "{name} must be a number of milliseconds from 0 upwards and below 2^53, not {millis}"
+            "{name} must be a number of milliseconds from 0 upwards and below 2^53, not {}",
+            Js(millis)
         )));
     }
     Ok(if millis.fract() == 0.0 { whole(millis) } else { Duration::from_secs_f64(millis / 1000.0) })
@@ -178,7 +190,8 @@ fn retry_limit(count: f64) -> Result<Option<u32>, ConfigError> {
     }
     if count.fract() != 0.0 || !(-1.0..=f64::from(u32::MAX)).contains(&count) {
         return Err(ConfigError::new(format!(
-            "retryCount must be a whole number from 0 upwards, or -1 for no limit, not {count}"
+            "retryCount must be a whole number from 0 upwards, or -1 for no limit, not {}",
+            Js(count)
         )));
     }
     // In range by the check above.

@@ -15,11 +15,11 @@ use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
-use quorlock::{Engine, LeaseGuard, LockError, ReleaseOutcome, ReleaseVotes, Task};
+use quorlock::{Engine, LeaseGuard, LockError, NodeReport, ReleaseOutcome, ReleaseVotes, Task};
 
 use crate::errors::Failure;
 use crate::lease::{Leases, NativeLease};
-use crate::votes::NativeVotes;
+use crate::votes::{NativeVotes, NodeVote};
 
 /// What an operation ended with.
 pub(crate) enum Outcome {
@@ -33,6 +33,8 @@ pub(crate) enum Outcome {
     Broken,
     /// Not an operation's end: a lease that is watched has been lost.
     Lost(LockError),
+    /// Not an operation's end: what the nodes did in a round that was to renew a watched lease.
+    Renewal(Vec<NodeReport>),
 }
 
 /// One result on its way into JavaScript.
@@ -52,6 +54,8 @@ pub struct Settled {
     pub answer: Option<bool>,
     /// Why it failed, or why a watched lease was lost.
     pub error: Option<Failure>,
+    /// What the nodes did in a round that was to renew a watched lease.
+    pub renewal: Option<Vec<NodeVote>>,
 }
 
 /// The results for one JavaScript environment.
@@ -94,7 +98,8 @@ impl Bridge {
         let mut state = self.queue.lock();
         let ended = mem::take(&mut state.ended);
         let (kept, cancelled): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(id, outcome)| {
-            matches!(outcome, Outcome::Lost(_)) || state.running.remove(id).is_some()
+            matches!(outcome, Outcome::Lost(_) | Outcome::Renewal(_))
+                || state.running.remove(id).is_some()
         });
         drop(state);
         // A lease that nobody waits for any more is withdrawn by its guard.
@@ -205,6 +210,7 @@ impl Settled {
             votes: None,
             answer: None,
             error: None,
+            renewal: None,
         };
         match outcome {
             Outcome::Acquired(guard) => settled.lease = Some(NativeLease::new(guard.into_lease())),
@@ -218,6 +224,7 @@ impl Settled {
             Outcome::Failed(error) | Outcome::Lost(error) => {
                 settled.error = Some(Failure::new(&error));
             }
+            Outcome::Renewal(votes) => settled.renewal = Some(NodeVote::list(&votes)),
             Outcome::Broken => settled.error = Some(Failure::broken()),
         }
         settled

@@ -3,14 +3,19 @@
 
 import { clearInterval, setInterval } from 'node:timers'
 
-import { Bridge, type NativeLease, type Settled } from './native'
+import { Bridge, type NativeLease, type NodeVote, type Settled } from './native'
 import { onAbort } from './signals'
 
-/** Told once when a watched lease is lost. */
-type OnLost = (settled: Settled) => void
+/** Who hears of a watched lease. */
+export interface Watcher {
+  /** It is lost; nothing comes after this. */
+  lost(settled: Settled): void
+  /** A round of renewal is over in which a node did not consent. */
+  renewed(votes: readonly NodeVote[]): void
+}
 
 const waiting = new Map<number, (settled: Settled) => void>()
-const watching = new Map<number, OnLost>()
+const watching = new Map<number, Watcher>()
 let native: Bridge | undefined
 let lastId = 0
 let holds = 0
@@ -44,10 +49,10 @@ export function run(
   })
 }
 
-/** Calls `onLost` once when the lease is lost, unless the returned function is called before. */
-export function watch(lease: NativeLease, onLost: OnLost): () => void {
+/** Tells `watcher` of the lease until the returned function is called. */
+export function watch(lease: NativeLease, watcher: Watcher): () => void {
   const id = nextId()
-  watching.set(id, onLost)
+  watching.set(id, watcher)
   lease.watch(bridge(), id)
   return () => void watching.delete(id)
 }
@@ -78,10 +83,12 @@ function bridge(): Bridge {
 /** Everything that has ended since the last time, in one hop from the native half's thread. */
 function drain(): void {
   for (const settled of bridge().take()) {
-    const onLost = watching.get(settled.id)
-    if (onLost !== undefined) {
+    const watcher = watching.get(settled.id)
+    if (settled.renewal !== undefined) {
+      watcher?.renewed(settled.renewal)
+    } else if (watcher !== undefined) {
       watching.delete(settled.id)
-      onLost(settled)
+      watcher.lost(settled)
     } else {
       waiting.get(settled.id)?.(settled)
     }

@@ -5,7 +5,7 @@ import { inspect } from 'node:util'
 
 import { run } from './bridge'
 import { LossWatch, type RedlockAbortSignal } from './loss'
-import type { NativeLease } from './native'
+import type { NativeLease, NodeVote } from './native'
 import { readDuration } from './options'
 import type { Redlock } from './redlock'
 import { ReleaseResult } from './release'
@@ -112,16 +112,16 @@ export class Lock {
   }
 
   /**
-   * What every node did in the try that gave or last extended the lock, with the votes that came
-   * late.
+   * What every node did in the last try for the lock, with the votes that came late: that of its
+   * acquisition, or the latest that was to extend it, by itself or by {@link extend}.
    */
   get votes(): readonly LockVote[] {
     return this.redlock._votes(this.#lease.votes(), this.resources)
   }
 
   /**
-   * The statistics of every try of the acquisition (or of the last {@link extend}). None of the
-   * promises rejects.
+   * The statistics of every try of the acquisition (or of the last {@link extend}), the last of which
+   * are those of {@link votes} when they are first asked for. None of the promises rejects.
    */
   get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
     if (this.#attempts === undefined) {
@@ -151,7 +151,13 @@ export class Lock {
   async extend(duration: number): Promise<Lock> {
     const millis = readDuration(duration)
     const settled = await run((bridge, id) => this.#lease.extend(bridge, id, millis))
-    if (settled?.error !== undefined) throw this.redlock._failure(settled.error, 'extend')
+    if (settled?.error !== undefined) {
+      const { rounds, attempts } = settled.error
+      const error = this.redlock._failure(settled.error, 'extend')
+      // Without a try of its own, it tells votes that were told before.
+      if (attempts > 0) this.#reportRounds(rounds)
+      throw error
+    }
     this.#attempts = undefined
     this.#isExtended = true
     this.redlock._reports.late(() => [...this.votes])
@@ -181,10 +187,10 @@ export class Lock {
     this.#isReleased = true
     const settled = await run((bridge, id) => this.#lease.release(bridge, id))
     this.#loss?.end()
-    if (settled?.error !== undefined)
-      throw this.#loss?.signal.error ?? this.redlock._failure(settled.error, 'other')
     const look = (): LockVote[] => this.redlock._votes(settled?.votes?.now() ?? [], this.resources)
+    const error = settled?.error && this.redlock._failure(settled.error, 'other')
     this.redlock._reports.late(look)
+    if (error !== undefined) throw this.#loss?.signal.error ?? error
     const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
     return new ReleaseResult(outcome, look, this.redlock._patience)
   }
@@ -221,12 +227,20 @@ export class Lock {
     return this.#lease.lostRounds().map((votes) => this.redlock._votes(votes, this.resources))
   }
 
+  #reportRounds(rounds: readonly (readonly NodeVote[])[]): void {
+    this.redlock._reports.rounds(() =>
+      rounds.map((votes) => this.redlock._votes(votes, this.resources)),
+    )
+  }
+
   #watch(alive: boolean): LossWatch {
     if (this.#loss === undefined) {
-      const { redlock } = this
-      this.#loss = new LossWatch(this.#lease, alive, (failure) =>
-        redlock._failure(failure, 'other'),
-      )
+      // Not the lock itself, which may be forgotten.
+      const { redlock, resources } = this
+      this.#loss = new LossWatch(this.#lease, alive, {
+        errorOf: (failure) => redlock._failure(failure, 'other'),
+        renewed: (votes) => redlock._reports.rounds(() => [redlock._votes(votes, resources)]),
+      })
       abandoned.register(this, this.#loss)
     }
     return this.#loss

@@ -1,13 +1,21 @@
 // The loss of a lease as an AbortSignal. Owns the wait for it; the core decides when a lease is
-// lost.
+// lost. What is heard of renewals on the way is passed on.
 
 import { hold, letGo, watch } from './bridge'
-import type { Failure, NativeLease } from './native'
+import type { Failure, NativeLease, NodeVote } from './native'
 
 /** A signal that aborts when the lock is lost; `error` is the reason then. */
 export type RedlockAbortSignal = AbortSignal & {
   /** Why it aborted. */
   error?: Error
+}
+
+/** What a wait for a loss makes of what it hears. */
+export interface Hearing {
+  /** The reason of the signal. */
+  errorOf(failure: Failure): Error
+  /** A node did not consent to a renewal. */
+  renewed(votes: readonly NodeVote[]): void
 }
 
 /** Waits for the loss of one lease. Does not keep the lease in memory. */
@@ -17,13 +25,14 @@ export class LossWatch {
   #holds: boolean
 
   /** `alive`: keeps the process alive until the lease is lost or {@link end}ed. */
-  constructor(lease: NativeLease, alive: boolean, errorOf: (failure: Failure) => Error) {
+  constructor(lease: NativeLease, alive: boolean, { errorOf, renewed }: Hearing) {
     this.#holds = alive
     if (alive) hold()
-    this.#forget = watch(lease, ({ error }) => {
+    const lost = ({ error }: { error?: Failure | undefined }): void => {
       this.end()
       if (error !== undefined) this.abort(errorOf(error))
-    })
+    }
+    this.#forget = watch(lease, { lost, renewed })
   }
 
   /** Aborts when the lease is lost. */

@@ -3,11 +3,13 @@
 
 import { ConfigError, describe, wrongType } from './errors'
 import { defaults, type Settings as NativeSettings } from './native'
+import { warnOfUnknown } from './unknown'
 
 /**
  * The settings of a manager, or of one operation. All times are in milliseconds.
  *
- * The first five are node-redlock's, with its defaults.
+ * The first five are node-redlock's, with its defaults. A name that is none of these is ignored, as
+ * in node-redlock, with a warning of the process (`QUORLOCK_UNKNOWN_SETTING`).
  */
 export interface Settings {
   /**
@@ -138,6 +140,9 @@ function pick(options: object): { native: NativeSettings; signal: AbortSignal | 
     if (typeof value !== kind) throw wrongType(`${name} must be a ${kind}, not ${describe(value)}`)
     if (name !== 'automaticExtensionThreshold') native[name] = value
   }
+  // What is copied from the defaults says nothing that is not so.
+  const said = Object.entries(options).filter(([name, value]) => value !== DEFAULTS[name])
+  warnOfUnknown(Object.fromEntries(said), KNOWN)
   return { native, signal: readSignal((options as AcquireOptions).signal) }
 }
 
@@ -165,5 +170,9 @@ const KINDS: Record<keyof Settings, 'number' | 'boolean'> = {
   autoExtend: 'boolean',
   maxHold: 'number',
 }
+
+const DEFAULTS = defaultSettings as unknown as Record<string, unknown>
+
+const KNOWN = [...Object.keys(KINDS), 'signal']
 
 const LONE_SURROGATE = /\p{Surrogate}/u

@@ -42,8 +42,8 @@ export interface NodeStatus {
  * settings are read: the connections are this library's own, made at the first operation and shared
  * by all locks of the process. They do not keep it alive.
  *
- * It emits `error` for every node's vote against a try, also where the quorum was met. Without a
- * listener nothing happens.
+ * It emits `error` for every node's vote against a try, also where the quorum was met and where a
+ * lock extends itself. Without a listener nothing happens.
  *
  * @example
  * ```js

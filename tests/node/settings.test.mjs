@@ -79,6 +79,50 @@ describe('settings', () => {
     }
   })
 
+  it('of a name that does not exist are ignored, as in node-redlock, with one warning each', async () => {
+    /** @type {any[]} */
+    const warnings = []
+    const note = (/** @type {Error} */ warning) => void warnings.push(warning)
+    process.on('warning', note)
+    for (const settings of [
+      { retryCont: 3 },
+      { retryCont: 4 },
+      { max_hold: 100 },
+      { sginal: new AbortController().signal },
+      { colour: 'red' },
+      { colour: undefined },
+      { ...defaultSettings },
+    ])
+      await (await new Redlock(nodes, any(settings)).acquire('a', 1000, any(settings))).release()
+    // The process tells warnings one by one, in its next tick.
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    assert.deepEqual(
+      warnings.map(({ code }) => code),
+      Array(4).fill('QUORLOCK_UNKNOWN_SETTING'),
+    )
+    const words = warnings.map(({ message }) => message)
+    assert.match(words[0], /no setting 'retryCont'.*did you mean 'retryCount'\?/)
+    assert.match(words[1], /no setting 'max_hold'.*did you mean 'maxHold'\?/)
+    assert.match(words[2], /no setting 'sginal'.*did you mean 'signal'\?/)
+    assert.match(words[3], /no setting 'colour'.*known are driftFactor, .*maxHold, signal$/)
+  })
+
+  for (const value of [NaN, Infinity, -Infinity, 1e21, -1e300, -1.5e-7, -0.25, 2 ** 53]) {
+    it(`show ${value} as JavaScript writes it`, async () => {
+      const shown = new RegExp(`\\b(not|is) ${String(value).replace('+', '\\+')}( ms)?$`, 'i')
+      for (const name of ['retryDelay', 'retryJitter', 'fenceRetention'])
+        assert.throws(() => new Redlock(nodes, { [name]: value }), { message: shown })
+      if (value !== Infinity)
+        assert.throws(() => new Redlock(nodes, { retryCount: value }), { message: shown })
+      if (!Number.isFinite(value))
+        assert.throws(() => new Redlock(nodes, { driftFactor: value }), { message: shown })
+      assert.throws(() => new Redlock([{ host: 'a', port: value }]), { message: shown })
+      assert.throws(() => new Redlock([{ host: 'a', db: value }]), { message: shown })
+      await assert.rejects(redlock.acquire('a', value), { message: shown })
+    })
+  }
+
   it('refuse scripts, which cannot be replaced', () => {
     assert.throws(() => new Redlock(nodes, {}, { acquireScript: 'return 1' }), isConfig(false))
     assert.doesNotThrow(() => new Redlock(nodes, {}, {}))

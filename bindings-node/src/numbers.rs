@@ -1,0 +1,27 @@
+//! Numbers in messages, as JavaScript writes them. Knows no setting.
+
+use std::fmt;
+
+/// Shows a number as `String(number)` does in JavaScript.
+pub(crate) struct Js(pub(crate) f64);
+
+impl fmt::Display for Js {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.0;
+        if number.is_infinite() {
+            return formatter.write_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
+        }
+        if number == 0.0 {
+            return formatter.write_str("0");
+        }
+        if (SMALLEST_PLAIN..LARGEST_PLAIN).contains(&number.abs()) || number.is_nan() {
+            return write!(formatter, "{number}");
+        }
+        let text = format!("{number:e}");
+        formatter.write_str(&if number.abs() < 1.0 { text } else { text.replace('e', "e+") })
+    }
+}
+
+/// From here on downwards, and from there on upwards, JavaScript writes an exponent.
+const SMALLEST_PLAIN: f64 = 1e-6;
+const LARGEST_PLAIN: f64 = 1e21;
