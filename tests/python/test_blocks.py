@@ -69,6 +69,22 @@ async def test_a_loss_is_raised_at_the_end_of_the_block(api: Api, cluster3: Clus
 
 
 @both_apis
+async def test_a_block_that_ends_after_its_validity_is_lost_though_no_node_answers(
+    api: Api, cluster3: Cluster
+) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=0.3, auto_extend=False, raise_on_lost=True)
+    bare = api.Redlock(cluster3.urls).lock("bare", ttl=0.3)
+    assert await api(bare.acquire())
+    with pytest.raises(LeaseLost):
+        async with api.block(lock) as lease:
+            for server in cluster3:
+                server.pause()
+            await api.until(lambda: not lease.is_valid)
+    with pytest.raises(LeaseLost, match="expired before it was released"):
+        await api(bare.release())
+
+
+@both_apis
 async def test_raise_on_lost_false_opts_out(api: Api, cluster3: Cluster) -> None:
     async with api.block(
         api.Redlock(cluster3.urls, raise_on_lost=False).lock("r", ttl=0.6)

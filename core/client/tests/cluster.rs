@@ -110,6 +110,28 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
 }
 
 #[test]
+fn a_release_after_the_end_tells_the_loss_though_no_server_answers() {
+    run(async {
+        let servers = servers(3);
+        let lock = over(&servers).lock("r");
+        let in_time = lock.clone().acquire().await.unwrap();
+        let late = over(&servers).lock("late").ttl(Duration::from_millis(300));
+        let late = late.acquire().await.unwrap().into_lease();
+        for server in &servers {
+            server.pause();
+        }
+        until("the validity is over", || !late.is_valid()).await;
+        let outcome = late.release().await.unwrap();
+        assert_eq!(outcome, ReleaseOutcome::Expired);
+        assert_eq!(late.loss(outcome).expect("a loss").kind(), ErrorKind::LeaseLost);
+        assert_eq!(in_time.release().await.unwrap(), ReleaseOutcome::Unknown);
+        for server in &servers {
+            server.resume();
+        }
+    });
+}
+
+#[test]
 fn a_held_lease_outlives_the_death_and_rebirth_of_a_minority() {
     run(async {
         let mut servers = servers(3);

@@ -130,13 +130,19 @@ impl Lease {
     /// As for [`Self::release`].
     pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
         let votes = ReleaseVotes::new(&self.shared.manager.addresses);
+        let was_over = self.is_over();
         if let Stage::Lost(_) = self.begin_release()? {
             return Ok((ReleaseOutcome::Expired, votes));
         }
         self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
         self.revoke(Some(send), votes.clone());
-        Ok((told.await.unwrap_or(ReleaseOutcome::Unknown), votes))
+        let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
+            // The clock says that it had ended, and no quorum says otherwise.
+            ReleaseOutcome::Unknown if was_over => ReleaseOutcome::Expired,
+            outcome => outcome,
+        };
+        Ok((outcome, votes))
     }
 
     /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
@@ -250,10 +256,8 @@ impl Lease {
     }
 
     fn check_usable(&self) -> Result<(), LockError> {
-        let known = self.shared.lock();
-        let is_over = known.facts.is_some() && known.validity(clock::now()).is_zero();
-        let stage = known.stage;
-        drop(known);
+        let is_over = self.is_over();
+        let stage = self.shared.lock().stage;
         match stage {
             Stage::Released => Err(self.not_held()),
             Stage::Held if is_over => {
@@ -263,6 +267,12 @@ impl Lease {
             Stage::Lost(reason) => Err(self.lost_error(reason)),
             Stage::Held => self.shared.manager.check_open(&self.shared.claim.resources),
         }
+    }
+
+    /// Whether nothing is left of a validity that was proved.
+    fn is_over(&self) -> bool {
+        let state = self.shared.lock();
+        state.facts.is_some() && state.validity(clock::now()).is_zero()
     }
 
     fn policy_with(&self, ttl: Option<Duration>) -> Result<Policy, LockError> {
