@@ -270,6 +270,10 @@ describe('what is no usable client', () => {
         (error) => error instanceof ConfigError && error instanceof TypeError,
       )
     }
+    assert.throws(() => new Redlock(['redis://:pw@a,redis://:pw@b']), {
+      code: 'CONFIG',
+      message: /several addresses; pass a list, one address each/,
+    })
     assert.throws(
       () => new Redlock([]),
       /Redlock must be instantiated with at least one redis client\./,

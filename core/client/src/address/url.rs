@@ -9,6 +9,7 @@ use super::{Address, Verification};
 pub(super) fn parse(text: &str) -> Result<Address, ConfigError> {
     let text = text.trim();
     let parsed = match split_scheme(text) {
+        _ if is_joined(text) => Err(several()),
         Some((scheme, rest)) => with_scheme(&scheme.to_ascii_lowercase(), rest),
         None if text.starts_with('/') => unix(text),
         None => bare(text),
@@ -28,6 +29,17 @@ fn with_scheme(scheme: &str, rest: &str) -> Result<Address, ConfigError> {
             "its scheme is not one of redis, rediss, valkey, valkeys, unix, redis+unix and memory",
         )),
     }
+}
+
+/// Whether a list of addresses was joined into one text. Without a look at it, all but the last would
+/// be taken for a login.
+fn is_joined(text: &str) -> bool {
+    let separates = |letter: char| letter == ',' || letter == ';' || letter.is_whitespace();
+    text.split(separates).skip(1).any(|part| split_scheme(part).is_some())
+}
+
+fn several() -> ConfigError {
+    ConfigError::new("it holds several addresses; pass a list, one address each")
 }
 
 /// A scheme is letters and '+'; anything else before "://" may be a piece of a login.
@@ -52,6 +64,9 @@ fn network(rest: &str, secure: bool) -> Result<Address, ConfigError> {
     let (login, place) = split_login(main);
     let (place, fragment) = place.split_once('#').unwrap_or((place, ""));
     let (authority, db) = place.split_once('/').unwrap_or((place, ""));
+    if authority.contains(',') {
+        return Err(several());
+    }
     let (host, port) = split_port(authority)?;
     let mut options = Options::read(query)?;
     if !db.is_empty() && options.db.is_none() {
