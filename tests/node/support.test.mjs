@@ -119,6 +119,29 @@ describe('servers', () => {
   })
 })
 
+it('servers that do not start are told, also to a process that does nothing else', async () => {
+  const program = `import { startServers } from './tests/node/support/servers.mjs'
+    const told = (error) => console.log(error.name, error.message)
+    await startServers(1, { flags: ['--no-such-flag', '1'] }).catch(told)`
+  const root = new URL('../../', import.meta.url)
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  let output = ''
+  child.stdout.on('data', (data) => (output += data))
+  const code = await new Promise((resolve) => child.once('close', resolve))
+  assert.match(output, /^RuntimeError server does not start:[^]*no-such-flag/)
+  assert.equal(code, 0)
+})
+
+it('a harness that has ended answers no question', async () => {
+  const cluster = await startServers(1)
+  const [server] = cluster.servers
+  await cluster.close()
+  await assert.rejects(async () => server?.command('PING'), /the harness process ended/)
+})
+
 it('servers do not outlive the test, nor hold its process open', async () => {
   const program = `import { startServers } from './tests/node/support/servers.mjs'
     const cluster = await startServers(1)

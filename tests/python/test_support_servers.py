@@ -91,6 +91,12 @@ def test_password_and_users(servers: Servers) -> None:
             app.command("EVAL", "return 1", 0)
     assert server.command("GET", "app:a") == "1"
 
+    users_of_words = {"app": ("on", ">se cret", "~*", "&*", "+@all"), "other": "on >plain +@all"}
+    server = servers(1, password="p w", users=users_of_words)[0]
+    for user, password in [("default", "p w"), ("app", "se cret"), ("other", "plain")]:
+        with Connection(("127.0.0.1", server.port)) as connection:
+            assert connection.command("AUTH", user, password) == "OK"
+
 
 def test_unix_socket(servers: Servers) -> None:
     server = servers(1, unix_socket=True)[0]

@@ -14,6 +14,8 @@ JSON lines on standard output, and ends with all its servers when the input clos
     > {"id": 4, "do": "wait", "expectation": 0}
     < {"id": 4, "error": "no command with ...", "type": "TimeoutError"}
 
+The first line has such an `error`, too, if the servers do not start; the program then ends.
+
 Commands: server.* and proxy.* call the method of that name on Server and FaultProxy with the other
 fields as arguments; the rest are the functions of Desk below.
 """
@@ -143,8 +145,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     desk = Desk()
     try:
-        servers = desk.start(arguments.count, **arguments.options)
-        name, version = server_version()
+        servers, (name, version) = _begin(desk, arguments)
         _say({"servers": servers, "name": name, "version": ".".join(map(str, version))})
         for line in sys.stdin:
             request = json.loads(line)
@@ -155,6 +156,16 @@ def main() -> None:
                 _answer(desk, request)
     finally:
         desk.close()
+
+
+def _begin(
+    desk: Desk, arguments: argparse.Namespace
+) -> tuple[list[Json], tuple[str, tuple[int, ...]]]:
+    try:
+        return desk.start(arguments.count, **arguments.options), server_version()
+    except Exception as error:
+        _say({"error": str(error), "type": type(error).__name__})
+        raise
 
 
 def _answer(desk: Desk, request: Json) -> None:

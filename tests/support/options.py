@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ class Options:
     """How to start a server. Everything else goes into `flags`, as on the command line."""
 
     password: str | None = None
-    #: ACL rules by user name, as in `{"app": "on >secret ~* &* +@all"}`; kept in an ACL file.
-    users: Mapping[str, str] = field(default_factory=dict)
+    #: ACL rules by user name, as in `{"app": "on >secret ~* &* +@all"}`; kept in an ACL file. A
+    #: list of rules where one holds a space, as a password may.
+    users: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     unix_socket: bool = False
     replica_of: Server | None = None
     #: Keys survive `kill()` and `restart()`.
@@ -48,9 +50,19 @@ def arguments(options: Options, port: int, directory: Path, socket_path: str) ->
 
 
 def _write_users(options: Options, path: Path) -> Path:
-    rules = {"default": "on nopass ~* &* +@all", **options.users}
-    if options.password and "default" not in options.users:
-        rules["default"] = f"on >{options.password} ~* &* +@all"
-    rules[ADMIN] = f"on >{ADMIN} ~* &* +@all"
-    path.write_text("".join(f"user {name} {rule}\n" for name, rule in rules.items()))
+    everything = ("~*", "&*", "+@all")
+    password = f">{options.password}" if options.password else "nopass"
+    users = {"default": ("on", password, *everything), **options.users}
+    users[ADMIN] = ("on", f">{ADMIN}", *everything)
+    path.write_text("".join(f"user {name} {_rules(rules)}\n" for name, rules in users.items()))
     return path
+
+
+def _rules(rules: str | Sequence[str]) -> str:
+    words = rules.split() if isinstance(rules, str) else rules
+    return " ".join(_without_spaces(word) for word in words)
+
+
+def _without_spaces(rule: str) -> str:
+    """A password by its hash: nothing can be quoted in an ACL file."""
+    return f"#{sha256(rule[1:].encode()).hexdigest()}" if rule.startswith(">") else rule

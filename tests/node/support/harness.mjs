@@ -16,6 +16,8 @@ export class Harness {
   #waiting = new Map()
   #number = 0
   #child
+  /** @type {Error | undefined} why nothing is answered any more */
+  #ended
 
   /**
    * @param {number} count
@@ -31,8 +33,6 @@ export class Harness {
       JSON.stringify(options),
     ]
     this.#child = spawn(python(), words, { cwd: root, stdio: ['pipe', 'pipe', 'inherit'] })
-    // A test process must be able to end by itself: an idle harness does not hold it open.
-    this.#child.unref()
     this.#hold(false)
     this.#child.stdin.on('error', () => {})
     this.#child.once('exit', () => this.#fail(new HarnessError('the harness process ended')))
@@ -75,6 +75,7 @@ export class Harness {
    */
   #expect(id) {
     return new Promise((resolve, reject) => {
+      if (this.#ended !== undefined) return reject(this.#ended)
       this.#waiting.set(id, { resolve, reject })
       this.#hold(true)
     })
@@ -95,19 +96,24 @@ export class Harness {
 
   /** @param {Error} error */
   #fail(error) {
+    this.#ended ??= error
     for (const { reject } of this.#waiting.values()) reject(error)
     this.#waiting.clear()
   }
 
   /**
-   * Whether this process waits for an answer.
+   * Whether this process waits for an answer, or for the end that comes instead of it. A test process
+   * must be able to end by itself: an idle harness does not hold it open.
    * @param {boolean} held
    */
   #hold(held) {
-    for (const pipe of [this.#child.stdin, this.#child.stdout]) {
-      const socket = /** @type {import('node:net').Socket} */ (/** @type {unknown} */ (pipe))
-      if (held) socket.ref()
-      else socket.unref()
+    const { stdin, stdout } = this.#child
+    const handles = /** @type {{ref(): void, unref(): void}[]} */ (
+      /** @type {unknown} */ ([this.#child, stdin, stdout])
+    )
+    for (const handle of handles) {
+      if (held) handle.ref()
+      else handle.unref()
     }
   }
 }

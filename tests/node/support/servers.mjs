@@ -15,7 +15,7 @@ import { Harness } from './harness.mjs'
  * As `Options` in tests/support/servers.py.
  * @typedef {object} Options
  * @property {string} [password]
- * @property {Record<string, string>} [users] ACL rules by user name
+ * @property {Record<string, string | string[]>} [users] ACL rules by user name
  * @property {boolean} [unix_socket]
  * @property {boolean} [appendonly]
  * @property {number} [replica_of] number of a server that runs already
