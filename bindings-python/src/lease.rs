@@ -106,7 +106,8 @@ impl LeaseState {
         self.lease.get().map_or(0.0, |lease| lease.elapsed().as_secs_f64())
     }
 
-    /// What every node did in the round that gave or last prolonged the lease: a list of `Vote`.
+    /// What every node did in the last round for the lease, a list of `Vote`: that of its acquisition,
+    /// or the latest that was to extend it, by itself or by `extend()`. A round counts once it is over.
     #[getter]
     fn votes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let votes = self.lease.get().map(Lease::votes).unwrap_or_default();

@@ -93,7 +93,11 @@ class QuorumUnreachable(LockError, ConnectionError):
 
 
 class LeaseLost(LockError):
-    """The lease is over, or taken by another: work done under it may overlap another holder's."""
+    """The lease is over, or taken by another: work done under it may overlap another holder's.
+
+    `votes` tells what the nodes answered to the release; where none was asked any more, because the
+    loss was known before, what they did in the last round.
+    """
 
     code = ERROR_CODES["LeaseLost"]
 
