@@ -104,24 +104,13 @@ impl Operation {
         if py.detach(|| shared.wait(TICK)) {
             return Ok(());
         }
-        if !is_main_thread(py) {
-            // Signals are handled in the main thread only.
-            py.detach(|| shared.wait(Duration::MAX));
-            return Ok(());
-        }
-        loop {
-            if let Err(error) = py.check_signals() {
-                inner.cancel();
-                py.detach(|| {
-                    shared.wait(SETTLE);
-                    inner.engine.drain(SETTLE)
-                });
-                return Err(error);
-            }
-            if py.detach(|| shared.wait(TICK)) {
-                return Ok(());
-            }
-        }
+        inner.wait_for_signals(py).inspect_err(|_| {
+            inner.cancel();
+            py.detach(|| {
+                shared.wait(SETTLE);
+                inner.engine.drain(SETTLE)
+            });
+        })
     }
 
     /// Posts `number` to the mailbox when the operation has ended; at once if it has.
@@ -173,6 +162,21 @@ impl Operation {
 }
 
 impl Inner {
+    /// Waits for the end of a longer wait; the error is that of a signal's handler.
+    fn wait_for_signals(&self, py: Python<'_>) -> PyResult<()> {
+        if !is_main_thread(py)? {
+            // Signals are handled in the main thread only.
+            py.detach(|| self.shared.wait(Duration::MAX));
+            return Ok(());
+        }
+        loop {
+            py.check_signals()?;
+            if py.detach(|| self.shared.wait(TICK)) {
+                return Ok(());
+            }
+        }
+    }
+
     fn cancel(&self) {
         let mut progress = self.shared.lock();
         progress.is_cancelled = true;
@@ -254,13 +258,13 @@ impl Drop for Ending {
     }
 }
 
-fn is_main_thread(py: Python<'_>) -> bool {
-    let asked = || -> PyResult<bool> {
-        let threading = py.import("threading")?;
-        let main = threading.call_method0("main_thread")?;
-        Ok(threading.call_method0("current_thread")?.is(&main))
+/// Asking runs Python code, and with it the handler of a signal that has come in: its error is passed on.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let Ok(threading) = py.import("threading") else {
+        return Ok(true); // the interpreter ends
     };
-    asked().unwrap_or(true)
+    let main = threading.call_method0("main_thread")?;
+    Ok(threading.call_method0("current_thread")?.is(&main))
 }
 
 /// How often signals are looked for.

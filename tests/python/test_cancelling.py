@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -114,27 +115,23 @@ def test_ctrl_c_ends_a_wait_and_leaves_no_key(cluster3: Cluster, wait: str, hung
         except KeyboardInterrupt:
             print(time.monotonic(), lock.lease, flush=True)
     """
-    if not hung:
-        for server in cluster3:
-            server.command("SET", "r", "somebody else", "PX", 60_000)
-    with Program(code, nodes=cluster3.urls) as program:
-        assert program.line() == "ready"
-        if hung:
-            for server in cluster3:
-                server.pause()
-        program.write("\n")
-        assert program.line() == "waiting"
-        time.sleep(0.15)
-        sent = time.monotonic()
-        program.signal(signal.SIGINT)
-        came, lease = program.line().split()
-        assert float(came) - sent < 0.1, "Ctrl-C took too long"
-        assert lease == "None"
-        status, _, errors = program.end(5)
-        assert (status, errors) == (0, "")
-    cluster3.heal()
     held = None if hung else "somebody else"
-    assert cluster3.values("r") == [held] * 3
+
+    def interrupt() -> float:
+        if held:
+            for server in cluster3:
+                server.command("SET", "r", held, "PX", 60_000)
+        with Program(code, nodes=cluster3.urls) as program:
+            sent = interrupt_the_wait(program, cluster3, hung=hung)
+            came, lease = program.line().split()
+            assert lease == "None"
+            status, _, errors = program.end(5)
+            assert (status, errors) == (0, "")
+        cluster3.heal()
+        assert cluster3.values("r") == [held] * 3
+        return float(came) - sent
+
+    is_prompt(interrupt)
 
 
 @pytest.mark.parametrize("wait", ["locked", "check", "extend", "release"])
@@ -152,17 +149,18 @@ def test_ctrl_c_ends_a_call_on_hung_nodes(cluster3: Cluster, wait: str) -> None:
         except KeyboardInterrupt:
             print(time.monotonic(), flush=True)
     """
-    with Program(code, nodes=cluster3.urls) as program:
-        assert program.line() == "ready"
+
+    def interrupt() -> float:
+        with Program(code, nodes=cluster3.urls) as program:
+            sent = interrupt_the_wait(program, cluster3, hung=True)
+            came = float(program.line())
+            assert program.end(5)[0] == 0
+        cluster3.heal()
         for server in cluster3:
-            server.pause()
-        program.write("\n")
-        assert program.line() == "waiting"
-        time.sleep(0.15)
-        sent = time.monotonic()
-        program.signal(signal.SIGINT)
-        assert float(program.line()) - sent < 0.1, "Ctrl-C took too long"
-        assert program.end(5)[0] == 0
+            server.flush()
+        return came - sent
+
+    is_prompt(interrupt)
 
 
 def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster) -> None:
@@ -242,6 +240,25 @@ def test_a_signal_handler_that_returns_does_not_end_the_wait(cluster3: Cluster) 
     assert run(code, nodes=cluster3.urls) == "True True"
 
 
+def test_a_signal_in_the_first_moments_of_a_wait_ends_it(cluster3: Cluster) -> None:
+    code = """
+        import os, signal, quorlock
+        locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+        locks.lock("r", ttl=30).acquire()
+        def stop(*_): raise ZeroDivisionError
+        signal.signal(signal.SIGALRM, stop)
+        for millis in range(2, 60, 2):
+            signal.setitimer(signal.ITIMER_REAL, millis / 1000)
+            try:
+                locks.lock("r", timeout=10).acquire()
+                print("lost after", millis)
+            except ZeroDivisionError:
+                pass
+        print("done")
+    """
+    assert run(code, nodes=cluster3.urls, within=60) == "done"
+
+
 def test_a_signal_handler_that_raises_ends_the_wait(cluster3: Cluster) -> None:
     code = """
         import signal, sys, quorlock
@@ -265,6 +282,28 @@ def test_garbage_collection_of_a_waiting_task_leaves_no_key(cluster3: Cluster) -
 
     asyncio.run(begin())
     until_free(cluster3)
+
+
+def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> float:
+    """Sends Ctrl-C once the program waits; tells when."""
+    assert program.line() == "ready"
+    if hung:
+        for server in cluster:
+            server.pause()
+    program.write("\n")
+    assert program.line() == "waiting"
+    time.sleep(0.15)
+    sent = time.monotonic()
+    program.signal(signal.SIGINT)
+    return sent
+
+
+def is_prompt(interrupt: Callable[[], float]) -> None:
+    """Ctrl-C works within 100 ms; several chances, for a machine that does other things too."""
+    took: list[float] = []
+    while not took or took[-1] > 0.1:
+        assert len(took) < 5, f"Ctrl-C took too long: {took}"
+        took.append(interrupt())
 
 
 def until_free(cluster: Cluster, within: float = 2.0) -> None:
