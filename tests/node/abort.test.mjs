@@ -85,16 +85,24 @@ describe('abort', () => {
   it('between the last vote and its news is heeded, too', async () => {
     const own = new Redlock(cluster.urls, { retryCount: 0 })
     const held = await own.acquire('a', 10_000)
-    const controller = new AbortController()
     const reason = new Error('enough')
-    own.on('error', () => controller.abort(reason))
-    const refused = own.acquire('a', 1000)
-    const won = own.acquire('b', 60_000, { signal: controller.signal })
+    const block = (/** @type {number} */ millis) => {
+      const end = performance.now() + millis
+      while (performance.now() < end);
+    }
     // Both results wait for the event loop, the refusal first; its event comes before the other is told.
-    const end = performance.now() + 100
-    while (performance.now() < end);
-    await assert.rejects(refused)
-    await assert.rejects(won, reason)
+    for (let patience = 100, isFirst = false; !isFirst; patience *= 2) {
+      const controller = new AbortController()
+      own.removeAllListeners('error').on('error', () => controller.abort(reason))
+      const refused = own.acquire('a', 1000).catch((error) => error)
+      block(patience)
+      const won = own.acquire('b', 60_000, { signal: controller.signal })
+      block(patience)
+      // A busy machine may have taken longer for it: once more, then.
+      isFirst = (await refused).elapsed < patience / 2
+      if (isFirst) await assert.rejects(won, reason)
+      else await won.then((lock) => lock.release()).catch(() => {})
+    }
     await eventually(async () => (await cluster.values('b')).every((value) => value === null))
     await held.release()
     await own.quit()

@@ -33,7 +33,7 @@ describe('Symbol.asyncDispose', () => {
 describe('a lock', () => {
   it('shows itself in a line', async () => {
     const lock = await redlock.acquire(['invoice:42', 'b'], 9000)
-    assert.match(inspect(lock), /^<Lock 'invoice:42', 'b' 8\.9s left 3\/3 nodes>$/)
+    assert.match(inspect(lock), /^<Lock 'invoice:42', 'b' 8\.\ds left 3\/3 nodes>$/)
     await lock.release()
     assert.match(inspect(lock), /^<Lock 'invoice:42', 'b' released>$/)
   })
