@@ -45,6 +45,10 @@ soak: ## random schedules for SECONDS=600, from a new seed
 teeth: ## break a copy of the protocol in every listed way; the search must notice each
 	@$(MODEL) teeth
 
+chaos: ## break real servers, networks, clocks and clients for SECONDS=600, from a new seed
+	@$(CHECK) build
+	@$(VENV_PYTHON) -m tests.chaos --seconds $(or $(SECONDS),600)
+
 wheel: setup ## build the release wheel into dist/
 	$(VENV_PYTHON) -m maturin build --release --locked --out dist
 
@@ -56,4 +60,4 @@ clean: ## remove all that was built or installed here
 	rm -rf target dist .venv node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
 
-.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth wheel npm clean
+.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth chaos wheel npm clean
