@@ -116,6 +116,11 @@ def test_a_late_writer_that_was_let_in() -> None:
     assert kinds(verdict_on(A, ended=101.0, accesses=accesses)) == ["late writer"]
 
 
+def test_late_is_measured_by_the_highest_token_not_by_the_last() -> None:
+    accesses = [access(3, READ, 0), access(1, READ, 0), access(2, WRITE, 1)]
+    assert kinds(verdict_on(A, ended=101.0, accesses=accesses)) == ["late writer"] * 2
+
+
 def test_a_late_reader_that_was_let_in() -> None:
     accesses = [access(2, WRITE, 1), access(1, READ, 1)]
     assert kinds(verdict_on(A, ended=101.0, accesses=accesses)) == ["late writer"]
@@ -155,6 +160,20 @@ def test_harms_of_several_nodes_add_up() -> None:
     history = History(begun=100.0, ended=150.0, nodes=5, harms=harms)
     # Three are hurt from 120 to 130.
     assert with_majority(history) == [(100.0 + GRACE, 120.0), (130.0 + GRACE, 150.0)]
+
+
+def test_a_node_is_hurt_until_the_last_of_its_harms_ends() -> None:
+    harms = [
+        Harm("pause", frozenset({0, 1, 2}), 110.0, 130.0),
+        Harm("kill", frozenset({0, 1, 2}), 120.0, 140.0),
+    ]
+    history = History(begun=100.0, ended=150.0, nodes=5, harms=harms)
+    assert with_majority(history) == [(100.0 + GRACE, 110.0), (140.0 + GRACE, 150.0)]
+
+
+def test_an_overlap_is_told_with_its_length() -> None:
+    (violation,) = verdict_on(A, replace(B, began=100.0, at=100.25)).violations
+    assert violation.text.endswith("750.000 ms for both")
 
 
 def test_availability_counts_seconds_with_a_holder() -> None:
