@@ -240,6 +240,7 @@ PARTS = [
     Part(
         "cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo
     ),
+    Part("instructions", _groups("rust"), _python("bench.guard")),
     Part(
         "model search",
         _groups("rust model"),
