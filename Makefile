@@ -45,6 +45,16 @@ soak: ## random schedules for SECONDS=600, from a new seed
 teeth: ## break a copy of the protocol in every listed way; the search must notice each
 	@$(MODEL) teeth
 
+chaos: ## break real servers, networks, clocks and clients for SECONDS=600, from a new seed
+	@$(CHECK) build
+	@$(VENV_PYTHON) -m tests.chaos --seconds $(or $(SECONDS),600)
+
+bench: setup ## speed, side by side with other libraries (half an hour; BENCH="--quick single" for less)
+	@$(VENV_PYTHON) -m bench $(BENCH)
+
+guard: setup ## count the instructions that a lock takes the protocol's machines
+	@$(VENV_PYTHON) -m bench.guard
+
 wheel: setup ## build the release wheel into dist/
 	$(VENV_PYTHON) -m maturin build --release --locked --out dist
 
@@ -53,7 +63,7 @@ npm: setup ## build the release addon and pack the npm package into dist/
 	mkdir -p dist && npm pack --pack-destination dist
 
 clean: ## remove all that was built or installed here
-	rm -rf target dist .venv node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf target dist .venv node_modules bench/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
 
-.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth wheel npm clean
+.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth chaos wheel npm clean

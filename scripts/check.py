@@ -40,6 +40,8 @@ class Part:
     counts: Callable[[str], Counts] | None = None
     #: Files that the command writes and that are kept in the repository: they must not change.
     generated: Sequence[str] = ()
+    #: Whether the last line that it writes belongs beside its name.
+    summary: bool = False
 
 
 @dataclass
@@ -75,7 +77,7 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "groups", nargs="*", help="lint, rust, model, python, node, build (default: all)"
+        "groups", nargs="*", help="lint, rust, model, python, node, build, chaos (default: all)"
     )
     parser.add_argument("--list", action="store_true", help="only print the parts")
     arguments = parser.parse_args()
@@ -128,6 +130,8 @@ def _run(part: Part, label: str) -> Counts:
     if code != 0 and counts.failed == 0:
         counts.failed = 1
     told = f"  {counts}" if part.counts else ""
+    if part.summary and output.strip():
+        told = f"  {output.strip().splitlines()[-1]}"
     verdict = "FAILED" if counts.failed else "ok"
     print(f"{verdict} {time.monotonic() - start:6.1f} s{told}", flush=True)
     if counts.failed:
@@ -236,6 +240,7 @@ PARTS = [
     Part(
         "cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), _count_cargo
     ),
+    Part("instructions", _groups("rust"), _python("bench.guard")),
     Part(
         "model search",
         _groups("rust model"),
@@ -260,6 +265,12 @@ PARTS = [
     Part("publint", _groups("lint node"), _npm("publint")),
     Part("node test", _groups("node"), _node_tests, _count_node),
     Part("demo", _groups("python node"), _python("demo")),
+    Part(
+        "chaos",
+        _groups("python node chaos"),
+        _python("tests.chaos", "--seconds", "60"),
+        summary=True,
+    ),
 ]
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ class Options:
     #: Keys survive `kill()` and `restart()`.
     appendonly: bool = False
     flags: Sequence[str] = ()
+    #: Environment variables of the process, beside those of the harness.
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def arguments(options: Options, port: int, directory: Path, socket_path: str) -> Iterator[str]:

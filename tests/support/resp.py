@@ -82,7 +82,7 @@ class Connection:
             self._buffer += chunk
         frame = bytes(self._buffer[:end])
         del self._buffer[:end]
-        value = _decode(frame, 0)[0]
+        value = decode(frame)
         if isinstance(value, ReplyError):
             raise value
         return value
@@ -90,6 +90,11 @@ class Connection:
     def close(self) -> None:
         """Closes the socket; more than once is harmless."""
         self._socket.close()
+
+
+def decode(frame: bytes) -> Reply:
+    """The value of one whole protocol item."""
+    return _decode(frame, 0)[0]
 
 
 def _decode(data: bytes, start: int) -> tuple[Reply, int]:

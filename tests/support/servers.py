@@ -227,6 +227,7 @@ class Server:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
+                    env={**os.environ, **self.options.env},
                     # A Ctrl-C in the terminal is the test runner's to handle.
                     start_new_session=True,
                 )

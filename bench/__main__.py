@@ -1,0 +1,80 @@
+"""The command: `python -m bench [--quick] [WORKLOAD...]`.
+
+Prepares, measures, keeps the figures in bench/results/NAME.json and writes docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from bench import entrants, machine, prepare
+from bench.measure import FULL, QUICK, Run
+from bench.report import page
+from bench.workloads import WORKLOADS
+from tests.support.binary import server_version
+
+RESULTS = prepare.HERE / "results"
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    parser.add_argument("--quick", action="store_true", help="short turns: to try the bench itself")
+    parser.add_argument("--only", action="append", metavar="TEXT", default=[],
+                        help="contestants whose name contains TEXT")  # fmt: skip
+    parser.add_argument("--name", default="latest", help="of the results (default: latest)")
+    parser.add_argument("--unprepared", action="store_true", help="build and install nothing")
+    parser.add_argument("--report", action="store_true", help="only write the page anew")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.workloads) - set(WORKLOADS):
+        parser.error(f"no such workload: {', '.join(sorted(unknown))}")
+    kept = RESULTS / f"{arguments.name}.json"
+    if not arguments.report:
+        if not arguments.unprepared:
+            prepare.prepare()
+        measured = measure(arguments)
+        RESULTS.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(measured, indent=1) + "\n")
+    return report(kept)
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, object]:
+    """Runs the workloads that are wanted."""
+    taking_part = [
+        entrant
+        for entrant in entrants.ENTRANTS
+        if not arguments.only or any(text in entrant.name for text in arguments.only)
+    ]
+    run = Run(QUICK if arguments.quick else FULL, taking_part)
+    name, version = server_version()
+    with machine.steady() as conditions:
+        for workload in arguments.workloads or WORKLOADS:
+            start = time.monotonic()
+            run.tell(workload)
+            WORKLOADS[workload].run(run)
+            run.tell(f"  took {time.monotonic() - start:.0f} s")
+        return {
+            "date": time.strftime("%Y-%m-%d"),
+            "quick": arguments.quick,
+            "machine": conditions.as_json(),
+            "server": f"{name} {'.'.join(map(str, version))}",
+            "versions": {**prepare.versions(), **run.versions},
+            "rows": run.rows,
+        }
+
+
+def report(kept: Path) -> int:
+    """Writes the page and prints the targets."""
+    results = json.loads(kept.read_text())
+    targets = page.write(results, kept)
+    print("\n".join(str(target) for target in targets))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Programs that lock with one library each, in four languages; `entrants.py` lists them."""

@@ -1,0 +1,1 @@
+"""Python contestants: one file a library, and the two ways to run their loops."""

@@ -1,0 +1,31 @@
+"""redlock-py: asks the nodes one after the other."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from redlock import Redlock
+
+from bench.contestants.python.threads import serve
+from bench.contestants.python.wire import TTL, addresses, arguments
+
+
+class Peer:
+    """As its documentation shows."""
+
+    def __init__(self, ports: list[int]) -> None:
+        nodes = [{"host": host, "port": port, "db": 0} for host, port in addresses(ports)]
+        self._locks = Redlock(nodes)
+
+    def acquire(self, resource: str) -> Any:
+        """False after three tries."""
+        return self._locks.lock(resource, TTL) or None
+
+    def release(self, held: Any) -> None:
+        """Never says whether it did."""
+        self._locks.unlock(held)
+
+
+if __name__ == "__main__":
+    serve(Peer(arguments()[1]), version("redlock-py"))

@@ -1,0 +1,106 @@
+//! Acquires and releases over five nodes that answer at once, in the machines alone: no sockets, no clock.
+//!
+//! `quorlock-guard PAIRS` warms up, stops itself, does PAIRS pairs, and stops itself again, so that whoever
+//! traces it counts exactly what lies in between. Knows nothing of counting.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{
+    Acquire, Action, Answer, Command, FencingToken, HolderId, Machine, Moment, NodeId, Output,
+    Policy, Quorum, ReleaseOutcome, Reply, Resources, Surroundings, Ticket, Withdraw, Withdrawal,
+};
+
+const NODES: usize = 5;
+const WARM_UP: usize = 5;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pairs = std::env::args().nth(1).map_or(Ok(1), |word| word.parse())?;
+    let mut stage = Stage { now: Moment::from_millis(1), drawn: 0 };
+    let mut released = 0;
+    for number in 0..WARM_UP + pairs {
+        if number == WARM_UP {
+            mark();
+        }
+        released += usize::from(pair(&mut stage)? == ReleaseOutcome::Released);
+    }
+    mark();
+    if released == WARM_UP + pairs { Ok(()) } else { Err("a lock was not released".into()) }
+}
+
+/// A place that the tracer can see.
+fn mark() {
+    #[cfg(unix)]
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+}
+
+/// One lock, from the name to the release that a quorum has confirmed and every node has answered.
+fn pair(stage: &mut Stage) -> Result<ReleaseOutcome, Box<dyn std::error::Error>> {
+    let (quorum, policy) = (Quorum::of(NODES), Policy::default());
+    let resources = Resources::new(["invoice:42"])?;
+    let known = FencingToken(0);
+    let mut acquire = Acquire::new(stage.now, resources, policy, quorum, known);
+    let won = drive(&mut acquire, stage).result.map_err(|kind| format!("{kind:?}"))?;
+    let withdrawal = Withdrawal {
+        ticket: Ticket(0),
+        claim: Arc::clone(won.lease.claim()),
+        quorum,
+        forgotten: won.lease.forgotten(),
+        node_timeout: policy.node_timeout(),
+    };
+    let mut release = Withdraw::new(stage.now, withdrawal).valid_until(won.lease.until());
+    drive(&mut release, stage);
+    release.outcome().ok_or_else(|| "no outcome".into())
+}
+
+/// The loop of every driver; each command is answered, in order, when the machine waits.
+fn drive<M: Machine>(machine: &mut M, stage: &mut Stage) -> M::Outcome {
+    let mut asked: Vec<(NodeId, Command)> = Vec::with_capacity(NODES);
+    loop {
+        match machine.poll(stage) {
+            Output::Send(node, command) => asked.push((node, command)),
+            Output::Done(outcome) => return outcome,
+            Output::WakeAt(at) if asked.is_empty() => {
+                stage.now = stage.now.max(at);
+                machine.handle_timeout(stage);
+            }
+            Output::WakeAt(_) => {
+                stage.now = stage.now + Duration::from_micros(20);
+                let (node, command) = asked.remove(0);
+                machine.handle_reply(stage, node, agree(&command));
+            }
+        }
+    }
+}
+
+fn agree(command: &Command) -> Reply {
+    let token = match command.action {
+        Action::Grant { fence, .. } => fence.map(|fence| fence.proposal),
+        _ => None,
+    };
+    let answer = Ok(Answer::Ours { token, remaining: None });
+    Reply { ticket: command.ticket, answer, repeated: false }
+}
+
+/// A world in which every run is the same.
+struct Stage {
+    now: Moment,
+    drawn: u8,
+}
+
+impl Surroundings for Stage {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        1_700_000_000_000_000
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        self.drawn = self.drawn.wrapping_add(1);
+        [self.drawn; HolderId::RANDOM_BYTES]
+    }
+}

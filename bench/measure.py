@@ -1,0 +1,115 @@
+"""What every workload is made of: contestants that take turns, and the rows that come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.entrants import Entrant
+from bench.worker import Failed, Worker
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long everything takes."""
+
+    rounds: int
+    #: Of one turn of one contestant.
+    seconds: float
+    #: For which leases are held.
+    holding: float
+    leases: int
+    #: For which the cost over time is watched.
+    lasting: float
+
+
+FULL = Effort(rounds=7, seconds=0.5, holding=30.0, leases=10_000, lasting=600.0)
+QUICK = Effort(rounds=2, seconds=0.1, holding=8.0, leases=1_000, lasting=6.0)
+
+
+@dataclass
+class Run:
+    """One run of the bench: what it may spend, who takes part, and what was seen."""
+
+    effort: Effort
+    entrants: Sequence[Entrant]
+    rows: list[Json] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, text: str) -> None:
+        """Says how far it is."""
+        print(text, file=sys.stderr, flush=True)
+
+    def add(self, workload: str, case: Json, worker: str, **values: Any) -> None:
+        """Keeps one row."""
+        self.rows.append({"workload": workload, **case, "entrant": worker, **values})
+
+    def failed(self, workload: str, case: Json, worker: str, problem: Exception) -> None:
+        """Keeps what went wrong: it belongs to the result."""
+        self.tell(f"    {problem}")
+        self.add(workload, case, worker, failed=str(problem))
+
+    @contextlib.contextmanager
+    def workers(
+        self, workload: str, case: Json, entrants: Iterable[Entrant], ports: Sequence[int]
+    ) -> Iterator[list[Worker]]:
+        """The entrants' processes; who does not come up is noted and left out."""
+        with contextlib.ExitStack() as stack:
+            up = []
+            for entrant in entrants:
+                try:
+                    worker = stack.enter_context(Worker(entrant, ports))
+                except Failed as problem:
+                    self.failed(workload, case, entrant.name, problem)
+                    continue
+                self.versions[entrant.name] = worker.version
+                up.append(worker)
+            yield up
+
+    def take_turns(
+        self, workload: str, case: Json, workers: Sequence[Worker], request: Json
+    ) -> None:
+        """Warms everybody up; then all take turns, several rounds of them."""
+        going = list(workers)
+        asked = {"do": "pairs", "seconds": self.effort.seconds, **request}
+        warm_up = {**asked, "seconds": self.effort.seconds / 2}
+        for number in range(-1, self.effort.rounds):
+            for worker in list(going):
+                try:
+                    answer = worker.ask(warm_up if number < 0 else asked)
+                except Failed as problem:
+                    self.failed(workload, case, worker.entrant.name, problem)
+                    going.remove(worker)
+                    continue
+                if number >= 0:
+                    self.add(workload, case, worker.entrant.name, round=number, **summary(answer))
+
+
+def summary(answer: Json) -> Json:
+    """One turn in a few figures; times in microseconds."""
+    micros = sorted(answer["micros"])
+    pairs = len(micros)
+    if not pairs:
+        raise Failed("no pair was finished")
+    return {
+        "pairs": pairs,
+        "per_second": pairs / answer["seconds"],
+        "cpu": answer["cpu"] / pairs * 1e6,
+        "mean": math.fsum(micros) / pairs,
+        **{f"p{part}": quantile(micros, part / 100) for part in (25, 50, 75, 90, 99)},
+        "max": micros[-1],
+    }
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Of an ordered list, between neighbours where need be."""
+    place = part * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

@@ -1,0 +1,102 @@
+"""What the rows of a run add up to: medians over rounds, and ratios within one round."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from bench.entrants import ENTRANTS, Entrant
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A finished run."""
+
+    content: Mapping[str, Any]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Everything that was seen."""
+        return list(self.content["rows"])
+
+    def select(self, workload: str, entrant: str | None = None, /, **case: object) -> list[Row]:
+        """The rows of one case that succeeded, in the order in which they came about."""
+        wanted = {"workload": workload, **case}
+        if entrant is not None:
+            wanted["entrant"] = entrant
+        return [
+            row
+            for row in self.rows
+            if "failed" not in row and all(row.get(name) == it for name, it in wanted.items())
+        ]
+
+    def median(self, field: str, workload: str, entrant: str, /, **case: object) -> float | None:
+        """Over all rounds; None where there is nothing."""
+        values = self._values(field, workload, entrant, **case)
+        return statistics.median(values) if values else None
+
+    def spread(self, field: str, workload: str, entrant: str, /, **case: object) -> float | None:
+        """The middle half of the rounds, as a part of their median."""
+        values = self._values(field, workload, entrant, **case)
+        if len(values) < 4:
+            return None
+        low, middle, high = statistics.quantiles(values, n=4)
+        return (high - low) / middle if middle else None
+
+    def ratio(
+        self, field: str, workload: str, above: str, below: str, /, **case: object
+    ) -> float | None:
+        """Of two entrants: the median over rounds of the ratio within a round.
+
+        A machine that is slow for a while is slow for both.
+        """
+        one, two = (
+            {row["round"]: row[field] for row in self.select(workload, name, **case)}
+            for name in (above, below)
+        )
+        ratios = [one[number] / two[number] for number in one if two.get(number)]
+        return statistics.median(ratios) if ratios else None
+
+    def entrants(self, workload: str, /, **case: object) -> list[Entrant]:
+        """Who took part in a case and succeeded at least once, in the order of the list."""
+        names = {row["entrant"] for row in self.select(workload, **case)}
+        return [entrant for entrant in ENTRANTS if entrant.name in names]
+
+    def failures(self, workload: str, /, **case: object) -> dict[str, str]:
+        """Who failed, and how."""
+        return {
+            row["entrant"]: row["failed"]
+            for row in self.rows
+            if "failed" in row
+            and row["workload"] == workload
+            and all(row.get(name) == it for name, it in case.items())
+        }
+
+    def best(
+        self, field: str, workload: str, among: Sequence[str], /, *, least: bool, **case: object
+    ) -> str | None:
+        """Who of some is ahead."""
+        known = {name: self.median(field, workload, name, **case) for name in among}
+        found = {name: value for name, value in known.items() if value is not None}
+        if not found:
+            return None
+        pick = min if least else max
+        return pick(found, key=lambda name: found[name])
+
+    def _values(self, field: str, workload: str, entrant: str, /, **case: object) -> list[float]:
+        rows = self.select(workload, entrant, **case)
+        return [row[field] for row in rows if row.get(field) is not None]
+
+
+def spoken(micros: float) -> str:
+    """A time as one reads it."""
+    if micros < 1000:
+        return f"{micros:.0f} µs"
+    if micros < 1_000_000:
+        return f"{micros / 1000:.3g} ms"
+    return f"{micros / 1_000_000:.3g} s"

@@ -1,0 +1,179 @@
+"""Writes docs/benchmarks.md and its pictures from the results of one run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import prepare
+from bench.entrants import ENTRANTS, OURS
+from bench.report import tables
+from bench.report.figures import Results
+from bench.report.plots import pictures
+from bench.report.targets import Target, targets
+
+PAGE = prepare.ROOT / "docs" / "benchmarks.md"
+PICTURES = prepare.ROOT / "docs" / "benchmarks"
+
+
+def write(content: Mapping[str, Any], kept: Path) -> list[Target]:
+    """The page for everybody, and the targets for whoever ran the bench."""
+    results = Results(content)
+    judged = targets(results)
+    drawn = pictures(results)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for old in PICTURES.glob("*.svg"):
+        old.unlink()
+    for name, picture in drawn.items():
+        (PICTURES / name).write_text(picture)
+    PAGE.write_text("\n".join(_page(results, judged, set(drawn), kept)) + "\n")
+    return judged
+
+
+def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -> Iterator[str]:
+    yield "# Benchmarks"
+    yield ""
+    yield from _conditions(results, kept)
+    yield "## Targets"
+    yield ""
+    yield (
+        "Ratios within one run. *Plain* is the same with fencing off, which is all that the other "
+        "libraries give."
+    )
+    yield ""
+    yield from tables.of_targets(judged)
+    yield ""
+    yield "## Where Quorlock is not the fastest"
+    yield ""
+    yield from tables.behind(results)
+    yield ""
+    for section in _SECTIONS:
+        rows = list(section.table(results))
+        if not rows:
+            continue
+        yield f"## {section.heading}"
+        yield ""
+        yield section.text
+        yield ""
+        for name in section.pictures:
+            if name in drawn:
+                yield f"![{section.heading}](benchmarks/{name})"
+                yield ""
+        yield from rows
+        yield ""
+    yield from _versions(results)
+
+
+def _conditions(results: Results, kept: Path) -> Iterator[str]:
+    content = results.content
+    machine = content["machine"]
+    quick = " This was a short run, to try the bench itself: the figures are rough." * bool(
+        content["quick"]
+    )
+    steady = [
+        "servers on one core and clients on the other" if machine["pinned"] else "nothing pinned",
+        "cores kept from halting" if machine["spinning"] else "cores free to halt",
+    ]
+    yield (
+        f"Measured on {content['date']} with `make bench`: {content['server']} on "
+        f"{machine['system']}, {machine['processor']}, {machine['cores']} cores; "
+        f"{', '.join(steady)}; loopback.{quick}"
+    )
+    yield ""
+    yield (
+        "All contestants take turns on the same servers, in several rounds, so that a disturbance "
+        "hits everybody alike. Only ratios mean anything on another machine. Each is used as its "
+        "own documentation shows, with a ttl of ten seconds and its own defaults; ours with "
+        "fencing tokens unless it says *no fencing*. The raw figures are in "
+        f"`bench/results/{kept.name}`."
+    )
+    yield ""
+
+
+def _versions(results: Results) -> Iterator[str]:
+    yield "## Versions"
+    yield ""
+    versions = dict(results.content["versions"])
+    ours = {one.name for one in ENTRANTS if one.role == OURS}
+    told = [f"{name} {version}" for name, version in versions.items() if name not in ours]
+    yield ", ".join(told) + "."
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; left out where nothing of it was measured."""
+
+    heading: str
+    text: str
+    pictures: Sequence[str]
+    table: Callable[[Results], Iterator[str]]
+
+
+_SECTIONS = (
+    Section(
+        "One at a time",
+        "A process acquires and releases a lock that nobody else wants, again and again. *Spread* "
+        "is the middle half of the rounds' medians as a part of their median.",
+        ("latency.svg", "five-nodes.svg", "cpu.svg"),
+        tables.single,
+    ),
+    Section(
+        "Many at once",
+        "One process holds many locks at the same time, each on a resource of its own; blocking "
+        "libraries do it with threads, up to 64. Pairs per second, and processor time a pair.",
+        ("throughput.svg",),
+        tables.flight,
+    ),
+    Section(
+        "Over a network",
+        "Every node half a millisecond away, there and back; and all near but one, which is 20 ms "
+        "away.",
+        ("far.svg", "slow-node.svg"),
+        tables.far,
+    ),
+    Section(
+        "A node that fails",
+        "One of five nodes is stopped (it hangs: connections stay open and nothing is answered) or "
+        "killed while a process goes on locking. The first five calls count as finding out.",
+        ("hung-node.svg", "dead-node.svg"),
+        tables.faulty,
+    ),
+    Section(
+        "Contention",
+        "Two and twenty contenders in several processes hold one lock for 2 ms and rest for 20 ms, "
+        "three nodes. *Idle* is the time for which nobody held it although somebody waited; "
+        "*longest wait* is that of the unluckiest contender; *turns* are those of the unluckiest "
+        "and of the luckiest.",
+        ("contention.svg",),
+        tables.contention,
+    ),
+    Section(
+        "Leases that are held",
+        "They renew themselves, ttl 10 s, five nodes. Commands and reads (one may bring several "
+        "commands) are those of one node in a second; memory is what the process grew by for "
+        "each lease.",
+        ("held.svg",),
+        tables.held,
+    ),
+    Section(
+        "From start to first lock",
+        "The start of a process until it has acquired and released its first lock on three nodes; "
+        "the start of the interpreter is a part of it.",
+        (),
+        tables.startup,
+    ),
+    Section(
+        "Flat cost",
+        "The same for one resource and for ten thousand, and at the end of a long run.",
+        (),
+        tables.flat,
+    ),
+)
+
+
+def load(path: Path) -> Results:
+    """Results that were kept."""
+    return Results(json.loads(path.read_text()))

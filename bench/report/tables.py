@@ -1,0 +1,258 @@
+"""The tables of the page, in Markdown: lines, and none where nothing was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bench.entrants import OURS, Entrant, named
+from bench.report.figures import Results, spoken
+from bench.report.plots import short
+from bench.report.targets import Target
+
+_NOTHING = "\u2013"
+
+
+def of_targets(judged: Sequence[Target]) -> Iterator[str]:
+    """Each target with what was seen."""
+    rows = []
+    for target in judged:
+        seen = _NOTHING if target.value is None else f"{target.value:.3g}{target.unit}"
+        plain = _NOTHING if target.plain is None else f"{target.plain:.3g}{target.unit}"
+        verdict = f"**{target.verdict}**" if target.met is False else target.verdict
+        rows.append([target.area, target.text, target.demand, seen, plain, verdict])
+    return _table(["", "target", "demand", "seen", "plain", ""], rows)
+
+
+def behind(results: Results) -> Iterator[str]:
+    """Every case in which another library of the same language is ahead."""
+    found = []
+    for workload, field, least, told in _RACES:
+        for case in _cases(results, workload):
+            found += _losses(results, workload, field, least, told, case)
+    yield from found or ["Nowhere in what was measured."]
+
+
+def single(results: Results) -> Iterator[str]:
+    """Times by number of nodes."""
+    nodes = sorted({row["nodes"] for row in results.select("single")})
+    rows = []
+    for entrant in _sorted(results, "single", "p50", {"nodes": 5}):
+        spread = results.spread("p50", "single", entrant.name, nodes=5)
+        rows.append([
+            _label(entrant),
+            *(_time(results, "p50", "single", entrant, nodes=count) for count in nodes),
+            *(_time(results, field, "single", entrant, nodes=5) for field in ("p99", "cpu")),
+            _NOTHING if spread is None else f"{100 * spread:.0f} %",
+        ])  # fmt: skip
+    heads = [f"{count} node{'s' * (count > 1)}" for count in nodes]
+    return _table(["", *heads, "p99 of 5", "cpu of 5", "spread of 5"], rows)
+
+
+def flight(results: Results) -> Iterator[str]:
+    """Pairs a second by number in flight, one table for each number of nodes."""
+    for nodes in sorted({row["nodes"] for row in results.select("flight")}, reverse=True):
+        numbers = sorted({row["in_flight"] for row in results.select("flight", nodes=nodes)})
+        rows = []
+        case = {"nodes": nodes, "in_flight": 64}
+        for entrant in reversed(_sorted(results, "flight", "per_second", case)):
+            cells = [_label(entrant)]
+            for number in numbers:
+                rate = results.median(
+                    "per_second", "flight", entrant.name, nodes=nodes, in_flight=number
+                )
+                cells.append(_NOTHING if rate is None else f"{rate:,.0f}")
+            cells.append(_time(results, "cpu", "flight", entrant, **case))
+            cells.append(_time(results, "p99", "flight", entrant, **case))
+            rows.append(cells)
+        yield from _table(
+            [f"{nodes} node{'s' * (nodes > 1)}", *map(str, numbers), "cpu of 64", "p99 of 64"], rows
+        )
+        yield ""
+
+
+def far(results: Results) -> Iterator[str]:
+    """Times over links."""
+    rows = [
+        [
+            _label(entrant),
+            *(
+                _time(results, field, "far", entrant, case=case)
+                for case in ("all far", "one slow")
+                for field in ("p50", "p99")
+            ),
+        ]
+        for entrant in _sorted(results, "far", "p50", {"case": "all far"})
+    ]
+    return _table(["", "all far", "p99", "one slow", "p99"], rows)
+
+
+def faulty(results: Results) -> Iterator[str]:
+    """Times with a fault: healthy, finding out, after."""
+    for fault in ("hung", "dead"):
+        failures = results.failures("faulty", case=fault)
+        rows = []
+        for entrant in _sorted(results, "faulty", "p50", {"case": fault, "phase": "after"}):
+            healthy, after = (
+                results.median("p50", "faulty", entrant.name, case=fault, phase=phase)
+                for phase in ("healthy", "after")
+            )
+            part = f"{after / healthy:.2f}x" if healthy and after else _NOTHING
+            rows.append([
+                _label(entrant),
+                _time(results, "p50", "faulty", entrant, case=fault, phase="healthy"),
+                _time(results, "max", "faulty", entrant, case=fault, phase="first"),
+                _time(results, "p50", "faulty", entrant, case=fault, phase="after"),
+                _time(results, "p99", "faulty", entrant, case=fault, phase="after"),
+                part,
+            ])  # fmt: skip
+        for name, problem in failures.items():
+            if all(row[0] != _label(named(name)) for row in rows):
+                rows.append([_label(named(name)), *[_NOTHING] * 4, short(problem)])
+        heads = ["healthy", "longest of the first", "after", "p99 after", "of healthy"]
+        yield from _table([f"one of five {fault}", *heads], rows)
+        yield ""
+
+
+def contention(results: Results) -> Iterator[str]:
+    """How a lock changes hands."""
+    for crowd in sorted({row["contenders"] for row in results.select("contention")}):
+        rows = []
+        for entrant in _sorted(results, "contention", "p50", {"contenders": crowd}):
+            found = results.select("contention", entrant.name, contenders=crowd)
+            rate = results.median("per_second", "contention", entrant.name, contenders=crowd)
+            rows.append([
+                _label(entrant),
+                *(_time(results, field, "contention", entrant, contenders=crowd)
+                  for field in ("p50", "p90", "longest_wait")),
+                f"{rate or 0:,.0f}",
+                f"{min(row['least'] for row in found)} to {max(row['most'] for row in found)}",
+                str(sum(row["overlaps"] for row in found)),
+            ])  # fmt: skip
+        yield from _table(
+            [f"{crowd} contenders", "idle", "p90", "longest wait", "locks a second", "turns",
+             "overlaps"],
+            rows,
+        )  # fmt: skip
+        yield ""
+
+
+def held(results: Results) -> Iterator[str]:
+    """What leases cost."""
+    rows = []
+    for entrant in results.entrants("held"):
+        (row,) = results.select("held", entrant.name)[-1:]
+        rows.append([
+            _label(entrant),
+            f"{100 * row['core']:.1f} %",
+            f"{row['commands']:,.0f}",
+            f"{row['reads']:,.0f}",
+            f"{100 * row['server_core']:.1f} %",
+            f"{row['bytes']:,.0f} B",
+        ])  # fmt: skip
+    leases = max((row["leases"] for row in results.select("held")), default=0)
+    heads = ["of a core", "commands", "reads", "of a server's core"]
+    return _table([f"{leases:,} leases", *heads, "memory"], rows)
+
+
+def startup(results: Results) -> Iterator[str]:
+    """Milliseconds."""
+    rows = []
+    for entrant in _sorted(results, "startup", "millis", {}):
+        millis = results.median("millis", "startup", entrant.name)
+        rows.append([_label(entrant), f"{millis:.0f} ms"])
+    return _table(["", "first lock after"], rows)
+
+
+def flat(results: Results) -> Iterator[str]:
+    """Ours by number of resources and by time."""
+    rows = []
+    for entrant in results.entrants("flat"):
+        turns = sorted(results.select("flat", entrant.name, case="time"), key=lambda it: it["turn"])
+        rows.append([
+            _label(entrant),
+            *(_time(results, "p50", "flat", entrant, case="resources", resources=count)
+              for count in (1, 10_000)),
+            *(spoken(row["p50"]) for row in turns[:1] + turns[-1:]),
+        ])  # fmt: skip
+    turns = results.select("flat", case="time")
+    end = max((row["minute"] for row in turns), default=0)
+    return _table(["", "1 resource", "10,000", "at the start", f"after {end:.1f} minutes"], rows)
+
+
+def _losses(
+    results: Results, workload: str, field: str, least: bool, told: str, case: dict[str, object]
+) -> list[str]:
+    lines = []
+    everybody = results.entrants(workload, **case)
+    for style, language in _STYLES.items():
+        racing = [one.name for one in everybody if one.style == style]
+        ours = [one for one in racing if named(one).role == OURS and not named(one).variant]
+        best = results.best(field, workload, racing, least=least, **case)
+        if best is None or not ours or named(best).role == OURS:
+            continue
+        mine, other = (results.median(field, workload, name, **case) for name in (ours[0], best))
+        if not mine or not other:
+            continue
+        part = mine / other if least else other / mine
+        where = ", ".join(f"{value} {_WORDS.get(name, '')}".strip() for name, value in case.items())
+        lines.append(f"- {language}: {told}, {where}: {best} is ahead by {part:.2f}x.")
+    return lines
+
+
+def _cases(results: Results, workload: str) -> list[dict[str, object]]:
+    fields = _CASES[workload]
+    found: list[dict[str, object]] = []
+    for row in results.select(workload):
+        case = {field: row[field] for field in fields}
+        if case not in found and case.get("phase") in (None, "after"):
+            found.append(case)
+    return found
+
+
+def _sorted(results: Results, workload: str, field: str, case: dict[str, object]) -> list[Entrant]:
+    entrants = results.entrants(workload)
+    known = {one.name: results.median(field, workload, one.name, **case) for one in entrants}
+    return sorted(entrants, key=lambda one: (known[one.name] is None, known[one.name] or 0))
+
+
+def _label(entrant: Entrant) -> str:
+    return f"**{entrant.label}**" if entrant.role == OURS else entrant.label
+
+
+def _time(results: Results, field: str, workload: str, entrant: Entrant, **case: object) -> str:
+    value = results.median(field, workload, entrant.name, **case)
+    return _NOTHING if value is None else spoken(value)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    rows = list(rows)
+    if not rows:
+        return
+    yield f"| {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * (len(heads) - 1)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+_STYLES = {"tokio": "Rust", "sync": "Python", "asyncio": "Python asyncio", "node": "Node"}
+_WORDS = {"nodes": "nodes", "in_flight": "in flight", "contenders": "contenders", "phase": ""}
+_RACES = (
+    ("single", "p50", True, "one at a time"),
+    ("single", "cpu", True, "processor time of one at a time"),
+    ("flight", "per_second", False, "pairs a second"),
+    ("far", "p50", True, "over links"),
+    ("faulty", "p50", True, "with a fault"),
+    ("contention", "p50", True, "idle between holders"),
+    ("held", "core", True, "processor time of held leases"),
+    ("held", "bytes", True, "memory of held leases"),
+    ("startup", "millis", True, "first lock"),
+)
+_CASES = {
+    "single": ("nodes",),
+    "flight": ("nodes", "in_flight"),
+    "far": ("case",),
+    "faulty": ("case", "phase"),
+    "contention": ("contenders",),
+    "held": (),
+    "startup": (),
+}

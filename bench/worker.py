@@ -1,0 +1,130 @@
+"""One contestant's process, and what it is asked. Measures nothing itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bench import prepare
+from bench.entrants import Entrant
+from bench.machine import CLIENTS, placed
+from tests.support import watchdog
+
+Json = dict[str, Any]
+
+
+class Failed(Exception):
+    """A contestant said that something went wrong, or ended."""
+
+
+class Silent(Failed):
+    """A contestant did not answer in time; its process was ended."""
+
+
+class Worker:
+    """A contestant that has connected to its nodes."""
+
+    def __init__(self, entrant: Entrant, ports: Sequence[int]) -> None:
+        self.entrant = entrant
+        self.started = time.monotonic()
+        with placed(CLIENTS):
+            self._process = subprocess.Popen(
+                [*map(str, entrant.command()), *map(str, ports)],
+                cwd=prepare.ROOT,
+                env=_variables(entrant),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        watchdog.guard(self._process.pid)
+        self._unread = b""
+        self.version: str = self._read(60.0)["version"]
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def ask(self, request: Json, limit: float = 120.0) -> Json:
+        """The answer to one request; `Silent` after `limit` seconds."""
+        self.begin(request)
+        return self.finish(limit)
+
+    def begin(self, request: Json) -> None:
+        """Hands a request over without waiting."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise Failed(f"{self.entrant.name} has ended") from error
+
+    def finish(self, limit: float = 120.0) -> Json:
+        """The answer to what was begun."""
+        answer = self._read(limit)
+        if "error" in answer:
+            raise Failed(f"{self.entrant.name}: {answer['error']}")
+        return answer
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far, all threads together."""
+        words = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """Bytes that it has resident."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """Ends it, however it is."""
+        watchdog.forget(self._process.pid)
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self, limit: float) -> Json:
+        assert self._process.stdout is not None
+        output, end = self._process.stdout.fileno(), time.monotonic() + limit
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    self.close()
+                    raise Silent(f"{self.entrant.name}: no answer within {limit:g} s")
+                chunk = os.read(output, 1 << 20)
+                if not chunk:
+                    raise Failed(f"{self.entrant.name} has ended")
+                self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        answer: Json = json.loads(line)
+        return answer
+
+
+def _variables(entrant: Entrant) -> dict[str, str]:
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if entrant.language == "Node":
+        variables["QUORLOCK_NATIVE_PATH"] = str(prepare.addon())
+    return variables

@@ -1,0 +1,27 @@
+"""From the start of a process to its first lock, and back."""
+
+from __future__ import annotations
+
+import time
+
+from bench.measure import Run
+from bench.nodes import ports, servers
+from bench.worker import Failed, Worker
+
+NAME = "startup"
+
+
+def run(run: Run) -> None:
+    """Everybody, on three nodes; the interpreter's own start is a part of it."""
+    entrants = [entrant for entrant in run.entrants if not entrant.lone]
+    with servers(3) as cluster:
+        for number in range(run.effort.rounds):
+            for entrant in entrants:
+                try:
+                    with Worker(entrant, ports(cluster)) as worker:
+                        worker.ask({"do": "pairs", "seconds": 60, "most": 1})
+                        millis = (time.monotonic() - worker.started) * 1000
+                except Failed as problem:
+                    run.failed(NAME, {}, entrant.name, problem)
+                    continue
+                run.add(NAME, {}, entrant.name, round=number, millis=millis)

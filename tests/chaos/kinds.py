@@ -1,0 +1,90 @@
+"""The faults: what each hits, how long it lasts, and whether the library promises to stand it.
+
+Owns the table and its words; how a fault is made is nemesis.py's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+#: The one switch: whether the manager has guards against nodes that forget and clocks that jump.
+#: When it is on, a run takes every fault by default, and tells the manager which guard to use.
+GUARDS_EXIST = False
+
+#: Seconds for which a guarded manager does not trust a node that may have forgotten.
+QUARANTINE = 3.0
+
+
+class Target(Enum):
+    """What one fault hits."""
+
+    NODE = "node"
+    MAJORITY = "majority"
+    ALL = "all"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of fault."""
+
+    name: str
+    what: str
+    target: Target
+    #: Seconds, shortest and longest.
+    lasts: tuple[float, float]
+    #: Whether the nodes cannot take part meanwhile (as far as anyone may expect).
+    harms: bool = False
+    #: Outside what is promised today: nodes forget, or their clocks jump.
+    needs_guards: bool = False
+    #: A process begins anew: a guarded manager does not trust it at once.
+    restarts: bool = False
+    #: Seconds after its end until the node is of use again.
+    rest: float = 0.0
+
+
+NODE, MAJORITY, ALL, CLIENT = Target.NODE, Target.MAJORITY, Target.ALL, Target.CLIENT
+
+KINDS = {
+    kind.name: kind
+    for kind in [
+        Kind(
+            "kill", "kill -9, restart; it kept everything", NODE, (0.05, 2.0), True, restarts=True
+        ),
+        Kind("power cut", "the same for all nodes", ALL, (0.05, 0.5), True, restarts=True),
+        Kind("pause", "SIGSTOP, SIGCONT", NODE, (0.05, 2.5), True),
+        Kind("blackout", "a majority is stopped", MAJORITY, (0.3, 2.0), True),
+        Kind("reset", "connections are cut", NODE, (0, 0)),
+        Kind("refuse", "connections are cut, new ones refused", NODE, (0.1, 2.0), True),
+        Kind("half close", "one direction is closed", NODE, (0, 0)),
+        Kind("half open", "nothing arrives in one direction, or in both", NODE, (0.1, 2.5), True),
+        Kind("cut", "a connection is cut in the middle of a reply", NODE, (0.2, 0.5)),
+        Kind("delay", "everything takes longer", NODE, (0.5, 2.5), True),
+        Kind("lost reply", "done, but its reply never arrives", NODE, (0.3, 0.6)),
+        Kind("script flush", "scripts are forgotten: NOSCRIPT", NODE, (0, 0)),
+        Kind("out of memory", "writes are answered by OOM", NODE, (0.2, 2.0), True),
+        Kind("disk full", "a save failed: writes are answered by MISCONF", NODE, (0.2, 2.0), True),
+        Kind("read only", "it became a replica: READONLY", NODE, (0.2, 2.0), True),
+        Kind("clock back", "a node's clock is set back", NODE, (0, 0), True, rest=3.0),
+        Kind("client pause", "SIGSTOP, SIGCONT", CLIENT, (0.1, 3.0)),
+        Kind("client kill", "kill -9, and another is started", CLIENT, (0.05, 0.5)),
+        Kind("client clock", "a client's clock is set, either way", CLIENT, (0, 0)),
+        Kind(
+            "forget", "kill -9, restart; it kept nothing", NODE, (0.02, 0.5), True, True, True, 1.0
+        ),
+        Kind("flush", "FLUSHALL", NODE, (0, 0), True, True),
+        Kind("clock ahead", "a node's clock is set ahead", NODE, (0, 0), True, True),
+        Kind(
+            "rolling", "a majority forgets, one after another", MAJORITY, (0, 0), True, True, True
+        ),
+    ]
+}
+
+#: What every version must stand.
+PROMISED = [name for name, kind in KINDS.items() if not kind.needs_guards]
+#: What it must stand with its guards. A majority may not forget: tokens would not grow any more
+#: once a clock had been ahead.
+GUARDED = [name for name in KINDS if name != "rolling"]
+#: A majority forgets and no clock is touched: exclusion is the guards' to keep, and tokens grow.
+FORGETTING = ["rolling", "forget", "flush", "kill", "pause", "reset", "client pause", "client kill"]

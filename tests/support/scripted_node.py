@@ -1,0 +1,232 @@
+"""A fake Redis node that answers only what it is told to. Knows the calls of this library's client,
+and nothing of what an answer means to it.
+
+    node = await ScriptedNode.open()
+    ...                                   # a client connects to node.url and sends a grant
+    node.commands[-1].kind                # "grant"
+    node.answer(node.commands[-1], [1, 7, -2, 0])
+
+What belongs to logging in is answered by itself. Like a server that hangs, it answers in order, and
+a second connection only when the first is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.resp import decode, frame_end
+
+_SCRIPTS = Path(__file__).parents[2] / "core/client/src/scripts"
+_KINDS = {"raise_fence": "raise"}
+#: Names of resources that are asked about only to make the client connect.
+WARM_UP = "warm-up"
+
+Reply = bytes | Iterable[int]
+
+
+@dataclass
+class Command:
+    """One command of a client; a copy that was sent again after a cut is the same command."""
+
+    kind: str  # grant, extend, revoke, raise or inspect
+    holder: str
+    ttl: int | None  # milliseconds, of a grant or an extend
+    proposal: int | None  # the fencing token that a grant proposes
+    is_plain: bool  # a bare SET NX PX
+    words: tuple[str, ...]
+    arrived: float  # time.monotonic() of the first copy
+    copies: int = 1
+    #: Cut the connection instead of answering, however often it comes.
+    breaks: bool = False
+    is_answered: bool = False
+
+
+@dataclass
+class _Slot:
+    """A place in the order of replies."""
+
+    reply: bytes | None = None
+    command: Command | None = None
+
+
+@dataclass
+class _Connection:
+    writer: asyncio.StreamWriter
+    slots: deque[_Slot] = field(default_factory=deque)
+    is_gone: bool = False
+
+
+class ScriptedNode:
+    """One node, on the event loop that opened it."""
+
+    def __init__(self) -> None:
+        """See `open`."""
+        self.port = 0
+        self.commands: list[Command] = []
+        self.is_warm = asyncio.Event()
+        #: Whether revokes are answered by themselves, as done.
+        self.takes_back = True
+        #: Set, and made anew, whenever something arrives.
+        self.news = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._connections: list[_Connection] = []
+        self._first = asyncio.Condition()
+        self._to_come_again: list[Command] = []
+        self._digests: dict[str, str] = {}
+
+    @classmethod
+    async def open(cls) -> ScriptedNode:
+        """A node that listens."""
+        node = cls()
+        node._server = await asyncio.start_server(node._serve, "127.0.0.1", 0)
+        node.port = node._server.sockets[0].getsockname()[1]
+        return node
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"redis://127.0.0.1:{self.port}"
+
+    def answer(self, command: Command, reply: Reply) -> None:
+        """Replies with the numbers of a script, or with bytes as they are."""
+        data = reply if isinstance(reply, bytes) else integers(reply)
+        for connection in self._connections:
+            for slot in connection.slots:
+                if slot.command is command:
+                    slot.reply = data
+                    command.is_answered = True
+            self._flush(connection)
+
+    def unanswered_before(self, command: Command) -> list[Command]:
+        """What must be answered first, as replies come in order."""
+        earlier = self.commands[: self.commands.index(command)]
+        return [each for each in earlier if not each.is_answered and not each.breaks]
+
+    def cut(self) -> None:
+        """Breaks the connection: what is unanswered may come again."""
+        for connection in self._connections[:1]:
+            left = [slot.command for slot in connection.slots if slot.command]
+            self._to_come_again = [command for command in left if not command.is_answered]
+            connection.is_gone = True
+            connection.writer.transport.abort()
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(writer)
+        self._connections.append(connection)
+        try:
+            async with self._first:
+                await self._first.wait_for(lambda: self._connections[0] is connection)
+            buffer = bytearray()
+            while chunk := await reader.read(65536):
+                buffer += chunk
+                while not connection.is_gone and (end := frame_end(buffer)) is not None:
+                    words = decode(bytes(buffer[:end]))
+                    del buffer[:end]
+                    self._take(connection, tuple(map(str, words)))
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            connection.is_gone = True
+            self._connections.remove(connection)
+            writer.transport.abort()
+            async with self._first:
+                self._first.notify_all()
+
+    def _take(self, connection: _Connection, words: tuple[str, ...]) -> None:
+        ready = self._reply_to_login(words)
+        if ready is not None:
+            connection.slots.append(_Slot(reply=ready))
+            return self._flush(connection)
+        command = self._parse(words)
+        if command is None:
+            connection.slots.append(_Slot(reply=b"-ERR unknown command\r\n"))
+        elif command.kind == "inspect":
+            connection.slots.append(_Slot(reply=integers([2, 0, -2, 0])))
+            if WARM_UP in words:
+                self.is_warm.set()
+        else:
+            command = self._known(command)
+            connection.slots.append(_Slot(command=command))
+            if command.kind == "revoke" and self.takes_back:
+                self.answer(command, [1, 0, -2, 0])
+            if command.breaks:
+                return self.cut()
+        self._flush(connection)
+        self.news.set()
+        self.news = asyncio.Event()
+        return None
+
+    def _known(self, command: Command) -> Command:
+        """The command itself, or the earlier one that this is a copy of."""
+        for earlier in self._to_come_again:
+            # By digest before, as a whole script now: what follows is the same.
+            if earlier.kind == command.kind and earlier.words[2:] == command.words[2:]:
+                self._to_come_again.remove(earlier)
+                earlier.copies += 1
+                return earlier
+        self.commands.append(command)
+        return command
+
+    def _reply_to_login(self, words: tuple[str, ...]) -> bytes | None:
+        match [word.upper() for word in words[:2]]:
+            case ["ROLE", *_]:
+                return b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+            case ["CLIENT", "INFO"]:
+                return bulk(f"id={len(self.commands)} addr=127.0.0.1:{self.port}")
+            case ["CLIENT" | "AUTH" | "SELECT", *_]:
+                return b"+OK\r\n"
+            case ["SCRIPT", "LOAD"]:
+                digest = hashlib.sha1(words[2].encode()).hexdigest()
+                self._digests[digest] = words[2]
+                return bulk(digest)
+        return None
+
+    def _parse(self, words: tuple[str, ...]) -> Command | None:
+        now = time.monotonic()
+        if words[0] == "SET":
+            return Command("grant", words[2], int(words[5]), None, True, words, now)
+        if words[0] not in {"EVAL", "EVALSHA"}:
+            return None
+        text = self._digests.get(words[1], "") if words[0] == "EVALSHA" else words[1]
+        kind = _TEXTS.get(text)
+        if kind is None:
+            return None
+        holder, *rest = words[3 + int(words[2]) :]
+        ttl = int(rest[0]) if kind in {"grant", "extend"} else None
+        proposal = int(rest[1]) if kind == "grant" and len(rest) > 1 else None
+        return Command(kind, holder, ttl, proposal, False, words, now)
+
+    @staticmethod
+    def _flush(connection: _Connection) -> None:
+        slots = connection.slots
+        while slots and slots[0].reply is not None and not connection.is_gone:
+            connection.writer.write(slots.popleft().reply or b"")
+
+
+def integers(numbers: Iterable[int]) -> bytes:
+    """An array of integers, as scripts reply."""
+    items = [b":%d\r\n" % number for number in numbers]
+    return b"*%d\r\n" % len(items) + b"".join(items)
+
+
+def bulk(text: str) -> bytes:
+    """A bulk string."""
+    return b"$%d\r\n%s\r\n" % (len(text.encode()), text.encode())
+
+
+_TEXTS = {
+    path.read_text(): _KINDS.get(path.stem, path.stem) for path in sorted(_SCRIPTS.glob("*.lua"))
+}
