@@ -30,7 +30,8 @@ test-python: ## only Python (builds the wheel's debug variant)
 test-node: ## only Node (builds the addon's debug variant)
 	@$(CHECK) node
 
-test-redis62: setup ## Python and Node tests on Redis 6.2, the oldest server that is supported
+test-redis62: setup ## all tests with servers on Redis 6.2, the oldest that is supported
+	@$(PYTHON) scripts/old_server.py cargo test --quiet -p quorlock
 	@$(PYTHON) scripts/old_server.py $(CHECK) python node
 
 model: ## search every schedule of small worlds, over the state machines that ship (two minutes)
