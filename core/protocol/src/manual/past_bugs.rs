@@ -37,4 +37,6 @@
 //! | votes that came together with the deciding one were dropped (the Node suite) | machines judge when they are polled, not at each reply |
 //! | an extension that was given up ended renewal (the Rust suite) | the watch goes on however an extension ends |
 //! | a cancelled acquisition was not waited for at the end of a process (the Rust suite) | it counts as work left behind until it is gone |
+//! | a release after the end of the validity told "unknown", as for a lease that was valid until then, where the nodes hung (the Python suite) | the clock's word counts where no quorum says otherwise |
+//! | a signal in the first moments of a wait was lost (the Python suite, on a busy machine) | what its handler raises ends the wait, wherever it ran |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |
