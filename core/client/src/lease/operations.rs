@@ -116,7 +116,8 @@ impl Lease {
     ///
     /// The rest goes on in the background, also when the future is dropped; nodes that cannot be
     /// reached are tried again until they have forgotten the keys by themselves. A lease that had
-    /// expired is no error here: it is an outcome, told at once.
+    /// expired is no error here: it is an outcome, told at once. Where too few nodes answer, it is
+    /// [`ReleaseOutcome::Expired`] if the validity was over, and otherwise [`ReleaseOutcome::Unknown`].
     ///
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
