@@ -4,6 +4,7 @@
 pub mod ask;
 pub mod proxy;
 pub mod server;
+pub mod villain;
 
 use std::future::Future;
 use std::sync::Arc;

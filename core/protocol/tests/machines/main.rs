@@ -7,6 +7,7 @@
 
 mod acquire;
 mod extend;
+mod extremes;
 mod hold;
 mod inspect;
 mod support;

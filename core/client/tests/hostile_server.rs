@@ -1,0 +1,245 @@
+//! Servers that are broken or mean harm: an error in time, never a panic, a hang or a full memory.
+
+mod support;
+
+use std::fs;
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use quorlock::{ErrorKind, Redlock};
+use quorlock_protocol::Policy;
+use support::run;
+use support::villain::{GIGABYTE, Malice, Strikes, Villain};
+
+/// No call takes longer, whatever the servers do: the time for connecting (a second) and the caller's
+/// own timeout, with room for a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The caller's timeout.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+#[test]
+fn replies_of_the_wrong_shape_are_told() {
+    let wrong: [&[u8]; 30] = [
+        b"+OK\r\n",
+        b"+QUEUED\r\n",
+        b":1\r\n",
+        b":99999999999999999999999\r\n",
+        b":one\r\n",
+        b"$-1\r\n",
+        b"$-2\r\n",
+        b"$0\r\n\r\n",
+        b"$3\r\nabcde",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*1\r\n:1\r\n",
+        b"*3\r\n:1\r\n:0\r\n:0\r\n",
+        b"*4\r\n:1\r\n:-1\r\n:-2\r\n:0\r\n",
+        b"*4\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*4\r\n:9223372036854775807\r\n:0\r\n:0\r\n:0\r\n",
+        b"*4\r\n$1\r\n1\r\n$1\r\n0\r\n$2\r\n-2\r\n$1\r\n0\r\n",
+        b"*4\r\n:1\r\n$-1\r\n:0\r\n:0\r\n",
+        b"*4\r\n*0\r\n*0\r\n*0\r\n*0\r\n",
+        b"%1\r\n+a\r\n:1\r\n",
+        b"%-1\r\n",
+        b"~4\r\n:1\r\n:0\r\n:-2\r\n:0\r\n",
+        b"|1\r\n+a\r\n+b\r\n*4\r\n:1\r\n:0\r\n:-2\r\n:0\r\n",
+        b"_\r\n",
+        b"#t\r\n",
+        b",nan\r\n",
+        b"(3492890328409238509324850943850943825024385\r\n",
+        b"=15\r\ntxt:Some string\r\n",
+        b"!-1\r\n",
+        b">2\r\n+invalidate\r\n:1\r\n",
+    ];
+    // Some leave open whether there is more to come: those are waited for, but not for ever.
+    are_told_in_time(wrong.map(|bytes| Malice::AlwaysSays(bytes.to_vec())));
+}
+
+#[test]
+fn promises_of_endless_replies_are_not_believed() {
+    let mut nested = b"*1\r\n".repeat(10_000);
+    nested.extend(b":1\r\n");
+    let promises = [
+        b"$9999999999\r\nx".to_vec(),
+        b"$9223372036854775807\r\nx".to_vec(),
+        b"*9999999999\r\n:1\r\n".to_vec(),
+        b"*9223372036854775807\r\n".to_vec(),
+        b"%9223372036854775807\r\n".to_vec(),
+        b"~9999999999\r\n:1\r\n".to_vec(),
+        b">9999999999\r\n+message\r\n".to_vec(),
+        b"|9999999999\r\n+a\r\n".to_vec(),
+        b"=9999999999\r\ntxt:".to_vec(),
+        b"*2\r\n*4000000000\r\n*4000000000\r\n:1\r\n".to_vec(),
+        nested,
+    ];
+    are_told_in_time(promises.map(Malice::Says));
+}
+
+#[test]
+fn connections_that_end_or_drip_are_told() {
+    are_told_in_time([
+        Malice::SaysAndLeaves(Vec::new()),
+        Malice::SaysAndLeaves(b"*4\r\n:1\r\n:0".to_vec()),
+        Malice::SaysAndLeaves(b"$40\r\nabc".to_vec()),
+        Malice::Says(Vec::new()),
+        Malice::Drips(b"*4\r\n:1\r\n:7\r\n:-2\r\n:0\r\n".to_vec(), Duration::from_secs(1)),
+        Malice::AlwaysSays(b"-ERR no\r\n".to_vec()),
+        Malice::AlwaysSays(b"-\r\n".to_vec()),
+        Malice::AlwaysSays(b"-NOSCRIPT always\r\n".to_vec()),
+        Malice::AlwaysSays(b"-LOADING for ever\r\n".to_vec()),
+        Malice::AlwaysSays(b"\0\xff\xfe\r\n".to_vec()),
+        Malice::AlwaysSays(b"\r\n\r\n".to_vec()),
+    ]);
+}
+
+/// What is sent without end is not kept: neither in memory, nor does it go on for long.
+#[test]
+fn a_gigabyte_that_nobody_asked_for_does_not_fill_the_memory() {
+    let floods: [(&[u8], &[u8]); 8] = [
+        (b"$9999999999\r\n", b"x"),
+        (b"+", b"x"),
+        (b"-ERR ", b"x"),
+        (b"*9999999999\r\n", b":1\r\n"),
+        (b"*9999999999\r\n", b"_\r\n"),
+        (b"", b">2\r\n+message\r\n+x\r\n"),
+        (b"", b"*4\r\n:9\r\n:0\r\n:-2\r\n:0\r\n"),
+        (b"", b"\xf0\x9f\x92\xa3\r\n"),
+    ];
+    let before = resident();
+    for (first, rest) in floods {
+        let malice = Malice::Floods(first.to_vec(), rest.to_vec());
+        for strikes in [Strikes::AtOnce, Strikes::AfterLogin] {
+            let said = run(fails_in_time(strikes, malice.clone()));
+            // What lies in the system's buffers was said, and not taken.
+            assert!(said < GIGABYTE / 8, "{said} bytes of {malice:?}");
+            let grown = resident().saturating_sub(before);
+            assert!(grown < 64 << 20, "{grown} bytes more after {malice:?}");
+        }
+    }
+}
+
+#[test]
+fn one_such_server_of_three_does_not_matter() {
+    let panics_before = panics();
+    for malice in [
+        Malice::Says(b"$9999999999\r\nx".to_vec()),
+        Malice::SaysAndLeaves(Vec::new()),
+        Malice::AlwaysSays(b"-ERR no\r\n".to_vec()),
+        Malice::AlwaysSays(b"*4\r\n:1\r\n:-1\r\n:0\r\n:0\r\n".to_vec()),
+        Malice::Floods(b"$9999999999\r\n".to_vec(), b"x".to_vec()),
+    ] {
+        for strikes in [Strikes::AtOnce, Strikes::AfterLogin] {
+            run(async {
+                let villain = Villain::new(strikes, malice.clone());
+                let honest = ["memory://hostile-a", "memory://hostile-b"].map(str::to_owned);
+                let nodes = honest.into_iter().chain([villain.url()]);
+                let locks = Redlock::builder().nodes(nodes).build().unwrap();
+                for _ in 0..3 {
+                    let lease = locks.lock("r").acquire().await.unwrap();
+                    lease.extend(None).await.unwrap();
+                    lease.release().await.unwrap();
+                }
+                locks.close();
+            });
+        }
+    }
+    assert_eq!(panics(), panics_before);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any mixture of pieces of the protocol, whole or cut.
+    #[test]
+    fn whatever_a_server_replies_is_an_answer_or_a_fault(
+        pieces in proptest::collection::vec(piece(), 0..12),
+        cut in 0..64_usize,
+    ) {
+        let mut bytes = pieces.concat();
+        bytes.truncate(bytes.len().saturating_sub(cut % (bytes.len() + 1)));
+        let panics_before = panics();
+        let villain = Villain::new(Strikes::AfterLogin, Malice::SaysAndLeaves(bytes));
+        let took = run(async {
+            let locks = Redlock::builder().nodes([villain.url()]).build().unwrap();
+            let start = Instant::now();
+            // It may even be a proper grant.
+            let _ = locks.lock("r").try_once().acquire().await;
+            locks.close();
+            start.elapsed()
+        });
+        prop_assert!(took < LIMIT, "{took:?}");
+        prop_assert_eq!(panics(), panics_before);
+    }
+}
+
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![Just(-1), Just(0), 0..12_i64, any::<i64>()];
+    let framed = (prop::sample::select(b"+-:$*%~|>_#,(!=".to_vec()), number)
+        .prop_map(|(kind, number)| [&[kind][..], number.to_string().as_bytes(), b"\r\n"].concat());
+    prop_oneof![
+        6 => framed,
+        2 => prop::sample::select(vec![
+            b"*4\r\n:1\r\n:7\r\n:-2\r\n:0\r\n".to_vec(),
+            b"-NOSCRIPT gone\r\n".to_vec(),
+            b"-CROSSSLOT keys\r\n".to_vec(),
+            b"$2\r\nOK\r\n".to_vec(),
+        ]),
+        2 => proptest::collection::vec(any::<u8>(), 0..24),
+    ]
+}
+
+fn are_told_in_time(malices: impl IntoIterator<Item = Malice>) {
+    let each = malices.into_iter().flat_map(|malice| {
+        [Strikes::AtOnce, Strikes::AfterLogin].map(|strikes| fails_in_time(strikes, malice.clone()))
+    });
+    run(join_all(each));
+}
+
+/// A lock over three such servers: an error that says so, in time. Tells how much they could say.
+async fn fails_in_time(strikes: Strikes, malice: Malice) -> usize {
+    let panics_before = panics();
+    let villains = [(); 3].map(|()| Villain::new(strikes, malice.clone()));
+    let urls = villains.iter().map(Villain::url);
+    let locks = Redlock::builder().nodes(urls).policy(policy()).build().unwrap();
+    let start = Instant::now();
+    let error = locks.lock("r").acquire().await.expect_err("no quorum of villains");
+    assert_eq!(error.kind(), ErrorKind::QuorumUnreachable, "{strikes:?} {malice:?}: {error}");
+    let asked = locks.is_locked(["r"]).await;
+    assert!(asked.is_err(), "{strikes:?} {malice:?}: {asked:?}");
+    assert!(start.elapsed() < LIMIT, "{:?} for {strikes:?} {malice:?}", start.elapsed());
+    let struck = villains.iter().any(|villain| villain.struck() > 0);
+    assert!(struck, "nobody struck: {strikes:?} {malice:?}");
+    assert_eq!(panics(), panics_before, "{strikes:?} {malice:?}");
+    locks.close();
+    villains.iter().map(Villain::most_said).max().unwrap_or(0)
+}
+
+fn policy() -> Policy {
+    Policy::builder().timeout(Some(PATIENCE)).build().unwrap()
+}
+
+/// The panics of the thread that runs the locks, which would be caught there and go unnoticed.
+fn panics() -> usize {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().name().is_some_and(|name| name.starts_with("quorlock")) {
+                COUNT.fetch_add(1, Ordering::Relaxed);
+            }
+            usual(panic);
+        }));
+    });
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// How many bytes of memory this process has now.
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = status.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4096
+}

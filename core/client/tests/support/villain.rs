@@ -1,0 +1,181 @@
+//! A server that means harm: it speaks Redis until it strikes, and then does its worst. Knows no lock.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// When it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strikes {
+    /// As soon as somebody has connected and said something.
+    AtOnce,
+    /// At the first command that is about a lock.
+    AfterLogin,
+}
+
+/// What it does then.
+#[derive(Clone, Debug)]
+pub enum Malice {
+    /// Says this and then nothing more; the connection stays open.
+    Says(Vec<u8>),
+    /// Says this, and hangs up.
+    SaysAndLeaves(Vec<u8>),
+    /// Says this for every command, as fast as they come.
+    AlwaysSays(Vec<u8>),
+    /// Says the first once and the second without end, until a gigabyte is through.
+    Floods(Vec<u8>, Vec<u8>),
+    /// Says this, one byte at a time, with so long between two.
+    Drips(Vec<u8>, Duration),
+}
+
+/// One such server on a port of this machine; it ends when it is dropped.
+pub struct Villain {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    strikes: Strikes,
+    malice: Malice,
+    is_over: AtomicBool,
+    struck: AtomicUsize,
+    most_said: AtomicUsize,
+}
+
+impl Villain {
+    pub fn new(strikes: Strikes, malice: Malice) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let shared = Arc::new(Shared {
+            strikes,
+            malice,
+            is_over: AtomicBool::new(false),
+            struck: AtomicUsize::new(0),
+            most_said: AtomicUsize::new(0),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if accepting.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let shared = Arc::clone(&accepting);
+                // An error means that the other side has hung up, as it should.
+                thread::spawn(move || shared.serve(stream));
+            }
+        });
+        Self { port, shared }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How often it has struck.
+    pub fn struck(&self) -> usize {
+        self.shared.struck.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes went through at most before the other side hung up.
+    pub fn most_said(&self) -> usize {
+        self.shared.most_said.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Villain {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        // Whatever happens, a thread does not wait for ever for a client that does not read.
+        stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+        let mut stream = BufReader::new(stream);
+        loop {
+            let words = read_call(&mut stream)?;
+            if self.strikes == Strikes::AfterLogin
+                && let Some(reply) = polite_reply(&words)
+            {
+                stream.get_mut().write_all(reply.as_bytes())?;
+                continue;
+            }
+            self.struck.fetch_add(1, Ordering::Relaxed);
+            if !matches!(self.malice, Malice::AlwaysSays(_)) {
+                return self.strike(stream.get_mut());
+            }
+            self.strike(stream.get_mut())?;
+        }
+    }
+
+    fn strike(&self, stream: &mut TcpStream) -> io::Result<()> {
+        match &self.malice {
+            Malice::Says(bytes) => {
+                stream.write_all(bytes)?;
+                // Until the other side has had enough.
+                io::copy(stream, &mut io::sink())?;
+            }
+            Malice::SaysAndLeaves(bytes) | Malice::AlwaysSays(bytes) => stream.write_all(bytes)?,
+            Malice::Floods(first, rest) => {
+                stream.write_all(first)?;
+                let block = rest.repeat(1 + (64 << 10) / rest.len());
+                let mut said = 0;
+                while said < GIGABYTE && !self.is_over.load(Ordering::Relaxed) {
+                    said += stream.write(&block)?;
+                    self.most_said.fetch_max(said, Ordering::Relaxed);
+                }
+            }
+            Malice::Drips(bytes, pause) => {
+                for byte in bytes {
+                    if self.is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    stream.write_all(&[*byte])?;
+                    thread::sleep(*pause);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_call(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<String>> {
+    let count = read_length(stream)?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let mut bytes = vec![0; read_length(stream)? + 2];
+        stream.read_exact(&mut bytes)?;
+        bytes.truncate(bytes.len() - 2);
+        words.push(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    Ok(words)
+}
+
+fn read_length(stream: &mut BufReader<TcpStream>) -> io::Result<usize> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let number = line.trim_end().get(1..).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// What a server would say to what belongs to logging in.
+fn polite_reply(words: &[String]) -> Option<String> {
+    let word = |place: usize| words.get(place).map_or("", String::as_str);
+    match (word(0), word(1)) {
+        ("ROLE", _) => Some("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned()),
+        ("CLIENT", "INFO") => Some("$22\r\nid=1 addr=127.0.0.1:99\r\n".to_owned()),
+        ("SCRIPT", _) => Some(format!("$40\r\n{}\r\n", "a".repeat(40))),
+        ("EVAL" | "EVALSHA" | "SET", _) => None,
+        _ => Some("+OK\r\n".to_owned()),
+    }
+}
+
+/// As much as a flood has.
+pub const GIGABYTE: usize = 1 << 30;
