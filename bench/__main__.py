@@ -1,6 +1,7 @@
 """The command: `python -m bench [--quick] [WORKLOAD...]`.
 
-Prepares, measures, keeps the figures in bench/results/NAME.json and writes docs/benchmarks.md.
+Prepares, measures and prints the targets. A whole run keeps its figures in bench/results and
+writes docs/benchmarks.md; a part, or a quick one, does the same under target/bench.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from bench import entrants, machine, prepare
 from bench.measure import FULL, QUICK, Run
@@ -18,6 +20,7 @@ from bench.workloads import WORKLOADS
 from tests.support.binary import server_version
 
 RESULTS = prepare.HERE / "results"
+DOCS = prepare.ROOT / "docs"
 
 
 def main() -> int:
@@ -27,23 +30,23 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="short turns: to try the bench itself")
     parser.add_argument("--only", action="append", metavar="TEXT", default=[],
                         help="contestants whose name contains TEXT")  # fmt: skip
-    parser.add_argument("--name", default="latest", help="of the results (default: latest)")
     parser.add_argument("--unprepared", action="store_true", help="build and install nothing")
     parser.add_argument("--report", action="store_true", help="only write the page anew")
     arguments = parser.parse_args()
     if unknown := set(arguments.workloads) - set(WORKLOADS):
         parser.error(f"no such workload: {', '.join(sorted(unknown))}")
-    kept = RESULTS / f"{arguments.name}.json"
+    whole = not (arguments.workloads or arguments.quick or arguments.only)
+    kept = (RESULTS if whole else prepare.TARGET / "results") / "latest.json"
     if not arguments.report:
         if not arguments.unprepared:
             prepare.prepare()
         measured = measure(arguments)
-        RESULTS.mkdir(exist_ok=True)
-        kept.write_text(json.dumps(measured, indent=1) + "\n")
-    return report(kept)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(written(measured))
+    return report(kept, DOCS if whole else prepare.TARGET)
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, object]:
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Runs the workloads that are wanted."""
     taking_part = [
         entrant
@@ -68,11 +71,24 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
         }
 
 
-def report(kept: Path) -> int:
+def written(measured: dict[str, Any]) -> str:
+    """As JSON, a row a line, without digits that mean nothing."""
+    rows = [
+        json.dumps(
+            {name: round(it, 4) if isinstance(it, float) else it for name, it in row.items()}
+        )
+        for row in measured.pop("rows")
+    ]
+    head = json.dumps(measured, indent=1).removesuffix("\n}")
+    return f'{head},\n "rows": [\n  ' + ",\n  ".join(rows) + "\n ]\n}\n"
+
+
+def report(kept: Path, folder: Path) -> int:
     """Writes the page and prints the targets."""
     results = json.loads(kept.read_text())
-    targets = page.write(results, kept)
-    print("\n".join(str(target) for target in targets))
+    targets = page.write(results, kept.relative_to(prepare.ROOT), folder)
+    print("\n".join(str(target) for target in targets if target.met is not None))
+    print(f"\n{folder.relative_to(prepare.ROOT) / page.NAME}")
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -55,12 +55,20 @@ class Results:
 
         A machine that is slow for a while is slow for both.
         """
-        one, two = (
-            {row["round"]: row[field] for row in self.select(workload, name, **case)}
-            for name in (above, below)
-        )
-        ratios = [one[number] / two[number] for number in one if two.get(number)]
-        return statistics.median(ratios) if ratios else None
+        rows = (self.select(workload, name, **case) for name in (above, below))
+        return _ratio(field, *rows)
+
+    def change(
+        self,
+        field: str,
+        workload: str,
+        entrant: str,
+        before: Mapping[str, object],
+        after: Mapping[str, object],
+    ) -> float | None:
+        """From one case to another: the median over rounds of the ratio within a round."""
+        rows = (self.select(workload, entrant, **case) for case in (after, before))
+        return _ratio(field, *rows)
 
     def entrants(self, workload: str, /, **case: object) -> list[Entrant]:
         """Who took part in a case and succeeded at least once, in the order of the list."""
@@ -91,6 +99,12 @@ class Results:
     def _values(self, field: str, workload: str, entrant: str, /, **case: object) -> list[float]:
         rows = self.select(workload, entrant, **case)
         return [row[field] for row in rows if row.get(field) is not None]
+
+
+def _ratio(field: str, above: Iterable[Row], below: Iterable[Row]) -> float | None:
+    one, two = ({row["round"]: row[field] for row in rows} for rows in (above, below))
+    ratios = [one[number] / two[number] for number in one if two.get(number)]
+    return statistics.median(ratios) if ratios else None
 
 
 def spoken(micros: float) -> str:

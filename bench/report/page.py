@@ -1,35 +1,33 @@
-"""Writes docs/benchmarks.md and its pictures from the results of one run."""
+"""Writes the page and its pictures from the results of one run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import prepare
 from bench.entrants import ENTRANTS, OURS
 from bench.report import tables
 from bench.report.figures import Results
 from bench.report.plots import pictures
 from bench.report.targets import Target, targets
 
-PAGE = prepare.ROOT / "docs" / "benchmarks.md"
-PICTURES = prepare.ROOT / "docs" / "benchmarks"
+NAME = "benchmarks.md"
 
 
-def write(content: Mapping[str, Any], kept: Path) -> list[Target]:
-    """The page for everybody, and the targets for whoever ran the bench."""
+def write(content: Mapping[str, Any], kept: Path, folder: Path) -> list[Target]:
+    """The page in a folder, with its pictures; gives the targets. The figures are in `kept`."""
     results = Results(content)
     judged = targets(results)
     drawn = pictures(results)
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    for old in PICTURES.glob("*.svg"):
+    beside = folder / "benchmarks"
+    beside.mkdir(parents=True, exist_ok=True)
+    for old in beside.glob("*.svg"):
         old.unlink()
     for name, picture in drawn.items():
-        (PICTURES / name).write_text(picture)
-    PAGE.write_text("\n".join(_page(results, judged, set(drawn), kept)) + "\n")
+        (beside / name).write_text(picture)
+    (folder / NAME).write_text("\n".join(_page(results, judged, set(drawn), kept)) + "\n")
     return judged
 
 
@@ -64,6 +62,7 @@ def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -
                 yield ""
         yield from rows
         yield ""
+    yield from _failures(results)
     yield from _versions(results)
 
 
@@ -88,9 +87,16 @@ def _conditions(results: Results, kept: Path) -> Iterator[str]:
         "hits everybody alike. Only ratios mean anything on another machine. Each is used as its "
         "own documentation shows, with a ttl of ten seconds and its own defaults; ours with "
         "fencing tokens unless it says *no fencing*. The raw figures are in "
-        f"`bench/results/{kept.name}`."
+        f"`{kept.as_posix()}`."
     )
     yield ""
+
+
+def _failures(results: Results) -> Iterator[str]:
+    """What did not work, beside the faults that were meant."""
+    found = tables.failures(results)
+    if found:
+        yield from ("## What failed", "", *found, "")
 
 
 def _versions(results: Results) -> Iterator[str]:
@@ -144,7 +150,8 @@ _SECTIONS = (
     Section(
         "Contention",
         "Two and twenty contenders in several processes hold one lock for 2 ms and rest for 20 ms, "
-        "three nodes. *Idle* is the time for which nobody held it although somebody waited; "
+        "three nodes. *Idle* is the mean time for which nobody held it although somebody "
+        "waited; "
         "*longest wait* is that of the unluckiest contender; *turns* are those of the unluckiest "
         "and of the luckiest.",
         ("contention.svg",),
@@ -172,8 +179,3 @@ _SECTIONS = (
         tables.flat,
     ),
 )
-
-
-def load(path: Path) -> Results:
-    """Results that were kept."""
-    return Results(json.loads(path.read_text()))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bench.entrants import OURS, PEER, Entrant, named
 from bench.report.figures import Results, spoken
-from bench.report.svg import Bar, Line, bars, lines
+from bench.report.svg import Bar, Line, bars, differ_a_lot, lines
 
 #: Those that a picture of lines can hold: every one of ours, and the best known of the others.
 _IN_LINES = (
@@ -130,9 +130,9 @@ def _faulty(results: Results, fault: str, title: str) -> str:
 
 def _contention(results: Results) -> str:
     return _bars_of(
-        results, "p50", "contention", spoken, {"contenders": 20},
+        results, "mean", "contention", spoken, {"contenders": 20},
         "Twenty contenders in four processes: the lock lies idle while others wait",
-        "Median time between a release and the next acquisition, three nodes. Less is better.",
+        "Mean time between a release and the next acquisition, three nodes. Less is better.",
     )  # fmt: skip
 
 
@@ -174,7 +174,8 @@ def _bars_of(
     for name, problem in (failed or {}).items():
         if named(name).label not in shown:
             rows.append(Bar(named(name).label, _kind(named(name)), None, note=short(problem)))
-    return bars(title, subtitle, rows, told)
+    scale = " Logarithmic." if differ_a_lot(rows) else ""
+    return bars(title, subtitle + scale, rows, told)
 
 
 def short(problem: str) -> str:

@@ -14,6 +14,7 @@ COLOURS = {"ours": "#2563eb", "plain": "#7aa7f7", "floor": "#475569", "peer": "#
 LINES = {**COLOURS, "peer": "#9aa4b2"}
 _INK, _FAINT, _GRID = "#0f172a", "#64748b", "#e8ecf1"
 _WIDTH = 760
+_VANISHING = 60
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,10 @@ class Line:
 
 
 def bars(title: str, subtitle: str, rows: Sequence[Bar], told: Callable[[float], str]) -> str:
-    """Horizontal bars from zero, in the order given."""
-    left, step, top = 214, 22, 66
+    """Horizontal bars in the order given: from zero, or by powers where they differ a lot."""
+    left, step, top = 244, 22, 66
     height = top + step * len(rows) + 18
-    most = max((row.high or row.value or 0 for row in rows), default=1) or 1
-    scale = (_WIDTH - left - 96) / most
+    across = _scale(rows, _WIDTH - left - 96)
     parts = []
     for number, row in enumerate(rows):
         y = top + step * number
@@ -53,15 +53,15 @@ def bars(title: str, subtitle: str, rows: Sequence[Bar], told: Callable[[float],
         if row.value is None:
             parts.append(_text(left + 2, y + 13, row.note, _FAINT, style="italic"))
             continue
-        wide = max(1.5, row.value * scale)
+        wide = max(1.5, across(row.value))
         parts.append(
             f'<rect x="{left}" y="{y + 3}" width="{wide:.1f}" height="14" rx="3" '
             f'fill="{COLOURS[row.kind]}"/>'
         )
         end = wide
         if row.low is not None and row.high is not None:
-            end = max(end, row.high * scale)
-            parts.append(_whisker(left + row.low * scale, left + row.high * scale, y + 10))
+            end = max(end, across(row.high))
+            parts.append(_whisker(left + across(row.low), left + across(row.high), y + 10))
         parts.append(_text(left + end + 7, y + 13.5, told(row.value) + row.note, ink, size=11.5,
                            weight=weight))  # fmt: skip
     parts.append(
@@ -69,6 +69,21 @@ def bars(title: str, subtitle: str, rows: Sequence[Bar], told: Callable[[float],
         f'stroke="{_FAINT}" stroke-width="1"/>'
     )
     return _frame(title, subtitle, height, parts)
+
+
+def differ_a_lot(rows: Sequence[Bar]) -> bool:
+    """Whether the least would vanish beside the most."""
+    values = [row.value for row in rows if row.value]
+    return len(values) > 1 and max(values) > _VANISHING * min(values)
+
+
+def _scale(rows: Sequence[Bar], width: float) -> Callable[[float], float]:
+    values = [value for row in rows for value in (row.value, row.high) if value]
+    most = max(values, default=1.0)
+    if not differ_a_lot(rows):
+        return lambda value: value / most * width
+    least = min(value for row in rows for value in (row.value, row.low) if value) / 2
+    return lambda value: math.log(max(value, least) / least) / math.log(most / least) * width
 
 
 def lines(

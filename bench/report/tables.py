@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.entrants import OURS, Entrant, named
 from bench.report.figures import Results, spoken
@@ -16,8 +16,7 @@ def of_targets(judged: Sequence[Target]) -> Iterator[str]:
     """Each target with what was seen."""
     rows = []
     for target in judged:
-        seen = _NOTHING if target.value is None else f"{target.value:.3g}{target.unit}"
-        plain = _NOTHING if target.plain is None else f"{target.plain:.3g}{target.unit}"
+        seen, plain = target.told(target.value), target.told(target.plain)
         verdict = f"**{target.verdict}**" if target.met is False else target.verdict
         rows.append([target.area, target.text, target.demand, seen, plain, verdict])
     return _table(["", "target", "demand", "seen", "plain", ""], rows)
@@ -30,6 +29,16 @@ def behind(results: Results) -> Iterator[str]:
         for case in _cases(results, workload):
             found += _losses(results, workload, field, least, told, case)
     yield from found or ["Nowhere in what was measured."]
+
+
+def failures(results: Results) -> list[str]:
+    """Everything that failed on healthy nodes, once."""
+    lines = []
+    for row in results.rows:
+        if "failed" in row and row["workload"] != "faulty":
+            line = f"- {row['workload']}, {_where(row)}: {row['failed']}"
+            lines += [line] if line not in lines else []
+    return lines
 
 
 def single(results: Results) -> Iterator[str]:
@@ -54,7 +63,7 @@ def flight(results: Results) -> Iterator[str]:
         numbers = sorted({row["in_flight"] for row in results.select("flight", nodes=nodes)})
         rows = []
         case = {"nodes": nodes, "in_flight": 64}
-        for entrant in reversed(_sorted(results, "flight", "per_second", case)):
+        for entrant in _sorted(results, "flight", "per_second", case, least=False, nodes=nodes):
             cells = [_label(entrant)]
             for number in numbers:
                 rate = results.median(
@@ -92,6 +101,8 @@ def faulty(results: Results) -> Iterator[str]:
         failures = results.failures("faulty", case=fault)
         rows = []
         for entrant in _sorted(results, "faulty", "p50", {"case": fault, "phase": "after"}):
+            if entrant.name in failures:
+                continue
             healthy, after = (
                 results.median("p50", "faulty", entrant.name, case=fault, phase=phase)
                 for phase in ("healthy", "after")
@@ -106,8 +117,7 @@ def faulty(results: Results) -> Iterator[str]:
                 part,
             ])  # fmt: skip
         for name, problem in failures.items():
-            if all(row[0] != _label(named(name)) for row in rows):
-                rows.append([_label(named(name)), *[_NOTHING] * 4, short(problem)])
+            rows.append([_label(named(name)), *[_NOTHING] * 4, short(problem)])
         heads = ["healthy", "longest of the first", "after", "p99 after", "of healthy"]
         yield from _table([f"one of five {fault}", *heads], rows)
         yield ""
@@ -117,13 +127,13 @@ def contention(results: Results) -> Iterator[str]:
     """How a lock changes hands."""
     for crowd in sorted({row["contenders"] for row in results.select("contention")}):
         rows = []
-        for entrant in _sorted(results, "contention", "p50", {"contenders": crowd}):
+        for entrant in _sorted(results, "contention", "mean", {"contenders": crowd}):
             found = results.select("contention", entrant.name, contenders=crowd)
             rate = results.median("per_second", "contention", entrant.name, contenders=crowd)
             rows.append([
                 _label(entrant),
                 *(_time(results, field, "contention", entrant, contenders=crowd)
-                  for field in ("p50", "p90", "longest_wait")),
+                  for field in ("mean", "p90", "longest_wait")),
                 f"{rate or 0:,.0f}",
                 f"{min(row['least'] for row in found)} to {max(row['most'] for row in found)}",
                 str(sum(row["overlaps"] for row in found)),
@@ -194,9 +204,14 @@ def _losses(
         if not mine or not other:
             continue
         part = mine / other if least else other / mine
-        where = ", ".join(f"{value} {_WORDS.get(name, '')}".strip() for name, value in case.items())
-        lines.append(f"- {language}: {told}, {where}: {best} is ahead by {part:.2f}x.")
+        where = "".join(f", {words}" for words in [_where(case)] if words)
+        lines.append(f"- {language}: {told}{where}: {best} is ahead by {part:.2f}x.")
     return lines
+
+
+def _where(case: Mapping[str, object]) -> str:
+    told = [f"{case[name]}{words}" for name, words in _WORDS.items() if name in case]
+    return ", ".join(told).replace("1 nodes", "1 node")
 
 
 def _cases(results: Results, workload: str) -> list[dict[str, object]]:
@@ -209,10 +224,22 @@ def _cases(results: Results, workload: str) -> list[dict[str, object]]:
     return found
 
 
-def _sorted(results: Results, workload: str, field: str, case: dict[str, object]) -> list[Entrant]:
-    entrants = results.entrants(workload)
+def _sorted(
+    results: Results,
+    workload: str,
+    field: str,
+    case: Mapping[str, object],
+    *,
+    least: bool = True,
+    **among: object,
+) -> list[Entrant]:
+    """Those of some cases by a figure of one; who has none comes last."""
+    entrants = results.entrants(workload, **among)
     known = {one.name: results.median(field, workload, one.name, **case) for one in entrants}
-    return sorted(entrants, key=lambda one: (known[one.name] is None, known[one.name] or 0))
+    sign = 1 if least else -1
+    return sorted(
+        entrants, key=lambda one: (known[one.name] is None, sign * (known[one.name] or 0))
+    )
 
 
 def _label(entrant: Entrant) -> str:
@@ -235,14 +262,19 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 
 _STYLES = {"tokio": "Rust", "sync": "Python", "asyncio": "Python asyncio", "node": "Node"}
-_WORDS = {"nodes": "nodes", "in_flight": "in flight", "contenders": "contenders", "phase": ""}
+_WORDS = {
+    "nodes": " nodes",
+    "in_flight": " in flight",
+    "contenders": " contenders",
+    "case": "",
+}
 _RACES = (
     ("single", "p50", True, "one at a time"),
     ("single", "cpu", True, "processor time of one at a time"),
     ("flight", "per_second", False, "pairs a second"),
     ("far", "p50", True, "over links"),
     ("faulty", "p50", True, "with a fault"),
-    ("contention", "p50", True, "idle between holders"),
+    ("contention", "mean", True, "idle between holders"),
     ("held", "core", True, "processor time of held leases"),
     ("held", "bytes", True, "memory of held leases"),
     ("startup", "millis", True, "first lock"),

@@ -47,11 +47,18 @@ class Target:
     @property
     def demand(self) -> str:
         """The limit in words."""
-        return f"{'at most' if self.at_most else 'at least'} {self.limit:g}{self.unit}"
+        return f"{'at most' if self.at_most else 'at least'} {self.told(self.limit)}"
 
     def __str__(self) -> str:
-        seen = "" if self.value is None else f" {self.value:.3g}{self.unit}"
-        return f"{self.verdict:>12}  {self.area}: {self.text}:{seen} ({self.demand})"
+        return (
+            f"{self.verdict:>12}  {self.area}: {self.text}: {self.told(self.value)} ({self.demand})"
+        )
+
+    def told(self, value: float | None) -> str:
+        """A figure of this target as one reads it."""
+        if value is None:
+            return "\u2013"
+        return (f"{value:,.0f}" if value >= 100 else f"{value:.3g}") + self.unit
 
 
 def targets(results: Results) -> list[Target]:
@@ -173,11 +180,8 @@ def _faulty(results: Results) -> Iterator[Target]:
 
 
 def _after_fault(results: Results, fault: str, field: str, ours: str) -> float | None:
-    healthy, after = (
-        results.median(field, "faulty", ours, case=fault, phase=phase)
-        for phase in ("healthy", "after")
-    )
-    return after / healthy if healthy and after else None
+    healthy, after = ({"case": fault, "phase": phase} for phase in ("healthy", "after"))
+    return results.change(field, "faulty", ours, healthy, after)
 
 
 def _held(results: Results) -> Iterator[Target]:
@@ -207,11 +211,8 @@ def _held(results: Results) -> Iterator[Target]:
 def _flat(results: Results) -> Iterator[Target]:
     many, long = [], []
     for name in LANGUAGES:
-        one, thousands = (
-            results.median("p50", "flat", name, case="resources", resources=count)
-            for count in (1, 10_000)
-        )
-        many.append(thousands / one if one and thousands else None)
+        one, thousands = ({"case": "resources", "resources": count} for count in (1, 10_000))
+        many.append(results.change("p50", "flat", name, one, thousands))
         turns = sorted(results.select("flat", name, case="time"), key=lambda row: row["turn"])
         # One turn may have been disturbed; the quarter at each end is compared.
         end = max(1, len(turns) // 4)

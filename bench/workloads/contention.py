@@ -76,6 +76,7 @@ def _handoffs(held: Sequence[Sequence[Turn]]) -> dict[str, Any]:
         "least": min(map(len, held)),
         "most": max(map(len, held)),
         "longest_wait": waits[-1] if waits else None,
+        "mean": sum(idle) / len(idle) if idle else None,
         **{f"p{part}": quantile(idle, part / 100) if idle else None for part in (50, 90, 99)},
     }
 

@@ -27,7 +27,8 @@ def run(run: Run) -> None:
                     for worker in workers:
                         answer = worker.ask(_pairs(2 * run.effort.seconds, resources))
                         if number:  # the first serves to get warm
-                            run.add(NAME, case, worker.entrant.name, **summary(answer))
+                            figures = summary(answer)
+                            run.add(NAME, case, worker.entrant.name, round=number, **figures)
             run.tell(f"  {run.effort.lasting:.0f} s long")
             start, turn = time.monotonic(), run.effort.lasting / TURNS
             for number in range(TURNS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from bench.entrants import Entrant
 from bench.measure import Run
 from bench.nodes import ports, servers
 from bench.worker import Failed, Worker
@@ -18,10 +19,16 @@ def run(run: Run) -> None:
         for number in range(run.effort.rounds):
             for entrant in entrants:
                 try:
-                    with Worker(entrant, ports(cluster)) as worker:
-                        worker.ask({"do": "pairs", "seconds": 60, "most": 1})
-                        millis = (time.monotonic() - worker.started) * 1000
+                    # The first start pays for what the one before it left behind.
+                    millis = [_first_lock(entrant, ports(cluster)) for _ in range(2)][-1]
                 except Failed as problem:
                     run.failed(NAME, {}, entrant.name, problem)
                     continue
                 run.add(NAME, {}, entrant.name, round=number, millis=millis)
+
+
+def _first_lock(entrant: Entrant, nodes: list[int]) -> float:
+    """Milliseconds."""
+    with Worker(entrant, nodes) as worker:
+        worker.ask({"do": "pairs", "seconds": 60, "most": 1})
+        return (time.monotonic() - worker.started) * 1000

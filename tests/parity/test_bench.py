@@ -1,0 +1,100 @@
+"""The bench judges from rows alone: ratios within a round, waits for a lock, what failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import prepare
+from bench.entrants import ENTRANTS, Entrant
+from bench.measure import quantile, summary
+from bench.report import page
+from bench.report.figures import Results
+from bench.report.targets import targets
+from bench.worker import Failed
+from bench.workloads import WORKLOADS, contention
+
+Row = dict[str, Any]
+
+
+def row(entrant: str, number: int, p50: float, **fields: Any) -> Row:
+    figures = {"p25": p50, "p50": p50, "p75": p50, "p99": p50, "cpu": p50}
+    return {"workload": "single", "nodes": 5, "entrant": entrant, "round": number,
+            **figures, **fields}  # fmt: skip
+
+
+def content(rows: list[Row]) -> dict[str, Any]:
+    machine = {"system": "S", "processor": "P", "cores": 2, "pinned": True, "spinning": True}
+    return {"date": "2026-11-21", "quick": False, "machine": machine, "server": "valkey 9.1.2",
+            "versions": {"Python": "3.11"}, "rows": rows}  # fmt: skip
+
+
+def verdict(rows: list[Row], text: str) -> str:
+    return next(it.verdict for it in targets(Results(content(rows))) if text in it.text)
+
+
+@pytest.mark.parametrize(("times", "met"), [(1.59, "met"), (1.61, "NOT met")])
+def test_a_target_is_judged_by_the_ratio_to_the_floor(times: float, met: str) -> None:
+    rows = [row("floor", 0, 100.0), row("quorlock Python", 0, times * 100.0)]
+    assert verdict(rows, "of the floor's time") == met
+
+
+def test_a_slow_round_is_slow_for_everybody() -> None:
+    # Medians over all rounds would say 100 to 200.
+    floor = [row("floor", number, value) for number, value in enumerate((100.0, 100.0, 1000.0))]
+    ours = [row("quorlock Python", number, value)
+            for number, value in enumerate((120.0, 200.0, 1200.0))]  # fmt: skip
+    assert verdict(floor + ours, "of the floor's time") == "met"
+
+
+def test_what_was_not_measured_is_not_met() -> None:
+    assert verdict([], "of the floor's time") == "not measured"
+
+
+def test_the_page_shows_what_failed_and_where_others_are_ahead(tmp_path: Path) -> None:
+    rows = [
+        row("floor", 0, 100.0), row("quorlock Node", 0, 300.0), row("node-redlock 5", 0, 200.0),
+        {"workload": "single", "nodes": 5, "entrant": "pottery", "failed": "pottery has ended"},
+    ]  # fmt: skip
+    page.write(content(rows), Path("bench/results/latest.json"), tmp_path)
+    text = (tmp_path / page.NAME).read_text()
+    assert "pottery has ended" in text
+    assert "node-redlock 5 is ahead by 1.50x" in text
+    assert (tmp_path / "benchmarks" / "five-nodes.svg").read_text().count("<rect") == 1 + 3
+
+
+def test_a_lock_lies_idle_only_while_somebody_wants_it() -> None:
+    # One holds it from 0 to 10 and from 50 to 60, and rests until 40; the other wants it at 15.
+    alone = contention._handoffs([[(0, 0, 10), (40, 50, 60)]])
+    assert (alone["acquired"], alone["p50"]) == (2, 10)
+    together = contention._handoffs([[(0, 0, 10), (40, 50, 60)], [(15, 70, 80)]])
+    assert (together["p50"], together["longest_wait"]) == (quantile([10, 35], 0.5), 55)
+
+
+def test_two_holders_at_once_are_counted() -> None:
+    assert contention._handoffs([[(0, 0, 10)], [(5, 9, 20)]])["overlaps"] == 1
+    assert contention._handoffs([[(0, 0, 10)], [(5, 10, 20)]])["overlaps"] == 0
+
+
+def test_a_turn_without_a_pair_is_a_failure() -> None:
+    with pytest.raises(Failed):
+        summary({"micros": [], "seconds": 1.0, "cpu": 0.0})
+
+
+@pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda entrant: entrant.name)
+def test_every_entrant_has_a_program(entrant: Entrant) -> None:
+    folder = prepare.HERE / "contestants"
+    endings = (
+        "c/{}.c",
+        "rust/src/bin/{}.rs",
+        "rust_peers/src/{}.rs",
+        "python/{}.py",
+        "node/{}.mjs",
+    )
+    assert any((folder / ending.format(entrant.program)).exists() for ending in endings)
+
+
+def test_every_workload_is_named_after_its_file() -> None:
+    assert [module.NAME for module in WORKLOADS.values()] == list(WORKLOADS)
