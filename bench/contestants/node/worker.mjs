@@ -27,7 +27,10 @@ export function versionOf(name) {
   const places = ['../../', '../../../'].map((above) =>
     fileURLToPath(new URL(`${above}node_modules/${name}/package.json`, import.meta.url)),
   )
-  return JSON.parse(readFileSync(places.find(existsSync) ?? places[0], 'utf8')).version.replace(/^v/, '')
+  return JSON.parse(readFileSync(places.find(existsSync) ?? places[0], 'utf8')).version.replace(
+    /^v/,
+    '',
+  )
 }
 
 /**
