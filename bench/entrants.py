@@ -36,7 +36,8 @@ class Entrant:
         contestants = prepare.HERE / "contestants"
         match self.language:
             case "Python":
-                python = prepare.PYTHON_NG if "ng" in self.program else prepare.PYTHON
+                alone = self.program == "redlock_ng"
+                python = prepare.PYTHON_NG if alone else prepare.PYTHON
                 return [python, "-m", f"bench.contestants.python.{self.program}", *variant]
             case "Node":
                 return ["node", contestants / "node" / f"{self.program}.mjs", *variant]

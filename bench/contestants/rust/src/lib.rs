@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod worker;
 
 use std::future::Future;

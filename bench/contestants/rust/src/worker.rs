@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::Locks;
+use crate::{Locks, clock};
 
 /// A library under test, and what it holds.
 pub struct Worker<L: Locks> {
@@ -38,7 +37,7 @@ impl<L: Locks> Worker<L> {
 
     async fn pairs(&self, request: &Value) -> Value {
         let loops = count(request, "in_flight", 1);
-        let (start, cpu) = (Instant::now(), micros_of(ClockId::ProcessCPUTime));
+        let (start, cpu) = (Instant::now(), clock::processor());
         let plan = Plan {
             end: start + seconds(request, "seconds"),
             resources: count(request, "resources", 1),
@@ -60,7 +59,7 @@ impl<L: Locks> Worker<L> {
         json!({
             "pairs": samples.len(),
             "seconds": start.elapsed().as_secs_f64(),
-            "cpu": Duration::from_micros(micros_of(ClockId::ProcessCPUTime) - cpu).as_secs_f64(),
+            "cpu": Duration::from_micros(clock::processor() - cpu).as_secs_f64(),
             "micros": samples,
         })
     }
@@ -132,25 +131,19 @@ struct Turn {
 
 /// When the lock was wanted, acquired and about to be released, each time.
 async fn compete(locks: &impl Locks, turn: Turn) -> Vec<(u64, u64, u64)> {
-    let (mut times, mut wanted) = (Vec::new(), micros_of(ClockId::Monotonic));
+    let (mut times, mut wanted) = (Vec::new(), clock::shared());
     while Instant::now() < turn.end {
         let Some(held) = locks.acquire("bench:contended".to_owned()).await else {
             continue;
         };
-        let acquired = micros_of(ClockId::Monotonic);
+        let acquired = clock::shared();
         tokio::time::sleep(turn.hold).await;
-        times.push((wanted, acquired, micros_of(ClockId::Monotonic)));
+        times.push((wanted, acquired, clock::shared()));
         locks.release(held).await;
         tokio::time::sleep(turn.rest).await;
-        wanted = micros_of(ClockId::Monotonic);
+        wanted = clock::shared();
     }
     times
-}
-
-fn micros_of(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
 }
 
 fn seconds(request: &Value, name: &str) -> Duration {
