@@ -59,7 +59,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for workload in arguments.workloads or WORKLOADS:
             start = time.monotonic()
             run.tell(workload)
-            WORKLOADS[workload].run(run)
+            try:
+                WORKLOADS[workload].run(run)
+            except Exception as problem:  # noqa: BLE001 - what others measured must not be lost
+                run.failed(workload, {}, "the bench", problem)
             run.tell(f"  took {time.monotonic() - start:.0f} s")
         return {
             "date": time.strftime("%Y-%m-%d"),

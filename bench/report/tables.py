@@ -36,7 +36,8 @@ def failures(results: Results) -> list[str]:
     lines = []
     for row in results.rows:
         if "failed" in row and row["workload"] != "faulty":
-            line = f"- {row['workload']}, {_where(row)}: {row['failed']}"
+            where = ", ".join(words for words in (row["workload"], _where(row)) if words)
+            line = f"- {where}: {row['failed']}"
             lines += [line] if line not in lines else []
     return lines
 
