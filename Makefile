@@ -56,6 +56,9 @@ bench: setup ## speed, side by side with other libraries (an hour; BENCH="--quic
 guard: setup ## count the instructions that a lock takes the protocol's machines
 	@$(VENV_PYTHON) -m bench.guard
 
+coverage: ## how many lines of the core the Rust tests run; fails below the limits
+	@$(PYTHON) scripts/coverage.py
+
 wheel: setup ## build the release wheel into dist/
 	$(VENV_PYTHON) -m maturin build --release --locked --out dist
 

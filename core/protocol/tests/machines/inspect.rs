@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Play, absent, claim, fault, frees_in, policy, quorum, theirs};
+use crate::support::{Play, absent, claim, fault, frees_in, policy, quorum, resources, theirs};
 use quorlock_protocol::{Answer, FaultKind, FencingToken, Inspect, Moment, Standing};
 
 fn inspect(nodes: usize) -> Play<Inspect> {
@@ -21,8 +21,11 @@ fn a_quorum_proves_the_lease_for_as_long_as_its_weakest_member_keeps_it() {
     play.answer(0, "inspect", left(900, 41));
     play.answer(1, "inspect", left(500, 41));
     play.answer(2, "inspect", left(700, 41));
-    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
+    let inspection = play.outcome();
+    assert_eq!(inspection.until(), Some(Moment::from_millis(500 - 5 - 2)));
+    let Standing::Held(lease) = inspection.standing else { panic!("held") };
     assert_eq!(lease.until(), Moment::from_millis(500 - 5 - 2));
+    assert_eq!((lease.resources(), lease.holder()), (&resources(), &claim("h").holder));
     assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
 }
 
@@ -56,7 +59,7 @@ fn too_many_lost_keys_prove_the_loss() {
     play.answer(1, "inspect", theirs(frees_in(5)));
     play.answer(2, "inspect", absent());
     let inspection = play.outcome();
-    assert_eq!(inspection.standing, Standing::NotHeld);
+    assert_eq!((&inspection.standing, inspection.until()), (&Standing::NotHeld, None));
     assert!(!inspection.held_by_another);
     assert!(inspection.is_free);
 }

@@ -10,5 +10,7 @@ mod extend;
 mod extremes;
 mod hold;
 mod inspect;
+mod settings;
 mod support;
 mod withdraw;
+mod words;

@@ -1,0 +1,127 @@
+//! What people and programs are told: sentences, codes and names. Every one is part of the interface.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use quorlock_protocol::{
+    Answer, ErrorKind, Failure, Fault, FaultKind, Frees, LossReason, Moment, NodeVote,
+    ReleaseOutcome, RoundReport, Vote,
+};
+
+use crate::support::{absent, fault, frees_in, ours, resources, theirs};
+
+const NODES: [&str; 3] = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+
+/// The sentence for a failure after `answers`; nodes that have given none are missing.
+fn explain(kind: ErrorKind, answers: &[Result<Answer, Fault>], millis: u64) -> String {
+    let votes = (0..NODES.len()).map(|node| NodeVote {
+        vote: Vote::of(answers.get(node)),
+        answer: answers.get(node).cloned(),
+        took: Duration::ZERO,
+    });
+    let report = RoundReport { started: Moment::default(), votes: votes.collect() };
+    let failure = Failure {
+        kind,
+        resources: &resources(),
+        report: &report,
+        addresses: &NODES,
+        attempts: u32::try_from(millis / 100).unwrap(),
+        elapsed: Duration::from_millis(millis),
+    };
+    failure.explain()
+}
+
+#[test]
+fn a_refusal_says_who_refused_and_when_it_may_be_free() {
+    let text = explain(ErrorKind::NotAcquired, &[theirs(frees_in(300)), theirs(frees_in(4200))], 0);
+    assert_eq!(
+        text,
+        "'r' is held by another: 2 of 3 nodes refused; free in at most 4.2 s unless extended"
+    );
+    let text =
+        explain(ErrorKind::NotAcquired, &[theirs(Frees::Unknown), theirs(Frees::Unknown)], 0);
+    assert_eq!(text, "'r' is held by another: 2 of 3 nodes refused");
+}
+
+#[test]
+fn a_key_without_an_end_is_told_as_such() {
+    let answers = [theirs(Frees::Never), theirs(frees_in(10)), theirs(Frees::Never)];
+    let text = explain(ErrorKind::NotAcquired, &answers, 0);
+    assert!(text.contains("3 of 3 nodes refused; on 2 nodes the key has no ttl"), "{text}");
+    let text = explain(ErrorKind::NotAcquired, &answers[..1], 0);
+    assert!(text.contains("on 1 node the key has no ttl"), "{text}");
+    assert!(text.contains("delete it if its owner is gone"), "{text}");
+}
+
+#[test]
+fn a_timeout_says_how_long_it_was_waited_and_how_often_tried() {
+    let votes = [theirs(frees_in(35)), ours(1), fault(FaultKind::Broken)];
+    assert_eq!(
+        explain(ErrorKind::AcquireTimedOut, &votes, 200),
+        "gave up waiting for 'r' after 200 ms and 2 attempts: held by another: 1 of 3 nodes refused, \
+         1 granted, 1 failed (redis://c:6379: as the test says); free in at most 35 ms unless extended"
+    );
+    let text = explain(ErrorKind::AcquireTimedOut, &votes, 100);
+    assert!(text.contains("after 100 ms and 1 attempt:"), "{text}");
+    let text = explain(ErrorKind::AcquireTimedOut, &votes, 1500);
+    assert!(text.contains("after 1.5 s and 15 attempts:"), "{text}");
+}
+
+#[test]
+fn a_missing_quorum_says_what_every_node_did() {
+    let votes = [fault(FaultKind::TimedOut), absent()];
+    assert_eq!(
+        explain(ErrorKind::QuorumUnreachable, &votes, 0),
+        "no quorum for 'r': 2 of 3 nodes are needed, 0 granted, 1 refused, 1 had not answered, \
+         1 failed (redis://a:6379: as the test says)"
+    );
+    let votes = [fault(FaultKind::TimedOut), fault(FaultKind::Busy), ours(1)];
+    let text = explain(ErrorKind::QuorumUnreachable, &votes, 0);
+    assert!(text.contains("1 granted, 2 failed (redis://a:6379: as"), "{text}");
+    assert!(text.contains("; redis://b:6379: as the test says)"), "{text}");
+}
+
+#[test]
+fn every_kind_of_error_names_the_resource() {
+    for kind in ErrorKind::ALL {
+        let text = explain(kind, &[], 0);
+        assert!(text.contains("'r'"), "{kind}: {text}");
+        assert!(!text.ends_with('.') && !text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
+fn codes_are_distinct_and_in_the_one_spelling() {
+    let errors = ErrorKind::ALL.map(ErrorKind::code);
+    let faults = FaultKind::ALL.map(FaultKind::code);
+    for codes in [&errors[..], &faults[..]] {
+        assert_eq!(codes.iter().collect::<BTreeSet<_>>().len(), codes.len());
+        let is_code = |code: &&str| code.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        assert!(codes.iter().all(is_code), "{codes:?}");
+    }
+    assert_eq!(ErrorKind::LeaseLost.to_string(), "LEASE_LOST");
+}
+
+#[test]
+fn outcomes_votes_and_losses_have_names() {
+    let names = ReleaseOutcome::ALL.map(ReleaseOutcome::name);
+    assert_eq!(names, ["released", "expired", "taken", "unknown"]);
+    let votes = [Vote::Missing, Vote::Granted, Vote::Refused, Vote::Failed];
+    assert_eq!(votes.map(Vote::name), ["missing", "granted", "refused", "failed"]);
+    let reasons = [LossReason::Expired, LossReason::Gone, LossReason::HeldTooLong];
+    assert_eq!(reasons.map(LossReason::describe).iter().collect::<BTreeSet<_>>().len(), 3);
+}
+
+#[test]
+fn faults_that_a_person_must_mend_are_not_those_that_may_have_acted() {
+    for kind in FaultKind::ALL {
+        assert!(!(kind.is_permanent() && kind.may_have_acted()), "{kind:?}");
+    }
+    let mended_by_time: Vec<_> = FaultKind::ALL
+        .into_iter()
+        .filter(|kind| !kind.is_permanent())
+        .map(FaultKind::code)
+        .collect();
+    let wanted = ["NOT_SENT", "TIMED_OUT", "BROKEN", "UNWRITABLE", "BUSY", "GARBLED", "OTHER"];
+    assert_eq!(mended_by_time, wanted);
+}
