@@ -71,14 +71,6 @@ def test_exit_is_quick_and_clean(cluster3: Cluster, ending: str, nodes: str) -> 
     assert took < QUICK
 
 
-@pytest.mark.parametrize("ending", ["busy threads", "busy loop"])
-def test_exit_never_crashes_with_work_under_way(cluster3: Cluster, ending: str) -> None:
-    for _ in range(12):
-        with Program(PROGRAM.format(ending=ENDINGS[ending]), nodes=cluster3.urls) as program:
-            status, _, errors = program.end(10)
-        assert (status, errors) == (0, "")
-
-
 def test_what_is_given_up_just_before_the_end_is_withdrawn(cluster3: Cluster) -> None:
     for _ in range(5):
         run(

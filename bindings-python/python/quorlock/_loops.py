@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
@@ -151,9 +152,17 @@ def _finished(task: asyncio.Task[Any]) -> None:
         log.error("a callback of a lock failed", exc_info=task.exception())
 
 
+def _renew_guard() -> None:
+    """In a forked child the guard may be held by a thread that is not there."""
+    global _making
+    _making = threading.Lock()
+
+
 _posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPost | ThreadPost] = (
     weakref.WeakKeyDictionary()
 )
 _making = threading.Lock()
 _tasks: set[asyncio.Task[Any]] = set()
 _MESSAGE = "the lease of the block is lost"
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_guard)

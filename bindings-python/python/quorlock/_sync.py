@@ -151,10 +151,17 @@ class Lock(LockBase[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        lease = self._holdings.leave_block()
-        if lease is None or lease.is_released:
-            return  # given back inside the block, or held by the parent of this process
-        operation = lease.begin_release()
+        lease = None
+        try:
+            lease = self._holdings.leave_block()
+            if lease is None or lease.is_released:
+                return  # given back inside the block, or held by the parent of this process
+            operation = lease.begin_release()
+        except BaseException:
+            # Ctrl-C can come between any two steps: the keys do not stay until their ttl is over.
+            if lease is not None:
+                lease.withdraw()
+            raise
         wait(operation)
         loss: LeaseLost | None = operation.result()[1]
         if loss is not None:

@@ -147,14 +147,21 @@ class Lock(LockBase[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        lease = self._holdings.leave_block()
-        if lease is None:
-            return
-        interruption = lease._watch if isinstance(lease._watch, Interruption) else None
-        ours = interruption is not None and interruption.end(error)
-        if lease.is_released:
-            return  # given back inside the block, or held by the parent of this process
-        operation = lease.begin_release()
+        lease = None
+        try:
+            lease = self._holdings.leave_block()
+            if lease is None:
+                return
+            interruption = lease._watch if isinstance(lease._watch, Interruption) else None
+            ours = interruption is not None and interruption.end(error)
+            if lease.is_released:
+                return  # given back inside the block, or held by the parent of this process
+            operation = lease.begin_release()
+        except BaseException:
+            # As in the blocking lock: a handler of Ctrl-C can raise here, too.
+            if lease is not None:
+                lease.withdraw()
+            raise
         await finished(operation)
         loss: LeaseLost | None = operation.result()[1]
         if loss is not None:

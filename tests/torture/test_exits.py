@@ -1,0 +1,75 @@
+"""The end of the interpreter with operations under way: no crash and no hang, again and again."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.python.programs import Program
+from tests.support.servers import Cluster
+from tests.torture.counts import times
+
+HEAD = """
+    import asyncio, os, random, signal, sys, threading, time
+    import quorlock, quorlock.aio
+    nodes = os.environ["QUORLOCK_NODES"].split(",")
+    locks = quorlock.Redlock(nodes, retry_delay=0.002, retry_jitter=0.001)
+    tasks = quorlock.aio.Redlock(nodes, retry_delay=0.002, retry_jitter=0.001)
+
+    def busy(number):
+        while True:
+            with locks.lock(f"busy-{number % 3}", on_lost=print): pass
+
+    async def busy_async(number):
+        while True:
+            async with tasks.lock(f"task-{number % 5}"): pass
+
+    def loop():
+        async def main(): await asyncio.gather(*(busy_async(number) for number in range(20)))
+        asyncio.run(main(), debug=False)
+
+    def losing():
+        # Callbacks on the library's own thread, and tasks that are cancelled by a loss.
+        while True:
+            lock = locks.lock("lost", ttl=0.02, on_lost=lambda: time.sleep(0.001))
+            lock.acquire(timeout=1)
+            time.sleep(0.005)
+
+    def managers():
+        while True:
+            with quorlock.Redlock(nodes) as own:
+                own.lock("own", ttl=1).acquire(blocking=False)
+
+    for target in {targets}:
+        threading.Thread(target=target[0], args=target[1:], daemon=True).start()
+    time.sleep(random.uniform(0, 0.15))
+"""
+WORK = {
+    "threads": "[(busy, 0), (busy, 1), (busy, 2), (busy, 3)]",
+    "loops": "[(loop,), (loop,)]",
+    "losses and managers": "[(losing,), (managers,), (busy, 0)]",
+}
+#: How the program ends, and with which status.
+ENDINGS = {
+    "its last line": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "an exception": ("raise ValueError('the end')", 1),
+    "os._exit": ("os._exit(4)", 4),
+    "sigterm": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(10)", -signal.SIGTERM),
+    "ctrl-c": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(10)", -signal.SIGINT),
+    "a loop of its own": ("asyncio.run(asyncio.wait_for(busy_async(9), 0.05), debug=False)", 1),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("work", WORK)
+def test_with_work_under_way(cluster3: Cluster, work: str, ending: str) -> None:
+    last, expected = ENDINGS[ending]
+    code = HEAD.replace("{targets}", WORK[work]) + f"    {last}\n"
+    for _ in range(times(2, 60)):
+        with Program(code, nodes=cluster3.urls) as program:
+            status, _, errors = program.end(30)
+        assert status == expected, errors
+        assert "Fatal" not in errors
+        assert "panic" not in errors

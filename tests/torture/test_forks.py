@@ -1,0 +1,341 @@
+"""Forks in every shape that programs have, with work under way in other threads and loops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.python.programs import run
+from tests.support import watchdog
+from tests.support.servers import Cluster, free_port
+from tests.support.wait import eventually
+from tests.torture.counts import times
+
+HEAD = """
+    import asyncio, gc, multiprocessing, os, sys, threading, time, warnings
+    import quorlock, quorlock.aio
+    warnings.simplefilter("ignore")  # newer Pythons warn of forks in threaded programs
+    nodes = os.environ["QUORLOCK_NODES"].split(",")
+    locks = quorlock.Redlock(nodes, retry_delay=0.005, retry_jitter=0.004)
+    tasks = quorlock.aio.Redlock(nodes, retry_delay=0.005, retry_jitter=0.004)
+    stopping = threading.Event()
+
+    def run(work):
+        return asyncio.run(work, debug=False)  # its warnings of slow steps are not the matter here
+
+    def use(name):
+        with locks.lock(name, ttl=5, timeout=30, on_lost=print) as lease:
+            return lease.fencing_token
+
+    async def use_async(name):
+        async with tasks.lock(name, ttl=5, timeout=30) as lease:
+            return lease.fencing_token
+
+    def busy(number):
+        while not stopping.is_set():
+            use(f"busy-{number}")
+            use("shared")
+
+    def busy_loops(number):
+        while not stopping.is_set():
+            run(use_async(f"loop-{number}"))
+
+    def busy_loop():
+        async def forever(number):
+            while not stopping.is_set():
+                await use_async(f"task-{number}")
+        async def main():
+            await asyncio.gather(*(forever(number) for number in range(10)))
+        run(main())
+
+    def start(*calls):
+        threads = [threading.Thread(target=call, args=arguments) for call, *arguments in calls]
+        for thread in threads: thread.start()
+        return threads
+
+    def stop(threads):
+        stopping.set()
+        for thread in threads: thread.join()
+
+    def child(work):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                work()
+                status = 0
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        return pid
+
+    def collect(pids, within=30):
+        limit = time.monotonic() + within
+        pids = set(pids)
+        while pids:
+            for pid in list(pids):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    assert status == 0, f"a child ended with {status}"
+                    pids.remove(pid)
+            if time.monotonic() > limit:
+                import signal
+                for pid in pids: os.kill(pid, signal.SIGABRT)  # tells where it hangs
+                print(f"{len(pids)} children hang", file=sys.stderr)
+                os._exit(3)
+            time.sleep(0.002)
+"""
+
+STORMS = {
+    "threads": "start(*((busy, n) for n in range(3)))",
+    "a loop": "start((busy_loop,))",
+    "new loops": "start(*((busy_loops, n) for n in range(3)))",
+}
+
+
+@pytest.mark.parametrize("storm", STORMS)
+def test_children_work_whatever_the_parent_was_at(cluster3: Cluster, storm: str) -> None:
+    out = run(
+        HEAD
+        + f"""
+    use("warm")
+    threads = {STORMS[storm]}
+    def work():
+        use("child")
+        run(use_async(f"child-{{os.getpid()}}"))
+        gc.collect()
+    for _ in range({times(8, 150)}):
+        collect([child(work) for _ in range(2)])
+    stop(threads)
+    print("done", use("shared") > 0)
+    """,
+        nodes=cluster3.urls,
+        within=times(90, 600),
+    )
+    assert out == "done True"
+
+
+def test_a_fork_while_a_loop_gets_its_mailbox(cluster3: Cluster) -> None:
+    """The one moment at which another thread has the guard of the mailboxes."""
+    out = run(
+        HEAD
+        + """
+    from quorlock import _loops
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Slow(_loops.LoopPost):
+        def __init__(self, loop):
+            if os.getpid() == parent:
+                inside.set()
+                go_on.wait()
+            super().__init__(loop)
+
+    parent, _loops.LoopPost = os.getpid(), Slow
+    threads = start((run, use_async("other")))
+    inside.wait()
+    pid = child(lambda: run(use_async("child")))
+    collect([pid], 10)
+    go_on.set()
+    stop(threads)
+    print("done")
+    """,
+        nodes=cluster3.urls,
+        within=60,
+    )
+    assert out == "done"
+
+
+def test_a_fork_from_a_thread_and_in_a_callback(cluster3: Cluster) -> None:
+    out = run(
+        HEAD
+        + """
+    pids = []
+    thread = threading.Thread(target=lambda: pids.append(child(lambda: use("a"))))
+    thread.start(); thread.join()
+    lost = locks.lock("b", ttl=0.1, on_lost=lambda: pids.append(child(lambda: use("c"))))
+    lost.acquire()
+    async def in_a_loop():
+        async with tasks.lock("d"):
+            pids.append(child(lambda: use("e")))
+    run(in_a_loop())
+    limit = time.monotonic() + 10
+    while len(pids) < 3 and time.monotonic() < limit: time.sleep(0.005)
+    collect(pids)
+    print(len(pids))
+    """,
+        nodes=cluster3.urls,
+        within=60,
+    )
+    assert out == "3"
+
+
+def test_children_that_end_in_the_ordinary_way_leave_the_parents_locks_alone(
+    cluster3: Cluster,
+) -> None:
+    out = run(
+        HEAD
+        + f"""
+    lock = locks.lock("kept", ttl=0.5, auto_extend=True, on_lost=print)
+    lock.acquire()
+    for _ in range({times(5, 60)}):
+        pid = os.fork()
+        if pid == 0:
+            use("own")
+            sys.exit(0)  # atexit, finalizers and all
+        collect([pid])
+    print(lock.lease.check() > 0, lock.release())
+    """,
+        nodes=cluster3.urls,
+        within=times(60, 300),
+    )
+    assert out == "True released"
+
+
+def test_pools_of_processes(cluster3: Cluster) -> None:
+    out = run(
+        HEAD
+        + f"""
+    from concurrent.futures import ProcessPoolExecutor
+    use("warm")
+    threads = start((busy, 0))
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(3, mp_context=context) as pool:
+        tokens = list(pool.map(use, ["pool"] * {times(20, 300)}))
+    with context.Pool(3) as pool:
+        tokens += pool.map(use, ["pool"] * {times(20, 300)})
+    stop(threads)
+    print(len(tokens) - len(set(tokens)))
+    """,
+        nodes=cluster3.urls,
+        within=times(60, 300),
+    )
+    assert out == "0"
+
+
+GUNICORN = """
+import os
+import quorlock
+
+locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.01)
+# Before the fork: the engine and its connections are there, and a lease is renewed.
+kept = locks.lock("kept", ttl=1, auto_extend=True)
+assert kept.acquire()
+
+def application(environ, start_response):
+    with locks.lock("request", ttl=5, timeout=20) as lease:
+        body = f"{os.getpid()} {lease.fencing_token} {kept.owned()}".encode()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"""
+
+
+def test_a_server_that_forks_before_it_serves(cluster3: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "application.py").write_text(GUNICORN)
+    address = f"127.0.0.1:{free_port()}"
+    words = ["gunicorn", "--preload", "--workers", "3", "--threads", "2", "--bind", address]
+    with service([*words, "application:application"], tmp_path, cluster3):
+        eventually(lambda: ask(address) is not None, 30)
+        with ThreadPoolExecutor(4) as pool:
+            replies = list(pool.map(ask, [address] * times(60, 2000)))
+        judge([reply.split() for reply in replies if reply is not None], len(replies), cluster3)
+
+
+CELERY = """
+import os
+import celery.signals
+import quorlock
+
+app = celery.Celery("jobs", broker="filesystem://", backend="file://" + os.environ["FOLDER"])
+app.conf.broker_transport_options = {
+    f"{name}_folder{way}": os.path.join(os.environ["FOLDER"], "queue")
+    for name, way in (("data", "_in"), ("data", "_out"), ("control", ""))
+}
+locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.01)
+kept = locks.lock("kept", ttl=1, auto_extend=True)
+
+@celery.signals.worker_init.connect  # in the parent of the pool
+def begin(**_):
+    assert kept.acquire()
+
+@app.task
+def job():
+    with locks.lock("job", ttl=5, timeout=20) as lease:
+        return f"{os.getpid()} {lease.fencing_token} {kept.owned()}"
+"""
+
+PRODUCER = """
+import sys, jobs
+results = [jobs.job.delay() for _ in range(int(sys.argv[1]))]
+for result in results:
+    print(result.get(timeout=60, interval=0.05))
+"""
+
+
+def test_a_queue_that_forks_before_it_works(cluster3: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(CELERY)
+    (tmp_path / "queue").mkdir()
+    words = ["celery", "-A", "jobs", "worker", "--pool", "prefork", "--concurrency", "3"]
+    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "warning"]
+    with service([*words, *quiet], tmp_path, cluster3):
+        count = times(20, 500)
+        out = subprocess.run(
+            [sys.executable, "-c", PRODUCER, str(count)], cwd=tmp_path, check=True, text=True,
+            stdout=subprocess.PIPE, env=variables(tmp_path, cluster3), timeout=times(120, 600),
+        ).stdout  # fmt: skip
+        judge([line.split() for line in out.splitlines()], count, cluster3)
+
+
+def judge(replies: list[list[str]], count: int, cluster: Cluster) -> None:
+    assert len(replies) == count
+    pids, tokens, owned = zip(*replies, strict=True)
+    assert len(set(pids)) > 1, "one worker did it all"
+    assert len(set(tokens)) == count
+    assert set(owned) == {"False"}, "a worker takes its parent's lease for its own"
+    # The parent renews it, while it does nothing but wait for its children.
+    assert cluster.values("kept").count(None) <= 1
+
+
+@contextlib.contextmanager
+def service(words: list[str], folder: Path, cluster: Cluster) -> Iterator[None]:
+    """A program that serves; it must end well when it is asked to."""
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words], cwd=folder, stdout=output, stderr=output,
+            env=variables(folder, cluster), start_new_session=True,
+        )  # fmt: skip
+    watchdog.guard(process.pid)
+    try:
+        yield
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, log.read_text()
+        assert "Traceback" not in log.read_text(), log.read_text()
+    finally:
+        watchdog.forget(process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def variables(folder: Path, cluster: Cluster) -> dict[str, str]:
+    nodes = ",".join(cluster.urls)
+    return {**os.environ, "QUORLOCK_NODES": nodes, "FOLDER": str(folder), "C_FORCE_ROOT": "1"}
+
+
+def ask(address: str) -> str | None:
+    try:
+        with urllib.request.urlopen(f"http://{address}/", timeout=30) as reply:
+            return str(reply.read().decode())
+    except OSError:
+        return None

@@ -1,0 +1,263 @@
+"""Ctrl-C, at any moment of any operation: it is heard, no key stays behind, and all goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from quorlock import _sync, aio
+from tests.python.programs import Program
+from tests.support.servers import Cluster
+from tests.torture.counts import times
+
+HEAD = """
+    import asyncio, os, random, signal, sys, threading, time
+    import quorlock, quorlock.aio
+    nodes = os.environ["QUORLOCK_NODES"].split(",")
+    locks = quorlock.Redlock(nodes, ttl=30, retry_delay=0.01, retry_jitter=0.005)
+    tasks = quorlock.aio.Redlock(nodes, ttl=30, retry_delay=0.01, retry_jitter=0.005)
+    def handler(*_): os.kill(os.getpid(), signal.SIGINT)
+"""
+
+#: What is done again and again; each gives back what it takes, as programs do.
+WORKS = {
+    "every call": """
+        def work():
+            lock = locks.lock("r", on_lost=print)
+            try:
+                lock.acquire()
+                lease = lock.lease
+                lease.extend()
+                lease.check()
+                lock.locked()
+            finally:
+                if lock.owned():
+                    lock.release()
+    """,
+    "block": """
+        def work():
+            with locks.lock("r"), locks.lock(["s", "t"]):
+                pass
+    """,
+    "decorated": """
+        @locks.lock("r")
+        def work():
+            pass
+    """,
+    "contended": """
+        def work():
+            with locks.lock("r", ttl=0.03, auto_extend=False, raise_on_lost=False):
+                with locks.lock("r"):
+                    pass
+    """,
+    "asyncio": """
+        async def use():
+            async with tasks.lock("r"), tasks.lock("s"):
+                await asyncio.sleep(0)
+        def work():
+            asyncio.run(use(), debug=False)
+    """,
+    "many tasks": """
+        async def use(number):
+            async with tasks.lock(f"r{number % 4}"):
+                await asyncio.sleep(0)
+        async def all_of_them():
+            await asyncio.gather(*(use(number) for number in range(12)))
+        def work():
+            asyncio.run(all_of_them(), debug=False)
+    """,
+}
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_at_any_moment(cluster3: Cluster, work: str) -> None:
+    code = (
+        HEAD
+        + WORKS[work].replace("\n    ", "\n")
+        + f"""
+    work()
+    begun = time.perf_counter()
+    for _ in range(5): work()
+    span = (time.perf_counter() - begun) / 5 * 1.3
+    interrupted = 0
+    signal.signal(signal.SIGALRM, handler)
+    for _ in range({times(60, 1500)}):
+        # asyncio leaves its own handler there when it is itself interrupted at a bad moment.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # A timer, not a thread: it strikes also between two instructions of this one.
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, span))
+            work()
+            time.sleep(1)
+        except KeyboardInterrupt:
+            interrupted += 1
+    print(interrupted)
+    """
+    )
+    with Program(code, nodes=cluster3.urls) as program:
+        status, out, errors = program.end(times(120, 900))
+    assert status == 0, errors
+    # Python itself loses an exception that comes while it collects garbage ("ignored in ...").
+    assert int(out) + errors.count("Exception ignored") >= times(60, 1500)
+    assert int(out) > times(60, 1500) * 0.9
+    assert "/quorlock/" not in errors, errors
+    left_alone(cluster3)
+
+
+#: Waits on nodes that hang, beside those of tests/python/test_cancelling.py.
+HUNG = {
+    "end of a block": """
+        lock = locks.lock("r", node_timeout=10)
+        lock.__enter__()
+        def wait():
+            lock.__exit__(None, None, None)
+    """,
+    "several": """
+        def wait():
+            locks.lock(["r", "s", "t"], node_timeout=10).acquire()
+    """,
+    "decorated": """
+        @locks.lock("r", node_timeout=10)
+        def wait():
+            pass
+    """,
+    "one round": """
+        def wait():
+            locks.lock("r", node_timeout=10).acquire(blocking=False)
+    """,
+    "asyncio": """
+        def wait():
+            asyncio.run(tasks.lock("r", node_timeout=10).acquire(), debug=False)
+    """,
+    "asyncio block": """
+        async def use():
+            async with tasks.lock("r", node_timeout=10):
+                print("held")
+        def wait():
+            asyncio.run(use(), debug=False)
+    """,
+}
+
+
+@pytest.mark.parametrize("wait", HUNG)
+def test_in_a_wait_on_hung_nodes(cluster3: Cluster, wait: str) -> None:
+    code = (
+        HEAD
+        + HUNG[wait].replace("\n    ", "\n")
+        + """
+    locks.lock("warm").locked()
+    print("ready", flush=True)
+    input()
+    print("waiting", flush=True)
+    try:
+        wait()
+    except KeyboardInterrupt:
+        print(time.monotonic(), flush=True)
+    """
+    )
+    with Program(code, nodes=cluster3.urls) as program:
+        assert program.line() == "ready"
+        for server in cluster3:
+            server.pause()
+        program.write("\n")
+        assert program.line() == "waiting"
+        time.sleep(0.15)
+        sent = time.monotonic()
+        program.signal(signal.SIGINT)
+        took = float(program.line()) - sent
+        cluster3.heal()
+        assert program.end(20)[0] == 0
+    assert took < 0.5, "Ctrl-C took too long"
+    left_alone(cluster3)
+
+
+def test_early_in_a_long_wait(cluster3: Cluster) -> None:
+    """Signals are looked for from the first moment on, not only once the wait has become long."""
+    code = (
+        HEAD
+        + f"""
+    held = locks.lock("r", auto_extend=True, on_lost=print)
+    held.acquire()
+    late = []
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for number in range({times(40, 400)}):
+        delay = 0.0001 + number % 40 * 0.002
+        begun = time.monotonic()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            locks.lock("r", timeout=5).acquire()
+            late.append(delay)
+        except KeyboardInterrupt:
+            if time.monotonic() - begun > delay + 2: late.append(delay)
+    held.release()
+    print(late)
+    """
+    )
+    with Program(code, nodes=cluster3.urls) as program:
+        assert program.end(times(240, 600)) == (0, "[]\n", "")
+    left_alone(cluster3)
+
+
+def test_at_the_end_of_the_interpreter(cluster3: Cluster) -> None:
+    """Withdrawals have a moment to get out; a Ctrl-C meanwhile does not turn that into a crash."""
+    code = (
+        HEAD
+        + """
+    import atexit
+    lock = locks.lock("r", on_lost=print)
+    lock.acquire()
+    lock.release()
+    # Registered last, so it runs first: it is the library's own hook that is interrupted.
+    atexit.register(lambda: signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1e-3)))
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    """
+    )
+    for _ in range(times(6, 60)):
+        with Program(code, nodes=cluster3.urls) as program:
+            status, _, errors = program.end(20)
+        # Python itself unlearns its handlers at last: the timer may end what is left of it.
+        assert status in (0, -signal.SIGALRM)
+        assert "Fatal" not in errors
+        assert "panic" not in errors
+    left_alone(cluster3)
+
+
+@pytest.mark.parametrize("step", ["is_released", "begin_release"])
+@pytest.mark.parametrize("module", [_sync, aio])
+def test_between_the_steps_at_the_end_of_a_block(
+    cluster3: Cluster, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
+) -> None:
+    """What the random moments above meet once in hundreds of times."""
+    lock = module.Redlock(cluster3.urls).lock("r", ttl=30)
+
+    def strike(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def block() -> None:
+        if module is aio:
+            asyncio.run(_enter(lock), debug=False)
+        else:
+            with lock:
+                pass
+
+    monkeypatch.setattr(module.Lease, step, property(strike) if step == "is_released" else strike)
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    left_alone(cluster3)
+
+
+async def _enter(lock: Any) -> None:
+    async with lock:
+        pass
+
+
+def left_alone(cluster: Cluster) -> None:
+    """No lock key is left; what nodes remember of tokens is no lock."""
+    limit = time.monotonic() + 10
+    while left := [key for node in cluster for key in list(node.keys()) if "fence" not in key]:
+        assert time.monotonic() < limit, f"left behind: {left}"
+        time.sleep(0.01)
