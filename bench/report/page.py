@@ -136,7 +136,7 @@ _SECTIONS = (
     Section(
         "Over a network",
         "Every node half a millisecond away, there and back; and all near but one, which is 20 ms "
-        "away.",
+        "away. The link and the servers share a core, which the floor pays for as well.",
         ("far.svg", "slow-node.svg"),
         tables.far,
     ),
