@@ -46,6 +46,11 @@ soak: ## random schedules for SECONDS=600, from a new seed
 teeth: ## break a copy of the protocol in every listed way; the search must notice each
 	@$(MODEL) teeth
 
+torture: ## fork, interrupt, cancel and end programs as often as it takes (an hour)
+	@$(CHECK) build
+	QUORLOCK_TORTURE=1 $(VENV_PYTHON) -m pytest -q -rP tests/torture
+	QUORLOCK_TORTURE=1 node --test tests/torture/*.test.mjs
+
 chaos: ## break real servers, networks, clocks and clients for SECONDS=600, from a new seed
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m tests.chaos --seconds $(or $(SECONDS),600)
@@ -70,4 +75,4 @@ clean: ## remove all that was built or installed here
 	rm -rf target dist .venv node_modules bench/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
 
-.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth chaos wheel npm clean
+.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth torture chaos wheel npm clean

@@ -214,7 +214,8 @@ def _npm(*words: str) -> Callable[[], Sequence[str | Path]]:
 
 def _node_tests() -> Sequence[str | Path]:
     # By name: what `node --test FOLDER` means differs between Node 20 and 22.
-    files = sorted((ROOT / "tests" / "node").glob("*.test.*js"))
+    folders = (ROOT / "tests" / name for name in ("node", "torture"))
+    files = sorted(file for folder in folders for file in folder.glob("*.test.*js"))
     return ["node", "--test", "--test-reporter=tap", *files]
 
 

@@ -1,0 +1,6 @@
+// How often: little in the ordinary run, in full with `make torture`. The same as counts.py.
+const full = Boolean(process.env.QUORLOCK_TORTURE)
+
+/** A number of rounds. */
+export const times = (/** @type {number} */ short, /** @type {number} */ long) =>
+  full ? long : short
