@@ -137,7 +137,7 @@ proptest! {
         policy in any_policy(),
         nodes in 1..8_usize,
         known in token(),
-        events in proptest::collection::vec(event(), 0..60),
+        events in proptest::collection::vec(event(), 0..32),
     ) {
         let machine = Acquire::new(Moment::default(), resources(), policy, quorum(nodes), known);
         let play = play(machine, nodes, &events);
@@ -154,7 +154,7 @@ proptest! {
     fn a_lease_and_all_that_is_done_to_it_survive(
         change in any_policy(),
         nodes in 1..8_usize,
-        events in proptest::collection::vec(event(), 0..60),
+        events in proptest::collection::vec(event(), 0..32),
     ) {
         let won = Acquire::new(
             Moment::default(), resources(), policy(|it| it), quorum(nodes), FencingToken::default(),
@@ -187,7 +187,7 @@ proptest! {
         change in any_policy(),
         nodes in 1..8_usize,
         forgotten in time(),
-        events in proptest::collection::vec(event(), 0..60),
+        events in proptest::collection::vec(event(), 0..32),
     ) {
         let now = Moment::default();
         let withdrawal = Withdrawal {
