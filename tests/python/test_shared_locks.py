@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from quorlock import LeaseLost, Lock, LockNotHeld, Redlock, aio
+from quorlock._holdings import Holdings
 from tests.python.apis import Api, async_apis, both_apis, memory_nodes
 from tests.support.servers import Cluster
 
@@ -186,3 +187,31 @@ def test_waiting_threads_take_turns() -> None:
 
         list(pool.map(work, range(60)))
     assert time.monotonic() - start < 20
+
+
+class _Moving:
+    """A lease; while somebody looks at it, another thread gives it back."""
+
+    is_valid = True
+
+    def __init__(self, holdings: Holdings[Any] | None = None) -> None:
+        self._holdings = holdings
+
+    @property
+    def is_released(self) -> bool:
+        if self._holdings is not None:
+            self._holdings.discard(self)
+        return False
+
+
+def test_a_lease_is_found_while_another_thread_gives_its_own_back() -> None:
+    holdings: Holdings[Any] = Holdings()
+    theirs = _Moving(holdings)
+    other = threading.Thread(target=lambda: holdings.add(theirs, is_block=False))
+    other.start()
+    other.join()
+    mine = _Moving()
+    holdings.add(mine, is_block=False)
+    assert holdings.current() is mine
+    assert holdings.release() is mine
+    assert holdings.release() is None

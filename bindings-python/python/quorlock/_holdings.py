@@ -7,6 +7,7 @@ released may not release again what somebody else is at work under.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import weakref
@@ -35,7 +36,8 @@ class Holdings(Generic[L]):
     __slots__ = ("_holds", "_seen")
 
     def __init__(self) -> None:
-        # Only appended to and removed from, each in one step: threads need no guard here.
+        # Appended to, removed from and copied, each in one step: threads need no guard here. Never
+        # walked through as it is: who walks misses one when another thread removes one before it.
         self._holds: list[Hold[L]] = []
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -50,7 +52,7 @@ class Holdings(Generic[L]):
 
     def discard(self, lease: L) -> None:
         """Forget a lease, if it is noted."""
-        for hold in list(self._holds):
+        for hold in self._holds.copy():
             if hold.lease is lease:
                 self._remove(hold)
 
@@ -58,7 +60,7 @@ class Holdings(Generic[L]):
         """Take out the lease of the innermost block of the current context."""
         mine = [hold for hold in self._mine(current_context()) if hold.is_block]
         # A generator may be entered by one thread and left by another.
-        hold = _last(mine) or _last([hold for hold in self._holds if hold.is_block])
+        hold = _last(mine) or _last([hold for hold in self._holds.copy() if hold.is_block])
         if hold is None:
             return None
         self._remove(hold)
@@ -67,7 +69,7 @@ class Holdings(Generic[L]):
     def release(self) -> L | None:
         """The lease that `release()` means. It is taken out, unless its block still runs."""
         context = current_context()
-        alive = [hold for hold in self._holds if not hold.lease.is_released]
+        alive = [hold for hold in self._holds.copy() if not hold.lease.is_released]
         hold = _last([hold for hold in alive if hold.context is context])
         if hold is None:
             stranger = context not in self._seen
@@ -80,19 +82,17 @@ class Holdings(Generic[L]):
 
     def current(self) -> L | None:
         """The current context's latest lease, or else the latest."""
-        alive = [hold for hold in self._holds if not hold.lease.is_released]
+        alive = [hold for hold in self._holds.copy() if not hold.lease.is_released]
         context = current_context()
         hold = _last([hold for hold in alive if hold.context is context]) or _last(alive)
         return None if hold is None else hold.lease
 
     def _mine(self, context: object) -> list[Hold[L]]:
-        return [hold for hold in self._holds if hold.context is context]
+        return [hold for hold in self._holds.copy() if hold.context is context]
 
     def _remove(self, hold: Hold[L]) -> None:
-        for index, other in enumerate(self._holds):
-            if other is hold:
-                del self._holds[index]
-                return
+        with contextlib.suppress(ValueError):  # another thread was faster
+            self._holds.remove(hold)
 
 
 def current_context() -> Any:
