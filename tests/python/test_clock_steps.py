@@ -1,11 +1,7 @@
-"""A wall clock that is set, by hand or by a time server, changes nothing for a holder.
-
-A small library before libc sets the clock of one process only.
-"""
+"""A wall clock that is set, by hand or by a time server, changes nothing for a holder."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,52 +9,19 @@ import pytest
 
 from tests.python.programs import run
 from tests.support.servers import Cluster
+from tests.support.wall_clock import WallClock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
 
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <sys/time.h>
-#include <time.h>
-
-static long offset;
-
-void step(long seconds) { offset += seconds; }
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int result = real(clock, now);
-    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += offset;
-    return result;
-}
-
-int gettimeofday(struct timeval *now, void *zone) {
-    struct timespec precise;
-    (void)zone;
-    clock_gettime(CLOCK_REALTIME, &precise);
-    now->tv_sec = precise.tv_sec;
-    now->tv_usec = precise.tv_nsec / 1000;
-    return 0;
-}
-
-time_t time(time_t *place) {
-    struct timespec precise;
-    clock_gettime(CLOCK_REALTIME, &precise);
-    if (place) *place = precise.tv_sec;
-    return precise.tv_sec;
-}
-"""
-
 HEAD = """
-    import ctypes, os, time, quorlock
-    real_step = ctypes.CDLL(None).step
-    real_step.argtypes = [ctypes.c_long]
+    import os, time, quorlock
+    from pathlib import Path
+    from tests.support.wall_clock import WallClock
+    clock = WallClock(Path(os.environ["QUORLOCK_WALL_CLOCK"]).parent)
 
     def step(seconds):
         before = time.time()
-        real_step(seconds)
+        clock.step(seconds)
         assert abs(time.time() - before - seconds) < 60, "the clock was not set"
 
     locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","))
@@ -68,10 +31,8 @@ HOUR = 3600
 
 @pytest.fixture
 def _settable_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
-    source.write_text(CLOCK)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    monkeypatch.setenv("LD_PRELOAD", str(library))
+    for name, value in WallClock(tmp_path).variables.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.usefixtures("_settable_clock")
@@ -115,7 +76,7 @@ def test_renewal_and_the_loss_do_not_heed_it(cluster3: Cluster) -> None:
     assert not lost, lost
     # The time that a wait may take is time that passes, too.
     with locks.lock("r"):
-        real_step({HOUR})
+        clock.step({HOUR})
         start = time.monotonic()
         assert not locks.lock("r").acquire(timeout=0.3)
         assert 0.2 < time.monotonic() - start < 2
