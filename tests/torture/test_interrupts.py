@@ -256,8 +256,10 @@ async def _enter(lock: Any) -> None:
 
 
 def left_alone(cluster: Cluster) -> None:
-    """No lock key is left; what nodes remember of tokens is no lock."""
+    """No lock key is left; what the library itself has nodes remember is no lock."""
     limit = time.monotonic() + 10
-    while left := [key for node in cluster for key in list(node.keys()) if "fence" not in key]:
+    while left := [
+        key for node in cluster for key in list(node.keys()) if not key.startswith("quorlock:")
+    ]:
         assert time.monotonic() < limit, f"left behind: {left}"
         time.sleep(0.01)

@@ -75,7 +75,7 @@ describe('worker threads', () => {
     const left = async () =>
       (await Promise.all(cluster.servers.map((server) => server.keys('*'))))
         .flatMap(Object.keys)
-        .filter((key) => !key.includes('fence'))
+        .filter((key) => !key.startsWith('quorlock:'))
     await eventually(async () => (await left()).length === 0, 10_000)
   })
 
