@@ -1,0 +1,29 @@
+//! A server that answers the first command about a lock with any bytes. A panic of any thread ends the
+//! run, and so does a call that does not end.
+
+#![no_main]
+
+#[allow(dead_code)]
+#[path = "../../core/client/tests/support/villain.rs"]
+mod villain;
+
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use quorlock::Redlock;
+use villain::{Malice, Strikes, Villain};
+
+fuzz_target!(|bytes: &[u8]| {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let malice = Malice::SaysAndLeaves(bytes.to_vec());
+    let villain = Villain::new(Strikes::AfterLogin, malice);
+    let locks = Redlock::builder().nodes([villain.url()]).build().unwrap();
+    runtime.block_on(async {
+        let lock = locks.lock("r").ttl(Duration::from_millis(500)).try_once();
+        // It may even be a proper grant.
+        let call = tokio::time::timeout(Duration::from_secs(20), lock.acquire());
+        let lease = call.await.expect("the call ends");
+        drop(lease);
+    });
+    locks.close();
+});
