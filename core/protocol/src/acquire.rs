@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff;
-use crate::command::{Action, Answer, Fence, Frees, Reply, Ticket};
+use crate::command::{Action, Fence, Reply, Ticket};
 use crate::error::ErrorKind;
 use crate::fault::FaultKind;
 use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
@@ -29,6 +29,12 @@ use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
 use crate::time::Moment;
 use crate::withdraw::{Withdraw, Withdrawal};
+
+mod loss;
+mod token;
+
+use loss::Loss;
+use token::{MAX_TOKEN, granted_token, join_raise, next};
 
 /// Acquires a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -391,84 +397,6 @@ impl Machine for Acquire {
     }
 }
 
-/// What a lost round says about the next one.
-struct Loss {
-    kind: ErrorKind,
-    missing: usize,
-    permanent: bool,
-    endless: bool,
-    floor: FencingToken,
-    /// When a quorum may be free, if the holders neither release nor extend.
-    frees_in: Option<Duration>,
-}
-
-impl Loss {
-    fn of(report: &RoundReport, quorum: Quorum) -> Self {
-        let tally = report.tally();
-        let (mut permanent, mut never, mut floor) = (0, 0, FencingToken::default());
-        let mut free_after = vec![Duration::ZERO; tally.granted];
-        for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
-            match answer {
-                Err(fault) if fault.kind().is_permanent() => permanent += 1,
-                Ok(Answer::Theirs { floor: own, frees }) => {
-                    floor = floor.max(own.unwrap_or_default());
-                    match frees {
-                        Frees::In(time) => free_after.push(*time),
-                        Frees::Never => never += 1,
-                        Frees::Unknown => {}
-                    }
-                }
-                _ => {}
-            }
-        }
-        free_after.sort();
-        // A quorum that granted and was lost all the same was too slow, for the ttl or for its fence.
-        let too_slow = tally.granted >= quorum.size();
-        // A node that is only slower than the verdict is no sign of trouble; where votes have not decided,
-        // it is.
-        let is_undecided = !quorum.is_blocked_by(tally.refused + tally.failed);
-        let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
-        Self {
-            kind: if broken { ErrorKind::QuorumUnreachable } else { ErrorKind::NotAcquired },
-            missing: tally.missing,
-            permanent: quorum.is_blocked_by(permanent),
-            endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
-            floor,
-            frees_in: free_after.get(quorum.size() - 1).copied().filter(|time| !time.is_zero()),
-        }
-    }
-
-    fn is_stuck(&self) -> bool {
-        self.endless || self.kind == ErrorKind::QuorumUnreachable
-    }
-}
-
-/// The fence of a node that granted (zero without fencing); `None` if it did not grant.
-fn granted_token<F>(answer: &Result<Answer, F>) -> Option<FencingToken> {
-    match answer {
-        Ok(Answer::Ours { token, .. }) => Some(token.unwrap_or_default()),
-        _ => None,
-    }
-}
-
-/// A node whose fence is at the token already counts at once; one that granted less is asked.
-fn join_raise<F>(raise: &mut Round, node: NodeId, answer: &Result<Answer, F>, token: FencingToken) {
-    match granted_token(answer) {
-        Some(own) if own >= token => {
-            let (token, remaining) = (Some(own), None);
-            raise.settle(node, Answer::Ours { token, remaining });
-        }
-        Some(_) => raise.ask(node),
-        None => {}
-    }
-}
-
-fn next(token: FencingToken) -> FencingToken {
-    FencingToken(token.0.saturating_add(1).min(MAX_TOKEN))
-}
-
-/// The largest token that Lua and JavaScript keep exact.
-const MAX_TOKEN: u64 = (1 << 53) - 1;
 /// Nodes expire at a grain of 1 ms; a try right at the edge would be refused once more.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 /// How long before the caller's timeout the last try is made.

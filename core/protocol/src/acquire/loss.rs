@@ -1,0 +1,61 @@
+//! What a lost round says about the next one. Owns the reading of its votes; decides nothing.
+
+use std::time::Duration;
+
+use crate::command::{Answer, Frees};
+use crate::error::ErrorKind;
+use crate::identity::FencingToken;
+use crate::quorum::Quorum;
+use crate::round::RoundReport;
+
+/// What a lost round says about the next one.
+pub(super) struct Loss {
+    pub(super) kind: ErrorKind,
+    pub(super) missing: usize,
+    pub(super) permanent: bool,
+    endless: bool,
+    pub(super) floor: FencingToken,
+    /// When a quorum may be free, if the holders neither release nor extend.
+    pub(super) frees_in: Option<Duration>,
+}
+
+impl Loss {
+    pub(super) fn of(report: &RoundReport, quorum: Quorum) -> Self {
+        let tally = report.tally();
+        let (mut permanent, mut never, mut floor) = (0, 0, FencingToken::default());
+        let mut free_after = vec![Duration::ZERO; tally.granted];
+        for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
+            match answer {
+                Err(fault) if fault.kind().is_permanent() => permanent += 1,
+                Ok(Answer::Theirs { floor: own, frees }) => {
+                    floor = floor.max(own.unwrap_or_default());
+                    match frees {
+                        Frees::In(time) => free_after.push(*time),
+                        Frees::Never => never += 1,
+                        Frees::Unknown => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        free_after.sort();
+        // A quorum that granted and was lost all the same was too slow, for the ttl or for its fence.
+        let too_slow = tally.granted >= quorum.size();
+        // A node that is only slower than the verdict is no sign of trouble; where votes have not decided,
+        // it is.
+        let is_undecided = !quorum.is_blocked_by(tally.refused + tally.failed);
+        let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
+        Self {
+            kind: if broken { ErrorKind::QuorumUnreachable } else { ErrorKind::NotAcquired },
+            missing: tally.missing,
+            permanent: quorum.is_blocked_by(permanent),
+            endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
+            floor,
+            frees_in: free_after.get(quorum.size() - 1).copied().filter(|time| !time.is_zero()),
+        }
+    }
+
+    pub(super) fn is_stuck(&self) -> bool {
+        self.endless || self.kind == ErrorKind::QuorumUnreachable
+    }
+}
