@@ -122,7 +122,7 @@ impl Acquire {
             proposal: FencingToken(env.wall_micros().min(MAX_TOKEN)).max(next(self.known)),
             retention: self.policy.fence_retention(),
         });
-        let action = Action::Grant { ttl: self.policy.ttl, fence };
+        let action = Action::Grant { ttl: self.policy.kept(), fence };
         let window = self.window(start);
         self.attempts = self.attempts.saturating_add(1);
         let ticket = self.ticket();
@@ -185,6 +185,7 @@ impl Acquire {
                 _ => None,
             },
             ttl: self.policy.ttl,
+            kept: self.policy.kept(),
             until,
             forgotten: self.forgotten(grant),
             fence_retention: self.policy.fence_retention(),
@@ -273,7 +274,7 @@ impl Acquire {
 
     fn forgotten(&self, grant: &Round) -> Moment {
         let policy = &self.policy;
-        policy.drift.forgotten_by(policy.ttl, grant.deadline())
+        policy.drift.forgotten_by(policy.kept(), grant.deadline())
     }
 
     fn remember(&mut self, report: RoundReport, loss: &Loss) {

@@ -149,7 +149,7 @@ impl Extend {
         }
         let deadline = (now + self.policy.node_timeout()).min(self.until);
         let window = Window { start: now, deadline };
-        let action = Action::Extend { ttl: self.policy.ttl };
+        let action = Action::Extend { ttl: self.policy.kept() };
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         // A shorter ttl may reach some nodes whatever becomes of the round: trust no longer than it.
@@ -192,6 +192,7 @@ impl Extend {
             claim: Arc::clone(&self.claim),
             fencing_token: self.fencing_token,
             ttl: self.policy.ttl,
+            kept: self.policy.kept(),
             until,
             forgotten: self.forgotten,
             fence_retention: self.policy.fence_retention(),
@@ -207,7 +208,7 @@ impl Extend {
 
     /// Nodes are asked to keep the keys, at `asked` at the latest.
     fn expect_keys_of(&mut self, asked: Moment) {
-        let forgotten = self.policy.drift.forgotten_by(self.policy.ttl, asked);
+        let forgotten = self.policy.drift.forgotten_by(self.policy.kept(), asked);
         self.forgotten = self.forgotten.max(forgotten);
     }
 
@@ -309,7 +310,7 @@ pub(crate) fn heal(
     lease: &Lease,
     by: Moment,
 ) -> impl Iterator<Item = (NodeId, Command)> + use<> {
-    let grant = Action::Grant { ttl: lease.ttl, fence: None };
+    let grant = Action::Grant { ttl: lease.kept, fence: None };
     let raise = lease
         .fencing_token
         .map(|token| Action::RaiseFence { token, retention: lease.fence_retention });

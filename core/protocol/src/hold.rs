@@ -57,8 +57,9 @@ enum State {
 /// Why a lease is no longer held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
-    /// It is over, and why; what keys may be left are to be taken back.
-    Lost(LossReason, Withdraw),
+    /// It is over, and why; what keys may be left are to be taken back. With a lock-delay they are not:
+    /// it is for such an end that they last longer.
+    Lost(LossReason, Option<Withdraw>),
     /// The caller stopped the machine.
     Stopped,
 }
@@ -200,6 +201,7 @@ impl Hold {
                 node_timeout: self.policy.node_timeout(),
             },
         );
+        let withdraw = self.policy.lock_delay.is_zero().then_some(withdraw);
         self.lease.until = self.lease.until.min(now);
         self.state = State::Finished(HoldEnd::Lost(reason, withdraw));
     }
@@ -244,7 +246,7 @@ impl Machine for Hold {
             self.straggling.as_mut().is_some_and(|round| round.handle_reply(now, node, reply));
         if counts && absent && matches!(self.state, State::Resting { .. }) {
             let by = self.lease.until.min(now + self.policy.node_timeout());
-            let forgotten = self.policy.drift.forgotten_by(self.lease.ttl, by);
+            let forgotten = self.policy.drift.forgotten_by(self.lease.kept, by);
             self.lease.outlast(forgotten);
             self.sends.extend(heal(node, &self.lease, by));
         }

@@ -101,7 +101,7 @@ impl Inspect {
         fences.get(self.quorum.size() - 1) == fences.first()
     }
 
-    /// The lease that the answers prove: it lasts as long as a quorum's keys do.
+    /// The lease that the answers prove: it lasts as long as a quorum's keys do, but for the lock-delay.
     fn held(&self) -> Option<Lease> {
         let mut left: Vec<Duration> = Vec::new();
         for (_, answer) in self.round.answers() {
@@ -111,7 +111,8 @@ impl Inspect {
         }
         left.sort_by(|a, b| b.cmp(a));
         let remaining = *left.get(self.quorum.size() - 1)?;
-        let ttl = Ttl::from_duration(remaining).ok()?;
+        let kept = Ttl::from_duration(remaining).ok()?;
+        let ttl = kept.without(self.policy.lock_delay);
         let longest = Ttl::from_duration(*left.first()?).ok()?;
         Some(Lease {
             claim: Arc::clone(self.round.claim()),
@@ -119,6 +120,7 @@ impl Inspect {
             // node was given its keys; the next holder could get less. What a quorum knows, it cannot.
             fencing_token: self.fences().get(self.quorum.size() - 1).copied().flatten(),
             ttl,
+            kept,
             until: self.policy.drift.end_of(ttl, self.round.started()),
             forgotten: self.policy.drift.forgotten_by(longest, self.round.deadline()),
             fence_retention: self.policy.fence_retention(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::identity::{Claim, FencingToken, HolderId, Resources};
 use crate::time::{Moment, Ttl};
+use crate::validity::Drift;
 
 /// A claim that a quorum granted, and until when that may be trusted.
 ///
@@ -14,6 +15,7 @@ pub struct Lease {
     pub(crate) claim: Arc<Claim>,
     pub(crate) fencing_token: Option<FencingToken>,
     pub(crate) ttl: Ttl,
+    pub(crate) kept: Ttl,
     pub(crate) until: Moment,
     pub(crate) forgotten: Moment,
     pub(crate) fence_retention: Ttl,
@@ -40,7 +42,7 @@ impl Lease {
         self.fencing_token
     }
 
-    /// What was asked of the nodes.
+    /// From which its validity was reckoned.
     pub const fn ttl(&self) -> Ttl {
         self.ttl
     }
@@ -48,6 +50,13 @@ impl Lease {
     /// The end of the validity: from then on another may hold the lock.
     pub const fn until(&self) -> Moment {
         self.until
+    }
+
+    /// Until when the keys cannot have run out by themselves: the end of the validity, and the lock-delay
+    /// beyond it. Nobody else can have held the lock before then, trusted or not.
+    pub fn kept_until(&self, drift: Drift) -> Moment {
+        let end = |ttl| drift.end_of(ttl, Moment::default());
+        self.until + end(self.kept).since(end(self.ttl))
     }
 
     /// When the last node will have forgotten the keys by itself, however late it was asked.

@@ -21,6 +21,8 @@ pub struct Policy {
     pub(crate) fence_retention: Ttl,
     pub(crate) auto_extend: bool,
     pub(crate) max_hold: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) min_hold: Duration,
 }
 
 impl Policy {
@@ -34,9 +36,14 @@ impl Policy {
         PolicyBuilder { policy: self, raw_ttl: None, raw_drift: None, raw_retention: None }
     }
 
-    /// What is asked of the nodes.
+    /// From which the validity is reckoned.
     pub const fn ttl(&self) -> Ttl {
         self.ttl
+    }
+
+    /// What is asked of the nodes: the ttl and the lock-delay.
+    pub fn kept(&self) -> Ttl {
+        self.ttl.and(self.lock_delay)
     }
 
     /// The allowance for clocks that run apart.
@@ -87,6 +94,16 @@ impl Policy {
         self.max_hold
     }
 
+    /// For how long the nodes keep the keys of a lease beyond its ttl.
+    pub const fn lock_delay(&self) -> Duration {
+        self.lock_delay
+    }
+
+    /// For how long, at least, the lock is kept from others once it was acquired, however soon it is released.
+    pub const fn min_hold(&self) -> Duration {
+        self.min_hold
+    }
+
     /// Whether acquisitions get a fencing token.
     pub const fn fencing(&self) -> bool {
         self.fencing
@@ -95,11 +112,12 @@ impl Policy {
     /// For how long nodes remember a token: as set, or as long as a lease may last if that is longer.
     ///
     /// Only a grant sets it anew, so it must outlast every renewal (`max_hold`), the tries of the last
-    /// one and the lease that it gives: a token that is forgotten under its holder may be followed
-    /// by a lower one.
+    /// one and the lease that it gives, and keys that outlast it (`lock_delay`, `min_hold`): a token that
+    /// is forgotten under its holder may be followed by a lower one.
     pub(crate) fn fence_retention(&self) -> Ttl {
         let renewed = if self.auto_extend { self.max_hold } else { Duration::ZERO };
         let lasts = self.ttl.as_duration().saturating_mul(3).saturating_add(renewed);
+        let lasts = lasts.saturating_add(self.lock_delay).saturating_add(self.min_hold);
         let whole = |lasts: Duration| {
             let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
             Ttl::from_millis(millis.min(Ttl::LIMIT_MILLIS - 1)).unwrap_or(self.fence_retention)
@@ -124,6 +142,8 @@ impl Default for Policy {
             fence_retention: Ttl::from_millis(7 * 86_400_000).expect("a week is a valid ttl"),
             auto_extend: false,
             max_hold: Duration::from_secs(86_400),
+            lock_delay: Duration::ZERO,
+            min_hold: Duration::ZERO,
         }
     }
 }
@@ -235,6 +255,29 @@ impl PolicyBuilder {
         self
     }
 
+    /// How much longer than the ttl the nodes keep the keys of a lease that is not released: of one that
+    /// was lost, or whose process died. Default 0, whole milliseconds.
+    ///
+    /// Raise it where no fencing token can be checked, to the longest time for which work may go on after
+    /// its lease has ended (a pause, a request under way): until it has passed nobody else can begin.
+    /// Every crash costs that much more. A release frees at once, also after a loss: it says that the
+    /// work has ended.
+    pub const fn lock_delay(mut self, delay: Duration) -> Self {
+        self.policy.lock_delay = delay;
+        self
+    }
+
+    /// How long the lock is kept from others, at least, from its acquisition on: a release before that
+    /// leaves the keys until then. Default 0.
+    ///
+    /// Raise it for a job that several machines begin at the same time of day: to more than their clocks
+    /// may differ, and less than its period, so that a short run is not repeated by the next machine.
+    /// It binds releases alone: a lease that is lost, or whose process died, ends as always.
+    pub const fn min_hold(mut self, least: Duration) -> Self {
+        self.policy.min_hold = least;
+        self
+    }
+
     /// Checks the settings together.
     ///
     /// # Errors
@@ -251,6 +294,9 @@ impl PolicyBuilder {
             policy.fence_retention = Ttl::from_duration(retention)?;
         }
         policy.drift.check(policy.ttl)?;
+        policy.lock_delay = whole_millis("lock_delay", policy.lock_delay)?;
+        policy.min_hold = whole_millis("min_hold", policy.min_hold)?;
+        whole_millis("ttl and lock_delay together", policy.ttl.as_duration() + policy.lock_delay)?;
         if policy.node_timeout == Some(Duration::ZERO) {
             return Err(ConfigError::new("node_timeout must be above zero"));
         }
@@ -260,6 +306,15 @@ impl PolicyBuilder {
             policy.retry_limit = Some(0);
         }
         Ok(policy)
+    }
+}
+
+/// Rounded up to the grain of the nodes: what is promised is the least.
+fn whole_millis(name: &str, time: Duration) -> Result<Duration, ConfigError> {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    match u64::try_from(millis) {
+        Ok(millis) if millis < Ttl::LIMIT_MILLIS => Ok(Duration::from_millis(millis)),
+        _ => Err(ConfigError::new(format!("{name} must be below 2^53 ms, not {millis} ms"))),
     }
 }
 
@@ -289,7 +344,7 @@ pub enum OptionDefault {
 
 impl Policy {
     /// Every setting with its default.
-    pub fn options() -> [OptionInfo; 12] {
+    pub fn options() -> [OptionInfo; 14] {
         use OptionDefault::{Flag, Number, Time, Unset};
         let policy = Self::default();
         let option = |name, default, meaning| OptionInfo { name, default, meaning };
@@ -330,6 +385,16 @@ impl Policy {
                 "whether leases are renewed until released",
             ),
             option("max_hold", Time(policy.max_hold), "for how long, at most, a lease is renewed"),
+            option(
+                "lock_delay",
+                Time(policy.lock_delay),
+                "how much longer than the ttl the nodes keep the keys of a lease that is not released",
+            ),
+            option(
+                "min_hold",
+                Time(policy.min_hold),
+                "how long a lock is kept from others, at least, however soon it is released",
+            ),
         ]
     }
 }
@@ -366,6 +431,24 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_remembered_for_as_long_as_keys_outlast_their_lease() {
+        let seconds = Duration::from_secs;
+        let policy = |delay, least| {
+            let base = Policy::builder().fence_retention(seconds(60));
+            base.lock_delay(seconds(delay)).min_hold(seconds(least)).build().unwrap()
+        };
+        assert_eq!(policy(0, 0).fence_retention().as_duration(), seconds(60));
+        assert!(policy(100, 0).fence_retention().as_duration() > seconds(110));
+        assert!(policy(0, 100).fence_retention().as_duration() > seconds(110));
+    }
+
+    #[test]
+    fn the_nodes_are_asked_for_the_ttl_and_the_lock_delay() {
+        let policy = Policy::builder().lock_delay(Duration::from_micros(1_500)).build().unwrap();
+        assert_eq!((policy.ttl().as_millis(), policy.kept().as_millis()), (10_000, 10_002));
+    }
+
+    #[test]
     fn a_timeout_of_zero_tries_once() {
         let policy = Policy::builder().timeout(Some(Duration::ZERO)).build().unwrap();
         assert_eq!((policy.timeout(), policy.retry_limit()), (None, Some(0)));
@@ -381,12 +464,27 @@ mod tests {
         assert!(text(Policy::builder().drift_factor(1.0)).contains("below 1"));
         assert!(text(Policy::builder().drift_factor(f64::NAN)).contains("below 1"));
         assert!(text(Policy::builder().node_timeout(millis(0))).contains("node_timeout"));
+        let limit = millis(1 << 53);
+        let below = |count| limit.saturating_sub(millis(count));
+        assert!(
+            text(Policy::builder().lock_delay(limit)).starts_with("lock_delay must be below 2^53")
+        );
+        assert!(
+            text(Policy::builder().min_hold(Duration::MAX)).starts_with("min_hold must be below")
+        );
+        let sum = Policy::builder().lock_delay(below(10_000));
+        assert!(text(sum).starts_with("ttl and lock_delay together must be below 2^53 ms"));
+        assert!(Policy::builder().lock_delay(below(10_001)).build().is_ok());
     }
 
     #[test]
     fn settings_survive_a_rebuild() {
-        let policy =
-            Policy::builder().ttl(Duration::from_secs(3)).drift_factor(0.05).build().unwrap();
+        let policy = Policy::builder().ttl(Duration::from_secs(3)).drift_factor(0.05);
+        let policy = policy
+            .lock_delay(Duration::from_secs(2))
+            .min_hold(Duration::from_secs(9))
+            .build()
+            .unwrap();
         assert_eq!(policy.to_builder().build().unwrap(), policy);
     }
 }

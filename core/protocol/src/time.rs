@@ -78,6 +78,9 @@ impl Ttl {
     /// The first number of milliseconds that is too large.
     pub const LIMIT_MILLIS: u64 = 1 << 53;
 
+    /// The shortest that nodes know.
+    pub(crate) const SHORTEST: Self = Self(1);
+
     /// A ttl of `millis` milliseconds.
     ///
     /// # Errors
@@ -98,6 +101,18 @@ impl Ttl {
     /// [`ConfigError`] if that is zero, or 2^53 ms and above.
     pub fn from_duration(duration: Duration) -> Result<Self, ConfigError> {
         Self::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// This and `more` together, at most the longest that there is.
+    pub(crate) fn and(self, more: Duration) -> Self {
+        let more = u64::try_from(more.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(more).min(Self::LIMIT_MILLIS - 1))
+    }
+
+    /// This without `less`, at least the shortest that there is.
+    pub(crate) fn without(self, less: Duration) -> Self {
+        let less = u64::try_from(less.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(less).max(1))
     }
 
     /// The number of milliseconds.

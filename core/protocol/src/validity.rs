@@ -76,6 +76,14 @@ impl Drift {
         start + ttl.as_duration().saturating_sub(self.of(ttl))
     }
 
+    /// The ttl with which keys last for `time` on the fastest node that the allowance covers.
+    pub(crate) fn lasting(self, time: Duration) -> Ttl {
+        let slower = u128::from(Self::MILLION.saturating_sub(self.parts_per_million).max(1));
+        let nanos = time.as_nanos().saturating_mul(u128::from(Self::MILLION)).div_ceil(slower);
+        let millis = u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Ttl::SHORTEST.and(Duration::from_millis(millis).saturating_add(Self::CONSTANT))
+    }
+
     /// When the slowest node has forgotten keys that it was asked to keep at `asked` at the latest.
     pub(crate) fn forgotten_by(self, ttl: Ttl, asked: Moment) -> Moment {
         asked + ttl.as_duration() + self.of(ttl)
@@ -123,6 +131,16 @@ mod tests {
             let exact = u128::from(ttl.as_millis()) * u128::from(ppm);
             prop_assert!(ttl.as_duration().saturating_sub(end.since(start)).as_nanos()
                 >= exact.min(ttl.as_duration().as_nanos()));
+        }
+
+        #[test]
+        fn keys_last_for_the_time_wanted_on_the_fastest_allowed_node(
+            time in 1_u64..1 << 40, ppm in 0_u32..990_000,
+        ) {
+            let drift = Drift { parts_per_million: ppm };
+            let ttl = drift.lasting(Duration::from_millis(time));
+            let by_the_fastest = u128::from(ttl.as_millis()) * u128::from(1_000_000 - ppm);
+            prop_assert!(by_the_fastest >= u128::from(time) * 1_000_000);
         }
 
         #[test]

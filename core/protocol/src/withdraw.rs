@@ -1,7 +1,7 @@
 //! The withdraw machine: takes a claim back from every node, for a release or after a lost round.
 //!
 //! ```text
-//!            poll: send revoke            reply
+//!            poll: send command           reply
 //!   Ready ───────────────────────▶ Sent ─────────▶ Settled
 //!     ▲                             │ no reply in time, or a fault
 //!     │        time has passed      ▼
@@ -11,6 +11,9 @@
 //! Each node goes its own way. The outcome is known when a quorum has spoken
 //! ([`Withdraw::outcome`]); the machine goes on until every node has answered, or has forgotten the
 //! keys by itself because their ttl has passed.
+//!
+//! A release may have to keep the lock from others for a while ([`Withdraw::keeping`]): until then a node
+//! is not sent a revoke but the time that is left, which ends the keys as well, later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +26,13 @@ use crate::machine::{Machine, Output, Surroundings};
 use crate::quorum::{Quorum, Vote};
 use crate::round::{NodeVote, RoundReport};
 use crate::time::Moment;
+use crate::validity::Drift;
 
 /// What became of the keys that a release took back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseOutcome {
-    /// A quorum held the lease until it deleted the keys: no one else can have held it.
+    /// A quorum held the lease until it deleted the keys (or, within `min_hold`, was told when to): no
+    /// one else can have held it.
     Released,
     /// The keys were gone on so many nodes that another may have held the lock in between.
     Expired,
@@ -63,19 +68,27 @@ pub struct Withdraw {
     forgotten: Moment,
     /// Until when the keys cannot have run out.
     valid_until: Moment,
+    keep: Option<Keep>,
     node_timeout: Duration,
     nodes: Vec<Progress>,
+}
+
+/// Until when the keys are to stay, and how far the clocks of nodes may run ahead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Keep {
+    until: Moment,
+    drift: Drift,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Progress {
     state: State,
     failures: u32,
-    /// The last revoke got no reply; it may have been done.
+    /// The last command got no reply; it may have been done.
     unheard: bool,
-    /// An earlier revoke than the last may have been done.
+    /// An earlier command than the last may have been done.
     asked_again: bool,
-    /// The answer may describe the node after an earlier revoke: it does not tell whose the keys were.
+    /// The answer may describe the node after an earlier command: it does not tell whose the keys were.
     unclear: bool,
     answer: Option<Result<Answer, Fault>>,
     took: Duration,
@@ -115,16 +128,25 @@ impl Withdraw {
             started: now,
             forgotten: withdrawal.forgotten,
             valid_until: now,
+            keep: None,
             node_timeout: withdrawal.node_timeout,
             nodes: vec![Progress::new(); nodes],
         }
     }
 
     /// Says until when the keys cannot have run out by themselves: keys that are gone before then,
-    /// after a revoke whose reply was lost, were deleted by it. Without that nothing is known of them.
+    /// after a command whose reply was lost, were taken away by it. Without that nothing is known of them.
     #[must_use]
     pub const fn valid_until(mut self, until: Moment) -> Self {
         self.valid_until = until;
+        self
+    }
+
+    /// Leaves the keys on their nodes until then, by the slowest clock that `drift` allows for: a node is
+    /// asked for what is left of that time, and for the keys only afterwards.
+    #[must_use]
+    pub fn keeping(mut self, until: Moment, drift: Drift) -> Self {
+        self.keep = (until > self.started).then_some(Keep { until, drift });
         self
     }
 
@@ -155,16 +177,16 @@ impl Withdraw {
     /// What became of the keys, as soon as that is certain; `Unknown` once every node has had its
     /// chance.
     pub fn outcome(&self) -> Option<ReleaseOutcome> {
-        let (mut deleted, mut absent, mut theirs) = (0, 0, 0);
+        let (mut ours, mut absent, mut theirs) = (0, 0, 0);
         for progress in self.nodes.iter().filter(|progress| !progress.unclear) {
             match &progress.answer {
-                Some(Ok(Answer::Ours { .. })) => deleted += 1,
+                Some(Ok(Answer::Ours { .. })) => ours += 1,
                 Some(Ok(Answer::Absent)) => absent += 1,
                 Some(Ok(Answer::Theirs { .. })) => theirs += 1,
                 Some(Err(_)) | None => {}
             }
         }
-        if deleted >= self.quorum.size() {
+        if ours >= self.quorum.size() {
             Some(ReleaseOutcome::Released)
         } else if theirs >= self.quorum.size() {
             Some(ReleaseOutcome::Taken)
@@ -195,16 +217,25 @@ impl Withdraw {
     /// The next command, without the machine's other outputs (for machines that contain this one).
     pub(crate) fn poll_send(&mut self, now: Moment) -> Option<(NodeId, Command)> {
         let index = self.nodes.iter().position(|progress| progress.state == State::Ready)?;
+        let deadline = now + self.node_timeout;
+        let (action, not_after) = self.action(now, deadline);
         let progress = &mut self.nodes[index];
         progress.asked_again |= progress.unheard;
-        progress.state = State::Sent { deadline: now + self.node_timeout };
-        let command = Command {
-            ticket: self.ticket,
-            claim: Arc::clone(&self.claim),
-            action: Action::Revoke,
-            not_after: self.forgotten,
-        };
+        progress.state = State::Sent { deadline };
+        let (ticket, claim) = (self.ticket, Arc::clone(&self.claim));
+        let command = Command { ticket, claim, action, not_after };
         Some((NodeId::all(self.nodes.len()).nth(index)?, command))
+    }
+
+    /// What to ask of a node now, and until when it is worth doing: the time that is left to keep is right
+    /// only for a while, and makes the keys last.
+    fn action(&mut self, now: Moment, deadline: Moment) -> (Action, Moment) {
+        let Some(Keep { until, drift }) = self.keep.filter(|keep| now < keep.until) else {
+            return (Action::Revoke, self.forgotten);
+        };
+        let ttl = drift.lasting(until.since(now));
+        self.forgotten = self.forgotten.max(drift.forgotten_by(ttl, deadline));
+        (Action::Extend { ttl }, deadline)
     }
 
     /// When something is due next.
@@ -224,8 +255,10 @@ impl Withdraw {
             return;
         }
         progress.took = now.since(self.started);
-        // An earlier revoke may have deleted the keys, so that they are gone, or another's, by now.
-        let again = reply.repeated || progress.asked_again;
+        // An earlier command may have deleted the keys (or ended them when their time was up), so that they
+        // are gone, or another's, by now.
+        let ends = self.keep.is_none_or(|keep| now >= keep.until);
+        let again = ends && (reply.repeated || progress.asked_again);
         match reply.answer {
             Ok(Answer::Absent) if again && now < self.valid_until => {
                 progress.settle(Ok(Answer::Ours { token: None, remaining: None }));

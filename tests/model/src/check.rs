@@ -119,7 +119,7 @@ impl World {
     }
 
     fn check_keys(&self, scope: &Scope) -> Result<(), Violation> {
-        let longest = scope.policy.ttl().max(scope.shorter.ttl()).as_millis();
+        let longest = longest_kept(scope);
         for (place, node) in self.nodes.iter().enumerate() {
             let clock = self.node_clock(scope, place);
             for key in node.keys.iter().flatten() {
@@ -161,7 +161,9 @@ impl World {
             let text = format!("at {} ms {} won a lease that is over", self.now, name(client));
             return Err(Violation::new(Property::Standing, text));
         }
-        let Some(token) = holding.lease.fencing_token() else {
+        let token = holding.lease.fencing_token();
+        self.check_kept_out(scope, client)?;
+        let Some(token) = token else {
             return Ok(());
         };
         for resource in scope.wants_of(client) {
@@ -178,9 +180,25 @@ impl World {
         Ok(())
     }
 
+    /// Whoever has lost a lease, or has to keep the lock from others, has had its time.
+    fn check_kept_out(&self, scope: &Scope, winner: u8) -> Result<(), Violation> {
+        let clock = scope.client_rate.moment(self.now);
+        let wants = scope.wants_of(winner);
+        let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
+        let others = self.clients.iter().filter(|it| it.id != winner && shares(it.id));
+        for other in others {
+            if clock < other.keeps_out {
+                let (one, two) = (name(winner), name(other.id));
+                let text = format!("at {} ms {one} begins and {two} is to keep it out", self.now);
+                return Err(Violation::new(Property::Delay, text));
+            }
+        }
+        Ok(())
+    }
+
     /// A release told its outcome just now.
     pub(crate) fn check_told(
-        &self,
+        &mut self,
         scope: &Scope,
         owner: Owner,
         outcome: ReleaseOutcome,
@@ -190,10 +208,15 @@ impl World {
         let standing = self.stands_on(scope, owner);
         let held = release.deleted | standing;
         let free = scope.nodes - standing.count_ones() as usize;
+        let keeps = release.keeps > scope.client_rate.moment(self.now);
+        if keeps && outcome == ReleaseOutcome::Released {
+            self.clients[usize::from(owner.client)].keeps_out = release.keeps;
+        }
         let wrong = match outcome {
-            // It held until the release, and so many nodes are free that another can have it.
+            // It held until the release, and so many nodes are free that another can have it, or none
+            // that the keys are kept from.
             ReleaseOutcome::Released => {
-                (few(release.stood) && few(release.deleted)) || free < scope.quorum()
+                (few(release.stood) && few(release.deleted)) || (!keeps && free < scope.quorum())
             }
             ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(held),
             ReleaseOutcome::Unknown => false,
@@ -239,3 +262,14 @@ impl World {
         Ok(())
     }
 }
+
+/// The longest ttl that any command of the world asks for, in milliseconds.
+fn longest_kept(scope: &Scope) -> u64 {
+    let asked = scope.policy.kept().max(scope.shorter.kept()).as_millis();
+    let least = scope.policy.min_hold().as_millis() * 100;
+    // By a clock that is 1 % fast, and what is added for the grain.
+    asked.max(u64::try_from(least.div_ceil(99)).unwrap_or(u64::MAX).saturating_add(GRAINS))
+}
+
+/// In milliseconds.
+const GRAINS: u64 = 4;

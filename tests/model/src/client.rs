@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub(crate) wall_back: u64,
     /// Claims whose keys may stay until they run out, as nobody is there to take them back.
     pub(crate) excused: Vec<u32>,
+    /// Before then nobody else may begin: the lock-delay, or the least hold, of its last lease.
+    pub(crate) keeps_out: Moment,
 }
 
 /// Whether a client runs.
@@ -112,6 +114,8 @@ pub(crate) struct Release {
     pub(crate) stood: u64,
     /// The nodes whose keys it has deleted, as bits.
     pub(crate) deleted: u64,
+    /// Until when the keys stay, by the client's clock; never beyond now without a least hold.
+    pub(crate) keeps: Moment,
     pub(crate) bound: Bound,
 }
 
@@ -128,6 +132,7 @@ impl Client {
             known: 0,
             wall_back: 0,
             excused: Vec::new(),
+            keeps_out: Moment::default(),
         }
     }
 
@@ -228,10 +233,21 @@ impl Client {
         }
     }
 
+    /// Its lease ended otherwise than by a release.
+    pub(crate) fn mourn(&mut self, holding: &Holding) {
+        let drift = holding.policy.drift();
+        if !holding.policy.lock_delay().is_zero() {
+            self.keeps_out = holding.lease.kept_until(drift);
+            self.excused.push(holding.draw);
+        }
+    }
+
     /// Ends it: nothing of it is left but what it has sent.
     pub(crate) fn die(&mut self) {
+        if let Phase::Holding(holding) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            self.mourn(&holding);
+        }
         self.status = Status::Dead;
-        self.phase = Phase::Idle;
         self.background.clear();
         self.locks = 0;
     }

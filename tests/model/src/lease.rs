@@ -39,10 +39,11 @@ impl Actor<'_> {
         self.events.push(Event::Closed(task.op));
         match end {
             HoldEnd::Stopped => self.client.phase = Phase::Holding(holding),
-            HoldEnd::Lost(_, withdraw) => {
+            HoldEnd::Lost(_, Some(withdraw)) => {
                 let op = self.new_op();
                 self.withdraw(op, withdraw, None);
             }
+            HoldEnd::Lost(_, None) => self.client.mourn(&holding),
         }
     }
 
@@ -127,7 +128,12 @@ impl Actor<'_> {
             return;
         };
         let until = self.clock() + holding.policy.node_timeout();
-        let release = Release { stood: 0, deleted: 0, bound: Bound { until, stopped: false } };
+        let keeps = holding.since + holding.policy.min_hold();
+        let bound = Bound { until, stopped: false };
+        let release = Release { stood: 0, deleted: 0, keeps, bound };
+        if keeps > self.clock() {
+            self.client.excused.push(holding.draw);
+        }
         self.take_back(&holding, Some(release));
     }
 
@@ -139,7 +145,11 @@ impl Actor<'_> {
     }
 
     fn lose(&mut self, holding: &Holding) {
-        self.take_back(holding, None);
+        if holding.policy.lock_delay().is_zero() {
+            self.take_back(holding, None);
+        } else {
+            self.client.mourn(holding);
+        }
     }
 
     fn take_back(&mut self, holding: &Holding, release: Option<Release>) {
@@ -151,7 +161,12 @@ impl Actor<'_> {
             forgotten: holding.lease.forgotten().max(clock + holding.policy.node_timeout()),
             node_timeout: holding.policy.node_timeout(),
         };
-        let machine = Withdraw::new(clock, withdrawal).valid_until(holding.lease.until());
+        let drift = holding.policy.drift();
+        let machine = Withdraw::new(clock, withdrawal).valid_until(holding.lease.kept_until(drift));
+        let machine = match &release {
+            Some(release) => machine.keeping(release.keeps, drift),
+            None => machine,
+        };
         let op = self.new_op();
         self.withdraw(op, machine, release);
     }

@@ -28,7 +28,9 @@ pub(crate) fn run(scope: &Scope, world: &World) -> Result<(), Violation> {
     world.links.extend((0..scope.nodes).map(|_| Link::default()));
     let patient = patient(&scope.policy);
     world.act(scope, newcomer, |actor| actor.acquire(patient))?;
-    let patience = 3 * scope.policy.ttl().as_millis();
+    let patience = 3 * scope.policy.kept().as_millis();
+    let least = u64::try_from(scope.policy.min_hold().as_millis()).unwrap_or(u64::MAX);
+    let patience = patience.saturating_add(2 * least);
     let end = world.now + patience;
     let mut steps = Vec::new();
     while world.now < end {

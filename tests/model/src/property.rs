@@ -13,6 +13,8 @@ pub(crate) enum Property {
     Fencing,
     /// What the lock protects never takes a write of an earlier holder after one of a later.
     StaleWrite,
+    /// Nobody begins while the lock-delay of a lost lease lasts, or the least hold of a released one.
+    Delay,
     /// No key lasts longer on a node than the ttl that was asked for.
     Expiry,
     /// No key is left on a node that nobody will take back.
@@ -35,6 +37,7 @@ impl Property {
             Self::Standing => "standing",
             Self::Fencing => "fencing",
             Self::StaleWrite => "stale write",
+            Self::Delay => "delay",
             Self::Expiry => "expiry",
             Self::Orphan => "orphan",
             Self::Outcome => "outcome",

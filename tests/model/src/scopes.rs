@@ -46,6 +46,7 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(drifting());
     scopes.extend(writing());
     scopes.extend(several_resources());
+    scopes.extend(keeping_others_out());
     scopes
 }
 
@@ -137,6 +138,25 @@ fn several_resources() -> Vec<Scope> {
             ..faulty("two resources, broken connections", 1, |it| {
                 (it.resends, it.breaks) = (1, 1);
             })
+        },
+    ]
+}
+
+/// Locks that stay closed when their lease has ended.
+fn keeping_others_out() -> Vec<Scope> {
+    let delayed = |it: PolicyBuilder| it.try_once().lock_delay(millis(300));
+    vec![
+        Scope {
+            policy: policy(|it| delayed(it).auto_extend(true).max_hold(millis(400))),
+            ..faulty("lock-delay, renewal, clients that die", 1, |it| it.crashes = 1)
+        },
+        Scope {
+            policy: policy(delayed),
+            ..faulty("lock-delay, extensions", 0, |it| it.extends = 1)
+        },
+        Scope {
+            policy: policy(|it| it.try_once().min_hold(millis(1500))),
+            ..faulty("least hold, broken connections", 1, |it| it.breaks = 1)
         },
     ]
 }

@@ -166,7 +166,7 @@ fn stopping_sends_nothing_more() {
 fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_last() {
     let mut play = hold(|policy| policy);
     play.wait_until(988);
-    let HoldEnd::Lost(_, withdraw) = play.outcome() else { panic!("lost") };
+    let HoldEnd::Lost(_, Some(withdraw)) = play.outcome() else { panic!("lost") };
     // The last renewal went out shortly before the end and may have been done.
     let mut play = Play::start(withdraw);
     play.stage.now = Moment::from_millis(988);

@@ -10,6 +10,8 @@ mod extend;
 mod extremes;
 mod hold;
 mod inspect;
+mod lock_delay;
+mod min_hold;
 mod settings;
 mod support;
 mod withdraw;

@@ -18,6 +18,7 @@ impl Session {
             ["fresh", "holder"] => self.expect_fresh(),
             ["revoked", "round", place] => self.expect_revoked(number(place)?),
             ["proposed", token] => self.expect_proposed(number(token)?),
+            ["asked", millis] => self.expect_asked(number(millis)?),
             ["pending"] if self.result == Outcome::Pending => Ok(()),
             ["won", rest @ ..] if self.result == Outcome::Won => self.expect_lease(rest),
             ["extended", rest @ ..] if self.result == Outcome::Extended => self.expect_lease(rest),
@@ -91,6 +92,16 @@ impl Session {
             Action::Grant { fence: Some(fence), .. } if fence.proposal.0 == token => Ok(()),
             action => Err(format!("it is {action:?}")),
         }
+    }
+
+    fn expect_asked(&self, millis: u64) -> Result<(), String> {
+        let mut sent = self.sent.iter().rev().map(|(_, command)| &command.action);
+        let asked = sent.find_map(|action| match action {
+            Action::Grant { ttl, .. } | Action::Extend { ttl } => Some(ttl.as_millis()),
+            _ => None,
+        });
+        let asked = asked.ok_or("no node was asked to keep anything")?;
+        (asked == millis).then_some(()).ok_or_else(|| format!("it was asked for {asked} ms"))
     }
 
     fn expect_lease(&self, mut words: &[&str]) -> Result<(), String> {

@@ -16,6 +16,8 @@ pub(super) struct Session {
     pub(super) work: Work,
     wake: Moment,
     pub(super) lease: Option<Lease>,
+    /// When the lease was won.
+    since: Moment,
     pub(super) result: Outcome,
     pub(super) sent: Vec<(NodeId, Command)>,
     /// What was sent and not yet expected.
@@ -72,6 +74,7 @@ impl Session {
             work: Work::None,
             wake: Moment::FAR_FUTURE,
             lease: None,
+            since: Moment::default(),
             result: Outcome::Pending,
             sent: Vec::new(),
             unexpected: Vec::new(),
@@ -155,7 +158,10 @@ impl Session {
             Work::Acquire(mut machine) => match self.poll(&mut machine) {
                 None => self.work = Work::Acquire(machine),
                 Some(outcome) => match outcome.result {
-                    Ok(won) => (self.lease, self.result) = (Some(won.lease), Outcome::Won),
+                    Ok(won) => {
+                        (self.lease, self.result) = (Some(won.lease), Outcome::Won);
+                        self.since = self.env.now;
+                    }
                     Err(kind) => self.result = Outcome::Error(kind),
                 },
             },
@@ -178,12 +184,20 @@ impl Session {
                 self.lease = Some(machine.lease().clone());
                 match end {
                     None => self.work = Work::Hold(machine),
-                    Some(HoldEnd::Lost(reason, _)) => self.result = Outcome::Lost(reason),
+                    Some(HoldEnd::Lost(reason, withdraw)) => {
+                        self.result = Outcome::Lost(reason);
+                        if let Some(withdraw) = withdraw {
+                            self.work = Work::Withdraw(withdraw);
+                            self.settle();
+                        }
+                    }
                     Some(HoldEnd::Stopped) => {}
                 }
             }
             Work::Withdraw(mut machine) => {
-                if self.poll(&mut machine).is_some() {
+                let is_done = self.poll(&mut machine).is_some();
+                // What takes back what is left of a lost lease is not what the user waits for.
+                if is_done && self.result == Outcome::Pending {
                     self.result = Outcome::AtRest;
                 }
                 self.work = Work::Withdraw(machine);
@@ -258,7 +272,9 @@ impl Session {
             node_timeout: policy.node_timeout(),
         };
         self.result = Outcome::Pending;
-        self.work = Work::Withdraw(Withdraw::new(now, withdrawal).valid_until(lease.until()));
+        let (drift, keep) = (policy.drift(), self.since + policy.min_hold());
+        let machine = Withdraw::new(now, withdrawal).valid_until(lease.kept_until(drift));
+        self.work = Work::Withdraw(machine.keeping(keep, drift));
         Ok(())
     }
 

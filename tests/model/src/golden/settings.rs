@@ -19,6 +19,8 @@ pub(super) struct Settings {
     patience: u64,
     fencing: bool,
     max_hold: u64,
+    lock_delay: u64,
+    min_hold: u64,
     pub(super) wall: u64,
 }
 
@@ -35,6 +37,8 @@ impl Default for Settings {
             patience: 400,
             fencing: true,
             max_hold: 86_400_000,
+            lock_delay: 0,
+            min_hold: 0,
             wall: 1000,
         }
     }
@@ -56,6 +60,8 @@ impl Settings {
             "patience" => self.patience = number(value)?,
             "fencing" => self.fencing = value == "on",
             "max_hold" => self.max_hold = number(value)?,
+            "lock_delay" => self.lock_delay = number(value)?,
+            "min_hold" => self.min_hold = number(value)?,
             "wall" => self.wall = number(value)?,
             "needs" => {}
             _ => return Err(format!("no setting is called {name}")),
@@ -78,6 +84,8 @@ impl Settings {
             .unreachable_timeout(millis(self.patience))
             .fencing(self.fencing)
             .max_hold(millis(self.max_hold))
+            .lock_delay(millis(self.lock_delay))
+            .min_hold(millis(self.min_hold))
             .auto_extend(true);
         policy.build().map_err(|problem| problem.to_string())
     }

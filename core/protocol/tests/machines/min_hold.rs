@@ -1,0 +1,147 @@
+//! What keeping a released lock from others promises: the nodes are told when the keys end, and not before.
+
+use std::time::Duration;
+
+use crate::support::{Play, absent, claim, fault, frees_in, kept, policy, quorum, theirs};
+use quorlock_protocol::{
+    Action, Command, FaultKind, Moment, ReleaseOutcome, Reply, Ticket, Withdraw, Withdrawal,
+};
+
+/// A release at time zero on three nodes that keeps the keys until `keep`, of a lease whose keys last until 988 ms
+/// at least and `forgotten` at most.
+fn release_of(forgotten: u64, keep: u64) -> Play<Withdraw> {
+    let now = Moment::from_millis(0);
+    let withdrawal = Withdrawal {
+        ticket: Ticket(7),
+        claim: claim("h"),
+        quorum: quorum(3),
+        forgotten: Moment::from_millis(forgotten),
+        node_timeout: Duration::from_millis(50),
+    };
+    let drift = policy(|policy| policy).drift();
+    let machine = Withdraw::new(now, withdrawal).valid_until(Moment::from_millis(988));
+    Play::start(machine.keeping(Moment::from_millis(keep), drift))
+}
+
+/// The keys are to last longer than the lease.
+fn release() -> Play<Withdraw> {
+    release_of(1012, 3000)
+}
+
+/// Time passes until the first revoke.
+fn until_a_revoke(play: &mut Play<Withdraw>) {
+    while play.count("revoke") == 0 {
+        assert!(play.done.is_none(), "it ended without one");
+        play.wake();
+    }
+}
+
+fn asked(command: &Command) -> u64 {
+    match command.action {
+        Action::Extend { ttl } => ttl.as_millis(),
+        ref other => panic!("{other:?} keeps nothing"),
+    }
+}
+
+/// Long enough for a clock that is 1 % fast, and not much longer.
+fn lasts(command: &Command, millis: u64) {
+    let by_the_fastest = asked(command) * 99 / 100;
+    assert!((millis..millis + 10).contains(&by_the_fastest), "{by_the_fastest} ms");
+}
+
+#[test]
+fn asks_for_what_is_left_and_deletes_nothing() {
+    let mut play = release();
+    assert_eq!(play.targets("extend"), [0, 1, 2]);
+    assert_eq!(play.count("revoke"), 0);
+    lasts(&play.last(0, "extend"), 3000);
+    play.answer(0, "extend", kept());
+    assert_eq!(play.machine.outcome(), None);
+    play.answer(1, "extend", kept());
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
+    play.answer(2, "extend", kept());
+    assert!(play.done.is_some(), "the keys end by themselves");
+}
+
+#[test]
+fn a_node_that_was_not_reached_is_asked_for_less_and_less() {
+    let mut play = release();
+    play.answer(0, "extend", kept());
+    play.answer(1, "extend", kept());
+    play.answer(2, "extend", fault(FaultKind::NotSent));
+    play.wait_until(1000);
+    let sent_at = play.stage.now;
+    assert!(play.count("extend") > 4, "it is asked again");
+    let left = Duration::from_secs(3).saturating_sub(sent_at.since_epoch());
+    assert!(asked(&play.last(2, "extend")) < 3000);
+    assert!(asked(&play.last(2, "extend")) >= u64::try_from(left.as_millis()).unwrap());
+    assert_eq!(play.count("revoke"), 0);
+}
+
+#[test]
+fn a_node_that_is_reached_when_the_time_has_passed_is_to_delete_the_keys() {
+    let mut play = release_of(10_000, 3000);
+    play.answer(0, "extend", kept());
+    play.answer(1, "extend", kept());
+    until_a_revoke(&mut play);
+    assert!(play.stage.now >= Moment::from_millis(3000));
+    assert_eq!(play.targets("revoke"), [2]);
+    play.answer(2, "revoke", kept());
+    assert!(play.done.is_some());
+}
+
+#[test]
+fn ends_when_the_last_node_has_forgotten() {
+    let mut play = release();
+    play.wait_until(3000);
+    assert!(play.done.is_none());
+    // The last command may have come to the node 50 ms late, and its clock be 1 % slow, twice.
+    play.wait_until(3000 + 50 + 70);
+    assert!(play.done.is_some());
+}
+
+#[test]
+fn what_comes_too_late_is_not_done() {
+    let play = release();
+    assert_eq!(play.last(0, "extend").not_after, Moment::from_millis(50));
+}
+
+#[test]
+fn keys_that_are_gone_or_anothers_while_they_are_kept_are_the_sign_of_a_loss() {
+    let mut play = release();
+    play.wait_until(2000);
+    // None of the commands before this answer can have ended the keys.
+    play.answer(0, "extend", absent());
+    play.answer(1, "extend", theirs(frees_in(10)));
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Expired));
+}
+
+#[test]
+fn keys_that_are_gone_afterwards_may_have_ended_as_they_were_told() {
+    let mut play = release_of(10_000, 3000);
+    play.answer(0, "extend", kept());
+    until_a_revoke(&mut play);
+    for node in 1..3 {
+        play.reply(node, Reply { ticket: Ticket(7), answer: absent(), repeated: false });
+    }
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
+}
+
+#[test]
+fn keys_that_are_gone_within_the_validity_were_ended_by_the_release() {
+    let mut play = release_of(1012, 300);
+    play.answer(0, "extend", kept());
+    until_a_revoke(&mut play);
+    assert!(play.stage.now < Moment::from_millis(988));
+    for node in 1..3 {
+        play.answer(node, "revoke", absent());
+    }
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
+}
+
+#[test]
+fn a_release_after_that_time_deletes() {
+    let play = release_of(1012, 0);
+    assert_eq!(play.targets("revoke"), [0, 1, 2]);
+    assert_eq!(play.count("extend"), 0);
+}
