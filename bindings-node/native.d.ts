@@ -177,6 +177,10 @@ export interface Settings {
   autoExtend?: boolean
   /** For how long, at most, a lease is renewed. */
   maxHold?: number
+  /** How much longer than the duration the nodes keep a lock that is lost instead of released. */
+  lockDelay?: number
+  /** How long a lock is kept from others, at least, however soon it is released. */
+  minHold?: number
 }
 
 /** One result on its way into JavaScript. */

@@ -73,7 +73,7 @@ impl NativeRedlock {
             });
             match changed.map_err(LockError::from) {
                 Ok(lock) => match lock.acquire_here().await {
-                    Ok(guard) => Outcome::Acquired(guard),
+                    Ok(guard) => Outcome::Acquired(guard.on_its_way()),
                     Err(error) => error.into(),
                 },
                 Err(error) => error.into(),

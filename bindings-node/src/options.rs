@@ -44,6 +44,10 @@ pub struct Settings {
     pub auto_extend: Option<bool>,
     /// For how long, at most, a lease is renewed.
     pub max_hold: Option<f64>,
+    /// How much longer than the duration the nodes keep a lock that is lost instead of released.
+    pub lock_delay: Option<f64>,
+    /// How long a lock is kept from others, at least, however soon it is released.
+    pub min_hold: Option<f64>,
 }
 
 /// One setting with its default.
@@ -139,6 +143,12 @@ impl Settings {
         }
         if let Some(hold) = self.max_hold {
             policy = policy.max_hold(limit("maxHold", hold)?);
+        }
+        if let Some(delay) = self.lock_delay {
+            policy = policy.lock_delay(time("lockDelay", delay)?);
+        }
+        if let Some(least) = self.min_hold {
+            policy = policy.min_hold(time("minHold", least)?);
         }
         Ok(policy)
     }

@@ -181,7 +181,7 @@ export class Lock {
    *
    * Rejects with {@link LeaseLostError} at once if the lock was over before, because the work under
    * it may have overlapped another holder's, and with {@link LockNotHeldError} if it was released
-   * before.
+   * before. Earlier than `minHold` after the acquisition, the nodes keep the lock until then.
    */
   async release(): Promise<ReleaseResult> {
     this.#isReleased = true

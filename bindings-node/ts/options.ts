@@ -57,6 +57,19 @@ export interface Settings {
   readonly autoExtend?: boolean
   /** For how long, at most, a lock extends itself. Default 24 hours. */
   readonly maxHold?: number
+  /**
+   * How much longer than its duration the nodes keep a lock that is lost instead of released, or
+   * whose process died: for work that goes on after the end of its lock. Default 0. A release frees
+   * at once, also after a loss.
+   */
+  readonly lockDelay?: number
+  /**
+   * How long the lock is kept from others, at least, from its acquisition on, however soon it is
+   * released: for a job that several machines begin by clocks that differ. Default 0. It binds
+   * releases alone (that of `using` among them), so let the lock extend itself if its duration is
+   * shorter.
+   */
+  readonly minHold?: number
 }
 
 /** What one acquisition may set beside the settings of its manager. */
@@ -169,6 +182,8 @@ const KINDS: Record<keyof Settings, 'number' | 'boolean'> = {
   fenceRetention: 'number',
   autoExtend: 'boolean',
   maxHold: 'number',
+  lockDelay: 'number',
+  minHold: 'number',
 }
 
 const DEFAULTS = defaultSettings as unknown as Record<string, unknown>

@@ -141,7 +141,9 @@ impl Plan {
         }
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move { lock.acquire_here().await.map(Outcome::Won) }))
+        Ok(Operation::start(engine, async move {
+            lock.acquire_here().await.map(|guard| Outcome::Won(guard.on_its_way()))
+        }))
     }
 
     /// Begins to ask the nodes whether anyone holds it.

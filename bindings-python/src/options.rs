@@ -77,6 +77,8 @@ fn apply(builder: PolicyBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         "unreachable_timeout" => builder.unreachable_timeout(seconds(name, value)?),
         "fencing" => builder.fencing(flag(name, value)?),
         "fence_retention" => builder.fence_retention(seconds(name, value)?),
+        "lock_delay" => builder.lock_delay(seconds(name, value)?),
+        "min_hold" => builder.min_hold(seconds(name, value)?),
         "max_hold" => builder.max_hold(seconds(name, value)?),
         _ => return Err(config(value.py(), format!("there is no option '{name}'"))),
     })

@@ -25,6 +25,8 @@ describe('settings', () => {
         fenceRetention: 7 * 86_400_000,
         autoExtend: false,
         maxHold: 86_400_000,
+        lockDelay: 0,
+        minHold: 0,
       },
     )
     assert.equal(any(defaultSettings).ttl, 10_000)
@@ -48,6 +50,10 @@ describe('settings', () => {
     ['nodeTimeout', 2 ** 53],
     ['fenceRetention', 0],
     ['maxHold', -5],
+    ['lockDelay', -1],
+    ['lockDelay', NaN],
+    ['lockDelay', 2 ** 53 - 1],
+    ['minHold', Infinity],
   ])) {
     it(`refuse ${name}: ${String(value)}`, async () => {
       assert.throws(() => new Redlock(nodes, { [name]: value }), isConfig(false))
@@ -105,7 +111,7 @@ describe('settings', () => {
     assert.match(words[0], /no setting 'retryCont'.*did you mean 'retryCount'\?/)
     assert.match(words[1], /no setting 'max_hold'.*did you mean 'maxHold'\?/)
     assert.match(words[2], /no setting 'sginal'.*did you mean 'signal'\?/)
-    assert.match(words[3], /no setting 'colour'.*known are driftFactor, .*maxHold, signal$/)
+    assert.match(words[3], /no setting 'colour'.*known are driftFactor, .*minHold, signal$/)
   })
 
   for (const value of [NaN, Infinity, -Infinity, 1e21, -1e300, -1.5e-7, -0.25, 2 ** 53]) {

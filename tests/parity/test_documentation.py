@@ -29,6 +29,8 @@ WORDS: dict[str, tuple[str, str]] = {
     "fence_retention": ("7 days", "7 days"),
     "auto_extend": ("in blocks and decorators yes, for a bare `acquire()` no", ""),
     "max_hold": ("24 hours", "24 h"),
+    "lock_delay": ("0 s", "0 s"),
+    "min_hold": ("0 s", "0 s"),
 }
 MEANT: dict[str, Callable[[str], object]] = {
     r"([\d.]+) s": float,

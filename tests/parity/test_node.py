@@ -32,6 +32,8 @@ TIMES = {
     "unreachable_timeout",
     "fence_retention",
     "max_hold",
+    "lock_delay",
+    "min_hold",
 }
 #: Node keeps node-redlock's name for this one.
 RENAMED = {"retry_limit": "retryCount"}

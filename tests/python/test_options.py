@@ -24,6 +24,8 @@ TIMES = [
     "unreachable_timeout",
     "fence_retention",
     "max_hold",
+    "lock_delay",
+    "min_hold",
 ]
 FACTORS = ["drift_factor"]
 FLAGS = ["fencing", "auto_extend", "raise_on_lost", "blocking"]

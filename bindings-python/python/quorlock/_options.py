@@ -27,6 +27,14 @@ class Settings(TypedDict, total=False):
     for a bare `acquire()` no."""
     max_hold: Seconds
     """For how long it is renewed at the most. Default 24 hours."""
+    lock_delay: Seconds
+    """How much longer than the ttl the nodes keep a lock that is lost instead of released, or whose
+    process died: for work that goes on after the end of its lease. Default 0 s. A release, as at
+    the end of a block, frees at once, also after a loss."""
+    min_hold: Seconds
+    """How long the lock is kept from others, at least, from its acquisition on, however soon it is
+    released: for a job that several machines begin by clocks that differ. Default 0 s. It binds
+    releases alone, so let the lease be renewed if its ttl is shorter."""
     on_lost: OnLost | None
     """Called with the `LeaseLost` when the lease is lost: from a thread of this package, or from
     the event loop. A callable that takes no argument is called without."""

@@ -76,7 +76,8 @@ class Lease(LeaseState):
         """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
 
         Nodes that could not be reached are tried again in the background until they have forgotten
-        the lock by themselves. Raises `LeaseLost` if the lease had expired or was taken (with
+        the lock by themselves. Earlier than `min_hold` after the acquisition, the nodes keep it
+        from others until then. Raises `LeaseLost` if the lease had expired or was taken (with
         `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
         `LockNotHeld` if it was released before.
         """

@@ -9,17 +9,31 @@ use crate::lease::Lease;
 
 /// A lease that is released when it goes out of scope.
 ///
-/// Dropping it takes the keys back in the background, without telling the outcome; use
-/// [`Self::release`] to learn whether the lease held until then. It derefs to [`Lease`].
+/// Dropping it does what [`Self::release`] does, in the background, without telling the outcome; use that
+/// to learn whether the lease held until then. It derefs to [`Lease`].
 #[must_use = "a lease that is dropped is released"]
 #[derive(Debug)]
 pub struct LeaseGuard {
     lease: Option<Lease>,
+    is_on_its_way: bool,
 }
 
 impl LeaseGuard {
     pub(crate) const fn new(lease: Lease) -> Self {
-        Self { lease: Some(lease) }
+        Self { lease: Some(lease), is_on_its_way: false }
+    }
+
+    /// Has not reached whoever asked for it, until [`Self::arrived`] or [`Self::into_lease`]: dropped before
+    /// then, it is taken back as an acquisition that was given up ([`Lease::withdraw`]).
+    pub const fn on_its_way(mut self) -> Self {
+        self.is_on_its_way = true;
+        self
+    }
+
+    /// Has reached whoever asked for it.
+    pub const fn arrived(mut self) -> Self {
+        self.is_on_its_way = false;
+        self
     }
 
     /// Releases the lease and tells what became of it.
@@ -49,8 +63,10 @@ impl Deref for LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.withdraw();
+        match self.lease.take() {
+            Some(lease) if self.is_on_its_way => lease.withdraw(),
+            Some(lease) => lease.give_back(),
+            None => {}
         }
     }
 }

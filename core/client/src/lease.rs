@@ -48,7 +48,7 @@ struct State {
     /// Why it was lost, remembered beyond the release.
     lost: Option<LossReason>,
     at_risk: bool,
-    /// When renewal began, for `max_hold`.
+    /// When it was won, for `max_hold` and `min_hold`; when it was taken over, for one that was.
     held_since: Moment,
     votes: LastVotes,
     /// What the nodes answer to the release, once they are asked for it.
@@ -170,7 +170,7 @@ impl Lease {
         &self.shared.manager.engine
     }
 
-    /// What was last asked of the nodes.
+    /// From which the validity was last reckoned: what the nodes were asked for, without the lock-delay.
     pub fn ttl(&self) -> Duration {
         self.shared.lock().policy.ttl().as_duration()
     }

@@ -56,6 +56,18 @@ impl Lock {
         self.set(|policy| policy.max_hold(limit))
     }
 
+    /// How much longer than the ttl the nodes keep a lock that is lost instead of released. Default 0; see
+    /// [`PolicyBuilder::lock_delay`](crate::PolicyBuilder::lock_delay).
+    pub fn lock_delay(self, delay: Duration) -> Self {
+        self.set(|policy| policy.lock_delay(delay))
+    }
+
+    /// How long the lock is kept from others, at least, however soon it is released. Default 0; see
+    /// [`PolicyBuilder::min_hold`](crate::PolicyBuilder::min_hold).
+    pub fn min_hold(self, least: Duration) -> Self {
+        self.set(|policy| policy.min_hold(least))
+    }
+
     /// Changes any setting of the policy.
     pub fn set(mut self, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Self {
         self.policy = change(self.policy);
@@ -75,8 +87,9 @@ impl Lock {
     pub async fn acquire(&self) -> Result<LeaseGuard, LockError> {
         let engine = self.manager.engine.clone();
         let here = self.clone();
-        match engine.spawn(async move { here.acquire_here().await }).await {
-            Some(result) => result,
+        let acquiring = async move { here.acquire_here().await.map(LeaseGuard::on_its_way) };
+        match engine.spawn(acquiring).await {
+            Some(result) => result.map(LeaseGuard::arrived),
             None => Err(self.stopped()),
         }
     }

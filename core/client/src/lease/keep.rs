@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use quorlock_protocol::{ErrorKind, Hold, HoldEnd, LossReason, RoundReport};
 
+use super::operations::Ending;
 use super::votes::Renewals;
 use super::{LastVotes, Lease, Shared, Stage};
 use crate::clock;
@@ -103,7 +104,8 @@ impl Lease {
         manager.engine.spawn_detached(hold(Arc::downgrade(&self.shared), driver, machine));
     }
 
-    /// The lease is over: no more of it is renewed, its keys are taken back, everyone is told.
+    /// The lease is over: no more of it is renewed, its keys are taken back (or left to their lock-delay),
+    /// everyone is told.
     pub(super) fn lose(&self, reason: LossReason) {
         let mut state = self.shared.lock();
         if state.stage != Stage::Held {
@@ -113,9 +115,12 @@ impl Lease {
         state.stage = Stage::Lost(reason);
         state.lost = Some(reason);
         let callbacks = std::mem::take(&mut state.on_lost);
+        let takes_back = state.policy.lock_delay().is_zero();
         drop(state);
         self.shared.told.notify_waiters();
-        self.shared.manager.withdraw_afresh(vec![self.withdrawal()]);
+        if takes_back {
+            self.shared.manager.withdraw_afresh(vec![self.withdrawal(Ending::Withdrawn)]);
+        }
         for callback in callbacks {
             callback(self.lost_error(reason));
         }

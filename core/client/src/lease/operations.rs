@@ -119,6 +119,10 @@ impl Lease {
     /// expired is no error here: it is an outcome, told at once. Where too few nodes answer, it is
     /// [`ReleaseOutcome::Expired`] if the validity was over, and otherwise [`ReleaseOutcome::Unknown`].
     ///
+    /// Where a lock-delay left the keys of a lost lease, they are taken back now: the work under it has
+    /// ended. Earlier than `min_hold` after the acquisition the nodes are told to keep the keys until then;
+    /// for the caller the lease is over all the same, and `Released` the outcome.
+    ///
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
@@ -133,11 +137,12 @@ impl Lease {
         let votes = ReleaseVotes::new(&self.shared.manager.addresses);
         let was_over = self.is_over();
         if let Stage::Lost(_) = self.begin_release()? {
+            self.end_delay();
             return Ok((ReleaseOutcome::Expired, votes));
         }
         self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
-        self.revoke(Some(send), votes.clone());
+        self.revoke(self.withdrawal(Ending::GivenBack), Some(send), votes.clone());
         let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
             // The clock says that it had ended, and no quorum says otherwise.
             ReleaseOutcome::Unknown if was_over => ReleaseOutcome::Expired,
@@ -160,11 +165,32 @@ impl Lease {
         LockError::of_outcome(outcome, &self.shared.claim.resources, votes)
     }
 
-    /// Gives the lease back without waiting for the outcome. Does nothing if it is over already.
+    /// Gives the lease back as [`Self::release`] does, without waiting for the outcome.
+    pub(crate) fn give_back(&self) {
+        match self.begin_release() {
+            Ok(Stage::Held) => self.take_back(Ending::GivenBack),
+            Ok(Stage::Lost(_)) => self.end_delay(),
+            Ok(Stage::Released) | Err(_) => {}
+        }
+    }
+
+    /// Takes the lease back as if it had never been won, without waiting for the outcome: nobody has worked
+    /// under it, so that `min_hold` does not count. Does nothing if it is over already.
     pub fn withdraw(&self) {
         if matches!(self.begin_release(), Ok(Stage::Held)) {
-            self.revoke(None, ReleaseVotes::default());
+            self.take_back(Ending::Withdrawn);
         }
+    }
+
+    /// The work under a lost lease has ended: what its lock-delay left is of no use any more.
+    fn end_delay(&self) {
+        if !self.shared.lock().policy.lock_delay().is_zero() {
+            self.take_back(Ending::GivenBack);
+        }
+    }
+
+    fn take_back(&self, ending: Ending) {
+        self.revoke(self.withdrawal(ending), None, ReleaseVotes::default());
     }
 
     fn begin_release(&self) -> Result<Stage, LockError> {
@@ -177,8 +203,12 @@ impl Lease {
         Ok(std::mem::replace(&mut state.stage, Stage::Released))
     }
 
-    fn revoke(&self, mut told: Option<oneshot::Sender<ReleaseOutcome>>, votes: ReleaseVotes) {
-        let mut machine = self.withdrawal();
+    fn revoke(
+        &self,
+        mut machine: Withdraw,
+        mut told: Option<oneshot::Sender<ReleaseOutcome>>,
+        votes: ReleaseVotes,
+    ) {
         let driver = Driver::new(&self.shared.manager.nodes);
         let work = async move {
             driver
@@ -194,12 +224,12 @@ impl Lease {
     }
 
     /// A machine that takes the lease's keys back.
-    pub(super) fn withdrawal(&self) -> Withdraw {
+    pub(super) fn withdrawal(&self, ending: Ending) -> Withdraw {
         let state = self.shared.lock();
         let now = clock::now();
         let (forgotten, valid_until) = match &state.facts {
-            Some(facts) => (facts.forgotten(), facts.until()),
-            None => (now + state.policy.ttl().as_duration(), now),
+            Some(facts) => (facts.forgotten(), facts.kept_until(state.policy.drift())),
+            None => (now + state.policy.kept().as_duration(), now),
         };
         let withdrawal = Withdrawal {
             ticket: Ticket(0),
@@ -209,7 +239,13 @@ impl Lease {
             forgotten: forgotten.max(now + state.policy.node_timeout()),
             node_timeout: state.policy.node_timeout(),
         };
-        Withdraw::new(now, withdrawal).valid_until(valid_until)
+        let machine = Withdraw::new(now, withdrawal).valid_until(valid_until);
+        match ending {
+            Ending::GivenBack => {
+                machine.keeping(state.held_since + state.policy.min_hold(), state.policy.drift())
+            }
+            Ending::Withdrawn => machine,
+        }
     }
 
     fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
@@ -301,6 +337,15 @@ impl Lease {
     fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
         self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
     }
+}
+
+/// How a lease comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Its user has had it: `min_hold` counts.
+    GivenBack,
+    /// It was lost, or never reached its user.
+    Withdrawn,
 }
 
 /// Renews or watches a lease again once an extension is over.
