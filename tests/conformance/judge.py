@@ -52,6 +52,8 @@ class Judge:
                 _check(last[-1:] == [wanted], f"revoked were {last}, not {wanted}")
             case ("proposed", token):
                 await self._proposed(actor, int(token))
+            case ("asked", millis):
+                self._asked(actor, int(millis))
             case ("pending",) | ("outcome", "none"):
                 await self._pending(actor)
             case ("won" | "extended" as word, *rest):
@@ -160,6 +162,12 @@ class Judge:
         await stage.until(actor, lambda: last().holder not in before, "there is another round")
         wanted = stage.token(token)
         return _check(last().proposal == wanted, f"proposed {last().proposal}, not {wanted}")
+
+    def _asked(self, actor: Actor, millis: int) -> None:
+        sent = [command.ttl for _, command in actor.commands if command.kind in {"grant", "extend"}]
+        _check(bool(sent), "no node was asked to keep anything")
+        asked = (sent[-1] or 0) / self._stage.scale
+        _check(abs(asked - millis) < ROOM, f"it was asked for {asked:.0f} ms")
 
     async def _at_rest(self, actor: Actor) -> None:
         count = -1

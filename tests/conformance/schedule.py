@@ -27,6 +27,8 @@ class Settings:
     patience: int = 400
     fencing: bool = True
     max_hold: int = 86_400_000
+    lock_delay: int = 0
+    min_hold: int = 0
     wall: int = 1000
 
     def drift(self, ttl: int) -> float:

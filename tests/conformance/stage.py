@@ -114,7 +114,8 @@ class Stage:
         session = process.session()
         asked = [settings.ttl, *(int(line.words[2]) for line in self.case.happenings(name)
                                  if line.words[:2] == ("extend", "ttl"))]  # fmt: skip
-        actor = Actor(session, nodes, down, {ttl * scale: ttl for ttl in asked})
+        kept = {(ttl + settings.lock_delay) * scale: ttl for ttl in asked}
+        actor = Actor(session, nodes, down, kept)
         self.actors[name] = actor
         # Scaled like the rest, also its 2 ms that do not depend on the ttl.
         drift_factor = (settings.drift(settings.ttl) - 2 / scale) / settings.ttl
@@ -133,6 +134,8 @@ class Stage:
                 "unreachable_timeout": settings.patience * scale,
                 "fencing": settings.fencing,
                 "max_hold": min(settings.max_hold * scale, 86_400_000),
+                "lock_delay": settings.lock_delay * scale,
+                "min_hold": settings.min_hold * scale,
                 "auto_extend": self.case.does(name, "hold"),
             },
         )

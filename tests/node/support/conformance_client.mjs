@@ -28,6 +28,8 @@ class Session {
       unreachableTimeout: settings.unreachable_timeout,
       fencing: settings.fencing,
       maxHold: settings.max_hold,
+      lockDelay: settings.lock_delay,
+      minHold: settings.min_hold,
       autoExtend: settings.auto_extend,
       ...(settings.timeout === null ? {} : { timeout: settings.timeout }),
     })
