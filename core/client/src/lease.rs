@@ -1,4 +1,5 @@
-//! A lease in use. Owns what is known of it now; `operations` acts on it, `keep` renews and watches it.
+//! A lease in use. Owns what is known of it now; `operations` acts on it, `keep` renews and
+//! watches it, `release` ends it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use crate::manager::Manager;
 
 mod keep;
 mod operations;
+mod release;
 mod votes;
 
 use votes::LastVotes;

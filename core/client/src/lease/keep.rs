@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use quorlock_protocol::{ErrorKind, Hold, HoldEnd, LossReason, RoundReport};
 
-use super::operations::Ending;
+use super::release::Ending;
 use super::votes::Renewals;
 use super::{LastVotes, Lease, Shared, Stage};
 use crate::clock;

@@ -1,15 +1,13 @@
-//! Acting on a lease: extend, check, release, withdraw. Knows the order in which they exclude each other.
+//! Acting on a lease: extend and check. Knows the order in which they exclude each other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, LossReason, Moment, Policy, ReleaseOutcome, RoundReport,
-    Standing, Ticket, Withdraw, Withdrawal,
+    ErrorKind, Extend, Extension, LossReason, Moment, Policy, RoundReport, Standing,
 };
-use tokio::sync::oneshot;
 
-use super::{LastVotes, Lease, ReleaseVotes, Stage, State};
+use super::{LastVotes, Lease, Stage, State};
 use crate::clock;
 use crate::driver::Driver;
 use crate::error::LockError;
@@ -112,142 +110,6 @@ impl Lease {
         Err(self.error(kind, &[inspection.report], spent))
     }
 
-    /// Takes the keys back and tells what became of the lease, as soon as a quorum has spoken.
-    ///
-    /// The rest goes on in the background, also when the future is dropped; nodes that cannot be
-    /// reached are tried again until they have forgotten the keys by themselves. A lease that had
-    /// expired is no error here: it is an outcome, told at once. Where too few nodes answer, it is
-    /// [`ReleaseOutcome::Expired`] if the validity was over, and otherwise [`ReleaseOutcome::Unknown`].
-    ///
-    /// Where a lock-delay left the keys of a lost lease, they are taken back now: the work under it has
-    /// ended. Earlier than `min_hold` after the acquisition the nodes are told to keep the keys until then;
-    /// for the caller the lease is over all the same, and `Released` the outcome.
-    ///
-    /// # Errors
-    /// [`ErrorKind::LockNotHeld`] if it was released before.
-    pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
-        self.release_told().await.map(|(outcome, _)| outcome)
-    }
-
-    /// [`Self::release`], with what the nodes answer.
-    ///
-    /// # Errors
-    /// As for [`Self::release`].
-    pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
-        let votes = ReleaseVotes::new(&self.shared.manager.addresses);
-        let was_over = self.is_over();
-        if let Stage::Lost(_) = self.begin_release()? {
-            self.end_delay();
-            return Ok((ReleaseOutcome::Expired, votes));
-        }
-        self.shared.lock().release = Some(votes.clone());
-        let (send, told) = oneshot::channel();
-        self.revoke(self.withdrawal(Ending::GivenBack), Some(send), votes.clone());
-        let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
-            // The clock says that it had ended, and no quorum says otherwise.
-            ReleaseOutcome::Unknown if was_over => ReleaseOutcome::Expired,
-            outcome => outcome,
-        };
-        Ok((outcome, votes))
-    }
-
-    /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
-    /// was over before it was released. Its votes are those of the release, or the last that were cast
-    /// if no node was asked any more.
-    pub fn loss(&self, outcome: ReleaseOutcome) -> Option<LockError> {
-        let state = self.shared.lock();
-        let (lost, release) = (state.lost, state.release.clone());
-        drop(state);
-        if let Some(reason) = lost {
-            return Some(self.lost_error(reason));
-        }
-        let votes = release.map(|votes| votes.now()).unwrap_or_default();
-        LockError::of_outcome(outcome, &self.shared.claim.resources, votes)
-    }
-
-    /// Gives the lease back as [`Self::release`] does, without waiting for the outcome.
-    pub(crate) fn give_back(&self) {
-        match self.begin_release() {
-            Ok(Stage::Held) => self.take_back(Ending::GivenBack),
-            Ok(Stage::Lost(_)) => self.end_delay(),
-            Ok(Stage::Released) | Err(_) => {}
-        }
-    }
-
-    /// Takes the lease back as if it had never been won, without waiting for the outcome: nobody has worked
-    /// under it, so that `min_hold` does not count. Does nothing if it is over already.
-    pub fn withdraw(&self) {
-        if matches!(self.begin_release(), Ok(Stage::Held)) {
-            self.take_back(Ending::Withdrawn);
-        }
-    }
-
-    /// The work under a lost lease has ended: what its lock-delay left is of no use any more.
-    fn end_delay(&self) {
-        if !self.shared.lock().policy.lock_delay().is_zero() {
-            self.take_back(Ending::GivenBack);
-        }
-    }
-
-    fn take_back(&self, ending: Ending) {
-        self.revoke(self.withdrawal(ending), None, ReleaseVotes::default());
-    }
-
-    fn begin_release(&self) -> Result<Stage, LockError> {
-        let mut state = self.shared.lock();
-        if state.stage == Stage::Released {
-            drop(state);
-            return Err(self.not_held());
-        }
-        state.stop_active();
-        Ok(std::mem::replace(&mut state.stage, Stage::Released))
-    }
-
-    fn revoke(
-        &self,
-        mut machine: Withdraw,
-        mut told: Option<oneshot::Sender<ReleaseOutcome>>,
-        votes: ReleaseVotes,
-    ) {
-        let driver = Driver::new(&self.shared.manager.nodes);
-        let work = async move {
-            driver
-                .run(&mut machine, |machine| {
-                    votes.set(machine.report());
-                    if let (Some(outcome), true) = (machine.outcome(), told.is_some()) {
-                        let _ = told.take().map(|told| told.send(outcome));
-                    }
-                })
-                .await;
-        };
-        self.shared.manager.engine.background(work);
-    }
-
-    /// A machine that takes the lease's keys back.
-    pub(super) fn withdrawal(&self, ending: Ending) -> Withdraw {
-        let state = self.shared.lock();
-        let now = clock::now();
-        let (forgotten, valid_until) = match &state.facts {
-            Some(facts) => (facts.forgotten(), facts.kept_until(state.policy.drift())),
-            None => (now + state.policy.kept().as_duration(), now),
-        };
-        let withdrawal = Withdrawal {
-            ticket: Ticket(0),
-            claim: Arc::clone(&self.shared.claim),
-            quorum: self.shared.manager.quorum,
-            // At least one try, also for a lease that is long over.
-            forgotten: forgotten.max(now + state.policy.node_timeout()),
-            node_timeout: state.policy.node_timeout(),
-        };
-        let machine = Withdraw::new(now, withdrawal).valid_until(valid_until);
-        match ending {
-            Ending::GivenBack => {
-                machine.keeping(state.held_since + state.policy.min_hold(), state.policy.drift())
-            }
-            Ending::Withdrawn => machine,
-        }
-    }
-
     fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
         self.check_usable()?;
         let mut state = self.shared.lock();
@@ -307,7 +169,7 @@ impl Lease {
     }
 
     /// Whether nothing is left of a validity that was proved.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         let state = self.shared.lock();
         state.facts.is_some() && state.validity(clock::now()).is_zero()
     }
@@ -328,7 +190,7 @@ impl Lease {
         task.await.unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
     }
 
-    fn not_held(&self) -> LockError {
+    pub(super) fn not_held(&self) -> LockError {
         let resources = &self.shared.claim.resources;
         let message = format!("{resources} is not held: the lease was released already");
         LockError::new(ErrorKind::LockNotHeld, resources, message)
@@ -337,15 +199,6 @@ impl Lease {
     fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
         self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
     }
-}
-
-/// How a lease comes to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// Its user has had it: `min_hold` counts.
-    GivenBack,
-    /// It was lost, or never reached its user.
-    Withdrawn,
 }
 
 /// Renews or watches a lease again once an extension is over.
