@@ -41,3 +41,13 @@
 //!
 //! Revoke on all nodes at once, told as soon as a quorum has spoken: released, expired, taken by another, or
 //! unknown. Nodes that did not answer are asked again until they have forgotten the key by themselves.
+//!
+//! # Keys that outlast their lease
+//!
+//! With a lock-delay every grant, extension and healing asks for `ttl + lock_delay`. Validity and renewal come from
+//! the ttl alone; when nodes have forgotten a key, and how long they remember a token, from what was asked. When
+//! the lease is lost nobody takes the keys back but its user.
+//!
+//! A release within the least hold sends, in the place of a revoke, an extension by what is left of it (longer
+//! or shorter than what the key had), with the allowance for a clock that is fast. A node that was not reached is asked
+//! again for less and less, and for the key itself when the time has passed.

@@ -6,7 +6,9 @@
 //! | node | one independent Redis or Valkey master |
 //! | holder id | the random value of one round, and the value of the key |
 //! | claim | the resources and the holder id of one round |
-//! | ttl | what is asked of the nodes: how long they keep the key |
+//! | ttl | how long a lease is to last; what is asked of the nodes, where there is no lock-delay |
+//! | lock-delay | how much longer than the ttl the nodes are asked to keep the key, trusted by nobody |
+//! | least hold | how long a lock is kept from others from its acquisition on, however soon it is released |
 //! | lease | what a won round gives |
 //! | validity | how long a lease may be trusted: ttl less the time spent less the drift allowance |
 //! | quorum | more than half of the nodes: `floor(N/2) + 1` |

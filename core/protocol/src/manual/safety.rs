@@ -12,7 +12,8 @@
 //! # Not promised
 //!
 //! - A process that is paused (garbage collection, a suspended machine, a slow network write) can act after
-//!   its lease has ended. Only the protected resource can prevent the damage, by checking the fencing token.
+//!   its lease has ended. Only the protected resource can prevent the damage, by checking the fencing token;
+//!   a lock-delay covers pauses up to its length.
 //! - A majority of nodes that restart without their data have forgotten the lock. Persist with
 //!   `appendfsync always`, or keep crashed nodes down for the longest ttl in use.
 //! - A node whose clock jumps ahead expires keys early. Let its clock be slewed, not stepped.
