@@ -39,11 +39,13 @@ impl Actor<'_> {
         self.events.push(Event::Closed(task.op));
         match end {
             HoldEnd::Stopped => self.client.phase = Phase::Holding(holding),
-            HoldEnd::Lost(_, Some(withdraw)) => {
-                let op = self.new_op();
-                self.withdraw(op, withdraw, None);
+            HoldEnd::Lost(_, withdraw) => {
+                self.client.mourn(&holding);
+                if let Some(withdraw) = withdraw {
+                    let op = self.new_op();
+                    self.withdraw(op, withdraw, None);
+                }
             }
-            HoldEnd::Lost(_, None) => self.client.mourn(&holding),
         }
     }
 
