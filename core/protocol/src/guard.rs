@@ -1,0 +1,216 @@
+//! The guards: which nodes may have forgotten locks, so that their grants must not count.
+//!
+//! Redlock is safe while nodes remember their keys for as long as they were asked to. Two things break
+//! that without a sign: a node that restarts without its keys, and a clock that is set forward. The
+//! guards see both from outside and hold the node's grants back (*quarantine*) until every lock that it
+//! may have forgotten is over.
+//!
+//! # Memory
+//! Each node carries a *canary*: a key that goes when the other keys go, and that names the run of the
+//! server that it was written in. A grant is done only while the canary stands as the client has seen
+//! it. Where it does not, the first client to notice writes down that it waits; whoever has seen the
+//! longest ttl of the cluster pass by a clock of its own writes the node's new canary, for all.
+//!
+//! ```text
+//!             canary of this run                            waited for the longest ttl
+//!   Unheard ────────────────────▶ Trusted ──canary gone──▶ Quarantined ─────────▶ Trusted
+//!      │                             ▲       or of another run   ▲
+//!      └──no canary──▶ Undecided ────┴──no node has one          │
+//!                          └──────────── others have one ────────┘
+//! ```
+//!
+//! # Clocks
+//! Every grant tells the node's time. A clock that jumps ahead of the lease clock makes its node
+//! suspect; then all nodes are asked. If a majority jumped, it was this client that stood still (its
+//! lease clock has lost time); otherwise the node is quarantined as after a restart.
+
+mod canary;
+mod checkup;
+mod clocks;
+mod memory;
+mod settings;
+mod suspicion;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::canary::{Canary, CanaryState, NoCanary};
+pub use self::checkup::{CanaryKey, Checkup, Notes, Quarantine, QuarantineReason, Ruling, Skew};
+pub use self::clocks::ClockReading;
+use self::clocks::Clocks;
+pub use self::settings::RestartGuard;
+use self::suspicion::Suspicion;
+use crate::identity::NodeId;
+use crate::machine::Surroundings;
+use crate::policy::Policy;
+use crate::quorum::Quorum;
+use crate::time::{Moment, Ttl};
+use crate::validity::Drift;
+
+/// What one client knows of the memory and the clocks of all its nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Guards {
+    quorum: Quorum,
+    restart: RestartGuard,
+    watches_clocks: bool,
+    drift: Drift,
+    /// The longest time for which this client asks nodes to keep keys.
+    longest: Duration,
+    /// The shortest such time: its drift allowance is what a clock may be off.
+    shortest: Ttl,
+    seats: Vec<Seat>,
+    clocks: Clocks,
+    suspicion: Option<Suspicion>,
+    /// What the lease clock has lost and was not set forward by yet.
+    lost_time: Duration,
+    notices: Vec<Notice>,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Seat {
+    contact: Contact,
+    /// The memory that this client has relied on.
+    memory: Option<u64>,
+    /// The run of the server at the last look.
+    run: Option<Arc<str>>,
+    /// Whether anything stood in the canary key.
+    has_history: bool,
+    /// This client sets the node up, as a part of a new cluster.
+    is_founder: bool,
+    /// Since when it is the odd one out, without a history beside nodes that have one.
+    odd_since: Option<Moment>,
+    notes: Notes,
+    /// Since when its grants are held back, with the memory number of the canary that says so.
+    waits: Option<Waits>,
+    /// A clock step that no canary tells yet.
+    alarm: Option<Moment>,
+    /// Whether its clock was compared with those of the other nodes.
+    is_compared: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Contact {
+    #[default]
+    Unheard,
+    Down,
+    Heard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Waits {
+    memory: u64,
+    since: Moment,
+}
+
+/// Something that a person should hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Notice {
+    /// A node's grants are held back, and why.
+    Quarantined(NodeId, QuarantineReason),
+    /// A node's clock was set back by at least so much: its keys stay longer than they should.
+    ClockSetBack(NodeId, Duration),
+    /// The lease clock lost up to so much time against all nodes: this machine stood still.
+    Paused(Duration),
+}
+
+impl Guards {
+    /// Guards over the nodes of `quorum` that know nothing yet.
+    pub fn new(policy: &Policy, quorum: Quorum) -> Self {
+        let nodes = quorum.nodes();
+        let restart = match policy.restart_guard() {
+            RestartGuard::Auto if nodes == 1 => RestartGuard::Off,
+            other => other,
+        };
+        Self {
+            quorum,
+            restart,
+            watches_clocks: policy.clock_guard() && nodes > 1,
+            drift: policy.drift(),
+            longest: policy.max_ttl().map_or(Duration::ZERO, Ttl::as_duration),
+            shortest: policy.ttl(),
+            seats: vec![Seat::default(); nodes],
+            clocks: Clocks::new(nodes),
+            suspicion: None,
+            lost_time: Duration::ZERO,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Whether there is anything to guard.
+    pub fn are_on(&self) -> bool {
+        self.guards_memory() || self.watches_clocks
+    }
+
+    /// Learns that locks of `policy` will be asked for; whether the nodes are to be told, by their
+    /// notes, before the first grant.
+    pub fn handle_policy(&mut self, policy: &Policy) -> bool {
+        self.shortest = self.shortest.min(policy.ttl());
+        let kept = policy.longest_keep();
+        let grows = kept > self.longest;
+        self.longest = self.longest.max(kept);
+        grows
+    }
+
+    /// A node cannot be reached.
+    pub fn handle_down(&mut self, node: NodeId) {
+        self.seats[node.index()].contact = Contact::Down;
+    }
+
+    /// A node was looked at: what to do about it.
+    pub fn handle_checkup(
+        &mut self,
+        env: &mut dyn Surroundings,
+        node: NodeId,
+        checkup: &Checkup,
+    ) -> Ruling {
+        let seat = &mut self.seats[node.index()];
+        seat.contact = Contact::Heard;
+        seat.notes = checkup.notes;
+        seat.has_history = checkup.canary != CanaryKey::Absent;
+        self.handle_clock(node, checkup.clock);
+        let ruling = if self.guards_memory() {
+            self.rule_memory(env, node, checkup)
+        } else {
+            self.rule_alarm(env, node)
+        };
+        self.seats[node.index()].run = Some(Arc::clone(&checkup.run));
+        match ruling {
+            Ruling::Trusted(_) => self.rule_clock(env.now(), node).unwrap_or(ruling),
+            other => other,
+        }
+    }
+
+    /// What to leave on a node at the next look, for clients that come later.
+    pub fn notes_for(&self, node: NodeId, now: Moment) -> Notes {
+        Notes { longest: self.longest, skew: self.skew_of(node, now) }
+    }
+
+    /// Takes what people should hear of.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn guards_memory(&self) -> bool {
+        self.restart != RestartGuard::Off
+    }
+
+    /// For how long a node that may have forgotten locks is held back: for as long as anyone who is
+    /// known asks nodes to keep keys.
+    fn term(&self) -> Duration {
+        self.seats.iter().map(|seat| seat.notes.longest).fold(self.longest, Duration::max)
+    }
+
+    /// The end of a quarantine of `length`, by the slowest clock that is allowed.
+    fn end_of(&self, since: Moment, length: Duration) -> Moment {
+        let drift = Ttl::from_duration(length).map_or(Drift::CONSTANT, |ttl| self.drift.of(ttl));
+        since + length + drift
+    }
+
+    fn all_contacted(&self) -> bool {
+        self.seats.iter().all(|seat| seat.contact != Contact::Unheard)
+    }
+}
+
+/// When to look again at a node that could not be decided on, at the latest.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
