@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use quorlock_protocol::{ConfigError, NodeId, Policy};
+use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum};
 
 use crate::address::Address;
 use crate::engine::Engine;
 use crate::error::LockError;
 use crate::manager::{Manager, Redlock};
-use crate::node::{Node, connect};
+use crate::node::{Node, connect_guarded};
 use crate::redis_node::NodeSettings;
+use crate::sentry::Watch;
 
 /// Collects what a [`Redlock`] is made of.
 #[derive(Default)]
@@ -90,12 +91,16 @@ impl Builder {
                 ConfigError::new(format!("the lock thread could not be started: {error}"))
             })?,
         };
-        let make = |spec: &NodeSpec| match spec {
-            NodeSpec::At(address) => connect(address, &self.settings, engine.handle()),
+        let watch = Watch::new(&self.policy, Quorum::of(specs.len()));
+        let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
+            NodeSpec::At(address) => {
+                let sentry = watch.sentry(id);
+                connect_guarded(address, &self.settings, engine.handle(), sentry)
+            }
             NodeSpec::Made(node) => Arc::clone(node),
         };
-        let nodes: Arc<[Arc<dyn Node>]> = specs.iter().map(make).collect();
-        Ok(Redlock::over(Manager::new(nodes, self.policy, self.settings, engine)))
+        let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
+        Ok(Redlock::over(Manager::new(nodes, watch, self.policy, self.settings, engine)))
     }
 }
 

@@ -44,6 +44,7 @@ mod memory_node;
 mod node;
 mod redis_node;
 mod replies;
+mod sentry;
 
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;

@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::lock::Lock;
 use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
+use crate::sentry::Watch;
 
 /// Locks over N independent nodes.
 ///
@@ -50,6 +51,7 @@ pub(crate) struct Manager {
     pub(crate) addresses: Arc<[Arc<str>]>,
     pub(crate) quorum: Quorum,
     pub(crate) engine: Engine,
+    watch: Watch,
     policy: Policy,
     settings: NodeSettings,
     known: AtomicU64,
@@ -153,6 +155,7 @@ impl fmt::Debug for Redlock {
 impl Manager {
     pub(crate) fn new(
         nodes: Arc<[Arc<dyn Node>]>,
+        watch: Watch,
         policy: Policy,
         settings: NodeSettings,
         engine: Engine,
@@ -161,6 +164,7 @@ impl Manager {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
             nodes,
+            watch,
             engine,
             policy,
             settings,
@@ -197,6 +201,7 @@ impl Manager {
     ) -> Result<LeaseGuard, LockError> {
         self.check_open(&resources)?;
         let started = clock::now();
+        self.announce(&policy);
         self.settle(policy.timeout()).await;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
@@ -220,6 +225,15 @@ impl Manager {
                 self.withdraw_rest(&driver, left);
                 let spent = (outcome.attempts, outcome.elapsed);
                 Err(self.error(kind, &resources, &outcome.lost_rounds, spent))
+            }
+        }
+    }
+
+    /// Has the guards of every node know of locks that last longer than any before.
+    fn announce(&self, policy: &Policy) {
+        if self.watch.handle_policy(policy) {
+            for node in self.nodes.iter() {
+                node.look();
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::command::{Answer, Frees};
 use crate::error::ErrorKind;
+use crate::fault::{Fault, FaultKind};
 use crate::identity::Resources;
 use crate::quorum::{Quorum, Vote};
 use crate::round::RoundReport;
@@ -105,10 +106,39 @@ impl Failure<'_> {
         if tally.missing > 0 {
             let _ = write!(text, ", {} had not answered", tally.missing);
         }
-        if tally.failed > 0 {
-            let _ = write!(text, ", {} failed ({})", tally.failed, self.list_faults());
+        let (held_back, ends) = self.quarantine();
+        if held_back > 0 {
+            let nodes = self.addresses.len();
+            let _ = write!(text, ", {held_back} of {nodes} nodes in restart quarantine");
+            if let Some(left) = ends {
+                let _ = write!(text, ", {} left", seconds(left));
+            }
+        }
+        let others = tally.failed - held_back;
+        match (others, tally.failed) {
+            (_, 0) => {}
+            (0, _) => {
+                let _ = write!(text, " ({})", self.list_faults());
+            }
+            _ => {
+                let _ = write!(text, ", {others} failed ({})", self.list_faults());
+            }
         }
         text
+    }
+
+    /// How many nodes' grants are held back, and in what time so many of them are free again that
+    /// there can be a quorum.
+    fn quarantine(&self) -> (usize, Option<Duration>) {
+        let faults =
+            || self.report.votes.iter().filter_map(|vote| vote.answer.as_ref()?.as_ref().err());
+        let is_held_back = |fault: &&Fault| fault.kind() == FaultKind::Quarantined;
+        let held_back = faults().filter(is_held_back).count();
+        let mut left: Vec<_> = faults().filter(is_held_back).filter_map(Fault::lasts).collect();
+        left.sort_unstable();
+        let usable = self.addresses.len().saturating_sub(faults().count());
+        let wanted = self.quorum().size().saturating_sub(usable).max(1);
+        (held_back, left.get(wanted - 1).copied())
     }
 
     fn list_faults(&self) -> String {

@@ -14,17 +14,28 @@ use super::pipe::Pipe;
 use super::stream;
 use crate::address::Address;
 use crate::clock;
+use crate::sentry::Sentry;
 
 /// Makes connections to the node.
 #[derive(Clone)]
 pub(super) struct Dialer {
     address: Arc<Address>,
     settings: NodeSettings,
+    sentry: Option<Sentry>,
 }
 
 impl Dialer {
-    pub(super) fn new(address: Arc<Address>, settings: NodeSettings) -> Self {
-        Self { address, settings }
+    pub(super) fn new(
+        address: Arc<Address>,
+        settings: NodeSettings,
+        sentry: Option<Sentry>,
+    ) -> Self {
+        Self { address, settings, sentry }
+    }
+
+    /// The guards, where there is anything to guard.
+    pub(super) fn sentry(&self) -> Option<&Sentry> {
+        self.sentry.as_ref()
     }
 
     pub(super) fn settings(&self) -> &NodeSettings {
@@ -37,7 +48,9 @@ impl Dialer {
         let dialing = async {
             let stream = stream::open(&self.address).await?;
             let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
-            Ok(Link::new(login, self.address.key_prefix()))
+            let mut link = Link::new(login, self.address.key_prefix(), self.sentry.clone());
+            link.examine().await?;
+            Ok(link)
         };
         timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
             let millis = self.settings.connect_timeout.as_millis();

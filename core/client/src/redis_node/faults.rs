@@ -38,6 +38,18 @@ pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
     Fault::new(kind, detail)
 }
 
+/// The fault behind an error that the server replied to a check-up.
+pub(super) fn of_checkup(error: &ServerError) -> Fault {
+    let fault = of_reply(error, None);
+    if fault.kind() == FaultKind::NotPermitted {
+        let words = "the user's access list does not cover the guards' keys: add ~quorlock:* and +eval \
+                     +get +set +pexpire +time with ACL SETUSER, or set restart_guard to \"off\" and \
+                     clock_guard to false";
+        return Fault::new(FaultKind::NotPermitted, words);
+    }
+    fault
+}
+
 /// Whether the server does not know the script that was named by its digest.
 pub(super) fn is_no_script(error: &ServerError) -> bool {
     error.code() == "NOSCRIPT"

@@ -21,16 +21,18 @@ use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quorlock_protocol::{Fault, FaultKind};
+use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::faults;
+use super::gate::{self, Gate, Writing};
 use super::login::{self, ClientId, Login};
 use super::mail::Parcel;
 use super::scripts::Script;
 use super::wire::{self, Form};
 use crate::clock;
+use crate::sentry::Sentry;
 
 /// A connection that is logged in, and the commands on it.
 pub(super) struct Link {
@@ -45,24 +47,45 @@ pub(super) struct Link {
     merges: bool,
     since: Instant,
     has_answered: bool,
+    /// The guards; `None` if nothing is guarded.
+    sentry: Option<Sentry>,
+    gate: Gate,
+    /// When the node is to be looked at again.
+    look_at: Moment,
+    /// How many looks are out.
+    looks: u8,
+    /// How often in a row the canary was written.
+    writings: u8,
+    /// The server was looked at since it last forgot the scripts.
+    is_reexamined: bool,
 }
 
 /// A call that is out.
 struct Out {
     since: Instant,
+    /// The same by the lease clock.
+    sent: Moment,
     form: Form,
-    /// `None` for the loading of a script.
-    parcel: Option<Parcel>,
+    load: Load,
+}
+
+enum Load {
+    Parcel(Parcel),
+    Script,
+    Facts,
+    Look,
 }
 
 /// What happened on a link.
 pub(super) enum Event {
     Answered,
+    /// The node was looked at; the gate may be another.
+    Looked,
     Lost(Fault),
 }
 
 impl Link {
-    pub(super) fn new(login: Login, prefix: &str) -> Self {
+    pub(super) fn new(login: Login, prefix: &str, sentry: Option<Sentry>) -> Self {
         Self {
             login,
             prefix: prefix.to_owned(),
@@ -72,6 +95,12 @@ impl Link {
             merges: true,
             since: Instant::now(),
             has_answered: false,
+            gate: if sentry.is_some() { Gate::Undecided } else { Gate::Open("".into()) },
+            sentry,
+            look_at: Moment::FAR_FUTURE,
+            looks: 0,
+            writings: 0,
+            is_reexamined: false,
         }
     }
 
@@ -90,6 +119,33 @@ impl Link {
         poll_fn(|context| self.login.pipe.poll_reply(context)).await.map(|_| ())
     }
 
+    /// Looks at the node, on a link that carries no command yet, until it is known what becomes of
+    /// grants, or that it depends on other nodes.
+    pub(super) async fn examine(&mut self) -> Result<(), Fault> {
+        self.look();
+        while self.looks > 0 {
+            if let Event::Lost(fault) = poll_fn(|context| self.poll_event(context)).await {
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the node once more, behind what was sent before.
+    pub(super) fn look(&mut self) {
+        self.look_and_write(None);
+    }
+
+    /// What becomes of grants.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// When the node is to be looked at again, if nothing happens before.
+    pub(super) fn look_at(&self) -> Moment {
+        if self.looks > 0 { Moment::FAR_FUTURE } else { self.look_at }
+    }
+
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let value = match ready!(self.login.pipe.poll_reply(context)) {
@@ -104,7 +160,7 @@ impl Link {
         if self.out.is_empty() && !self.undone.is_empty() {
             self.redo();
         }
-        Poll::Ready(result.map_or_else(Event::Lost, |()| Event::Answered))
+        Poll::Ready(result.unwrap_or_else(Event::Lost))
     }
 
     /// Since when the oldest call has been out.
@@ -134,28 +190,78 @@ impl Link {
 
     /// Ends the connection; hands back what is not answered, in order.
     pub(super) fn into_unanswered(self) -> impl Iterator<Item = Parcel> {
-        let out = self.out.into_iter().filter_map(|out| out.parcel);
+        let out = self.out.into_iter().filter_map(|out| match out.load {
+            Load::Parcel(parcel) => Some(parcel),
+            Load::Script | Load::Facts | Load::Look => None,
+        });
         self.undone.into_iter().chain(out).chain(self.waiting)
     }
 
     fn write(&mut self, mut parcel: Parcel, whole: bool) {
+        if parcel.first().is_grant()
+            && let Some(fault) = self.gate.refusal()
+        {
+            return if parcel.was_sent() { parcel.fail(&fault) } else { parcel.answer_all(&fault) };
+        }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
-        let (call, form) = wire::encode(&parcel, digests, &self.prefix);
+        let canary = self.sentry.is_some().then(|| self.gate.canary());
+        let (call, form) = wire::encode(&parcel, digests, (&self.prefix, canary));
         parcel.note_sent();
-        self.request(call, form, Some(parcel));
+        self.request(call, form, Load::Parcel(parcel));
     }
 
-    fn request(&mut self, call: Cmd, form: Form, parcel: Option<Parcel>) {
+    fn request(&mut self, call: Cmd, form: Form, load: Load) {
         self.login.pipe.request(call);
-        self.out.push_back(Out { since: Instant::now(), form, parcel });
+        self.out.push_back(Out { since: Instant::now(), sent: clock::now(), form, load });
     }
 
-    fn handle(&mut self, out: Out, value: Value) -> Result<(), Fault> {
-        let Some(mut parcel) = out.parcel else {
-            if matches!(&value, Value::ServerError(error) if faults::is_not_permitted(error)) {
-                self.login.digests = None;
+    fn look_and_write(&mut self, writing: Option<&Writing>) {
+        if let Some(sentry) = &self.sentry {
+            let call = gate::call(sentry.notes(), writing);
+            self.looks = self.looks.saturating_add(1);
+            self.request(call, Form::Whole, Load::Look);
+        }
+    }
+
+    /// Applies what a look has shown.
+    fn handle_look(&mut self, sent: Moment, value: &Value) {
+        self.looks = self.looks.saturating_sub(1);
+        let Some(sentry) = &self.sentry else {
+            return;
+        };
+        self.gate = match gate::read(value, sent, &self.login.facts) {
+            Err(fault) => Gate::Broken(fault),
+            Ok(checkup) => match sentry.handle_checkup(&checkup) {
+                Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
+                    self.writings += 1;
+                    // What was trusted is no longer; the next look tells what is.
+                    self.gate = Gate::Undecided;
+                    return self.look_and_write(Some(&Writing { expected, canary }));
+                }
+                ruling => Gate::from(ruling),
+            },
+        };
+        self.writings = 0;
+        self.look_at = self.gate.look_at(clock::now());
+    }
+
+    fn handle(&mut self, out: Out, value: Value) -> Result<Event, Fault> {
+        let mut parcel = match out.load {
+            Load::Parcel(parcel) => parcel,
+            Load::Script => {
+                if matches!(&value, Value::ServerError(error) if faults::is_not_permitted(error)) {
+                    self.login.digests = None;
+                }
+                return Ok(Event::Answered);
             }
-            return Ok(());
+            Load::Facts => {
+                self.login.facts.renew(&value);
+                return Ok(Event::Answered);
+            }
+            Load::Look => {
+                self.handle_look(out.sent, &value);
+                return Ok(Event::Looked);
+            }
         };
         match value {
             Value::ServerError(error)
@@ -179,15 +285,43 @@ impl Link {
                 parcel.answer_all(&fault);
             }
             value => {
-                let Some(answers) = wire::decode(&parcel, out.form, &value) else {
+                let Some(mut answers) = wire::decode(&parcel, out.form, &value) else {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
+                if parcel.first().is_grant() {
+                    self.inspect_grant(out.sent, &value, &mut answers);
+                }
                 self.drop_withdrawn(&parcel);
                 parcel.answer_each(answers);
             }
         }
-        Ok(())
+        Ok(Event::Answered)
+    }
+
+    /// Holds the answer to a grant against what the guards know.
+    fn inspect_grant(
+        &mut self,
+        sent: Moment,
+        value: &Value,
+        answers: &mut [Result<Answer, Fault>],
+    ) {
+        let (Some(sentry), Some(answer)) = (&self.sentry, answers.first_mut()) else {
+            return;
+        };
+        let reading = |micros| ClockReading { sent, received: clock::now(), micros };
+        let is_steady = wire::time_in(value).is_none_or(|time| sentry.handle_clock(reading(time)));
+        let has_forgotten = matches!(answer, Err(fault) if fault.kind() == FaultKind::Quarantined);
+        if is_steady && !has_forgotten {
+            return;
+        }
+        self.gate = Gate::Undecided;
+        if matches!(answer, Ok(Answer::Ours { .. }))
+            && let Some(fault) = self.gate.refusal()
+        {
+            *answer = Err(fault);
+        }
+        self.look();
     }
 
     /// What is kept for the holder whose revoke was done is no longer wanted.
@@ -203,9 +337,16 @@ impl Link {
     }
 
     fn redo(&mut self) {
+        // A server that has taken the place of another behind the address does not know the scripts.
+        if self.sentry.is_some() && !mem::replace(&mut self.is_reexamined, true) {
+            self.gate = Gate::Undecided;
+            self.request(redis::cmd("INFO"), Form::Whole, Load::Facts);
+            return self.look();
+        }
+        self.is_reexamined = false;
         if self.login.digests.is_some() {
             for script in Script::ALL {
-                self.request(login::load(script), Form::Whole, None);
+                self.request(login::load(script), Form::Whole, Load::Script);
             }
         }
         let late = Fault::new(FaultKind::NotSent, "it was too late to send it again");
@@ -225,3 +366,5 @@ impl Link {
 
 /// A server that breaks connections as such does so sooner; one that closes idle ones, later.
 const PROVED_AFTER: Duration = Duration::from_secs(1);
+/// A canary that others change again and again is left to them.
+const MOST_WRITINGS: u8 = 8;

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{Cmd, ServerError, Value};
 
+use super::facts::Facts;
 use super::faults;
 use super::pipe::Pipe;
 use super::scripts::{Digests, Script};
@@ -17,6 +18,8 @@ pub(super) struct Login {
     pub(super) digests: Option<Digests>,
     /// How the server calls this connection.
     pub(super) client: Option<ClientId>,
+    /// What the server says of itself.
+    pub(super) facts: Facts,
 }
 
 /// How the server calls a connection: the number and the address of the client's end as it sees it.
@@ -64,7 +67,7 @@ pub(super) async fn log_in(
     for (_, call) in &steps {
         pipe.request(call.clone());
     }
-    let (mut client, mut digests) = (None, Vec::new());
+    let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::default());
     for (step, _) in steps {
         let value = poll_fn(|context| pipe.poll_reply(context)).await?;
         match (step, value) {
@@ -76,6 +79,8 @@ pub(super) async fn log_in(
             (Step::Info, Value::BulkString(info)) => {
                 client = ClientId::parse(&String::from_utf8_lossy(&info));
             }
+            (Step::Sync, value) => facts.learn_sync(&value),
+            (Step::Facts, value) => facts.renew(&value),
             (Step::LoadScript, Value::BulkString(digest)) => {
                 digests.extend(String::from_utf8(digest));
             }
@@ -83,7 +88,7 @@ pub(super) async fn log_in(
             _ => {}
         }
     }
-    Ok(Login { pipe, digests: Digests::new(digests), client })
+    Ok(Login { pipe, digests: Digests::new(digests), client, facts })
 }
 
 /// The call that gives a script to the server.
@@ -99,6 +104,8 @@ enum Step {
     Select,
     Role,
     Info,
+    Sync,
+    Facts,
     LoadScript,
     Optional,
 }
@@ -131,6 +138,10 @@ fn steps(address: &Address, predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> 
     // Redis 7.2 and later show it in CLIENT LIST; older ones reply with an error.
     steps.push((Step::Optional, client(&["SETINFO", "LIB-NAME", "quorlock"])));
     steps.push((Step::Optional, client(&["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")])));
+    let mut sync = redis::cmd("CONFIG");
+    sync.arg("GET").arg("appendfsync");
+    steps.push((Step::Sync, sync));
+    steps.push((Step::Facts, redis::cmd("INFO")));
     steps.extend(Script::ALL.map(|script| (Step::LoadScript, load(script))));
     steps
 }
