@@ -59,8 +59,8 @@ pub use manager::Redlock;
 pub use memory_node::MemoryNode;
 pub use node::{Node, NodeState, connect};
 pub use quorlock_protocol::{
-    Answer, ConfigError, ErrorKind, Fault, FaultKind, Frees, OptionDefault, OptionInfo, Policy,
-    PolicyBuilder, ReleaseOutcome, Vote,
+    Answer, ConfigError, ErrorKind, Fault, FaultKind, Frees, Notice, OptionDefault, OptionInfo,
+    Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome, RestartGuard, Vote,
 };
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;
