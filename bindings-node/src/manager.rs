@@ -2,13 +2,13 @@
 
 use napi::Either;
 use napi_derive::napi;
-use quorlock::{Fault, LockError, NodeState, Redlock};
+use quorlock::{LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
 use crate::errors::Failure;
 use crate::lease::NativeLease;
 use crate::options::{self, Settings};
-use crate::queue::{Bridge, Outcome};
+use crate::queue::{Bridge, Outcome, millis};
 
 /// Locks over N nodes.
 #[napi]
@@ -21,29 +21,30 @@ pub struct NativeRedlock {
 pub struct NodeStatus {
     /// Where it is, without a password.
     pub address: String,
-    /// `connecting`, `healthy`, `unresponsive` or `down`.
+    /// `connecting`, `healthy`, `unresponsive`, `quarantined`, `refusing` or `down`.
     pub state: &'static str,
-    /// While it is down: the stable name of the fault.
-    pub fault: Option<&'static str>,
-    /// While it is down: what happened.
+    /// Where the state alone does not say it: what is the matter.
     pub detail: Option<String>,
+    /// While it is quarantined: for how long yet, in milliseconds.
+    pub quarantined_for: Option<f64>,
 }
 
 /// Makes a manager; nothing is connected yet.
 #[napi]
+// What JavaScript passes is a copy of its own already.
+#[allow(clippy::needless_pass_by_value)]
 pub fn open(
     nodes: Vec<Either<String, NodeSpec>>,
     settings: Settings,
 ) -> Either<NativeRedlock, Failure> {
-    match build(nodes, settings) {
+    match build(nodes, &settings) {
         Ok(locks) => Either::A(NativeRedlock { locks }),
         Err(error) => Either::B(Failure::new(&error)),
     }
 }
 
-fn build(nodes: Vec<Either<String, NodeSpec>>, settings: Settings) -> Result<Redlock, LockError> {
-    let policy = settings.apply(options::builder())?.build()?;
-    let mut builder = Redlock::builder().policy(policy);
+fn build(nodes: Vec<Either<String, NodeSpec>>, settings: &Settings) -> Result<Redlock, LockError> {
+    let mut builder = Redlock::builder().policy(options::policy(settings)?);
     for node in nodes {
         builder = builder.address(address::read(node)?);
     }
@@ -109,14 +110,9 @@ impl NativeRedlock {
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let status = |(address, state): (std::sync::Arc<str>, NodeState)| NodeStatus {
             address: address.to_string(),
-            state: match &state {
-                NodeState::Connecting => "connecting",
-                NodeState::Healthy => "healthy",
-                NodeState::Unresponsive => "unresponsive",
-                NodeState::Down(_) => "down",
-            },
-            fault: fault(&state).map(|fault| fault.kind().code()),
-            detail: fault(&state).map(|fault| fault.detail().to_owned()),
+            state: state.name(),
+            detail: state.detail().map(str::to_owned),
+            quarantined_for: state.quarantine_left().map(millis),
         };
         self.locks.nodes().into_iter().map(status).collect()
     }
@@ -125,12 +121,5 @@ impl NativeRedlock {
     #[napi]
     pub fn close(&self) {
         self.locks.close();
-    }
-}
-
-const fn fault(state: &NodeState) -> Option<&Fault> {
-    match state {
-        NodeState::Down(fault) => Some(fault),
-        NodeState::Connecting | NodeState::Healthy | NodeState::Unresponsive => None,
     }
 }

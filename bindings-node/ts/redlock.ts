@@ -29,9 +29,15 @@ export interface NodeStatus {
   readonly address: string
   /** What the user named as this node. */
   readonly client: Client
-  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'down'
-  /** While it is down: what happened. */
+  /**
+   * `quarantined`: it may have forgotten locks, so that its votes do not count yet. `refusing`: it
+   * gets no locks, see `detail`.
+   */
+  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'quarantined' | 'refusing' | 'down'
+  /** While it is quarantined, refusing or down: why. */
   readonly detail?: string
+  /** While it is quarantined: for how long yet, in milliseconds. */
+  readonly quarantinedFor?: number
 }
 
 /**
@@ -220,11 +226,12 @@ export class Redlock extends EventEmitter {
 
   /** Every node with its state, in the order given. */
   get nodes(): NodeStatus[] {
-    return this.#native.nodes().map(({ address, state, detail }, index) => ({
+    return this.#native.nodes().map(({ address, state, detail, quarantinedFor }, index) => ({
       address,
       client: this.#clients[index] as Client,
       state: state as NodeStatus['state'],
       ...(detail === undefined ? {} : { detail }),
+      ...(quarantinedFor === undefined ? {} : { quarantinedFor }),
     }))
   }
 

@@ -52,7 +52,7 @@ pub(crate) struct Manager {
     pub(crate) quorum: Quorum,
     pub(crate) engine: Engine,
     watch: Watch,
-    policy: Policy,
+    pub(crate) policy: Policy,
     settings: NodeSettings,
     known: AtomicU64,
     settled: AtomicBool,
@@ -230,7 +230,7 @@ impl Manager {
     }
 
     /// Has the guards of every node know of locks that last longer than any before.
-    fn announce(&self, policy: &Policy) {
+    pub(crate) fn announce(&self, policy: &Policy) {
         if self.watch.handle_policy(policy) {
             for node in self.nodes.iter() {
                 node.look();

@@ -16,11 +16,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorlock_protocol::{Command, Fault, Quarantine};
 use tokio::runtime::Handle;
 
 use crate::address::{Address, Place};
+use crate::clock;
 use crate::inbox::ReplyTo;
 use crate::memory_node::MemoryNode;
 use crate::redis_node::{NodeSettings, RedisNode};
@@ -96,4 +98,35 @@ pub enum NodeState {
     Refusing(Fault),
     /// Cannot be reached, and why.
     Down(Fault),
+}
+
+impl NodeState {
+    /// A stable name for programs, for example `quarantined`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Healthy => "healthy",
+            Self::Unresponsive => "unresponsive",
+            Self::Quarantined(_) => "quarantined",
+            Self::Refusing(_) => "refusing",
+            Self::Down(_) => "down",
+        }
+    }
+
+    /// Why the node is of no use now; `None` where the name says all.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Connecting | Self::Healthy | Self::Unresponsive => None,
+            Self::Quarantined(quarantine) => Some(quarantine.reason.describe()),
+            Self::Refusing(fault) | Self::Down(fault) => Some(fault.detail()),
+        }
+    }
+
+    /// In what time the node's grants count again, where they are held back until then.
+    pub fn quarantine_left(&self) -> Option<Duration> {
+        match self {
+            Self::Quarantined(quarantine) => Some(quarantine.until.since(clock::now())),
+            _ => None,
+        }
+    }
 }

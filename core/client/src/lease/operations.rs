@@ -37,6 +37,7 @@ impl Lease {
     pub async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let _one_at_a_time = self.shared.gate.lock().await;
         let policy = self.policy_with(ttl)?;
+        self.shared.manager.announce(&policy);
         self.shared.manager.settle(None).await;
         let driver = Driver::new(&self.shared.manager.nodes);
         let mut machine = self.begin_extension(&driver, policy)?;

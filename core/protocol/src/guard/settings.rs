@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::ConfigError;
+use crate::policy::Policy;
 
 /// What is done about nodes that may have forgotten locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +30,27 @@ impl RestartGuard {
             Self::Auto => "auto",
             Self::Strict => "strict",
             Self::Off => "off",
+        }
+    }
+}
+
+impl Policy {
+    /// Holds the settings of one lock to those of its manager, as far as they are the manager's alone:
+    /// there is one view of the nodes for all of its locks.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if one of them differs.
+    pub fn check_guards(&self, manager: &Self) -> Result<(), ConfigError> {
+        let differing = [
+            ("restart_guard", self.restart_guard != manager.restart_guard),
+            ("clock_guard", self.clock_guard != manager.clock_guard),
+            ("max_ttl", self.max_ttl != manager.max_ttl),
+        ];
+        match differing.into_iter().find(|(_, differs)| *differs) {
+            None => Ok(()),
+            Some((name, _)) => Err(ConfigError::new(format!(
+                "{name} is one for all locks of a manager: set it where the manager is made"
+            ))),
         }
     }
 }
