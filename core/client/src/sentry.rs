@@ -54,24 +54,18 @@ impl Watch {
         self.shared.guards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self) {
-        self.shared.changes.send_modify(|count| *count += 1);
-    }
-
     /// Lets `deed` at the guards, then tells the other nodes' connections if there is news for them, and
     /// the lease clock if it has lost time.
     fn with<T>(&self, deed: impl FnOnce(&mut Guards) -> T) -> T {
         let mut guards = self.guards();
-        let suspected = guards.suspects_since();
         let result = deed(&mut guards);
-        let is_news = guards.suspects_since() != suspected;
-        let lost = guards.take_lost_time();
+        let (is_news, lost) = (guards.take_news(), guards.take_lost_time());
         drop(guards);
         if !lost.is_zero() {
             clock::set_forward(lost);
         }
         if is_news {
-            self.change();
+            self.shared.changes.send_modify(|count| *count += 1);
         }
         result
     }
@@ -80,16 +74,10 @@ impl Watch {
 impl Sentry {
     pub(crate) fn handle_down(&self) {
         self.watch.with(|guards| guards.handle_down(self.node));
-        self.watch.change();
     }
 
     pub(crate) fn handle_checkup(&self, checkup: &Checkup) -> Ruling {
-        let ruling =
-            self.watch.with(|guards| guards.handle_checkup(&mut System, self.node, checkup));
-        if !matches!(ruling, Ruling::Undecided(_)) {
-            self.watch.change();
-        }
-        ruling
+        self.watch.with(|guards| guards.handle_checkup(&mut System, self.node, checkup))
     }
 
     /// Whether a clock may show what it shows, so that the grant that told it counts.
@@ -108,7 +96,7 @@ impl Sentry {
     /// Waits for something that may change the ruling on this node.
     pub(crate) async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

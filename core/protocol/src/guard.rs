@@ -64,6 +64,8 @@ pub struct Guards {
     /// What the lease clock has lost and was not set forward by yet.
     lost_time: Duration,
     notices: Vec<Notice>,
+    /// Whether something has changed that the ruling on another node may depend on.
+    has_news: bool,
 }
 
 /// What is known of one node.
@@ -134,6 +136,7 @@ impl Guards {
             suspicion: None,
             lost_time: Duration::ZERO,
             notices: Vec::new(),
+            has_news: false,
         }
     }
 
@@ -154,7 +157,9 @@ impl Guards {
 
     /// A node cannot be reached.
     pub fn handle_down(&mut self, node: NodeId) {
-        self.seats[node.index()].contact = Contact::Down;
+        let contact = &mut self.seats[node.index()].contact;
+        self.has_news |= *contact != Contact::Down;
+        *contact = Contact::Down;
     }
 
     /// A node was looked at: what to do about it.
@@ -165,9 +170,11 @@ impl Guards {
         checkup: &Checkup,
     ) -> Ruling {
         let seat = &mut self.seats[node.index()];
+        let has_history = checkup.canary != CanaryKey::Absent;
+        self.has_news |= seat.contact != Contact::Heard || seat.has_history != has_history;
         seat.contact = Contact::Heard;
         seat.notes = checkup.notes;
-        seat.has_history = checkup.canary != CanaryKey::Absent;
+        seat.has_history = has_history;
         self.handle_clock(node, checkup.clock);
         let ruling = if self.guards_memory() {
             self.rule_memory(env, node, checkup)
@@ -184,6 +191,11 @@ impl Guards {
     /// What to leave on a node at the next look, for clients that come later.
     pub fn notes_for(&self, node: NodeId, now: Moment) -> Notes {
         Notes { longest: self.longest, skew: self.skew_of(node, now) }
+    }
+
+    /// Whether other nodes are to be looked at again that are not decided on, since this was last asked.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// Takes what people should hear of.

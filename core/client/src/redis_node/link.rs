@@ -54,6 +54,8 @@ pub(super) struct Link {
     look_at: Moment,
     /// How many looks are out.
     looks: u8,
+    /// Another was asked for meanwhile.
+    looks_again: bool,
     /// How often in a row the canary was written.
     writings: u8,
     /// The server was looked at since it last forgot the scripts.
@@ -99,6 +101,7 @@ impl Link {
             sentry,
             look_at: Moment::FAR_FUTURE,
             looks: 0,
+            looks_again: false,
             writings: 0,
             is_reexamined: false,
         }
@@ -133,7 +136,11 @@ impl Link {
 
     /// Looks at the node once more, behind what was sent before.
     pub(super) fn look(&mut self) {
-        self.look_and_write(None);
+        // One at a time: what the last one wrote is to be seen first.
+        self.looks_again = self.looks > 0;
+        if self.looks == 0 {
+            self.look_and_write(None);
+        }
     }
 
     /// What becomes of grants.
@@ -231,18 +238,25 @@ impl Link {
         };
         self.gate = match gate::read(value, sent, &self.login.facts) {
             Err(fault) => Gate::Broken(fault),
-            Ok(checkup) => match sentry.handle_checkup(&checkup) {
-                Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
-                    self.writings += 1;
-                    // What was trusted is no longer; the next look tells what is.
-                    self.gate = Gate::Undecided;
-                    return self.look_and_write(Some(&Writing { expected, canary }));
+            Ok(checkup) => {
+                let r = sentry.handle_checkup(&checkup);
+                eprintln!("LOOK {:?} {:?} -> {:?}", clock::now(), checkup, r);
+                match r {
+                    Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
+                        self.writings += 1;
+                        // What was trusted is no longer; the next look tells what is.
+                        self.gate = Gate::Undecided;
+                        return self.look_and_write(Some(&Writing { expected, canary }));
+                    }
+                    ruling => Gate::from(ruling),
                 }
-                ruling => Gate::from(ruling),
-            },
+            }
         };
         self.writings = 0;
         self.look_at = self.gate.look_at(clock::now());
+        if self.looks_again {
+            self.look();
+        }
     }
 
     fn handle(&mut self, out: Out, value: Value) -> Result<Event, Fault> {

@@ -19,14 +19,14 @@ elseif canary then
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
 
--- A longer time that nobody asks for any more is forgotten with the key.
+-- How its clock stood before is of no use after a new canary. A longer time that nobody asks for any more is forgotten with the key.
 local notes = redis.call('GET', KEYS[2]) or '0'
 local longest, ahead, at = string.match(notes, '^(%d+) ?(%-?%d*) ?(%d*)')
 local asked = tonumber(ARGV[2])
 local grows = asked >= (tonumber(longest) or 0)
 if grows then longest = ARGV[2] end
-if ARGV[3] ~= '' then ahead, at = ARGV[3], ARGV[4] end
-if asked > 0 and (grows or ARGV[3] ~= '') then
+if ARGV[3] ~= '' or ARGV[5] ~= '' then ahead, at = ARGV[3], ARGV[4] end
+if asked > 0 and (grows or ARGV[3] ~= '' or ARGV[5] ~= '') then
   local fresh = longest .. ' ' .. (ahead or '') .. ' ' .. (at or '')
   if grows then
     redis.call('SET', KEYS[2], fresh, 'PX', ARGV[1])

@@ -25,14 +25,13 @@ impl Guards {
         checkup: &Checkup,
     ) -> Ruling {
         let look = Look { node, checkup };
-        let seat = &mut self.seats[node.index()];
-        if seat.alarm.is_some() {
-            let is_told = matches!((&checkup.canary, seat.waits), (CanaryKey::Present(canary), Some(waits))
-                if canary.memory == waits.memory && seat.alarm == Some(waits.since));
-            if !is_told {
+        if let Some(since) = self.seats[node.index()].alarm {
+            let Some(memory) = look.tells_of_step(env) else {
                 return self.hold_back(env, &look, QuarantineReason::ClockStepped);
-            }
-            seat.alarm = None;
+            };
+            let seat = &mut self.seats[node.index()];
+            (seat.alarm, seat.waits) = (None, Some(Waits { memory, since }));
+            self.notices.push(Notice::Quarantined(node, QuarantineReason::ClockStepped));
         }
         match &checkup.canary {
             CanaryKey::Absent => self.rule_without_canary(env, &look),
@@ -149,25 +148,18 @@ impl Guards {
 
     /// Writes down that the node's grants are held back from now on.
     fn hold_back(
-        &mut self,
+        &self,
         env: &mut dyn Surroundings,
         look: &Look<'_>,
         reason: QuarantineReason,
     ) -> Ruling {
-        let now = env.now();
-        let length = self.term();
-        let seat = &mut self.seats[look.node.index()];
-        let memory = number(env);
-        let since = seat.alarm.unwrap_or(now);
-        seat.waits = Some(Waits { memory, since });
-        self.notices.push(Notice::Quarantined(look.node, reason));
         let state = CanaryState::Waiting {
             node_micros: look.checkup.clock.micros,
             wall_micros: env.wall_micros(),
-            length,
+            length: self.term(),
             reason,
         };
-        look.write(&Canary { run: Arc::clone(&look.checkup.run), memory, state })
+        look.write(&Canary { run: Arc::clone(&look.checkup.run), memory: number(env), state })
     }
 
     /// Without canaries a clock step is this client's own affair.
@@ -187,6 +179,23 @@ impl Guards {
 }
 
 impl Look<'_> {
+    /// The memory number of a canary that says that the clock was stepped, written after the step: since
+    /// then the node's clock has gone on like any other.
+    fn tells_of_step(&self, env: &mut dyn Surroundings) -> Option<u64> {
+        let CanaryKey::Present(canary) = &self.checkup.canary else {
+            return None;
+        };
+        let CanaryState::Waiting { node_micros, wall_micros, reason, .. } = canary.state else {
+            return None;
+        };
+        let by_node = self.checkup.clock.micros.saturating_sub(node_micros);
+        let by_wall = env.wall_micros().saturating_sub(wall_micros);
+        let is_told = reason == QuarantineReason::ClockStepped
+            && canary.is_of_run(&self.checkup.run)
+            && by_node.abs_diff(by_wall) < STEP_GRAIN_MICROS;
+        is_told.then_some(canary.memory)
+    }
+
     fn write(&self, canary: &Canary) -> Ruling {
         let expected = self.checkup.canary.text();
         Ruling::Write { expected, canary: canary.to_string().into() }
@@ -206,3 +215,5 @@ fn number(env: &mut dyn Surroundings) -> u64 {
 
 /// How long it may take another client to set up a new cluster.
 const SETTING_UP: Duration = Duration::from_secs(1);
+/// Two clocks that went on together differ by less than this.
+const STEP_GRAIN_MICROS: u64 = 1_000_000;

@@ -116,6 +116,7 @@ impl Guards {
             signs: vec![None; nodes],
             shown: vec![None; nodes],
         });
+        self.has_news |= suspicion.since == since;
         suspicion.signs[node.index()] = Some(shown);
     }
 
@@ -131,7 +132,7 @@ impl Guards {
             self.lost_time += lost;
             self.notices.push(Notice::Paused(lost));
             self.clocks = Clocks::new(self.quorum.nodes());
-            self.suspicion = None;
+            (self.suspicion, self.has_news) = (None, true);
         } else if self.quorum.is_blocked_by(others) || now.since(suspicion.since) >= LOOK_AGAIN {
             let stepped: Vec<_> = NodeId::all(self.quorum.nodes())
                 .filter_map(|node| Some((node, suspicion.latest(node)?)))
@@ -141,7 +142,7 @@ impl Guards {
                 self.clocks.accept(node, shown.offset);
                 self.seats[node.index()].alarm = Some(now);
             }
-            self.suspicion = None;
+            (self.suspicion, self.has_news) = (None, true);
         }
     }
 
