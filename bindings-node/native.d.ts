@@ -113,12 +113,12 @@ export interface NodeSpec {
 export interface NodeStatus {
   /** Where it is, without a password. */
   address: string
-  /** `connecting`, `healthy`, `unresponsive` or `down`. */
+  /** `connecting`, `healthy`, `unresponsive`, `quarantined`, `refusing` or `down`. */
   state: string
-  /** While it is down: the stable name of the fault. */
-  fault?: string
-  /** While it is down: what happened. */
+  /** Where the state alone does not say it: what is the matter. */
   detail?: string
+  /** While it is quarantined: for how long yet, in milliseconds. */
+  quarantinedFor?: number
 }
 
 /** What one node did in one round. */
@@ -145,7 +145,7 @@ export interface SettingDefault {
   /** Its name. */
   name: string
   /** Its default; absent where there is none. Times are in milliseconds. */
-  value?: number | boolean
+  value?: number | boolean | string
   /** What it means. */
   meaning: string
 }
@@ -174,6 +174,12 @@ export interface Settings {
   autoExtend?: boolean
   /** For how long, at most, a lease is renewed. */
   maxHold?: number
+  /** What is done about nodes that may have forgotten locks: `auto`, `strict` or `off`. */
+  restartGuard?: string
+  /** Whether nodes whose clock was set forward are held back. */
+  clockGuard?: boolean
+  /** The longest time for which a lock may keep keys. */
+  maxTtl?: number
 }
 
 /** One result on its way into JavaScript. */
