@@ -1,6 +1,7 @@
 //! The only reader of the operating system's time and randomness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_protocol::{HolderId, Moment, Surroundings};
@@ -16,8 +17,14 @@ pub fn now() -> Moment {
 }
 
 /// Sets the lease clock of this process forward by `lost`: it stood still for so long (a virtual machine
-/// was paused), as the clocks of a majority of nodes show.
-pub(crate) fn set_forward(lost: Duration) {
+/// was paused), as the clocks of a majority of nodes show that were looked at since `noticed`. Several
+/// managers may notice the same; it is lost once.
+pub(crate) fn set_forward(lost: Duration, noticed: Moment) {
+    let mut last_jump = LAST_JUMP.lock().unwrap_or_else(PoisonError::into_inner);
+    if last_jump.is_some_and(|before| noticed < before) {
+        return;
+    }
+    *last_jump = Some(now());
     let lost = u64::try_from(lost.as_nanos()).unwrap_or(u64::MAX);
     let _ = LOST_NANOS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
         Some(before.saturating_add(lost))
@@ -31,6 +38,8 @@ pub(crate) async fn jumped() {
 }
 
 static LOST_NANOS: AtomicU64 = AtomicU64::new(0);
+/// When the clock was last set forward, by what it showed before.
+static LAST_JUMP: Mutex<Option<Moment>> = Mutex::new(None);
 static JUMPED: Notify = Notify::const_new();
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -179,7 +179,9 @@ impl Manager {
         if self.settled.load(Ordering::Acquire) {
             return;
         }
-        let patience = self.settings.connect_timeout.min(timeout.unwrap_or(Duration::MAX));
+        // A node that cannot be connected to is known to be down in the end, and what depends on it then.
+        let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
+        let patience = patience.min(timeout.unwrap_or(Duration::MAX));
         let all = async {
             let mut pending: FuturesUnordered<_> =
                 self.nodes.iter().map(|node| async { node.settled().await }).collect();

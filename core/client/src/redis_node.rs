@@ -8,6 +8,7 @@ mod faults;
 mod gate;
 mod link;
 mod login;
+mod lookout;
 mod mail;
 mod pipe;
 mod scripts;

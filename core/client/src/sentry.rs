@@ -58,11 +58,12 @@ impl Watch {
     /// the lease clock if it has lost time.
     fn with<T>(&self, deed: impl FnOnce(&mut Guards) -> T) -> T {
         let mut guards = self.guards();
+        let suspected = guards.suspects_since();
         let result = deed(&mut guards);
         let (is_news, lost) = (guards.take_news(), guards.take_lost_time());
         drop(guards);
         if !lost.is_zero() {
-            clock::set_forward(lost);
+            clock::set_forward(lost, suspected.unwrap_or_else(clock::now));
         }
         if is_news {
             self.shared.changes.send_modify(|count| *count += 1);

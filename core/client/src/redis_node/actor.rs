@@ -124,7 +124,7 @@ impl Actor {
                 }
                 () = look_timer.as_mut(), if has_guards && !self.closing => {
                     if link.look_at() <= clock::now() {
-                        link.look();
+                        link.reexamine();
                     }
                     look_timer.as_mut().reset(after(link.look_at()));
                 }

@@ -21,13 +21,14 @@ use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
+use quorlock_protocol::{Fault, FaultKind, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::faults;
-use super::gate::{self, Gate, Writing};
+use super::gate::Gate;
 use super::login::{self, ClientId, Login};
+use super::lookout::Lookout;
 use super::mail::Parcel;
 use super::scripts::Script;
 use super::wire::{self, Form};
@@ -47,17 +48,7 @@ pub(super) struct Link {
     merges: bool,
     since: Instant,
     has_answered: bool,
-    /// The guards; `None` if nothing is guarded.
-    sentry: Option<Sentry>,
-    gate: Gate,
-    /// When the node is to be looked at again.
-    look_at: Moment,
-    /// How many looks are out.
-    looks: u8,
-    /// Another was asked for meanwhile.
-    looks_again: bool,
-    /// How often in a row the canary was written.
-    writings: u8,
+    lookout: Lookout,
     /// The server was looked at since it last forgot the scripts.
     is_reexamined: bool,
 }
@@ -97,12 +88,7 @@ impl Link {
             merges: true,
             since: Instant::now(),
             has_answered: false,
-            gate: if sentry.is_some() { Gate::Undecided } else { Gate::Open("".into()) },
-            sentry,
-            look_at: Moment::FAR_FUTURE,
-            looks: 0,
-            looks_again: false,
-            writings: 0,
+            lookout: Lookout::new(sentry),
             is_reexamined: false,
         }
     }
@@ -126,7 +112,7 @@ impl Link {
     /// grants, or that it depends on other nodes.
     pub(super) async fn examine(&mut self) -> Result<(), Fault> {
         self.look();
-        while self.looks > 0 {
+        while self.lookout.is_looking() {
             if let Event::Lost(fault) = poll_fn(|context| self.poll_event(context)).await {
                 return Err(fault);
             }
@@ -136,21 +122,24 @@ impl Link {
 
     /// Looks at the node once more, behind what was sent before.
     pub(super) fn look(&mut self) {
-        // One at a time: what the last one wrote is to be seen first.
-        self.looks_again = self.looks > 0;
-        if self.looks == 0 {
-            self.look_and_write(None);
-        }
+        let look = self.lookout.look();
+        self.request_look(look);
+    }
+
+    /// Looks at the node and at the server behind its address: another may have taken its place.
+    pub(super) fn reexamine(&mut self) {
+        self.request(redis::cmd("INFO"), Form::Whole, Load::Facts);
+        self.look();
     }
 
     /// What becomes of grants.
     pub(super) fn gate(&self) -> &Gate {
-        &self.gate
+        self.lookout.gate()
     }
 
     /// When the node is to be looked at again, if nothing happens before.
     pub(super) fn look_at(&self) -> Moment {
-        if self.looks > 0 { Moment::FAR_FUTURE } else { self.look_at }
+        self.lookout.look_at()
     }
 
     /// Reads and writes what can be, up to the next reply.
@@ -206,12 +195,12 @@ impl Link {
 
     fn write(&mut self, mut parcel: Parcel, whole: bool) {
         if parcel.first().is_grant()
-            && let Some(fault) = self.gate.refusal()
+            && let Some(fault) = self.lookout.gate().refusal()
         {
             return if parcel.was_sent() { parcel.fail(&fault) } else { parcel.answer_all(&fault) };
         }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
-        let canary = self.sentry.is_some().then(|| self.gate.canary());
+        let canary = self.lookout.canary();
         let (call, form) = wire::encode(&parcel, digests, (&self.prefix, canary));
         parcel.note_sent();
         self.request(call, form, Load::Parcel(parcel));
@@ -222,40 +211,9 @@ impl Link {
         self.out.push_back(Out { since: Instant::now(), sent: clock::now(), form, load });
     }
 
-    fn look_and_write(&mut self, writing: Option<&Writing>) {
-        if let Some(sentry) = &self.sentry {
-            let call = gate::call(sentry.notes(), writing);
-            self.looks = self.looks.saturating_add(1);
+    fn request_look(&mut self, call: Option<Cmd>) {
+        if let Some(call) = call {
             self.request(call, Form::Whole, Load::Look);
-        }
-    }
-
-    /// Applies what a look has shown.
-    fn handle_look(&mut self, sent: Moment, value: &Value) {
-        self.looks = self.looks.saturating_sub(1);
-        let Some(sentry) = &self.sentry else {
-            return;
-        };
-        self.gate = match gate::read(value, sent, &self.login.facts) {
-            Err(fault) => Gate::Broken(fault),
-            Ok(checkup) => {
-                let r = sentry.handle_checkup(&checkup);
-                eprintln!("LOOK {:?} {:?} -> {:?}", clock::now(), checkup, r);
-                match r {
-                    Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
-                        self.writings += 1;
-                        // What was trusted is no longer; the next look tells what is.
-                        self.gate = Gate::Undecided;
-                        return self.look_and_write(Some(&Writing { expected, canary }));
-                    }
-                    ruling => Gate::from(ruling),
-                }
-            }
-        };
-        self.writings = 0;
-        self.look_at = self.gate.look_at(clock::now());
-        if self.looks_again {
-            self.look();
         }
     }
 
@@ -273,7 +231,8 @@ impl Link {
                 return Ok(Event::Answered);
             }
             Load::Look => {
-                self.handle_look(out.sent, &value);
+                let next = self.lookout.handle_look(out.sent, &value, &self.login.facts);
+                self.request_look(next);
                 return Ok(Event::Looked);
             }
         };
@@ -303,39 +262,17 @@ impl Link {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
-                if parcel.first().is_grant() {
-                    self.inspect_grant(out.sent, &value, &mut answers);
+                if parcel.first().is_grant()
+                    && let Some(answer) = answers.first_mut()
+                {
+                    let look = self.lookout.inspect(out.sent, &value, answer);
+                    self.request_look(look);
                 }
                 self.drop_withdrawn(&parcel);
                 parcel.answer_each(answers);
             }
         }
         Ok(Event::Answered)
-    }
-
-    /// Holds the answer to a grant against what the guards know.
-    fn inspect_grant(
-        &mut self,
-        sent: Moment,
-        value: &Value,
-        answers: &mut [Result<Answer, Fault>],
-    ) {
-        let (Some(sentry), Some(answer)) = (&self.sentry, answers.first_mut()) else {
-            return;
-        };
-        let reading = |micros| ClockReading { sent, received: clock::now(), micros };
-        let is_steady = wire::time_in(value).is_none_or(|time| sentry.handle_clock(reading(time)));
-        let has_forgotten = matches!(answer, Err(fault) if fault.kind() == FaultKind::Quarantined);
-        if is_steady && !has_forgotten {
-            return;
-        }
-        self.gate = Gate::Undecided;
-        if matches!(answer, Ok(Answer::Ours { .. }))
-            && let Some(fault) = self.gate.refusal()
-        {
-            *answer = Err(fault);
-        }
-        self.look();
     }
 
     /// What is kept for the holder whose revoke was done is no longer wanted.
@@ -352,10 +289,9 @@ impl Link {
 
     fn redo(&mut self) {
         // A server that has taken the place of another behind the address does not know the scripts.
-        if self.sentry.is_some() && !mem::replace(&mut self.is_reexamined, true) {
-            self.gate = Gate::Undecided;
-            self.request(redis::cmd("INFO"), Form::Whole, Load::Facts);
-            return self.look();
+        if self.lookout.is_on() && !mem::replace(&mut self.is_reexamined, true) {
+            self.lookout.forget();
+            return self.reexamine();
         }
         self.is_reexamined = false;
         if self.login.digests.is_some() {
@@ -380,5 +316,3 @@ impl Link {
 
 /// A server that breaks connections as such does so sooner; one that closes idle ones, later.
 const PROVED_AFTER: Duration = Duration::from_secs(1);
-/// A canary that others change again and again is left to them.
-const MOST_WRITINGS: u8 = 8;
