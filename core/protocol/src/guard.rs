@@ -54,6 +54,8 @@ pub struct Guards {
     restart: RestartGuard,
     watches_clocks: bool,
     drift: Drift,
+    /// The longest time for which any lock may ask nodes to keep keys, where that was set.
+    limit: Duration,
     /// The longest time for which this client asks nodes to keep keys.
     longest: Duration,
     /// The shortest such time: its drift allowance is what a clock may be off.
@@ -129,6 +131,7 @@ impl Guards {
             restart,
             watches_clocks: policy.clock_guard() && nodes > 1,
             drift: policy.drift(),
+            limit: policy.max_ttl().map_or(Duration::ZERO, Ttl::as_duration),
             longest: policy.max_ttl().map_or(Duration::ZERO, Ttl::as_duration),
             shortest: policy.ttl(),
             seats: vec![Seat::default(); nodes],
@@ -210,7 +213,13 @@ impl Guards {
     /// For how long a node that may have forgotten locks is held back: for as long as anyone who is
     /// known asks nodes to keep keys.
     fn term(&self) -> Duration {
-        self.seats.iter().map(|seat| seat.notes.longest).fold(self.longest, Duration::max)
+        let noted = self.seats.iter().map(|seat| seat.notes.longest);
+        noted.fold(self.longest, Duration::max).min(LONGEST_LEARNED).max(self.limit)
+    }
+
+    /// For how long a node must have been held back for this client's own locks.
+    fn own_term(&self) -> Duration {
+        self.longest.min(LONGEST_LEARNED).max(self.limit)
     }
 
     /// The end of a quarantine of `length`, by the slowest clock that is allowed.
@@ -224,5 +233,7 @@ impl Guards {
     }
 }
 
+/// One lock with the ttl of a century must not hold a node back for so long, unless `max_ttl` says so.
+const LONGEST_LEARNED: Duration = Duration::from_secs(86_400);
 /// When to look again at a node that could not be decided on, at the latest.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

@@ -280,8 +280,8 @@ impl PolicyBuilder {
     /// Default: no limit.
     ///
     /// A node that may have forgotten locks is held back for so long. Without it, the guards go by the
-    /// longest time that this client has asked for, or that others have noted on the nodes. All
-    /// clients should have the same.
+    /// longest time that this client has asked for, or that others have noted on the nodes, up to a
+    /// day. All clients should have the same.
     pub const fn max_ttl(mut self, limit: Option<Duration>) -> Self {
         self.policy.max_ttl = None;
         self.raw_max_ttl = limit;

@@ -64,7 +64,7 @@ impl Guards {
             let state = CanaryState::Trusted { waited, durable: checkup.durable };
             return look.write(&Canary { state, ..canary.clone() });
         }
-        let longest = self.longest;
+        let longest = self.own_term();
         let seat = &mut self.seats[look.node.index()];
         // Another client has waited since this one looked last; long enough for this one's locks?
         let is_another = seat.memory.is_some_and(|known| known != canary.memory);
