@@ -28,11 +28,13 @@ import threading
 from typing import Any
 
 from tests.support.binary import server_version
+from tests.support.options import faketime_library
 from tests.support.proxy import Expectation, FaultProxy
 from tests.support.servers import Options, Server, start_servers
 
 Json = dict[str, Any]
-_SERVER_METHODS = {"pause", "resume", "kill", "stop", "restart", "heal", "flush", "keys", "command"}
+_SERVER_METHODS = {"pause", "resume", "kill", "stop", "restart", "heal", "flush", "keys", "command",
+                   "set_clock"}
 _PROXY_METHODS = {
     "delay", "stall", "cut_after", "reset", "half_close", "refuse", "heal", "close",
     "swallow_reply", "expect",
@@ -91,6 +93,10 @@ class Desk:
     def connections(self, proxy: int) -> int:
         """How many connections a proxy has accepted."""
         return self.proxies[proxy].connections
+
+    def has_clocks(self) -> bool:
+        """Whether servers with `clock` can be started."""
+        return faketime_library() is not None
 
     def certificates(self) -> Json:
         """Paths of the certificates that `proxy` with `tls` uses."""

@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 from tests.support import watchdog
 from tests.support.binary import server_binary
-from tests.support.options import ADMIN, HOST, Options, arguments
+from tests.support.options import ADMIN, HOST, Options, arguments, environment
 from tests.support.resp import Connection, Reply, ReplyError
 
 __all__ = ["HOST", "Cluster", "Options", "Server", "ServerEnded", "free_port", "start_servers"]
@@ -50,6 +50,8 @@ class Server:
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.paused = False
+        if self.options.clock:
+            self.set_clock(0)
         try:
             self._launch()
             if wait:
@@ -130,6 +132,12 @@ class Server:
             connection.command("AUTH", self.options.password)
 
     # -- what happens to servers ---------------------------------------------------------------
+
+    def set_clock(self, ahead: int) -> None:
+        """Sets its wall clock so many seconds ahead of the true one (`Options.clock`)."""
+        fresh = self.directory / "clock.new"
+        fresh.write_text(f"{ahead:+}\n")
+        fresh.rename(self.directory / "clock")
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered. Returns when it has stopped."""
@@ -227,6 +235,7 @@ class Server:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
+                    env={**os.environ, **environment(self.options, self.directory / "clock")},
                     # A Ctrl-C in the terminal is the test runner's to handle.
                     start_new_session=True,
                 )
