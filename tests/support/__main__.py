@@ -74,10 +74,10 @@ class Desk:
         return self.servers[server].log
 
     def reset(self) -> None:
-        """All servers run, answer and are empty."""
+        """All servers run, answer and are empty but for their canaries."""
         for server in self.servers:
             server.heal()
-            server.flush()
+            server.empty()
 
     def proxy(self, server: int, *, tls: bool = False, ask_client: bool = False) -> Json:
         """Puts a fault proxy before a server."""

@@ -32,6 +32,11 @@ from tests.support.resp import Connection, Reply, ReplyError
 
 __all__ = ["HOST", "Cluster", "Options", "Server", "ServerEnded", "free_port", "start_servers"]
 
+_EMPTY = """
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  if key ~= 'quorlock:{node}:canary' then redis.call('DEL', key) end
+end
+"""
 READY_WITHIN = 20.0  # seconds; a shared machine under a build can be slow
 
 
@@ -117,8 +122,14 @@ class Server:
             return connection.command(*words)
 
     def flush(self) -> None:
-        """Deletes all keys of all databases."""
+        """Deletes all keys of all databases: for clients, the node has forgotten its locks."""
         self.command("FLUSHALL")
+
+    def empty(self) -> None:
+        """Deletes all keys but the canary: for clients, the node goes on as it was."""
+        for line in str(self.command("INFO", "keyspace")).splitlines():
+            if line.startswith("db"):
+                self.command("EVAL", _EMPTY, 0, db=int(line[2:].partition(":")[0]))
 
     def keys(self, pattern: str = "*") -> dict[str, int]:
         """Names and remaining milliseconds (-1: for ever) of all keys."""
@@ -309,10 +320,10 @@ class Cluster(Sequence[Server]):
             server.heal()
 
     def reset(self) -> None:
-        """As new: every server runs and answers and holds no key."""
+        """Every server runs and answers and holds no key but its canary."""
         self.heal()
         for server in self._servers:
-            server.flush()
+            server.empty()
 
     def close(self) -> None:
         """Ends all servers."""
