@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_protocol::{
-    Checkup, ClockReading, Guards, Moment, NodeId, Notes, Notice, Policy, Quorum, Ruling,
+    Checkup, ClockReading, Guards, NodeId, Notes, Notice, Policy, Quorum, Ruling,
 };
 use tokio::sync::watch;
 
@@ -90,8 +90,9 @@ impl Sentry {
         self.watch.guards().notes_for(self.node, clock::now())
     }
 
-    pub(crate) fn suspects_since(&self) -> Option<Moment> {
-        self.watch.guards().suspects_since()
+    /// Whether the node is to be looked at now, although its ruling may stand.
+    pub(crate) fn wants_look(&self) -> bool {
+        self.watch.guards().wants_look(self.node)
     }
 
     /// Waits for something that may change the ruling on this node.

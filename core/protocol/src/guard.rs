@@ -37,7 +37,7 @@ use std::time::Duration;
 pub use self::canary::{Canary, CanaryState, NoCanary};
 pub use self::checkup::{CanaryKey, Checkup, Notes, Quarantine, QuarantineReason, Ruling, Skew};
 pub use self::clocks::ClockReading;
-use self::clocks::Clocks;
+use self::clocks::{Clocks, Rates};
 pub use self::settings::RestartGuard;
 use self::suspicion::Suspicion;
 use crate::identity::NodeId;
@@ -63,9 +63,12 @@ pub struct Guards {
     seats: Vec<Seat>,
     clocks: Clocks,
     suspicion: Option<Suspicion>,
+    /// Since when all nodes are to be asked how long locks may last, before a quarantine ends.
+    asks_around: Option<Moment>,
     /// What the lease clock has lost and was not set forward by yet.
     lost_time: Duration,
     notices: Vec<Notice>,
+    rates: Rates,
     /// Whether something has changed that the ruling on another node may depend on.
     has_news: bool,
 }
@@ -80,10 +83,12 @@ struct Seat {
     run: Option<Arc<str>>,
     /// Whether anything stood in the canary key.
     has_history: bool,
-    /// This client sets the node up, as a part of a new cluster.
-    is_founder: bool,
-    /// Since when it is the odd one out, without a history beside nodes that have one.
-    odd_since: Option<Moment>,
+    /// When this client found that the cluster is new and set about to write the node's canary.
+    founded: Option<Moment>,
+    /// When the canary was written that is trusted, by the node's clock in microseconds.
+    born: u64,
+    /// When the node was last looked at.
+    looked_at: Moment,
     notes: Notes,
     /// Since when its grants are held back, with the memory number of the canary that says so.
     waits: Option<Waits>,
@@ -91,6 +96,8 @@ struct Seat {
     alarm: Option<Moment>,
     /// Whether its clock was compared with those of the other nodes.
     is_compared: bool,
+    /// The memory (by [`Self::born`]) for which this client has set about to note the clock.
+    noting: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -116,6 +123,9 @@ pub enum Notice {
     ClockSetBack(NodeId, Duration),
     /// The lease clock lost up to so much time against all nodes: this machine stood still.
     Paused(Duration),
+    /// A node's clock runs at another rate than the lease clock, by at least so many parts per million:
+    /// more than the drift allowance.
+    ClockRate(NodeId, i64),
 }
 
 impl Guards {
@@ -137,8 +147,10 @@ impl Guards {
             seats: vec![Seat::default(); nodes],
             clocks: Clocks::new(nodes),
             suspicion: None,
+            asks_around: None,
             lost_time: Duration::ZERO,
             notices: Vec::new(),
+            rates: Rates::new(nodes),
             has_news: false,
         }
     }
@@ -175,8 +187,15 @@ impl Guards {
         let seat = &mut self.seats[node.index()];
         let has_history = checkup.canary != CanaryKey::Absent;
         self.has_news |= seat.contact != Contact::Heard || seat.has_history != has_history;
+        // Whoever waits for this answer is waiting itself.
+        self.has_news |= self.asks_around.is_some() && seat.waits.is_none();
         seat.contact = Contact::Heard;
+        if seat.run.as_ref() != Some(&checkup.run) {
+            // It is not the server that was found new.
+            seat.founded = None;
+        }
         seat.notes = checkup.notes;
+        seat.looked_at = checkup.clock.sent;
         seat.has_history = has_history;
         self.handle_clock(node, checkup.clock);
         let ruling = if self.guards_memory() {
@@ -185,10 +204,12 @@ impl Guards {
             self.rule_alarm(env, node)
         };
         self.seats[node.index()].run = Some(Arc::clone(&checkup.run));
-        match ruling {
+        let ruling = match ruling {
             Ruling::Trusted(_) => self.rule_clock(env.now(), node).unwrap_or(ruling),
             other => other,
-        }
+        };
+        self.set_about_noting(env.now());
+        ruling
     }
 
     /// What to leave on a node at the next look, for clients that come later.
@@ -217,15 +238,17 @@ impl Guards {
         noted.fold(self.longest, Duration::max).min(LONGEST_LEARNED).max(self.limit)
     }
 
-    /// For how long a node must have been held back for this client's own locks.
-    fn own_term(&self) -> Duration {
-        self.longest.min(LONGEST_LEARNED).max(self.limit)
-    }
-
     /// The end of a quarantine of `length`, by the slowest clock that is allowed.
     fn end_of(&self, since: Moment, length: Duration) -> Moment {
         let drift = Ttl::from_duration(length).map_or(Drift::CONSTANT, |ttl| self.drift.of(ttl));
         since + length + drift
+    }
+
+    /// Whether a node is to be looked at now, although its ruling may stand.
+    pub fn wants_look(&self, node: NodeId) -> bool {
+        let seat = &self.seats[node.index()];
+        let is_asked = self.asks_around.is_some_and(|since| seat.looked_at < since);
+        is_asked || seat.alarm.is_some() || self.suspicion.is_some() || self.notes(node)
     }
 
     fn all_contacted(&self) -> bool {

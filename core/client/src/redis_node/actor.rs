@@ -117,8 +117,8 @@ impl Actor {
                     self.admit(link, is_hung);
                 }
                 () = change(&mut self.changes) => {
-                    let suspects = self.dialer.sentry().and_then(Sentry::suspects_since);
-                    if matches!(link.gate(), Gate::Undecided) || suspects.is_some() {
+                    let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
+                    if matches!(link.gate(), Gate::Undecided) || is_wanted {
                         link.look();
                     }
                 }

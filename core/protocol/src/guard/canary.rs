@@ -17,10 +17,11 @@ use super::checkup::QuarantineReason;
 /// use quorlock_protocol::{Canary, CanaryState};
 /// use std::time::Duration;
 ///
-/// let state = CanaryState::Trusted { waited: Duration::from_secs(10), durable: false };
+/// let waited = Duration::from_secs(10);
+/// let state = CanaryState::Trusted { waited, durable: false, node_micros: 5 };
 /// let canary = Canary { run: "4f2a".into(), memory: 7, state };
-/// assert_eq!(canary.to_string(), "1 4f2a 7 trusted 10000 0");
-/// assert_eq!("1 4f2a 7 trusted 10000 0".parse(), Ok(canary));
+/// assert_eq!(canary.to_string(), "1 4f2a 7 trusted 10000 0 5");
+/// assert_eq!("1 4f2a 7 trusted 10000 0 5".parse(), Ok(canary));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Canary {
@@ -41,6 +42,9 @@ pub enum CanaryState {
         waited: Duration,
         /// Whether the node wrote every change to disk before it answered.
         durable: bool,
+        /// When that was, by the node's own clock in microseconds: what was noted of its clock before
+        /// tells nothing any more.
+        node_micros: u64,
     },
     /// A client found that the node may have forgotten locks and holds grants back.
     Waiting {
@@ -67,8 +71,9 @@ impl fmt::Display for Canary {
         let Self { run, memory, state } = self;
         write!(formatter, "{VERSION} {run} {memory} ")?;
         match state {
-            CanaryState::Trusted { waited, durable } => {
-                write!(formatter, "trusted {} {}", waited.as_millis(), u8::from(*durable))
+            CanaryState::Trusted { waited, durable, node_micros } => {
+                let (waited, durable) = (waited.as_millis(), u8::from(*durable));
+                write!(formatter, "trusted {waited} {durable} {node_micros}")
             }
             CanaryState::Waiting { node_micros, wall_micros, length, reason } => {
                 let (length, reason) = (length.as_millis(), reason.name());
@@ -94,9 +99,11 @@ impl FromStr for Canary {
             return Err(NoCanary);
         };
         let state = match rest {
-            ["trusted", waited, durable @ ("0" | "1")] => {
-                CanaryState::Trusted { waited: millis(waited)?, durable: *durable == "1" }
-            }
+            ["trusted", waited, durable @ ("0" | "1"), node] => CanaryState::Trusted {
+                waited: millis(waited)?,
+                durable: *durable == "1",
+                node_micros: number(node)?,
+            },
             ["waiting", node, wall, length, reason] => CanaryState::Waiting {
                 node_micros: number(node)?,
                 wall_micros: number(wall)?,
@@ -128,7 +135,7 @@ mod tests {
                 let reason = QuarantineReason::ALL[why];
                 CanaryState::Waiting { node_micros, wall_micros, length, reason }
             } else {
-                CanaryState::Trusted { waited: length, durable }
+                CanaryState::Trusted { waited: length, durable, node_micros }
             };
             let canary = Canary { run: run.into(), memory, state };
             prop_assert_eq!(canary.to_string().parse(), Ok(canary));

@@ -25,21 +25,21 @@ impl Guards {
         checkup: &Checkup,
     ) -> Ruling {
         let look = Look { node, checkup };
-        if let Some(since) = self.seats[node.index()].alarm {
-            let Some(memory) = look.tells_of_step(env) else {
+        if self.seats[node.index()].alarm.is_some() {
+            if !look.tells_of_step(env) {
                 return self.hold_back(env, &look, QuarantineReason::ClockStepped);
-            };
-            let seat = &mut self.seats[node.index()];
-            (seat.alarm, seat.waits) = (None, Some(Waits { memory, since }));
-            self.notices.push(Notice::Quarantined(node, QuarantineReason::ClockStepped));
+            }
+            // How long that is ago is for the canary to say: it may be of a later step or restart.
+            self.seats[node.index()].alarm = None;
         }
         match &checkup.canary {
             CanaryKey::Absent => self.rule_without_canary(env, &look),
             CanaryKey::Unreadable(_) => self.hold_back(env, &look, QuarantineReason::Forgot),
             CanaryKey::Present(canary) => match canary.state {
                 CanaryState::Waiting { .. } => self.rule_waiting(env, &look, canary),
-                CanaryState::Trusted { waited, durable } => {
-                    self.rule_trusted(env, &look, canary, (waited, durable))
+                CanaryState::Trusted { waited, durable, node_micros } => {
+                    self.seats[node.index()].born = node_micros;
+                    self.rule_trusted(env, &look, canary, (waited, durable, node_micros))
                 }
             },
         }
@@ -50,7 +50,7 @@ impl Guards {
         env: &mut dyn Surroundings,
         look: &Look<'_>,
         canary: &Canary,
-        (waited, was_durable): (Duration, bool),
+        (waited, was_durable, node_micros): (Duration, bool, u64),
     ) -> Ruling {
         let checkup = look.checkup;
         if !canary.is_of_run(&checkup.run) {
@@ -61,18 +61,18 @@ impl Guards {
             return look.write(&Canary { run: Arc::clone(&checkup.run), ..canary.clone() });
         }
         if was_durable != checkup.durable {
-            let state = CanaryState::Trusted { waited, durable: checkup.durable };
+            let state = CanaryState::Trusted { waited, durable: checkup.durable, node_micros };
             return look.write(&Canary { state, ..canary.clone() });
         }
-        let longest = self.own_term();
+        let term = self.term();
         let seat = &mut self.seats[look.node.index()];
-        // Another client has waited since this one looked last; long enough for this one's locks?
+        // Another client has waited since this one looked last; long enough for all that is known?
         let is_another = seat.memory.is_some_and(|known| known != canary.memory);
-        if is_another && waited < longest {
+        if is_another && waited < term {
             return self.hold_back(env, look, QuarantineReason::Forgot);
         }
         seat.memory = Some(canary.memory);
-        (seat.waits, seat.odd_since, seat.is_founder) = (None, None, false);
+        (seat.waits, seat.founded) = (None, None);
         Ruling::Trusted(canary.to_string().into())
     }
 
@@ -89,6 +89,10 @@ impl Guards {
             return self.hold_back(env, look, QuarantineReason::Restarted);
         }
         let now = env.now();
+        let is_new = reason == QuarantineReason::NoHistory;
+        if is_new && self.founds(look.node, now) {
+            return look.write(&look.canary(env, Duration::ZERO));
+        }
         let seat = &mut self.seats[look.node.index()];
         let waits = seat.waits.filter(|waits| waits.memory == canary.memory).unwrap_or_else(|| {
             // Neither the node's clock nor any wall clock is trusted alone.
@@ -104,36 +108,57 @@ impl Guards {
             let state = CanaryState::Waiting { node_micros, wall_micros, length: term, reason };
             return look.write(&Canary { state, ..canary.clone() });
         }
+        if is_new && now.since(waits.since) < SETTING_UP {
+            // Another client may be setting the cluster up this very moment.
+            return Ruling::Undecided(now + SETTING_UP / 16);
+        }
         let until = self.end_of(waits.since, length);
         // A client that has asked for no lock and heard of none does not know how long they may last.
         if now < until || length.is_zero() {
             return Ruling::Quarantined(Quarantine { until, reason });
         }
+        if !self.has_asked_around(look.node, until, now) {
+            return Ruling::Undecided(now + LOOK_AGAIN);
+        }
+        // What is noted of its clock from now on is true again.
+        self.seats[look.node.index()].waits = None;
         look.write(&look.canary(env, length))
+    }
+
+    /// Whether every other node that can be reached was looked at since `until`, so that a lock that
+    /// lasts longer than any before and that was noted there meanwhile is known.
+    fn has_asked_around(&mut self, node: NodeId, until: Moment, now: Moment) -> bool {
+        let asked = self.asks_around.map_or(now, |since| if since < until { now } else { since });
+        let mut others = NodeId::all(self.quorum.nodes()).filter(|other| *other != node);
+        let is_done = others.all(|other| {
+            let seat = &self.seats[other.index()];
+            seat.contact != Contact::Heard || seat.looked_at >= until
+        });
+        self.has_news |= !is_done && self.asks_around != Some(asked);
+        self.asks_around = (!is_done).then_some(asked);
+        is_done
+    }
+
+    /// Whether this client is setting the node up right now, as a part of a new cluster.
+    fn founds(&self, node: NodeId, now: Moment) -> bool {
+        let founded = self.seats[node.index()].founded;
+        founded.is_some_and(|since| now.since(since) < SETTING_UP)
     }
 
     fn rule_without_canary(&mut self, env: &mut dyn Surroundings, look: &Look<'_>) -> Ruling {
         let now = env.now();
         let seat = &self.seats[look.node.index()];
-        if seat.memory.is_some() {
+        if seat.memory.is_some() || seat.waits.is_some() {
             let same_run = seat.run.as_ref() == Some(&look.checkup.run);
             let reason =
                 if same_run { QuarantineReason::Forgot } else { QuarantineReason::Restarted };
             return self.hold_back(env, look, reason);
         }
-        if seat.is_founder {
+        if self.founds(look.node, now) {
             return look.write(&look.canary(env, Duration::ZERO));
         }
-        if self.restart == RestartGuard::Strict {
-            return self.hold_back(env, look, QuarantineReason::NoHistory);
-        }
-        if self.seats.iter().any(|seat| seat.has_history && !seat.is_founder) {
-            // Another client may be setting the cluster up this very moment.
-            let seat = &mut self.seats[look.node.index()];
-            let since = *seat.odd_since.get_or_insert(now);
-            if now.since(since) < SETTING_UP {
-                return Ruling::Undecided(now + SETTING_UP / 16);
-            }
+        let is_odd = self.seats.iter().any(|seat| seat.has_history);
+        if self.restart == RestartGuard::Strict || is_odd {
             return self.hold_back(env, look, QuarantineReason::NoHistory);
         }
         let heard = self.seats.iter().filter(|seat| seat.contact == Contact::Heard).count();
@@ -141,7 +166,7 @@ impl Guards {
             return Ruling::Undecided(now + LOOK_AGAIN);
         }
         for seat in self.seats.iter_mut().filter(|seat| seat.contact == Contact::Heard) {
-            seat.is_founder = true;
+            seat.founded = Some(now);
         }
         look.write(&look.canary(env, Duration::ZERO))
     }
@@ -179,21 +204,20 @@ impl Guards {
 }
 
 impl Look<'_> {
-    /// The memory number of a canary that says that the clock was stepped, written after the step: since
-    /// then the node's clock has gone on like any other.
-    fn tells_of_step(&self, env: &mut dyn Surroundings) -> Option<u64> {
+    /// Whether the canary says that the clock was stepped, and was written after the step: since then the
+    /// node's clock has gone on like any other.
+    fn tells_of_step(&self, env: &mut dyn Surroundings) -> bool {
         let CanaryKey::Present(canary) = &self.checkup.canary else {
-            return None;
+            return false;
         };
         let CanaryState::Waiting { node_micros, wall_micros, reason, .. } = canary.state else {
-            return None;
+            return false;
         };
         let by_node = self.checkup.clock.micros.saturating_sub(node_micros);
         let by_wall = env.wall_micros().saturating_sub(wall_micros);
-        let is_told = reason == QuarantineReason::ClockStepped
+        reason == QuarantineReason::ClockStepped
             && canary.is_of_run(&self.checkup.run)
-            && by_node.abs_diff(by_wall) < STEP_GRAIN_MICROS;
-        is_told.then_some(canary.memory)
+            && by_node.abs_diff(by_wall) < STEP_GRAIN_MICROS
     }
 
     fn write(&self, canary: &Canary) -> Ruling {
@@ -203,7 +227,8 @@ impl Look<'_> {
 
     /// A canary for a memory that begins now.
     fn canary(&self, env: &mut dyn Surroundings, waited: Duration) -> Canary {
-        let state = CanaryState::Trusted { waited, durable: self.checkup.durable };
+        let (durable, node_micros) = (self.checkup.durable, self.checkup.clock.micros);
+        let state = CanaryState::Trusted { waited, durable, node_micros };
         Canary { run: Arc::clone(&self.checkup.run), memory: number(env), state }
     }
 }

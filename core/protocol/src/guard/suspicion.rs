@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::checkup::{Ruling, Skew};
 use super::clocks::{ClockReading, Clocks, Offset, Step, duration, micros};
-use super::{Contact, Guards, LOOK_AGAIN, Notice};
+use super::{Contact, Guards, LOOK_AGAIN, Notice, Seat, Waits};
 use crate::identity::NodeId;
 use crate::time::Moment;
 
@@ -41,6 +41,8 @@ impl Guards {
         }
         let (step, offset) = self.clocks.compare(node, reading, self.allowance());
         let shown = Shown { step, offset };
+        let rate = self.rates.compare(node, reading, self.allowance(), self.drift);
+        self.notices.extend(rate.map(|rate| Notice::ClockRate(node, rate)));
         match step {
             Step::Steady => self.clocks.accept(node, offset),
             Step::Behind(by) => {
@@ -89,7 +91,7 @@ impl Guards {
     /// How the node's clock stands to those of the others, if that can be told now.
     pub(super) fn skew_of(&self, node: NodeId, now: Moment) -> Option<Skew> {
         let is_sure = self.suspicion.is_none()
-            && self.seats.iter().all(|seat| seat.alarm.is_none() && seat.waits.is_none())
+            && self.seats.iter().all(Seat::has_steady_clock)
             && self.all_offsets().all(|it| it.is_some_and(|it| now.since(it.at) < FRESH));
         if !self.watches_clocks || !is_sure {
             return None;
@@ -98,6 +100,28 @@ impl Guards {
         let ahead_micros = middle.saturating_sub(self.clocks.median()?);
         let node_micros = middle.saturating_add(micros(now.since_epoch()));
         Some(Skew { ahead_micros, node_micros: u64::try_from(node_micros).ok()? })
+    }
+
+    /// Whether the node is to be looked at so that its clock is noted there.
+    pub(super) fn notes(&self, node: NodeId) -> bool {
+        let seat = &self.seats[node.index()];
+        seat.noting == Some(seat.born) && seat.valid_skew().is_none()
+    }
+
+    /// Wherever the note of a clock is void, newcomers could not tell the next step: once all clocks are
+    /// known here, they are noted anew. Tried once for each memory of a node.
+    pub(super) fn set_about_noting(&mut self, now: Moment) {
+        for node in NodeId::all(self.quorum.nodes()) {
+            let seat = &self.seats[node.index()];
+            let is_due = seat.memory.is_some()
+                && seat.valid_skew().is_none()
+                && seat.noting != Some(seat.born)
+                && !self.longest.is_zero();
+            if is_due && self.skew_of(node, now).is_some() {
+                let seat = &mut self.seats[node.index()];
+                (seat.noting, self.has_news) = (Some(seat.born), true);
+            }
+        }
     }
 
     fn all_offsets(&self) -> impl Iterator<Item = Option<Offset>> {
@@ -130,8 +154,14 @@ impl Guards {
         if leads().count() >= self.quorum.size() {
             let lost = leads().max().unwrap_or_default();
             self.lost_time += lost;
+            // The lease clock will be set forward by at least what it has lost: that is no waiting.
+            for seat in &mut self.seats {
+                seat.waits = seat.waits.map(|it| Waits { since: it.since + lost, ..it });
+                seat.alarm = seat.alarm.map(|since| since + lost);
+            }
             self.notices.push(Notice::Paused(lost));
             self.clocks = Clocks::new(self.quorum.nodes());
+            self.rates.begin_anew();
             (self.suspicion, self.has_news) = (None, true);
         } else if self.quorum.is_blocked_by(others) || now.since(suspicion.since) >= LOOK_AGAIN {
             let stepped: Vec<_> = NodeId::all(self.quorum.nodes())
@@ -170,6 +200,7 @@ impl Guards {
         let is_ahead = others.iter().any(|it| own.low > it.high.saturating_add(allowance));
         if alike < self.quorum.size() && is_ahead {
             self.seats[node.index()].alarm = Some(now);
+            self.has_news = true;
             return Some(Ruling::Undecided(now));
         }
         None
@@ -178,14 +209,27 @@ impl Guards {
     /// How far the node's clock has moved against what its note says of it.
     fn lead_over_notes(&self, node: NodeId, now: Moment) -> Option<Offset> {
         let seat = &self.seats[node.index()];
-        let skew = seat.notes.skew.filter(|_| seat.contact == Contact::Heard)?;
-        let offset = self.clocks.offset(node)?;
+        let skew = seat.valid_skew()?;
+        let offset = self.clocks.offset(node).filter(|_| seat.contact == Contact::Heard)?;
         let shows = offset.middle().saturating_add(micros(now.since_epoch()));
         let noted_at = i64::try_from(skew.node_micros).unwrap_or(i64::MAX);
         let age = duration(shows.saturating_sub(noted_at));
         let aged = Offset { at: offset.at.before(age), ..offset }.aged(offset.at);
         let less = |bound: i64| bound.saturating_sub(skew.ahead_micros);
         Some(Offset { low: less(aged.low), high: less(aged.high), at: aged.at })
+    }
+}
+
+impl Seat {
+    /// What was noted of its clock. A note from before a quarantine may tell of a step that has been
+    /// waited out.
+    fn valid_skew(&self) -> Option<Skew> {
+        self.notes.skew.filter(|skew| skew.node_micros >= self.born)
+    }
+
+    /// Whether what its clock shows may be noted: what was noted before was held against it first.
+    fn has_steady_clock(&self) -> bool {
+        self.is_compared && self.alarm.is_none() && self.waits.is_none()
     }
 }
 
