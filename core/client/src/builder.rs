@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::LockError;
 use crate::manager::{Manager, Redlock};
 use crate::node::{Node, connect_guarded};
+use crate::observe::{Listener, NoticeReport, Observer};
 use crate::redis_node::NodeSettings;
 use crate::sentry::Watch;
 
@@ -20,11 +21,22 @@ pub struct Builder {
     policy: Policy,
     settings: NodeSettings,
     engine: Option<Engine>,
+    listener: Option<Listener>,
 }
 
 enum NodeSpec {
     At(Box<Address>),
     Made(Arc<dyn Node>),
+}
+
+impl NodeSpec {
+    /// Where it is, for people.
+    fn shown(&self) -> Arc<str> {
+        match self {
+            Self::At(address) => address.to_string().into(),
+            Self::Made(node) => node.address().into(),
+        }
+    }
 }
 
 impl Builder {
@@ -67,6 +79,14 @@ impl Builder {
         self
     }
 
+    /// Whom to tell what a person should hear of, such as a node that may have forgotten locks.
+    ///
+    /// It is called on the engine's thread and must not block.
+    pub fn on_notice(mut self, listener: impl Fn(&NoticeReport) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
     /// Checks the nodes as [`Self::build`] does, without starting anything.
     ///
     /// # Errors
@@ -91,11 +111,13 @@ impl Builder {
                 ConfigError::new(format!("the lock thread could not be started: {error}"))
             })?,
         };
-        let watch = Watch::new(&self.policy, Quorum::of(specs.len()));
+        let addresses = specs.iter().map(NodeSpec::shown).collect();
+        let observer = Observer::new(addresses, self.listener);
+        let watch = Watch::new(&self.policy, Quorum::of(specs.len()), observer);
         let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
             NodeSpec::At(address) => {
                 let sentry = watch.sentry(id);
-                connect_guarded(address, &self.settings, engine.handle(), sentry)
+                connect_guarded(address, &self.settings, engine.handle(), Some(sentry))
             }
             NodeSpec::Made(node) => Arc::clone(node),
         };

@@ -56,6 +56,8 @@ pub(crate) struct Manager {
     settings: NodeSettings,
     known: AtomicU64,
     settled: AtomicBool,
+    /// The list of nodes was found to be wrong while they were connected to for the first time.
+    mistaken: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -105,7 +107,7 @@ impl Redlock {
         let claim = Claim { resources: Resources::new(names)?, holder: Manager::fresh_holder() };
         let claim = Arc::new(claim);
         self.manager.check_open(&claim.resources)?;
-        self.manager.settle(None).await;
+        self.manager.settle(None).await?;
         let inspection = self.manager.inspect(&claim, self.manager.policy).await;
         if inspection.held_by_another || inspection.is_free {
             return Ok(inspection.held_by_another);
@@ -170,30 +172,42 @@ impl Manager {
             settings,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
+            mistaken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
     }
 
     /// Waits, before the first operation, until a quorum is connected or every node has been tried.
-    pub(crate) async fn settle(&self, timeout: Option<Duration>) {
-        if self.settled.load(Ordering::Acquire) {
-            return;
-        }
-        // A node that cannot be connected to is known to be down in the end, and what depends on it then.
-        let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
-        let patience = patience.min(timeout.unwrap_or(Duration::MAX));
-        let all = async {
-            let mut pending: FuturesUnordered<_> =
-                self.nodes.iter().map(|node| async { node.settled().await }).collect();
-            while pending.next().await.is_some() {
-                let up = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
-                if up.count() >= self.quorum.size() {
-                    break;
-                }
+    ///
+    /// A list of nodes that are found not to be independent by then is refused for as long as they are.
+    /// What is found later is the fault of the node alone: servers change places.
+    pub(crate) async fn settle(&self, timeout: Option<Duration>) -> Result<(), LockError> {
+        if !self.settled.load(Ordering::Acquire) {
+            // A node that cannot be connected to is known to be down in the end, and what depends on it then.
+            let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
+            let patience = patience.min(timeout.unwrap_or(Duration::MAX));
+            let _ = tokio::time::timeout(patience, self.connect()).await;
+            if self.watch.mistake().is_some() {
+                self.mistaken.store(true, Ordering::Release);
             }
-        };
-        let _ = tokio::time::timeout(patience, all).await;
-        self.settled.store(true, Ordering::Release);
+            self.settled.store(true, Ordering::Release);
+        }
+        let mistake = self.mistaken.load(Ordering::Acquire).then(|| self.watch.mistake()).flatten();
+        mistake.map_or(Ok(()), |mistake| Err(mistake.into()))
+    }
+
+    async fn connect(&self) {
+        let mut pending: FuturesUnordered<_> =
+            self.nodes.iter().map(|node| async { node.settled().await }).collect();
+        let is_up = |node: &&Arc<dyn Node>| node.state() == NodeState::Healthy;
+        while pending.next().await.is_some() {
+            if self.nodes.iter().filter(is_up).count() >= self.quorum.size() {
+                break;
+            }
+        }
+        // The others tell who they are, if they are there at all.
+        let rest = async { while pending.next().await.is_some() {} };
+        let _ = tokio::time::timeout(REST, rest).await;
     }
 
     pub(crate) async fn acquire(
@@ -204,7 +218,7 @@ impl Manager {
         self.check_open(&resources)?;
         let started = clock::now();
         self.announce(&policy);
-        self.settle(policy.timeout()).await;
+        self.settle(policy.timeout()).await?;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
         let mut acquiring =
@@ -325,3 +339,6 @@ impl Drop for Acquiring<'_> {
         }
     }
 }
+
+/// For how long the first operation waits for the nodes beyond a quorum.
+const REST: Duration = Duration::from_millis(100);

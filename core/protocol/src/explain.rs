@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::command::{Answer, Frees};
 use crate::error::ErrorKind;
 use crate::fault::{Fault, FaultKind};
-use crate::identity::Resources;
+use crate::guard::{Dependence, Notice};
+use crate::identity::{NodeId, Resources};
 use crate::quorum::{Quorum, Vote};
 use crate::round::RoundReport;
 
@@ -150,6 +151,98 @@ impl Failure<'_> {
             }
         }
         text
+    }
+}
+
+impl Dependence {
+    /// What is wrong with the list of nodes, and what to do; `addresses` in the order of the nodes.
+    pub fn explain(&self, addresses: &[&str]) -> String {
+        let name = |node: &NodeId| addresses.get(node.index()).copied().unwrap_or_default();
+        match self {
+            Self::SameServer(one, two) => format!(
+                "{} and {} are one and the same server, but a quorum needs servers that fail \
+                 independently: name each once",
+                name(one),
+                name(two)
+            ),
+            Self::ReplicaOf(replica, master) => format!(
+                "{} is a replica of {}, but a quorum needs independent masters: leave the replica out",
+                name(replica),
+                name(master)
+            ),
+            Self::Replica(replica, master) => format!(
+                "{} is a replica of {master} and takes no writes: give the address of its master",
+                name(replica)
+            ),
+            Self::OneCluster(one, two) => format!(
+                "{} and {} belong to one Redis Cluster, but a quorum needs independent masters: name \
+                 servers that know nothing of each other",
+                name(one),
+                name(two)
+            ),
+        }
+    }
+}
+
+impl Notice {
+    /// One or two sentences: what was seen, on which node, what it means and what to do; `addresses` in
+    /// the order of the nodes.
+    pub fn explain(&self, addresses: &[&str]) -> String {
+        let name = |node: &NodeId| addresses.get(node.index()).copied().unwrap_or_default();
+        match self {
+            Self::Quarantined(node, reason) => format!(
+                "{}: {}; its votes do not count until those locks are over",
+                name(node),
+                reason.describe()
+            ),
+            Self::ClockSetBack(node, by) => format!(
+                "{}: its clock was set back by {}, so that locks there last that much longer: let \
+                 clocks be slewed, not stepped",
+                name(node),
+                seconds(*by)
+            ),
+            Self::Paused(lost) => format!(
+                "this machine stood still for up to {} without its clock noticing; every lease is \
+                 taken for that much older",
+                seconds(*lost)
+            ),
+            Self::ClockRate(node, ppm) => format!(
+                "{}: its clock runs {} parts per million {} than this machine's, which is more than \
+                 the drift allowance: synchronise both, or raise drift_factor",
+                name(node),
+                ppm.unsigned_abs(),
+                if *ppm > 0 { "faster" } else { "slower" }
+            ),
+            Self::MayEvict(node, policy) => format!(
+                "{}: its maxmemory-policy {policy} may throw out the keys of locks while they are \
+                 held: set it to noeviction, or use a server for locks alone",
+                name(node)
+            ),
+            Self::NotIndependent(dependence) => dependence.explain(addresses),
+        }
+    }
+
+    /// The node that it is about; `None` if it is about this client or more than one of them.
+    pub const fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Quarantined(node, _)
+            | Self::ClockSetBack(node, _)
+            | Self::ClockRate(node, _)
+            | Self::MayEvict(node, _) => Some(*node),
+            Self::Paused(_) | Self::NotIndependent(_) => None,
+        }
+    }
+
+    /// A stable name for programs, for example `quarantined`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Quarantined(..) => "quarantined",
+            Self::ClockSetBack(..) => "clock-set-back",
+            Self::Paused(_) => "paused",
+            Self::ClockRate(..) => "clock-rate",
+            Self::MayEvict(..) => "may-evict",
+            Self::NotIndependent(_) => "not-independent",
+        }
     }
 }
 

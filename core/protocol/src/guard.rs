@@ -23,10 +23,16 @@
 //! Every grant tells the node's time. A clock that jumps ahead of the lease clock makes its node
 //! suspect; then all nodes are asked. If a majority jumped, it was this client that stood still (its
 //! lease clock has lost time); otherwise the node is quarantined as after a restart.
+//!
+//! # Independence
+//! At every connection the server says who it is and whom it follows. An address that leads to a server
+//! which is there already under another, to a replica, or to a second member of one Redis Cluster has
+//! no vote.
 
 mod canary;
 mod checkup;
 mod clocks;
+mod independence;
 mod memory;
 mod settings;
 mod suspicion;
@@ -38,6 +44,8 @@ pub use self::canary::{Canary, CanaryState, NoCanary};
 pub use self::checkup::{CanaryKey, Checkup, Notes, Quarantine, QuarantineReason, Ruling, Skew};
 pub use self::clocks::ClockReading;
 use self::clocks::{Clocks, Rates};
+use self::independence::Independence;
+pub use self::independence::{Dependence, Identity, Membership};
 pub use self::settings::RestartGuard;
 use self::suspicion::Suspicion;
 use crate::identity::NodeId;
@@ -71,6 +79,7 @@ pub struct Guards {
     rates: Rates,
     /// Whether something has changed that the ruling on another node may depend on.
     has_news: bool,
+    independence: Independence,
 }
 
 /// What is known of one node.
@@ -115,7 +124,7 @@ struct Waits {
 }
 
 /// Something that a person should hear of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// A node's grants are held back, and why.
     Quarantined(NodeId, QuarantineReason),
@@ -126,6 +135,10 @@ pub enum Notice {
     /// A node's clock runs at another rate than the lease clock, by at least so many parts per million:
     /// more than the drift allowance.
     ClockRate(NodeId, i64),
+    /// A node's server throws keys out by this policy when memory runs short, keys of locks among them.
+    MayEvict(NodeId, Arc<str>),
+    /// A node has no vote of its own, which is a mistake in the list of nodes.
+    NotIndependent(Dependence),
 }
 
 impl Guards {
@@ -152,6 +165,7 @@ impl Guards {
             notices: Vec::new(),
             rates: Rates::new(nodes),
             has_news: false,
+            independence: Independence::new(quorum),
         }
     }
 

@@ -86,8 +86,8 @@ pub use explain::Failure;
 pub use extend::{Extend, ExtendOutcome, Extension};
 pub use fault::{Fault, FaultKind};
 pub use guard::{
-    Canary, CanaryKey, CanaryState, Checkup, ClockReading, Guards, NoCanary, Notes, Notice,
-    Quarantine, QuarantineReason, RestartGuard, Ruling, Skew,
+    Canary, CanaryKey, CanaryState, Checkup, ClockReading, Dependence, Guards, Identity,
+    Membership, NoCanary, Notes, Notice, Quarantine, QuarantineReason, RestartGuard, Ruling, Skew,
 };
 pub use hold::{Hold, HoldEnd, LossReason};
 pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};

@@ -82,7 +82,7 @@ impl Actor {
     async fn serve(&mut self, link: &mut Link) -> End {
         let mut watchdog = std::pin::pin!(sleep(Duration::ZERO));
         let mut is_watched = false;
-        let has_guards = self.dialer.sentry().is_some();
+        let has_guards = self.dialer.sentry().is_some_and(Sentry::looks);
         let mut look_timer = std::pin::pin!(sleep_until(after(link.look_at())));
         let mut probe: Option<BoxFuture<'static, Link>> = None;
         loop {
@@ -120,6 +120,9 @@ impl Actor {
                     let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
                     if matches!(link.gate(), Gate::Undecided) || is_wanted {
                         link.look();
+                    }
+                    if !is_hung {
+                        self.set_state(state_of(link));
                     }
                 }
                 () = look_timer.as_mut(), if has_guards && !self.closing => {
@@ -313,6 +316,9 @@ fn send_again(unanswered: Vec<Parcel>, link: &mut Link, fault: &Fault) {
 
 /// What the guards make of a node that answers.
 fn state_of(link: &Link) -> NodeState {
+    if let Some(fault) = link.dependence() {
+        return NodeState::Refusing(fault);
+    }
     match link.gate() {
         Gate::Open(_) => NodeState::Healthy,
         Gate::Quarantined(quarantine) => NodeState::Quarantined(*quarantine),

@@ -8,8 +8,9 @@ use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
 use tokio::time::{sleep, timeout};
 
 use super::NodeSettings;
+use super::faults;
 use super::link::Link;
-use super::login::{ClientId, log_in};
+use super::login::{ClientId, Login, log_in};
 use super::pipe::Pipe;
 use super::stream;
 use crate::address::Address;
@@ -48,6 +49,7 @@ impl Dialer {
         let dialing = async {
             let stream = stream::open(&self.address).await?;
             let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
+            self.introduce(&login)?;
             let mut link = Link::new(login, self.address.key_prefix(), self.sentry.clone());
             link.examine().await?;
             Ok(link)
@@ -60,6 +62,16 @@ impl Dialer {
             let words = format!("cannot connect: no answer within {millis} ms{hint}");
             Err(Fault::new(FaultKind::NotSent, words))
         })
+    }
+
+    /// Has the guards know who the server is, and refuses a replica.
+    fn introduce(&self, login: &Login) -> Result<(), Fault> {
+        let identity = login.facts.identity();
+        let told = self.sentry.as_ref().and_then(|sentry| sentry.handle_identity(identity));
+        match &identity.follows {
+            None => Ok(()),
+            Some(master) => Err(told.unwrap_or_else(|| faults::replica(Some(master)))),
+        }
     }
 
     /// A second connection that answers while the first one, `silent`, does not.

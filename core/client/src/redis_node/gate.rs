@@ -110,8 +110,8 @@ pub(super) fn read(value: &Value, sent: Moment, facts: &Facts) -> Result<Checkup
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let canary = CanaryKey::read(canary.as_deref());
     Ok(Checkup {
-        run: facts.run.clone().unwrap_or_else(|| run_in(&canary)),
-        durable: facts.is_durable,
+        run: facts.identity().run.clone().unwrap_or_else(|| run_in(&canary)),
+        durable: facts.is_durable(),
         canary,
         clock: ClockReading { sent, received: clock::now(), micros: positive(*micros) },
         notes: Notes { longest: Duration::from_millis(positive(*longest)), skew },
@@ -157,7 +157,7 @@ const UNDECIDED: &str = "it is being found out whether the node may have forgott
 const KEPT: Duration = Duration::from_secs(7 * 86_400);
 const LONGEST_KEPT: Duration = Duration::from_millis((1 << 53) - 1);
 /// How often a node is looked at that nothing is the matter with: its clock is to be known.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often a node is looked at whose grants are held back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often a node is looked at that is not decided on.

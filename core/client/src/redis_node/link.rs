@@ -132,6 +132,11 @@ impl Link {
         self.look();
     }
 
+    /// Why the node has no vote of its own; `None` if it has.
+    pub(super) fn dependence(&self) -> Option<Fault> {
+        self.lookout.dependence()
+    }
+
     /// What becomes of grants.
     pub(super) fn gate(&self) -> &Gate {
         self.lookout.gate()
@@ -194,9 +199,7 @@ impl Link {
     }
 
     fn write(&mut self, mut parcel: Parcel, whole: bool) {
-        if parcel.first().is_grant()
-            && let Some(fault) = self.lookout.gate().refusal()
-        {
+        if let Some(fault) = self.lookout.refusal(parcel.first().is_grant()) {
             return if parcel.was_sent() { parcel.fail(&fault) } else { parcel.answer_all(&fault) };
         }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
@@ -228,6 +231,7 @@ impl Link {
             }
             Load::Facts => {
                 self.login.facts.renew(&value);
+                self.lookout.handle_facts(&self.login.facts);
                 return Ok(Event::Answered);
             }
             Load::Look => {

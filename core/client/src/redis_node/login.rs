@@ -67,7 +67,7 @@ pub(super) async fn log_in(
     for (_, call) in &steps {
         pipe.request(call.clone());
     }
-    let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::default());
+    let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::of(address));
     for (step, _) in steps {
         let value = poll_fn(|context| pipe.poll_reply(context)).await?;
         match (step, value) {
@@ -75,7 +75,7 @@ pub(super) async fn log_in(
             (Step::Select, Value::ServerError(error)) => {
                 return Err(faults::of_reply(&error, None));
             }
-            (Step::Role, value) => check_role(&value)?,
+            (Step::Role, value) => facts.learn_master(check_role(&value)?),
             (Step::Info, Value::BulkString(info)) => {
                 client = ClientId::parse(&String::from_utf8_lossy(&info));
             }
@@ -87,6 +87,12 @@ pub(super) async fn log_in(
             // What is left is of use, but not needed.
             _ => {}
         }
+    }
+    if facts.has_cluster() {
+        let mut call = redis::cmd("CLUSTER");
+        call.arg("NODES");
+        pipe.request(call);
+        facts.learn_cluster(&poll_fn(|context| pipe.poll_reply(context)).await?);
     }
     Ok(Login { pipe, digests: Digests::new(digests), client, facts })
 }
@@ -154,24 +160,28 @@ fn refused(error: &ServerError) -> Fault {
     }
 }
 
-fn check_role(value: &Value) -> Result<(), Fault> {
-    let role = match value {
-        Value::Array(parts) => match parts.first() {
-            Some(Value::BulkString(role)) => role.as_slice(),
+/// Whom the node follows, where it is a replica: what becomes of it is not decided here.
+fn check_role(value: &Value) -> Result<Option<(&[u8], i64)>, Fault> {
+    let (role, rest) = match value {
+        Value::Array(parts) => match parts.split_first() {
+            Some((Value::BulkString(role), rest)) => (role.as_slice(), rest),
             _ => return Err(faults::garbled()),
         },
         // Whoever may not ask for the role can still lock; a replica then answers READONLY.
         Value::ServerError(error)
             if faults::is_not_permitted(error) && error.code() == "NOPERM" =>
         {
-            return Ok(());
+            return Ok(None);
         }
         Value::ServerError(error) => return Err(faults::of_reply(error, None)),
         _ => return Err(faults::garbled()),
     };
     match role {
-        b"master" => Ok(()),
-        b"slave" => Err(faults::replica()),
+        b"master" => Ok(None),
+        b"slave" => match rest {
+            [Value::BulkString(host), Value::Int(port), ..] => Ok(Some((host, *port))),
+            _ => Err(faults::replica(None)),
+        },
         b"sentinel" => Err(Fault::new(
             FaultKind::Other,
             "this is a Sentinel, not a node: give the addresses of independent masters",

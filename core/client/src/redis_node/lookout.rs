@@ -12,7 +12,7 @@ use crate::sentry::Sentry;
 
 /// The guards' side of a connection.
 pub(super) struct Lookout {
-    /// `None` if nothing is guarded.
+    /// `None` for a node of its own, without a manager.
     sentry: Option<Sentry>,
     gate: Gate,
     /// When the node is to be looked at again.
@@ -33,12 +33,38 @@ enum State {
 
 impl Lookout {
     pub(super) fn new(sentry: Option<Sentry>) -> Self {
-        let gate = if sentry.is_some() { Gate::Undecided } else { Gate::Open("".into()) };
+        let looks = sentry.as_ref().is_some_and(Sentry::looks);
+        let gate = if looks { Gate::Undecided } else { Gate::Open("".into()) };
         Self { sentry, gate, look_at: Moment::FAR_FUTURE, state: State::Resting, writings: 0 }
     }
 
+    /// Whether the node is looked at, now and then.
+    fn looks(&self) -> bool {
+        self.sentry.as_ref().is_some_and(Sentry::looks)
+    }
+
+    /// Whether it matters who the server is.
     pub(super) fn is_on(&self) -> bool {
         self.sentry.is_some()
+    }
+
+    /// The server has said who it is.
+    pub(super) fn handle_facts(&self, facts: &Facts) {
+        if let Some(sentry) = &self.sentry {
+            sentry.handle_identity(facts.identity());
+        }
+    }
+
+    /// Why the node has no vote of its own; `None` if it has.
+    pub(super) fn dependence(&self) -> Option<Fault> {
+        self.sentry.as_ref()?.dependence()
+    }
+
+    /// Why a command is not sent; `None` if it is.
+    pub(super) fn refusal(&self, is_grant: bool) -> Option<Fault> {
+        let held_back = || self.gate.refusal().filter(|_| is_grant);
+        // A double would say of an extension, too, what the other address says: one server, two votes.
+        self.dependence().or_else(held_back)
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -47,7 +73,7 @@ impl Lookout {
 
     /// What must stand in the canary key for a grant; `None` if nothing is guarded.
     pub(super) fn canary(&self) -> Option<&str> {
-        self.sentry.as_ref().map(|_| self.gate.canary())
+        self.looks().then(|| self.gate.canary())
     }
 
     /// Whether a look is out.
@@ -62,7 +88,7 @@ impl Lookout {
 
     /// Nothing is known of the node any more until it is looked at again.
     pub(super) fn forget(&mut self) {
-        if self.is_on() {
+        if self.looks() {
             self.gate = Gate::Undecided;
         }
     }
@@ -76,8 +102,14 @@ impl Lookout {
         self.write(None)
     }
 
+    /// A node that is another's double is left alone: its canary is the other's.
     fn write(&mut self, writing: Option<&Writing>) -> Option<Cmd> {
-        let notes = self.sentry.as_ref()?.notes();
+        let sentry = self.sentry.as_ref().filter(|it| it.looks() && it.dependence().is_none());
+        let Some(notes) = sentry.map(Sentry::notes) else {
+            self.state = State::Resting;
+            self.look_at = clock::now() + gate::LOOK_EVERY;
+            return None;
+        };
         self.state = State::Looking;
         Some(gate::call(notes, writing))
     }
