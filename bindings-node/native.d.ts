@@ -105,6 +105,8 @@ export interface NodeSpec {
   db?: number
   /** What every key on this node begins with. */
   keyPrefix?: string
+  /** Whether it writes every change to disk before it answers, although it does not say so. */
+  durable?: boolean
   /** Present if TLS is spoken. */
   tls?: TlsSpec
 }
@@ -137,8 +139,18 @@ export interface NodeVote {
   detail?: string
 }
 
-/** Makes a manager; nothing is connected yet. */
-export declare function open(nodes: Array<string | NodeSpec>, settings: Settings): NativeRedlock | Failure
+/** Something that a person should hear of. */
+export interface Notice {
+  /** A stable name, such as `quarantined`. */
+  name: string
+  /** A sentence or two. */
+  message: string
+  /** The node that it is about, without a password, if it is about one. */
+  address?: string
+}
+
+/** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of. */
+export declare function open(nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): NativeRedlock | Failure
 
 /** One setting with its default. */
 export interface SettingDefault {

@@ -1,12 +1,14 @@
 //! The core's manager, as an object of JavaScript. Converts in and calls; decides nothing.
 
 use napi::Either;
+use napi::bindgen_prelude::Function;
 use napi_derive::napi;
-use quorlock::{LockError, NodeState, Redlock};
+use quorlock::{Builder, LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
 use crate::errors::Failure;
 use crate::lease::NativeLease;
+use crate::notices::{self, Notice};
 use crate::options::{self, Settings};
 use crate::queue::{Bridge, Outcome, millis};
 
@@ -29,22 +31,28 @@ pub struct NodeStatus {
     pub quarantined_for: Option<f64>,
 }
 
-/// Makes a manager; nothing is connected yet.
+/// Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of.
 #[napi]
 // What JavaScript passes is a copy of its own already.
 #[allow(clippy::needless_pass_by_value)]
 pub fn open(
     nodes: Vec<Either<String, NodeSpec>>,
     settings: Settings,
-) -> Either<NativeRedlock, Failure> {
-    match build(nodes, &settings) {
+    on_notice: Function<'_, Notice, ()>,
+) -> napi::Result<Either<NativeRedlock, Failure>> {
+    let builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
+    Ok(match build(builder, nodes, &settings) {
         Ok(locks) => Either::A(NativeRedlock { locks }),
         Err(error) => Either::B(Failure::new(&error)),
-    }
+    })
 }
 
-fn build(nodes: Vec<Either<String, NodeSpec>>, settings: &Settings) -> Result<Redlock, LockError> {
-    let mut builder = Redlock::builder().policy(options::policy(settings)?);
+fn build(
+    builder: Builder,
+    nodes: Vec<Either<String, NodeSpec>>,
+    settings: &Settings,
+) -> Result<Redlock, LockError> {
+    let mut builder = builder.policy(options::policy(settings)?);
     for node in nodes {
         builder = builder.address(address::read(node)?);
     }

@@ -10,7 +10,7 @@ use quorlock_protocol::Resources;
 
 use crate::convert::text;
 use crate::errors::{self, raised};
-use crate::fork::OfProcess;
+use crate::fork::{self, OfProcess};
 use crate::operation::{Operation, Outcome};
 use crate::options::{self, Options};
 use crate::{nodes, runtime};
@@ -99,6 +99,9 @@ impl Manager {
             return Ok(core.clone());
         }
         let mut builder = Redlock::builder().engine(engine.clone()).policy(self.policy);
+        if let Some(notices) = fork::notices() {
+            builder = builder.on_notice(|notice| notices.keep(notice));
+        }
         for address in &self.addresses {
             builder = builder.address(address.clone());
         }
