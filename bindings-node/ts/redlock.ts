@@ -72,6 +72,9 @@ export interface NodeStatus {
  * settings are read: the connections are this library's own, made at the first operation and shared
  * by all locks of the process. They do not keep it alive.
  *
+ * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
+ * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
+ *
  * It emits `error` for every node's vote against a try, also where the quorum was met. Without a
  * listener nothing happens. It emits `warning` with a {@link Warning}; without a listener, it
  * becomes a warning of the process (`QuorlockWarning`), which Node prints.

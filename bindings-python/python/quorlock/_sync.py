@@ -210,6 +210,11 @@ class Redlock(RedlockBase):
     forked child connects anew. `options` are what its locks start from, and the guards: see
     `ManagerOptions`. Raises `ConfigError` for what is wrong.
 
+    Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
+    server, a node is the replica of another, or two belong to one Redis Cluster. What a person
+    should hear of (a node that may have forgotten locks, a clock that was set, a server that may
+    throw locks out) is a warning of `logging.getLogger("quorlock")`.
+
     >>> from quorlock import Redlock
     >>> with Redlock(["memory://a", "memory://b", "memory://c"], ttl=5) as locks:
     ...     with locks.lock("invoice:42") as lease:
