@@ -315,3 +315,23 @@ fn what_a_server_forgot_of_scripts_is_no_sign_of_lost_locks() {
         try_lock(&locks).await.expect("no one is held back").release().await.unwrap();
     });
 }
+
+#[test]
+fn an_extension_beyond_every_ttl_is_noted_on_the_nodes_before_it_is_done() {
+    run(async {
+        let servers = servers(3);
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        let lease = locks.lock("r").acquire().await.expect("a quorum");
+        let noted = |server: &Server| server.ask().call(&["GET", "quorlock:{node}:notes"]);
+        until("the ttl of the lock is noted", || {
+            servers.iter().all(|it| noted(it).starts_with(&format!("{} ", TTL.as_millis())))
+        })
+        .await;
+        lease.extend(Some(TTL * 10)).await.expect("a quorum");
+        let long = format!("{} ", (TTL * 10).as_millis());
+        let known = servers.iter().filter(|it| noted(it).starts_with(&long)).count();
+        assert!(known >= 2, "those who have extended know for how long: {known}");
+        lease.release().await.expect("released");
+    });
+}
