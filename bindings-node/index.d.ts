@@ -27,5 +27,6 @@ declare namespace Redlock {
   type Routine<T> = api.Routine<T>
   type Settings = api.Settings
   type UsingContext = api.UsingContext
+  type Warning = api.Warning
 }
 export = Redlock

@@ -108,6 +108,8 @@ export interface NodeSpec {
   db?: number
   /** What every key on this node begins with. */
   keyPrefix?: string
+  /** Whether it writes every change to disk before it answers, although it does not say so. */
+  durable?: boolean
   /** Present if TLS is spoken. */
   tls?: TlsSpec
 }
@@ -116,12 +118,12 @@ export interface NodeSpec {
 export interface NodeStatus {
   /** Where it is, without a password. */
   address: string
-  /** `connecting`, `healthy`, `unresponsive` or `down`. */
+  /** `connecting`, `healthy`, `unresponsive`, `quarantined`, `refusing` or `down`. */
   state: string
-  /** While it is down: the stable name of the fault. */
-  fault?: string
-  /** While it is down: what happened. */
+  /** Where the state alone does not say it: what is the matter. */
   detail?: string
+  /** While it is quarantined: for how long yet, in milliseconds. */
+  quarantinedFor?: number
 }
 
 /** What one node did in one round. */
@@ -140,15 +142,25 @@ export interface NodeVote {
   detail?: string
 }
 
-/** Makes a manager; nothing is connected yet. */
-export declare function open(nodes: Array<string | NodeSpec>, settings: Settings): NativeRedlock | Failure
+/** Something that a person should hear of. */
+export interface Notice {
+  /** A stable name, such as `quarantined`. */
+  name: string
+  /** A sentence or two. */
+  message: string
+  /** The node that it is about, without a password, if it is about one. */
+  address?: string
+}
+
+/** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of. */
+export declare function open(nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): NativeRedlock | Failure
 
 /** One setting with its default. */
 export interface SettingDefault {
   /** Its name. */
   name: string
   /** Its default; absent where there is none. Times are in milliseconds. */
-  value?: number | boolean
+  value?: number | boolean | string
   /** What it means. */
   meaning: string
 }
@@ -177,6 +189,12 @@ export interface Settings {
   autoExtend?: boolean
   /** For how long, at most, a lease is renewed. */
   maxHold?: number
+  /** What is done about nodes that may have forgotten locks: `auto`, `strict` or `off`. */
+  restartGuard?: string
+  /** Whether nodes whose clock was set forward are held back. */
+  clockGuard?: boolean
+  /** The longest time for which a lock may keep keys. */
+  maxTtl?: number
   /** How much longer than the duration the nodes keep a lock that is lost instead of released. */
   lockDelay?: number
   /** How long a lock is kept from others, at least, however soon it is released. */

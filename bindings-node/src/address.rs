@@ -23,6 +23,8 @@ pub struct NodeSpec {
     pub db: Option<f64>,
     /// What every key on this node begins with.
     pub key_prefix: Option<String>,
+    /// Whether it writes every change to disk before it answers, although it does not say so.
+    pub durable: Option<bool>,
     /// Present if TLS is spoken.
     pub tls: Option<TlsSpec>,
 }
@@ -66,6 +68,7 @@ impl NodeSpec {
         if let Some(prefix) = &self.key_prefix {
             address = address.with_key_prefix(prefix);
         }
+        address = address.with_durable(self.durable.unwrap_or(false));
         match self.tls {
             Some(tls) => address.with_tls(tls.read()?),
             None => Ok(address),

@@ -13,6 +13,7 @@ pub mod address;
 pub mod errors;
 pub mod lease;
 pub mod manager;
+mod notices;
 pub mod numbers;
 pub mod options;
 pub mod queue;

@@ -1,14 +1,16 @@
 //! The core's manager, as an object of JavaScript. Converts in and calls; decides nothing.
 
 use napi::Either;
+use napi::bindgen_prelude::Function;
 use napi_derive::napi;
-use quorlock::{Fault, LockError, NodeState, Redlock};
+use quorlock::{Builder, LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
 use crate::errors::Failure;
 use crate::lease::NativeLease;
+use crate::notices::{self, Notice};
 use crate::options::{self, Settings};
-use crate::queue::{Bridge, Outcome};
+use crate::queue::{Bridge, Outcome, millis};
 
 /// Locks over N nodes.
 #[napi]
@@ -21,29 +23,36 @@ pub struct NativeRedlock {
 pub struct NodeStatus {
     /// Where it is, without a password.
     pub address: String,
-    /// `connecting`, `healthy`, `unresponsive` or `down`.
+    /// `connecting`, `healthy`, `unresponsive`, `quarantined`, `refusing` or `down`.
     pub state: &'static str,
-    /// While it is down: the stable name of the fault.
-    pub fault: Option<&'static str>,
-    /// While it is down: what happened.
+    /// Where the state alone does not say it: what is the matter.
     pub detail: Option<String>,
+    /// While it is quarantined: for how long yet, in milliseconds.
+    pub quarantined_for: Option<f64>,
 }
 
-/// Makes a manager; nothing is connected yet.
+/// Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of.
 #[napi]
+// What JavaScript passes is a copy of its own already.
+#[allow(clippy::needless_pass_by_value)]
 pub fn open(
     nodes: Vec<Either<String, NodeSpec>>,
     settings: Settings,
-) -> Either<NativeRedlock, Failure> {
-    match build(nodes, settings) {
+    on_notice: Function<'_, Notice, ()>,
+) -> napi::Result<Either<NativeRedlock, Failure>> {
+    let builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
+    Ok(match build(builder, nodes, &settings) {
         Ok(locks) => Either::A(NativeRedlock { locks }),
         Err(error) => Either::B(Failure::new(&error)),
-    }
+    })
 }
 
-fn build(nodes: Vec<Either<String, NodeSpec>>, settings: Settings) -> Result<Redlock, LockError> {
-    let policy = settings.apply(options::builder())?.build()?;
-    let mut builder = Redlock::builder().policy(policy);
+fn build(
+    builder: Builder,
+    nodes: Vec<Either<String, NodeSpec>>,
+    settings: &Settings,
+) -> Result<Redlock, LockError> {
+    let mut builder = builder.policy(options::policy(settings)?);
     for node in nodes {
         builder = builder.address(address::read(node)?);
     }
@@ -109,14 +118,9 @@ impl NativeRedlock {
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let status = |(address, state): (std::sync::Arc<str>, NodeState)| NodeStatus {
             address: address.to_string(),
-            state: match &state {
-                NodeState::Connecting => "connecting",
-                NodeState::Healthy => "healthy",
-                NodeState::Unresponsive => "unresponsive",
-                NodeState::Down(_) => "down",
-            },
-            fault: fault(&state).map(|fault| fault.kind().code()),
-            detail: fault(&state).map(|fault| fault.detail().to_owned()),
+            state: state.name(),
+            detail: state.detail().map(str::to_owned),
+            quarantined_for: state.quarantine_left().map(millis),
         };
         self.locks.nodes().into_iter().map(status).collect()
     }
@@ -125,12 +129,5 @@ impl NativeRedlock {
     #[napi]
     pub fn close(&self) {
         self.locks.close();
-    }
-}
-
-const fn fault(state: &NodeState) -> Option<&Fault> {
-    match state {
-        NodeState::Down(fault) => Some(fault),
-        NodeState::Connecting | NodeState::Healthy | NodeState::Unresponsive => None,
     }
 }

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use napi::Either;
+use napi::bindgen_prelude::Either3;
 use napi_derive::napi;
-use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder};
+use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder, RestartGuard};
 
 use crate::numbers::Js;
 use crate::queue::millis;
@@ -20,7 +20,7 @@ const LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// Settings as given by the user; what is absent keeps its value. Times are in milliseconds.
 #[napi(object, object_to_js = false)]
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Settings {
     /// The part of the ttl given away for clock drift.
     pub drift_factor: Option<f64>,
@@ -44,6 +44,12 @@ pub struct Settings {
     pub auto_extend: Option<bool>,
     /// For how long, at most, a lease is renewed.
     pub max_hold: Option<f64>,
+    /// What is done about nodes that may have forgotten locks: `auto`, `strict` or `off`.
+    pub restart_guard: Option<String>,
+    /// Whether nodes whose clock was set forward are held back.
+    pub clock_guard: Option<bool>,
+    /// The longest time for which a lock may keep keys.
+    pub max_ttl: Option<f64>,
     /// How much longer than the duration the nodes keep a lock that is lost instead of released.
     pub lock_delay: Option<f64>,
     /// How long a lock is kept from others, at least, however soon it is released.
@@ -56,7 +62,7 @@ pub struct SettingDefault {
     /// Its name.
     pub name: String,
     /// Its default; absent where there is none. Times are in milliseconds.
-    pub value: Option<Either<f64, bool>>,
+    pub value: Option<Either3<f64, bool, &'static str>>,
     /// What it means.
     pub meaning: &'static str,
 }
@@ -66,7 +72,7 @@ pub struct SettingDefault {
 pub fn defaults() -> Vec<SettingDefault> {
     let retries = SettingDefault {
         name: "retryCount".to_owned(),
-        value: Some(Either::A(f64::from(RETRY_COUNT))),
+        value: Some(Either3::A(f64::from(RETRY_COUNT))),
         meaning: "how many tries may follow the first; -1 for no limit",
     };
     let own = |name: &str| match name {
@@ -80,10 +86,11 @@ pub fn defaults() -> Vec<SettingDefault> {
             name: camel_case(option.name),
             value: match (own(option.name), option.default) {
                 (Some(time), _) | (None, OptionDefault::Time(time)) => {
-                    Some(Either::A(millis(time)))
+                    Some(Either3::A(millis(time)))
                 }
-                (None, OptionDefault::Number(number)) => Some(Either::A(number)),
-                (None, OptionDefault::Flag(flag)) => Some(Either::B(flag)),
+                (None, OptionDefault::Number(number)) => Some(Either3::A(number)),
+                (None, OptionDefault::Flag(flag)) => Some(Either3::B(flag)),
+                (None, OptionDefault::Word(word)) => Some(Either3::C(word)),
                 (None, OptionDefault::Unset) => None,
             },
             meaning: option.meaning,
@@ -99,6 +106,17 @@ pub(crate) fn builder() -> PolicyBuilder {
         .retry_limit(Some(RETRY_COUNT))
         .retry_delay(RETRY_DELAY)
         .retry_jitter(RETRY_JITTER)
+}
+
+/// The settings that the locks of a manager start from.
+///
+/// A ttl is not among them in Node: every call has its own. So `maxTtl` may be below the core's default.
+pub(crate) fn policy(settings: &Settings) -> Result<Policy, ConfigError> {
+    let policy = settings.apply(builder())?;
+    match settings.max_ttl.map(|limit| most("maxTtl", limit)).transpose()?.flatten() {
+        Some(limit) if limit < Policy::default().ttl().as_duration() => policy.ttl(limit).build(),
+        _ => policy.build(),
+    }
 }
 
 impl Settings {
@@ -143,6 +161,15 @@ impl Settings {
         }
         if let Some(hold) = self.max_hold {
             policy = policy.max_hold(limit("maxHold", hold)?);
+        }
+        if let Some(word) = &self.restart_guard {
+            policy = policy.restart_guard(word.parse::<RestartGuard>()?);
+        }
+        if let Some(on) = self.clock_guard {
+            policy = policy.clock_guard(on);
+        }
+        if let Some(limit) = self.max_ttl {
+            policy = policy.max_ttl(most("maxTtl", limit)?);
         }
         if let Some(delay) = self.lock_delay {
             policy = policy.lock_delay(time("lockDelay", delay)?);
@@ -192,6 +219,11 @@ fn time(name: &str, millis: f64) -> Result<Duration, ConfigError> {
 /// Like [`time`], but may be endless.
 fn limit(name: &str, millis: f64) -> Result<Duration, ConfigError> {
     if millis == f64::INFINITY { Ok(Duration::MAX) } else { time(name, millis) }
+}
+
+/// A time beyond which nothing may be; `None` if it is endless.
+fn most(name: &str, millis: f64) -> Result<Option<Duration>, ConfigError> {
+    limit(name, millis).map(|limit| (limit < Duration::MAX).then_some(limit))
 }
 
 fn retry_limit(count: f64) -> Result<Option<u32>, ConfigError> {

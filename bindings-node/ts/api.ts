@@ -15,7 +15,7 @@ export {
 export { Lock } from './lock'
 export type { RedlockAbortSignal } from './loss'
 export { type AcquireOptions, defaultSettings, type Settings } from './options'
-export { type NodeStatus, Redlock } from './redlock'
+export { type NodeStatus, Redlock, type Warning } from './redlock'
 export type { ReleaseResult } from './release'
 export type { Client, ExecutionResult, ExecutionStats, LockVote } from './stats'
 export type { Routine, UsingContext } from './using'

@@ -22,6 +22,12 @@ export interface NodeAddress {
   /** What every key on this node begins with. Default nothing. */
   readonly keyPrefix?: string
   /**
+   * Whether the server writes every change to disk before it answers (`appendonly yes`,
+   * `appendfsync always`), so that it forgets no lock in a restart. Only needed where the server
+   * does not let itself be asked. In a URL: `?durable=true`. Default false.
+   */
+  readonly durable?: boolean
+  /**
    * TLS with the settings of `tls.connect`, of which `ca`, `cert`, `key`, `servername` and
    * `rejectUnauthorized` count.
    */
@@ -126,7 +132,18 @@ function readNodeRedis(client: object, object: Record<string, unknown>): NodeSpe
 
 /** The user's own object of parts. */
 function readAddress(client: object, parts: Record<string, unknown>): string | NodeSpec {
-  const known = ['url', 'host', 'port', 'path', 'username', 'password', 'db', 'keyPrefix', 'tls']
+  const known = [
+    'url',
+    'host',
+    'port',
+    'path',
+    'username',
+    'password',
+    'db',
+    'keyPrefix',
+    'durable',
+    'tls',
+  ]
   const keys = Object.keys(parts)
   const isAddress = keys.some(
     (key) => key === 'url' || key === 'host' || key === 'port' || key === 'path',
@@ -140,7 +157,12 @@ function readAddress(client: object, parts: Record<string, unknown>): string | N
     throw new ConfigError(
       `the node address has the unknown part '${odd}'; known are ${known.join(', ')}`,
     )
-  if (parts['url'] === undefined) return readParts(parts, parts['path'], parts['db'])
+  if (parts['url'] === undefined) {
+    const { durable } = parts
+    if (durable != null && typeof durable !== 'boolean')
+      throw wrongType(`durable of a node must be true or false, not ${describe(durable)}`)
+    return { ...readParts(parts, parts['path'], parts['db']), durable: durable === true }
+  }
   if (keys.some((key) => key !== 'url'))
     throw new ConfigError('a node address with a url takes no other part')
   if (typeof parts['url'] !== 'string') throw wrongType('the url of a node must be a string')

@@ -2,7 +2,7 @@
 
 import type * as native from '../native'
 
-export type { Failure, NodeSpec, NodeVote, Settings, Settled, TlsSpec } from '../native'
+export type { Failure, NodeSpec, NodeVote, Notice, Settings, Settled, TlsSpec } from '../native'
 export type Bridge = native.Bridge
 export type NativeLease = native.NativeLease
 export type NativeRedlock = native.NativeRedlock

@@ -58,6 +58,25 @@ export interface Settings {
   /** For how long, at most, a lock extends itself. Default 24 hours. */
   readonly maxHold?: number
   /**
+   * What is done about nodes that may have forgotten locks. Default auto: their votes do not count
+   * until every lock that they may have forgotten is over; a cluster in which no node has a history
+   * is used at once, and a single node always. `strict`: without these exceptions. The same for all
+   * locks of a manager.
+   */
+  readonly restartGuard?: 'auto' | 'strict' | 'off'
+  /**
+   * Whether a node whose clock was set forward is held back like one that has forgotten. Default
+   * true; of no use with one node. The same for all locks of a manager.
+   */
+  readonly clockGuard?: boolean
+  /**
+   * The longest duration that a lock may have; a longer one is refused. A node that may have
+   * forgotten locks is held back for so long. Default: no limit; then the longest duration counts
+   * that this manager has asked for or that others have noted on the nodes. The same for all who
+   * use the nodes.
+   */
+  readonly maxTtl?: number
+  /**
    * How much longer than its duration the nodes keep a lock that is lost instead of released, or
    * whose process died: for work that goes on after the end of its lock. Default 0. A release frees
    * at once, also after a loss.
@@ -72,8 +91,11 @@ export interface Settings {
   readonly minHold?: number
 }
 
+/** The settings that are the same for all locks of a manager. */
+export type GuardSettings = 'restartGuard' | 'clockGuard' | 'maxTtl'
+
 /** What one acquisition may set beside the settings of its manager. */
-export interface AcquireOptions extends Partial<Settings> {
+export interface AcquireOptions extends Partial<Omit<Settings, GuardSettings>> {
   /**
    * Gives the wait up when it aborts: the operation rejects with its reason, and no node keeps a
    * key.
@@ -169,7 +191,7 @@ function readSignal(signal: unknown): AbortSignal | undefined {
   return signal as AbortSignal
 }
 
-const KINDS: Record<keyof Settings, 'number' | 'boolean'> = {
+const KINDS: Record<keyof Settings, 'number' | 'boolean' | 'string'> = {
   driftFactor: 'number',
   retryCount: 'number',
   retryDelay: 'number',
@@ -182,6 +204,9 @@ const KINDS: Record<keyof Settings, 'number' | 'boolean'> = {
   fenceRetention: 'number',
   autoExtend: 'boolean',
   maxHold: 'number',
+  restartGuard: 'string',
+  clockGuard: 'boolean',
+  maxTtl: 'number',
   lockDelay: 'number',
   minHold: 'number',
 }

@@ -8,7 +8,14 @@ import { quitClient, type NodeAddress, readClients } from './clients'
 import { ConfigError, describe, wrongType } from './errors'
 import { errorOf, type Operation } from './failures'
 import { Lock } from './lock'
-import { type Failure, type NativeLease, NativeRedlock, type NodeVote, open } from './native'
+import {
+  type Failure,
+  type NativeLease,
+  NativeRedlock,
+  type NodeVote,
+  type Notice,
+  open,
+} from './native'
 import {
   type AcquireOptions,
   readDuration,
@@ -23,15 +30,38 @@ import { reasonOf } from './signals'
 import { type Client, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
 
+/**
+ * Something that a person should hear of, although nothing has failed because of it yet: the
+ * argument of `warning` events.
+ */
+export interface Warning {
+  /**
+   * `quarantined`: a node may have forgotten locks. `clock-set-back`, `clock-rate`: a node's clock
+   * is not right. `paused`: this machine stood still. `may-evict`: a server may throw locks out.
+   * `not-independent`: two addresses lead to one server, or one follows the other.
+   */
+  readonly name: string
+  /** What was seen, what it means and what to do. */
+  readonly message: string
+  /** The address of the node that it is about, without a password, if it is about one. */
+  readonly address?: string
+}
+
 /** What is known of one node. */
 export interface NodeStatus {
   /** Where it is, without a password. */
   readonly address: string
   /** What the user named as this node. */
   readonly client: Client
-  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'down'
-  /** While it is down: what happened. */
+  /**
+   * `quarantined`: it may have forgotten locks, so that its votes do not count yet. `refusing`: it
+   * gets no locks, see `detail`.
+   */
+  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'quarantined' | 'refusing' | 'down'
+  /** While it is quarantined, refusing or down: why. */
   readonly detail?: string
+  /** While it is quarantined: for how long yet, in milliseconds. */
+  readonly quarantinedFor?: number
 }
 
 /**
@@ -42,8 +72,13 @@ export interface NodeStatus {
  * settings are read: the connections are this library's own, made at the first operation and shared
  * by all locks of the process. They do not keep it alive.
  *
+ * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
+ * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
+ *
  * It emits `error` for every node's vote against a try, also where the quorum was met and where a
- * lock extends itself. Without a listener nothing happens.
+ * lock extends itself. Without a listener nothing happens. It emits
+ * `warning` with a {@link Warning}; without a listener, it
+ * becomes a warning of the process (`QuorlockWarning`), which Node prints.
  *
  * @example
  * ```js
@@ -79,9 +114,12 @@ export class Redlock extends EventEmitter {
     const nodes = readClients(clients)
     const { native, all } = readSettings(settings)
     checkScripts(scripts)
+    // The native half must not keep this object from being collected.
+    const self = new WeakRef(this)
     const opened = open(
       nodes.map(({ node }) => node),
       native,
+      (notice) => self.deref()?._warn(notice),
     )
     this.#clients = nodes.map(({ client }) => client)
     this.clients = new Set(this.#clients)
@@ -220,11 +258,12 @@ export class Redlock extends EventEmitter {
 
   /** Every node with its state, in the order given. */
   get nodes(): NodeStatus[] {
-    return this.#native.nodes().map(({ address, state, detail }, index) => ({
+    return this.#native.nodes().map(({ address, state, detail, quarantinedFor }, index) => ({
       address,
       client: this.#clients[index] as Client,
       state: state as NodeStatus['state'],
       ...(detail === undefined ? {} : { detail }),
+      ...(quarantinedFor === undefined ? {} : { quarantinedFor }),
     }))
   }
 
@@ -241,6 +280,14 @@ export class Redlock extends EventEmitter {
   override emit(event: string | symbol, ...values: unknown[]): boolean {
     if (event === 'error' && this.listenerCount('error') === 0) return false
     return super.emit(event, ...values)
+  }
+
+  /** @internal */
+  _warn({ name, message, address }: Notice): void {
+    const warning: Warning = { name, message, ...(address === undefined ? {} : { address }) }
+    if (this.emit('warning', warning)) return
+    const code = `QUORLOCK_${name.toUpperCase().replaceAll('-', '_')}`
+    process.emitWarning(message, { type: 'QuorlockWarning', code })
   }
 
   /** @internal */

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
 use pyo3::{Python, ffi};
 use quorlock::Engine;
 
+use crate::notices::Notices;
+
 /// How many forks lie between this process and the one that imported the module.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
@@ -47,25 +49,41 @@ impl<T> Drop for OfProcess<T> {
     }
 }
 
+/// What the process has one of, once its engine was started.
+struct Process {
+    engine: Engine,
+    notices: Notices,
+}
+
 /// The engine of this process, if it was started.
 pub(crate) fn engine() -> Option<&'static Engine> {
-    let engine = ENGINE.load(Ordering::Acquire);
+    process().map(|process| &process.engine)
+}
+
+/// What is to be logged in this process, if its engine was started.
+pub(crate) fn notices() -> Option<&'static Notices> {
+    process().map(|process| &process.notices)
+}
+
+fn process() -> Option<&'static Process> {
+    let process = PROCESS.load(Ordering::Acquire);
     // SAFETY: the pointer is null or comes from `Box::into_raw` in `publish`, and is never freed.
-    unsafe { engine.as_ref() }
+    unsafe { process.as_ref() }
 }
 
 /// Makes `engine` the one of this process, unless another thread was faster.
 pub(crate) fn publish(engine: Engine) -> &'static Engine {
-    let mine = Box::into_raw(Box::new(engine));
-    let raced = ENGINE.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire);
+    let mine = Box::into_raw(Box::new(Process { engine, notices: Notices::default() }));
+    let raced =
+        PROCESS.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire);
     match raced {
         // SAFETY: the pointer comes from `Box::into_raw` and is never freed from now on.
-        Ok(_) => unsafe { &*mine },
+        Ok(_) => unsafe { &(*mine).engine },
         Err(other) => {
             // SAFETY: nobody else has seen this one; dropping it ends its thread.
             drop(unsafe { Box::from_raw(mine) });
             // SAFETY: a published engine is never freed.
-            unsafe { &*other }
+            unsafe { &(*other).engine }
         }
     }
 }
@@ -98,8 +116,8 @@ pub(crate) fn claim_for_this_interpreter(_py: Python<'_>) -> bool {
 #[cfg(unix)]
 extern "C" fn begin_generation() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
-    ENGINE.store(ptr::null_mut(), Ordering::Release);
+    PROCESS.store(ptr::null_mut(), Ordering::Release);
 }
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
-static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(ptr::null_mut());
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

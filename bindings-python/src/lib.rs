@@ -11,6 +11,7 @@ mod lease;
 mod mailbox;
 mod manager;
 mod nodes;
+mod notices;
 mod operation;
 mod options;
 mod runtime;

@@ -10,7 +10,7 @@ use quorlock_protocol::Resources;
 
 use crate::convert::text;
 use crate::errors::{self, raised};
-use crate::fork::OfProcess;
+use crate::fork::{self, OfProcess};
 use crate::operation::{Operation, Outcome};
 use crate::options::{self, Options};
 use crate::{nodes, runtime};
@@ -19,6 +19,7 @@ use crate::{nodes, runtime};
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Manager {
     addresses: Vec<Address>,
+    policy: Policy,
     /// Locked only for as long as it takes to look, and never while Python is let go of: so no thread
     /// holds it when the process is forked.
     core: Mutex<Option<OfProcess<Redlock>>>,
@@ -28,31 +29,26 @@ pub(crate) struct Manager {
 #[pymethods]
 impl Manager {
     #[new]
-    fn new(nodes: &Bound<'_, PyList>) -> PyResult<Self> {
+    fn new(nodes: &Bound<'_, PyList>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let addresses =
             nodes.iter().map(|node| nodes::address(&node)).collect::<PyResult<Vec<_>>>()?;
         let builder =
             addresses.iter().cloned().fold(Redlock::builder(), quorlock::Builder::address);
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
-        Ok(Self { addresses, core: Mutex::default(), closed: AtomicBool::new(false) })
+        let Options { policy, .. } = options::parse(options)?;
+        Ok(Self { addresses, policy, core: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
-    /// Every node's address, state and (where it is down) fault.
-    fn nodes(&self) -> Vec<(String, &'static str, Option<String>)> {
+    /// Every node's address, state, what is the matter with it, and how many seconds its quarantine lasts.
+    fn nodes(&self) -> Vec<Status> {
         let core = self.lock().as_ref().and_then(OfProcess::get).cloned();
         let Some(core) = core else {
             // Looking starts nothing.
-            let untried = described(&NodeState::Connecting);
             let addresses = self.addresses.iter().map(ToString::to_string);
-            return addresses.map(|address| (address, untried.0, untried.1.clone())).collect();
+            return addresses.map(|address| status(address, &NodeState::Connecting)).collect();
         };
         let nodes = core.nodes().into_iter();
-        nodes
-            .map(|(address, state)| {
-                let (state, fault) = described(&state);
-                (address.to_string(), state, fault)
-            })
-            .collect()
+        nodes.map(|(address, state)| status(address.to_string(), &state)).collect()
     }
 
     /// Every node's address, without asking or starting anything.
@@ -71,6 +67,8 @@ impl Manager {
         let names = names.collect::<PyResult<Vec<_>>>()?;
         Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
         let Options { policy, auto_extend } = options::parse(options)?;
+        let checked = policy.check_guards(&manager.get().policy);
+        checked.map_err(|error| raised(options.py(), &error.into()))?;
         Ok(Plan { manager: manager.clone().unbind(), names, policy, auto_extend })
     }
 
@@ -100,7 +98,10 @@ impl Manager {
         if let Some(core) = slot.as_ref().and_then(OfProcess::get) {
             return Ok(core.clone());
         }
-        let mut builder = Redlock::builder().engine(engine.clone());
+        let mut builder = Redlock::builder().engine(engine.clone()).policy(self.policy);
+        if let Some(notices) = fork::notices() {
+            builder = builder.on_notice(|notice| notices.keep(notice));
+        }
         for address in &self.addresses {
             builder = builder.address(address.clone());
         }
@@ -175,11 +176,10 @@ impl Plan {
     }
 }
 
-fn described(state: &NodeState) -> (&'static str, Option<String>) {
-    match state {
-        NodeState::Connecting => ("connecting", None),
-        NodeState::Healthy => ("healthy", None),
-        NodeState::Unresponsive => ("unresponsive", None),
-        NodeState::Down(fault) => ("down", Some(fault.to_string())),
-    }
+/// One node as Python gets it: address, state, detail, seconds of quarantine.
+type Status = (String, &'static str, Option<String>, Option<f64>);
+
+fn status(address: String, state: &NodeState) -> Status {
+    let left = state.quarantine_left().map(|left| left.as_secs_f64());
+    (address, state.name(), state.detail().map(str::to_owned), left)
 }

@@ -95,7 +95,8 @@ fn from_parts(parts: &Parts<'_, '_>) -> PyResult<Address> {
     Ok(address
         .with_login(username.as_deref(), password.as_deref())
         .with_db(db)
-        .with_key_prefix(&parts.text("key_prefix")?.unwrap_or_default()))
+        .with_key_prefix(&parts.text("key_prefix")?.unwrap_or_default())
+        .with_durable(parts.flag("durable")?.unwrap_or(false)))
 }
 
 fn tls(parts: &Parts<'_, '_>) -> PyResult<Tls> {
@@ -136,7 +137,7 @@ fn refused(py: Python<'_>, error: ConfigError) -> PyErr {
     raised(py, &error.into())
 }
 
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "host",
     "port",
     "path",
@@ -144,6 +145,7 @@ const KNOWN: [&str; 15] = [
     "username",
     "password",
     "key_prefix",
+    "durable",
     "ssl",
     "ssl_ca_certs",
     "ssl_ca_data",

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use quorlock::{OptionDefault, Policy, PolicyBuilder};
+use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder, RestartGuard};
 
-use crate::convert::{count, factor, flag, seconds};
+use crate::convert::{count, factor, flag, seconds, text};
 use crate::errors::{config, raised};
 
 /// What a lock was told.
@@ -58,6 +58,7 @@ pub(crate) fn listed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
             OptionDefault::Time(time) => time.as_secs_f64().into_pyobject(py)?.into_any(),
             OptionDefault::Number(number) => number.into_pyobject(py)?.into_any(),
             OptionDefault::Flag(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
+            OptionDefault::Word(word) => word.into_pyobject(py)?.into_any(),
             OptionDefault::Unset => py.None().into_bound(py),
         };
         list.set_item(option.name, (default, option.meaning))?;
@@ -80,6 +81,14 @@ fn apply(builder: PolicyBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         "lock_delay" => builder.lock_delay(seconds(name, value)?),
         "min_hold" => builder.min_hold(seconds(name, value)?),
         "max_hold" => builder.max_hold(seconds(name, value)?),
+        "restart_guard" => builder.restart_guard(restart_guard(name, value)?),
+        "clock_guard" => builder.clock_guard(flag(name, value)?),
+        "max_ttl" => builder.max_ttl(Some(seconds(name, value)?)),
         _ => return Err(config(value.py(), format!("there is no option '{name}'"))),
     })
+}
+
+fn restart_guard(name: &str, value: &Bound<'_, PyAny>) -> PyResult<RestartGuard> {
+    let word = text(name, value)?;
+    word.parse().map_err(|error: ConfigError| raised(value.py(), &error.into()))
 }

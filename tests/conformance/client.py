@@ -44,7 +44,7 @@ class Session:
             for name, value in message["settings"].items()
         }
         watched = settings["auto_extend"]
-        self.locks = locks = module.Redlock(message["urls"])
+        self.locks = locks = module.Redlock(message["urls"], restart_guard="off", clock_guard=False)
         self.warm_lock = locks.lock(WARM_UP)
         on_lost = self.tell_loss if watched else None
         self.lock = locks.lock("r", **settings, raise_on_lost=False, on_lost=on_lost)

@@ -25,6 +25,8 @@ describe('settings', () => {
         fenceRetention: 7 * 86_400_000,
         autoExtend: false,
         maxHold: 86_400_000,
+        restartGuard: 'auto',
+        clockGuard: true,
         lockDelay: 0,
         minHold: 0,
       },
@@ -50,6 +52,9 @@ describe('settings', () => {
     ['nodeTimeout', 2 ** 53],
     ['fenceRetention', 0],
     ['maxHold', -5],
+    ['restartGuard', 'on'],
+    ['maxTtl', 0],
+    ['maxTtl', NaN],
     ['lockDelay', -1],
     ['lockDelay', NaN],
     ['lockDelay', 2 ** 53 - 1],
@@ -66,6 +71,9 @@ describe('settings', () => {
     ['retryDelay', []],
     ['fencing', 1],
     ['automaticExtensionThreshold', 'x'],
+    ['restartGuard', true],
+    ['clockGuard', 'off'],
+    ['maxTtl', '5'],
     ['signal', {}],
     ['signal', 'abort'],
   ])) {
@@ -128,6 +136,35 @@ describe('settings', () => {
       await assert.rejects(redlock.acquire('a', value), { message: shown })
     })
   }
+
+  for (const [name, value] of /** @type {[string, unknown][]} */ ([
+    ['restartGuard', 'off'],
+    ['clockGuard', false],
+    ['maxTtl', 60_000],
+  ])) {
+    it(`of the guards are one for all locks of a manager: ${name}`, async () => {
+      const words = /is one for all locks of a manager: set it where the manager is made/
+      await assert.rejects(redlock.acquire('a', 1000, { [name]: value }), words)
+      const other = new Redlock(nodes, { [name]: value })
+      assert.equal(any(other.settings)[name], value)
+      // Whoever passes all of the settings on changes nothing.
+      await (await other.acquire('a', 1000, other.settings)).release()
+    })
+  }
+
+  it('refuse a lock that lasts longer than maxTtl', async () => {
+    for (const maxTtl of [2000, 20_000]) {
+      const limited = new Redlock(nodes, { maxTtl })
+      const words = new RegExp(
+        `at most max_ttl, ${maxTtl} ms, and this one asks for ${maxTtl + 1} ms`,
+      )
+      await assert.rejects(limited.acquire('m', maxTtl + 1), words)
+      const lock = await limited.acquire('m', maxTtl)
+      await assert.rejects(lock.extend(maxTtl + 1), words)
+      await lock.release()
+    }
+    await (await new Redlock(nodes, { maxTtl: Infinity }).acquire('m', 2 ** 40)).release()
+  })
 
   it('refuse scripts, which cannot be replaced', () => {
     assert.throws(() => new Redlock(nodes, {}, { acquireScript: 'return 1' }), isConfig(false))

@@ -61,6 +61,7 @@ console.log(
     errors: await errors(),
     lock: [...new Set([...members(quorlock.Lock), ...Object.keys(lock)])],
     redlock: members(Redlock),
+    node: Object.keys(redlock.nodes[0] ?? {}),
     vote: Object.keys(lock.votes[0] ?? {}),
     validityOf5000: lock.validity,
     version: JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))

@@ -29,6 +29,9 @@ WORDS: dict[str, tuple[str, str]] = {
     "fence_retention": ("7 days", "7 days"),
     "auto_extend": ("in blocks and decorators yes, for a bare `acquire()` no", ""),
     "max_hold": ("24 hours", "24 h"),
+    "restart_guard": ("`auto`", "auto"),
+    "clock_guard": ("yes", "on"),
+    "max_ttl": ("no limit", "none"),
     "lock_delay": ("0 s", "0 s"),
     "min_hold": ("0 s", "0 s"),
 }
@@ -39,7 +42,8 @@ MEANT: dict[str, Callable[[str], object]] = {
     r"(\d+) h": lambda number: float(number) * 3600,
     r"(\d+) days": lambda number: float(number) * DAY,
     r"(\d[\d.]*)": float,
-    r"(yes)": lambda _: True,
+    r"(yes|on)": lambda _: True,
+    r"`?(auto)`?": str,
 }
 
 
@@ -57,7 +61,11 @@ def told_in_python() -> dict[str, str]:
     source = ROOT / "bindings-python" / "python" / "quorlock" / "_options.py"
     told: dict[str, str] = {}
     for item in ast.walk(ast.parse(source.read_text())):
-        if not isinstance(item, ast.ClassDef) or item.name not in {"Settings", "LockOptions"}:
+        if not isinstance(item, ast.ClassDef) or item.name not in {
+            "Settings",
+            "LockOptions",
+            "ManagerOptions",
+        }:
             continue
         body = [line for line in item.body if not _is_docstring(line, item)]
         for field, text in zip(body[::2], body[1::2], strict=True):
@@ -114,7 +122,7 @@ def test_the_words_of_node_mean_its_default(name: str) -> None:
         return
     assert match, text
     words = match[1].rstrip(".")
-    if isinstance(default, bool):
+    if isinstance(default, (bool, str)):
         assert words == str(default).lower()
     elif name in TIMES and in_node not in NODE_DEFAULTS:
         value = meant(words)

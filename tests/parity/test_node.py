@@ -32,6 +32,7 @@ TIMES = {
     "unreachable_timeout",
     "fence_retention",
     "max_hold",
+    "max_ttl",
     "lock_delay",
     "min_hold",
 }
@@ -57,6 +58,7 @@ LEASE = {
     "release": "release",
 }
 REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "quit"}
+NODE = {"address": "address", "state": "state"}
 VOTE = {"address": "address", "outcome": "outcome", "latency": "latency"}
 
 #: Node has fewer classes: users of node-redlock know `ExecutionError`, and tell by `code`.
@@ -183,6 +185,9 @@ def test_the_same_things_can_be_read_and_done() -> None:
     for ours, theirs in VOTE.items():
         assert ours in Vote._fields
         assert theirs in node()["vote"]
+    for ours, theirs in NODE.items():
+        assert ours in quorlock.Node._fields
+        assert theirs in node()["node"]
 
 
 def test_the_version_is_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import typing
 from datetime import timedelta
@@ -12,8 +13,18 @@ from typing import Any
 
 import pytest
 
-from quorlock import ConfigError, ConfigTypeError, LockOptions, Redlock, _native, _options, aio
-from tests.python.apis import memory_nodes
+import quorlock
+from quorlock import (
+    ConfigError,
+    ConfigTypeError,
+    LockOptions,
+    ManagerOptions,
+    Redlock,
+    _native,
+    _options,
+    aio,
+)
+from tests.python.apis import Api, every_api, memory_nodes
 
 TIMES = [
     "ttl",
@@ -27,6 +38,8 @@ TIMES = [
     "lock_delay",
     "min_hold",
 ]
+#: One for all locks of a manager.
+GUARDS = ["restart_guard", "clock_guard", "max_ttl"]
 FACTORS = ["drift_factor"]
 FLAGS = ["fencing", "auto_extend", "raise_on_lost", "blocking"]
 
@@ -46,7 +59,8 @@ def refusal(**options: Any) -> str:
 
 def test_the_options_are_those_of_the_core() -> None:
     own = {"blocking", "raise_on_lost", "on_lost"}
-    assert set(typing.get_type_hints(LockOptions)) == set(_native.OPTIONS) | own
+    assert set(typing.get_type_hints(ManagerOptions)) == set(_native.OPTIONS) | own
+    assert set(typing.get_type_hints(LockOptions)) == set(_native.OPTIONS) - set(GUARDS) | own
     assert _native.OPTIONS["ttl"][0] == 10.0
     assert _native.OPTIONS["drift_factor"][0] == 0.01
     with Redlock(memory_nodes("defaults")).lock("r") as lease:
@@ -63,6 +77,8 @@ def test_documented_defaults_are_those_of_the_core() -> None:
             phrase = "Default yes" if default else "Default: "
         elif default is None:
             phrase = "Default: "
+        elif isinstance(default, str):
+            phrase = f"Default `{default}`"
         else:
             number = f"{default:g}"
             phrase = "Default " + units.get(default, number if name in FACTORS else f"{number} s")
@@ -77,7 +93,7 @@ def test_an_unknown_option_is_refused_with_a_hint() -> None:
         Redlock(memory_nodes("unknown"), tll=5)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("name", [*TIMES, "max_ttl"])
 def test_times_that_are_none_are_refused(name: str) -> None:
     for wrong in ("1", b"1", True, [], {}, object()):
         text = refusal(**{name: wrong})
@@ -92,7 +108,7 @@ def test_times_that_are_none_are_refused(name: str) -> None:
         Redlock(memory_nodes("types"), **options)
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("name", [*FLAGS, "clock_guard"])
 def test_flags_are_true_or_false(name: str) -> None:
     wrong: Any
     for wrong in (0, 1, "yes", []):
@@ -112,6 +128,59 @@ def test_numbers_out_of_bounds_are_refused() -> None:
     assert "retry_limit must lie between 0 and" in refusal(retry_limit=2**32)
     assert "on_lost must be callable" in refusal(on_lost=5)
     assert "takes no timeout" in refusal(blocking=False, timeout=5)
+    assert "at least 1 ms" in refusal(max_ttl=0)
+
+
+def test_the_restart_guard_is_one_of_three_words() -> None:
+    words = 'the restart guard must be "auto", "strict" or "off", not "on"'
+    assert refusal(restart_guard="on") == words
+    for wrong in (True, False, 1, b"off"):
+        assert refusal(restart_guard=wrong).startswith("restart_guard must be a str, not ")
+    for word in ("auto", "strict", "off", None):
+        options: Any = {"restart_guard": word}
+        Redlock(memory_nodes("guards"), **options)
+
+
+@pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
+@pytest.mark.parametrize(
+    ("name", "value"), [("restart_guard", "off"), ("clock_guard", False), ("max_ttl", 60)]
+)
+def test_the_guards_are_one_for_all_locks_of_a_manager(kind: Any, name: str, value: Any) -> None:
+    words = f"{name} is one for all locks of a manager: set it where the manager is made"
+    with pytest.raises(ConfigError) as raised:
+        kind(memory_nodes("guards")).lock("r", **{name: value})
+    assert str(raised.value) == words
+    locks = kind(memory_nodes("guards"), **{name: value})
+    locks.lock("r")
+    locks.lock("r", **{name: value})
+    copied = pickle.loads(pickle.dumps(locks))
+    copied.lock("r", **{name: value})
+
+
+@every_api
+async def test_no_lock_may_last_longer_than_max_ttl(api: Api) -> None:
+    locks = api.Redlock(memory_nodes("limited"), max_ttl=20)
+    with pytest.raises(ConfigError, match="at most max_ttl, 20000 ms, and this one asks for 21000"):
+        locks.lock("r", ttl=21)
+    async with api.block(locks.lock("r", ttl=20)) as lease:
+        with pytest.raises(ConfigError, match="at most max_ttl, 20000 ms"):
+            await api(lease.extend(20.001))
+        assert lease.ttl == 20
+    with pytest.raises(ConfigError, match="asks for 10000 ms"):
+        api.Redlock(memory_nodes("limited"), max_ttl=5)
+    api.Redlock(memory_nodes("limited"), max_ttl=timedelta(seconds=5), ttl=3)
+
+
+def test_the_nodes_of_the_process_are_guarded_as_configured() -> None:
+    quorlock.configure(memory_nodes("module"), max_ttl=20, restart_guard="strict")
+    try:
+        lock = quorlock.redlock("r", ttl=30)
+        with pytest.raises(ConfigError, match="at most max_ttl"):
+            lock.acquire()
+        with quorlock.redlock("r", ttl=15):
+            pass
+    finally:
+        quorlock.configure(None)
 
 
 def test_everything_that_is_a_number_of_seconds_is_taken() -> None:

@@ -30,11 +30,13 @@ import threading
 from typing import Any
 
 from tests.support.binary import server_version
+from tests.support.options import faketime_library
 from tests.support.proxy import Expectation, FaultProxy
 from tests.support.servers import Options, Server, start_servers
 
 Json = dict[str, Any]
-_SERVER_METHODS = {"pause", "resume", "kill", "stop", "restart", "heal", "flush", "keys", "command"}
+_SERVER_METHODS = {"pause", "resume", "kill", "stop", "restart", "heal", "flush", "keys", "command",
+                   "set_clock"}
 _PROXY_METHODS = {
     "delay", "stall", "cut_after", "reset", "half_close", "refuse", "heal", "close",
     "swallow_reply", "expect",
@@ -74,10 +76,10 @@ class Desk:
         return self.servers[server].log
 
     def reset(self) -> None:
-        """All servers run, answer and are empty."""
+        """All servers run, answer and are empty but for their canaries."""
         for server in self.servers:
             server.heal()
-            server.flush()
+            server.empty()
 
     def proxy(self, server: int, *, tls: bool = False, ask_client: bool = False) -> Json:
         """Puts a fault proxy before a server."""
@@ -93,6 +95,10 @@ class Desk:
     def connections(self, proxy: int) -> int:
         """How many connections a proxy has accepted."""
         return self.proxies[proxy].connections
+
+    def has_clocks(self) -> bool:
+        """Whether servers with `clock` can be started."""
+        return faketime_library() is not None
 
     def certificates(self) -> Json:
         """Paths of the certificates that `proxy` with `tls` uses."""

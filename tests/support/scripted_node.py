@@ -205,8 +205,10 @@ class ScriptedNode:
         if kind is None:
             return None
         holder, *rest = words[3 + int(words[2]) :]
-        ttl = int(rest[0]) if kind in {"grant", "extend"} else None
-        proposal = int(rest[1]) if kind == "grant" and len(rest) > 1 else None
+        if kind == "grant" and len(rest) == 1:
+            kind = "restore"
+        ttl = int(rest[0]) if kind in {"grant", "restore", "extend"} else None
+        proposal = int(rest[3]) if kind == "grant" and len(rest) > 3 else None
         return Command(kind, holder, ttl, proposal, False, words, now)
 
     @staticmethod

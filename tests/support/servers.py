@@ -27,11 +27,16 @@ from urllib.parse import quote
 
 from tests.support import watchdog
 from tests.support.binary import server_binary
-from tests.support.options import ADMIN, HOST, Options, arguments
+from tests.support.options import ADMIN, HOST, Options, arguments, environment
 from tests.support.resp import Connection, Reply, ReplyError
 
 __all__ = ["HOST", "Cluster", "Options", "Server", "ServerEnded", "free_port", "start_servers"]
 
+_EMPTY = """
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  if key ~= 'quorlock:{node}:canary' then redis.call('DEL', key) end
+end
+"""
 READY_WITHIN = 20.0  # seconds; a shared machine under a build can be slow
 
 
@@ -50,6 +55,8 @@ class Server:
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.paused = False
+        if self.options.clock:
+            self.set_clock(0)
         try:
             self._launch()
             if wait:
@@ -115,12 +122,22 @@ class Server:
             return connection.command(*words)
 
     def flush(self) -> None:
-        """Deletes all keys of all databases."""
+        """Deletes all keys of all databases: for clients, the node has forgotten its locks."""
         self.command("FLUSHALL")
 
+    def empty(self) -> None:
+        """Deletes all keys but the canary: for clients, the node goes on as it was."""
+        for line in str(self.command("INFO", "keyspace")).splitlines():
+            if line.startswith("db"):
+                self.command("EVAL", _EMPTY, 0, db=int(line[2:].partition(":")[0]))
+
     def keys(self, pattern: str = "*") -> dict[str, int]:
-        """Names and remaining milliseconds (-1: for ever) of all keys."""
-        names = self.command("KEYS", pattern)
+        """Names and remaining milliseconds (-1: for ever) of all keys but those of the guards."""
+        names = [
+            name
+            for name in self.command("KEYS", pattern)
+            if not name.startswith("quorlock:{node}:")
+        ]
         return {name: self.command("PTTL", name) for name in names}
 
     def _authenticate(self, connection: Connection) -> None:
@@ -130,6 +147,12 @@ class Server:
             connection.command("AUTH", self.options.password)
 
     # -- what happens to servers ---------------------------------------------------------------
+
+    def set_clock(self, ahead: int) -> None:
+        """Sets its wall clock so many seconds ahead of the true one (`Options.clock`)."""
+        fresh = self.directory / "clock.new"
+        fresh.write_text(f"{ahead:+}\n")
+        fresh.rename(self.directory / "clock")
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered. Returns when it has stopped."""
@@ -227,7 +250,11 @@ class Server:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
-                    env={**os.environ, **self.options.env},
+                    env={
+                        **os.environ,
+                        **self.options.env,
+                        **environment(self.options, self.directory / "clock"),
+                    },
                     # A Ctrl-C in the terminal is the test runner's to handle.
                     start_new_session=True,
                 )
@@ -301,10 +328,10 @@ class Cluster(Sequence[Server]):
             server.heal()
 
     def reset(self) -> None:
-        """As new: every server runs and answers and holds no key."""
+        """Every server runs and answers and holds no key but its canary."""
         self.heal()
         for server in self._servers:
-            server.flush()
+            server.empty()
 
     def close(self) -> None:
         """Ends all servers."""

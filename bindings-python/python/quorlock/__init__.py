@@ -25,7 +25,7 @@ from ._errors import (
 from ._module import configure, redlock
 from ._native import __version__
 from ._nodes import Node
-from ._options import LockOptions
+from ._options import LockOptions, ManagerOptions
 from ._sync import Lease, Lock, Redlock
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "LockOptions",
     "LockTimeout",
     "LocksClosed",
+    "ManagerOptions",
     "Node",
     "QuorumUnreachable",
     "Redlock",

@@ -22,9 +22,8 @@ class RedlockBase:
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
         self._nodes = parts_of(nodes)
-        self._manager = Manager(self._nodes)
+        self._manager = Manager(self._nodes, split(options)[0])
         self._options = options
-        self._plan(["-"], {})  # tells now what is wrong with the options
 
     @property
     def nodes(self) -> list[Node]:

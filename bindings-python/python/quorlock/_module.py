@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from . import aio
     from ._native import Plan
-    from ._options import Behaviour, LockOptions, Settings
+    from ._options import Behaviour, ManagerOptions, Settings
 
 
-def configure(nodes: Iterable[Any] | None, **options: Unpack[LockOptions]) -> None:
+def configure(nodes: Iterable[Any] | None, **options: Unpack[ManagerOptions]) -> None:
     """Say which nodes `redlock(...)` uses, and what its locks start from.
 
     Takes what `Redlock` takes. `None` forgets them, so that the environment variable

@@ -19,9 +19,13 @@ class Node(NamedTuple):
     address: str
     """Where it is, without a password."""
     state: str
-    """`connecting` (or not tried yet), `healthy`, `unresponsive` or `down`."""
-    detail: str | None
-    """Why it is down."""
+    """`connecting` (or not tried yet), `healthy`, `unresponsive`, `quarantined` (it may have
+    forgotten locks: its votes do not count yet), `refusing` (it gets no locks, see `detail`) or
+    `down`."""
+    detail: str | None = None
+    """Why it is quarantined, refusing or down."""
+    quarantine: float | None = None
+    """For how many seconds it is quarantined yet."""
 
 
 def parts_of(nodes: Iterable[Any]) -> list[str | dict[str, Any]]:

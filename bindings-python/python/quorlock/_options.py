@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from datetime import timedelta
-from typing import Any, Callable, NamedTuple, TypedDict, Union
+from typing import Any, Callable, Literal, NamedTuple, TypedDict, Union
 
 from ._errors import ConfigError, ConfigTypeError, LeaseLost
 from ._native import OPTIONS
@@ -64,6 +64,26 @@ class LockOptions(Settings, total=False):
 
     ttl: Seconds
     """How long the nodes keep the lock unless it is extended. Default 10 s."""
+
+
+class ManagerOptions(LockOptions, total=False):
+    """What the locks of a manager start from, and how it guards against nodes that forget.
+
+    Times are in seconds; `None` stands for the default. The guards are the same for all locks of a
+    manager.
+    """
+
+    restart_guard: Literal["auto", "strict", "off"] | None
+    """What is done about nodes that may have forgotten locks. Default `auto`: their votes do not
+    count until every lock that they may have forgotten is over; a cluster in which no node has a
+    history is used at once, and a single node always. `strict`: without these exceptions."""
+    clock_guard: bool | None
+    """Whether a node whose clock was set forward is held back as if it had forgotten. Default yes;
+    of no use with one node."""
+    max_ttl: Seconds
+    """The longest ttl that a lock may have; a longer one is refused. A node that may have forgotten
+    locks is held back for so long. Default: no limit; then the longest ttl counts that this manager
+    has asked for or that others have noted on the nodes. The same for all who use the nodes."""
 
 
 class Behaviour(NamedTuple):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from . import aio
     from ._errors import LeaseLost
     from ._native import Operation
-    from ._options import Behaviour, LockOptions, Settings
+    from ._options import Behaviour, LockOptions, ManagerOptions, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -215,8 +215,13 @@ class Redlock(RedlockBase):
     `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`,
     `memory://name`), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
     valkey-py clients, whose settings are read. Nothing is connected before the first operation; a
-    forked child connects anew. `options` are what its locks start from: see `LockOptions`. Raises
-    `ConfigError` for what is wrong.
+    forked child connects anew. `options` are what its locks start from, and the guards: see
+    `ManagerOptions`. Raises `ConfigError` for what is wrong.
+
+    Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
+    server, a node is the replica of another, or two belong to one Redis Cluster. What a person
+    should hear of (a node that may have forgotten locks, a clock that was set, a server that may
+    throw locks out) is a warning of `logging.getLogger("quorlock")`.
 
     >>> from quorlock import Redlock
     >>> with Redlock(["memory://a", "memory://b", "memory://c"], ttl=5) as locks:
@@ -225,7 +230,7 @@ class Redlock(RedlockBase):
     <Lease 'invoice:42' held 4.9s left 3/3 nodes>
     """
 
-    def __init__(self, nodes: Iterable[Any], **options: Unpack[LockOptions]) -> None:
+    def __init__(self, nodes: Iterable[Any], **options: Unpack[ManagerOptions]) -> None:
         super().__init__(nodes, dict(options))
 
     def lock(

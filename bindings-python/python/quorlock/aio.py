@@ -29,7 +29,7 @@ from ._loops import Interruption, finished, watch_loss
 from ._module import configure, redlock
 from ._native import LeaseState
 from ._nodes import Node
-from ._options import LockOptions, check_wait
+from ._options import LockOptions, ManagerOptions, check_wait
 from ._sync import refuse_generators
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class Redlock(RedlockBase):
     <Lease 'invoice:42' held 4.9s left 3/3 nodes>
     """
 
-    def __init__(self, nodes: Iterable[Any], **options: Unpack[LockOptions]) -> None:
+    def __init__(self, nodes: Iterable[Any], **options: Unpack[ManagerOptions]) -> None:
         super().__init__(nodes, dict(options))
 
     def lock(
@@ -301,6 +301,7 @@ __all__ = [
     "LockOptions",
     "LockTimeout",
     "LocksClosed",
+    "ManagerOptions",
     "Node",
     "QuorumUnreachable",
     "Redlock",

@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use quorlock_protocol::ConfigError;
 
@@ -26,7 +27,7 @@ pub use tls::{Tls, Verification};
 /// | `memory://name` | a node inside this process, shared by all who use the name |
 ///
 /// Characters such as `@`, `/` and `%` in a user name or password are written percent-encoded. The query
-/// may hold `db`, `username`, `password`, `key_prefix`, and for TLS `ssl_ca_certs`, `ssl_certfile`,
+/// may hold `db`, `username`, `password`, `key_prefix`, `durable`, and for TLS `ssl_ca_certs`, `ssl_certfile`,
 /// `ssl_keyfile` (paths of PEM files), `ssl_cert_reqs` (`required` or `none`) and `ssl_check_hostname`.
 ///
 /// Neither `Display` nor `Debug` ever shows a password.
@@ -47,6 +48,7 @@ pub struct Address {
     password: Option<String>,
     db: u32,
     key_prefix: String,
+    durable: bool,
 }
 
 /// What one connects to.
@@ -137,6 +139,15 @@ impl Address {
         Self { key_prefix: key_prefix.to_owned(), ..self }
     }
 
+    /// Says that the server writes every change to disk before it answers (`appendonly yes` and
+    /// `appendfsync always`), so that it forgets no lock in a restart.
+    ///
+    /// Where the server lets itself be asked (`CONFIG GET`), that need not be said.
+    #[must_use]
+    pub fn with_durable(self, durable: bool) -> Self {
+        Self { durable, ..self }
+    }
+
     /// Speak TLS.
     ///
     /// # Errors
@@ -155,6 +166,11 @@ impl Address {
         &self.key_prefix
     }
 
+    /// Whether the server is said to write every change to disk before it answers.
+    pub const fn is_durable(&self) -> bool {
+        self.durable
+    }
+
     /// The same text for addresses that lead to the same server, whatever the login, database or
     /// notation. Two nodes of one lock must not share it: they would not be independent.
     pub fn endpoint(&self) -> String {
@@ -162,6 +178,14 @@ impl Address {
             Place::Tcp { host, port } => format!("tcp:{}:{port}", canonical_host(host)),
             Place::Unix(path) => format!("unix:{}", path.display()),
             Place::Memory(name) => format!("memory:{name}"),
+        }
+    }
+
+    /// Where it is on the network, as servers name each other.
+    pub(crate) fn host_and_port(&self) -> Option<Arc<str>> {
+        match &self.place {
+            Place::Tcp { host, port } => Some(join(host, *port)),
+            Place::Unix(_) | Place::Memory(_) => None,
         }
     }
 
@@ -186,7 +210,15 @@ impl Address {
     }
 
     fn at(place: Place) -> Self {
-        Self { place, tls: None, username: None, password: None, db: 0, key_prefix: String::new() }
+        Self {
+            place,
+            tls: None,
+            username: None,
+            password: None,
+            db: 0,
+            key_prefix: String::new(),
+            durable: false,
+        }
     }
 }
 
@@ -224,6 +256,12 @@ impl fmt::Debug for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Address({self})")
     }
+}
+
+/// A host and a port in one text, the same for every notation of them.
+pub(crate) fn join(host: &str, port: u16) -> Arc<str> {
+    let host = canonical_host(host);
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }.into()
 }
 
 fn canonical_host(host: &str) -> String {

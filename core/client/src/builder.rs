@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use quorlock_protocol::{ConfigError, NodeId, Policy};
+use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum};
 
 use crate::address::Address;
 use crate::engine::Engine;
 use crate::error::LockError;
 use crate::manager::{Manager, Redlock};
-use crate::node::{Node, connect};
+use crate::node::{Node, connect_guarded};
+use crate::observe::{Listener, NoticeReport, Observer};
 use crate::redis_node::NodeSettings;
+use crate::sentry::Watch;
 
 /// Collects what a [`Redlock`] is made of.
 #[derive(Default)]
@@ -19,11 +21,22 @@ pub struct Builder {
     policy: Policy,
     settings: NodeSettings,
     engine: Option<Engine>,
+    listener: Option<Listener>,
 }
 
 enum NodeSpec {
     At(Box<Address>),
     Made(Arc<dyn Node>),
+}
+
+impl NodeSpec {
+    /// Where it is, for people.
+    fn shown(&self) -> Arc<str> {
+        match self {
+            Self::At(address) => address.to_string().into(),
+            Self::Made(node) => node.address().into(),
+        }
+    }
 }
 
 impl Builder {
@@ -66,6 +79,14 @@ impl Builder {
         self
     }
 
+    /// Whom to tell what a person should hear of, such as a node that may have forgotten locks.
+    ///
+    /// It is called on the engine's thread and must not block.
+    pub fn on_notice(mut self, listener: impl Fn(&NoticeReport) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
     /// Checks the nodes as [`Self::build`] does, without starting anything.
     ///
     /// # Errors
@@ -90,12 +111,18 @@ impl Builder {
                 ConfigError::new(format!("the lock thread could not be started: {error}"))
             })?,
         };
-        let make = |spec: &NodeSpec| match spec {
-            NodeSpec::At(address) => connect(address, &self.settings, engine.handle()),
+        let addresses = specs.iter().map(NodeSpec::shown).collect();
+        let observer = Observer::new(addresses, self.listener);
+        let watch = Watch::new(&self.policy, Quorum::of(specs.len()), observer);
+        let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
+            NodeSpec::At(address) => {
+                let sentry = watch.sentry(id);
+                connect_guarded(address, &self.settings, engine.handle(), Some(sentry))
+            }
             NodeSpec::Made(node) => Arc::clone(node),
         };
-        let nodes: Arc<[Arc<dyn Node>]> = specs.iter().map(make).collect();
-        Ok(Redlock::over(Manager::new(nodes, self.policy, self.settings, engine)))
+        let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
+        Ok(Redlock::over(Manager::new(nodes, watch, self.policy, self.settings, engine)))
     }
 }
 

@@ -1,8 +1,11 @@
 //! The only reader of the operating system's time and randomness.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_protocol::{HolderId, Moment, Surroundings};
+use tokio::sync::Notify;
 
 /// The lease clock: monotonic, and counting the time that the computer sleeps. A node compares it with
 /// [`Command::not_after`](quorlock_protocol::Command::not_after).
@@ -10,8 +13,34 @@ use quorlock_protocol::{HolderId, Moment, Surroundings};
 /// `std::time::Instant` stops while a Linux or macOS machine is suspended, so that a lease would look
 /// valid after its keys have expired.
 pub fn now() -> Moment {
-    Moment::from_epoch(since_boot())
+    Moment::from_epoch(since_boot() + Duration::from_nanos(LOST_NANOS.load(Ordering::Relaxed)))
 }
+
+/// Sets the lease clock of this process forward by `lost`: it stood still for so long (a virtual machine
+/// was paused), as the clocks of a majority of nodes show that were looked at since `noticed`. Several
+/// managers may notice the same; it is lost once.
+pub(crate) fn set_forward(lost: Duration, noticed: Moment) {
+    let mut last_jump = LAST_JUMP.lock().unwrap_or_else(PoisonError::into_inner);
+    if last_jump.is_some_and(|before| noticed < before) {
+        return;
+    }
+    *last_jump = Some(now());
+    let lost = u64::try_from(lost.as_nanos()).unwrap_or(u64::MAX);
+    let _ = LOST_NANOS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+        Some(before.saturating_add(lost))
+    });
+    JUMPED.notify_waiters();
+}
+
+/// Waits until the lease clock is set forward.
+pub(crate) async fn jumped() {
+    JUMPED.notified().await;
+}
+
+static LOST_NANOS: AtomicU64 = AtomicU64::new(0);
+/// When the clock was last set forward, by what it showed before.
+static LAST_JUMP: Mutex<Option<Moment>> = Mutex::new(None);
+static JUMPED: Notify = Notify::const_new();
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn since_boot() -> Duration {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Machine, Moment, Output};
-use tokio::time::{Instant, timeout_at};
+use tokio::select;
+use tokio::time::sleep;
 
 use crate::clock::{self, System};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
@@ -84,7 +85,13 @@ impl Driver {
         if left.is_zero() {
             return None;
         }
-        timeout_at(Instant::now() + left.min(LONGEST_NAP), self.inbox.take(batch)).await.ok()
+        let nap = left.min(LONGEST_NAP);
+        select! {
+            biased;
+            wake = self.inbox.take(batch) => Some(wake),
+            () = clock::jumped() => None,
+            () = sleep(nap) => None,
+        }
     }
 }
 

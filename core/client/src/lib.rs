@@ -42,8 +42,10 @@ mod lock;
 mod manager;
 mod memory_node;
 mod node;
+mod observe;
 mod redis_node;
 mod replies;
+mod sentry;
 
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
@@ -57,9 +59,11 @@ pub use lock::Lock;
 pub use manager::Redlock;
 pub use memory_node::MemoryNode;
 pub use node::{Node, NodeState, connect};
+pub use observe::NoticeReport;
 pub use quorlock_protocol::{
-    Answer, ConfigError, ErrorKind, Fault, FaultKind, Frees, OptionDefault, OptionInfo, Policy,
-    PolicyBuilder, ReleaseOutcome, Vote,
+    Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, Notice, OptionDefault,
+    OptionInfo, Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome, RestartGuard,
+    Vote,
 };
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;

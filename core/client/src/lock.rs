@@ -68,7 +68,7 @@ impl Lock {
         self.set(|policy| policy.min_hold(least))
     }
 
-    /// Changes any setting of the policy.
+    /// Changes any setting of the policy, save those of the guards, which are the manager's.
     pub fn set(mut self, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Self {
         self.policy = change(self.policy);
         self
@@ -100,8 +100,7 @@ impl Lock {
     /// # Errors
     /// As for [`Self::acquire`].
     pub async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
-        let resources = self.resources.clone()?;
-        let policy = self.policy.clone().build()?;
+        let (resources, policy) = self.check()?;
         self.manager.acquire(resources, policy).await
     }
 
@@ -121,7 +120,9 @@ impl Lock {
     /// # Errors
     /// [`Config`](crate::ErrorKind::Config) if a name or a setting is wrong.
     pub fn check(&self) -> Result<(Resources, Policy), LockError> {
-        Ok((self.resources.clone()?, self.policy.clone().build()?))
+        let policy = self.policy.clone().build()?;
+        policy.check_guards(&self.manager.policy)?;
+        Ok((self.resources.clone()?, policy))
     }
 
     fn stopped(&self) -> LockError {

@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::lock::Lock;
 use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
+use crate::sentry::Watch;
 
 /// Locks over N independent nodes.
 ///
@@ -50,10 +51,13 @@ pub(crate) struct Manager {
     pub(crate) addresses: Arc<[Arc<str>]>,
     pub(crate) quorum: Quorum,
     pub(crate) engine: Engine,
-    policy: Policy,
+    watch: Watch,
+    pub(crate) policy: Policy,
     settings: NodeSettings,
     known: AtomicU64,
     settled: AtomicBool,
+    /// The list of nodes was found to be wrong while they were connected to for the first time.
+    mistaken: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -103,7 +107,7 @@ impl Redlock {
         let claim = Claim { resources: Resources::new(names)?, holder: Manager::fresh_holder() };
         let claim = Arc::new(claim);
         self.manager.check_open(&claim.resources)?;
-        self.manager.settle(None).await;
+        self.manager.settle(None).await?;
         let inspection = self.manager.inspect(&claim, self.manager.policy).await;
         if inspection.held_by_another || inspection.is_free {
             return Ok(inspection.held_by_another);
@@ -153,6 +157,7 @@ impl fmt::Debug for Redlock {
 impl Manager {
     pub(crate) fn new(
         nodes: Arc<[Arc<dyn Node>]>,
+        watch: Watch,
         policy: Policy,
         settings: NodeSettings,
         engine: Engine,
@@ -161,33 +166,48 @@ impl Manager {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
             nodes,
+            watch,
             engine,
             policy,
             settings,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
+            mistaken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
     }
 
     /// Waits, before the first operation, until a quorum is connected or every node has been tried.
-    pub(crate) async fn settle(&self, timeout: Option<Duration>) {
-        if self.settled.load(Ordering::Acquire) {
-            return;
-        }
-        let patience = self.settings.connect_timeout.min(timeout.unwrap_or(Duration::MAX));
-        let all = async {
-            let mut pending: FuturesUnordered<_> =
-                self.nodes.iter().map(|node| async { node.settled().await }).collect();
-            while pending.next().await.is_some() {
-                let up = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
-                if up.count() >= self.quorum.size() {
-                    break;
-                }
+    ///
+    /// A list of nodes that are found not to be independent by then is refused for as long as they are.
+    /// What is found later is the fault of the node alone: servers change places.
+    pub(crate) async fn settle(&self, timeout: Option<Duration>) -> Result<(), LockError> {
+        if !self.settled.load(Ordering::Acquire) {
+            // A node that cannot be connected to is known to be down in the end, and what depends on it then.
+            let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
+            let patience = patience.min(timeout.unwrap_or(Duration::MAX));
+            let _ = tokio::time::timeout(patience, self.connect()).await;
+            if self.watch.mistake().is_some() {
+                self.mistaken.store(true, Ordering::Release);
             }
-        };
-        let _ = tokio::time::timeout(patience, all).await;
-        self.settled.store(true, Ordering::Release);
+            self.settled.store(true, Ordering::Release);
+        }
+        let mistake = self.mistaken.load(Ordering::Acquire).then(|| self.watch.mistake()).flatten();
+        mistake.map_or(Ok(()), |mistake| Err(mistake.into()))
+    }
+
+    async fn connect(&self) {
+        let mut pending: FuturesUnordered<_> =
+            self.nodes.iter().map(|node| async { node.settled().await }).collect();
+        let is_up = |node: &&Arc<dyn Node>| node.state() == NodeState::Healthy;
+        while pending.next().await.is_some() {
+            if self.nodes.iter().filter(is_up).count() >= self.quorum.size() {
+                break;
+            }
+        }
+        // The others tell who they are, if they are there at all.
+        let rest = async { while pending.next().await.is_some() {} };
+        let _ = tokio::time::timeout(REST, rest).await;
     }
 
     pub(crate) async fn acquire(
@@ -197,7 +217,8 @@ impl Manager {
     ) -> Result<LeaseGuard, LockError> {
         self.check_open(&resources)?;
         let started = clock::now();
-        self.settle(policy.timeout()).await;
+        self.announce(&policy);
+        self.settle(policy.timeout()).await?;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
         let mut acquiring =
@@ -220,6 +241,15 @@ impl Manager {
                 self.withdraw_rest(&driver, left);
                 let spent = (outcome.attempts, outcome.elapsed);
                 Err(self.error(kind, &resources, &outcome.lost_rounds, spent))
+            }
+        }
+    }
+
+    /// Has the guards of every node know of locks that last longer than any before.
+    pub(crate) fn announce(&self, policy: &Policy) {
+        if self.watch.handle_policy(policy) {
+            for node in self.nodes.iter() {
+                node.look();
             }
         }
     }
@@ -309,3 +339,6 @@ impl Drop for Acquiring<'_> {
         }
     }
 }
+
+/// For how long the first operation waits for the nodes beyond a quorum.
+const REST: Duration = Duration::from_millis(100);

@@ -110,6 +110,7 @@ impl Store {
         let found = self.look(now, &locks, claim);
         match command.action {
             Action::Grant { ttl, fence } => self.grant(now, &locks, claim, (ttl, fence), &found),
+            Action::Restore { ttl } => self.grant(now, &locks, claim, (ttl, None), &found),
             Action::Extend { ttl } => {
                 if found.all_ours {
                     self.each(&locks, |entry| entry.expires = now + ttl.as_duration());

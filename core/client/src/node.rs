@@ -16,14 +16,17 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use quorlock_protocol::{Command, Fault};
+use quorlock_protocol::{Command, Fault, Quarantine};
 use tokio::runtime::Handle;
 
 use crate::address::{Address, Place};
+use crate::clock;
 use crate::inbox::ReplyTo;
 use crate::memory_node::MemoryNode;
 use crate::redis_node::{NodeSettings, RedisNode};
+use crate::sentry::Sentry;
 
 /// The node at `address`: what the address says decides the kind. A task that it needs runs on the
 /// runtime of `handle`.
@@ -39,10 +42,20 @@ use crate::redis_node::{NodeSettings, RedisNode};
 /// # Ok::<(), quorlock_protocol::ConfigError>(())
 /// ```
 pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> Arc<dyn Node> {
+    connect_guarded(address, settings, handle, None)
+}
+
+/// The same, under the guards of a manager.
+pub(crate) fn connect_guarded(
+    address: &Address,
+    settings: &NodeSettings,
+    handle: &Handle,
+    sentry: Option<Sentry>,
+) -> Arc<dyn Node> {
     match address.place() {
         Place::Memory(name) => Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix())),
         Place::Tcp { .. } | Place::Unix(_) => {
-            RedisNode::new(address.clone(), *settings, handle.clone())
+            RedisNode::guarded(address.clone(), *settings, handle.clone(), sentry)
         }
     }
 }
@@ -54,6 +67,9 @@ pub trait Node: Send + Sync + 'static {
 
     /// Hands a command over; its reply goes to `reply_to`. Never waits.
     fn send(&self, command: Command, reply_to: ReplyTo);
+
+    /// Has what the guards have to note put on the node, before what is sent from now on.
+    fn look(&self) {}
 
     /// What is known of it now.
     fn state(&self) -> NodeState;
@@ -69,12 +85,48 @@ pub trait Node: Send + Sync + 'static {
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// Not tried yet, or the first connection is being made, or a lost one is being replaced at once.
+    /// Not tried yet, or the first connection is being made, or a lost one is being replaced at once,
+    /// or it is being found out whether the node remembers its locks.
     Connecting,
     /// The last command was answered.
     Healthy,
     /// Connected, but silent for longer than it should be; new grants are not sent.
     Unresponsive,
+    /// Connected, but it may have forgotten locks: grants are held back.
+    Quarantined(Quarantine),
+    /// Connected, but it cannot be told whether it remembers its locks, and why: grants are not sent.
+    Refusing(Fault),
     /// Cannot be reached, and why.
     Down(Fault),
+}
+
+impl NodeState {
+    /// A stable name for programs, for example `quarantined`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Healthy => "healthy",
+            Self::Unresponsive => "unresponsive",
+            Self::Quarantined(_) => "quarantined",
+            Self::Refusing(_) => "refusing",
+            Self::Down(_) => "down",
+        }
+    }
+
+    /// Why the node is of no use now; `None` where the name says all.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Connecting | Self::Healthy | Self::Unresponsive => None,
+            Self::Quarantined(quarantine) => Some(quarantine.reason.describe()),
+            Self::Refusing(fault) | Self::Down(fault) => Some(fault.detail()),
+        }
+    }
+
+    /// In what time the node's grants count again, where they are held back until then.
+    pub fn quarantine_left(&self) -> Option<Duration> {
+        match self {
+            Self::Quarantined(quarantine) => Some(quarantine.until.since(clock::now())),
+            _ => None,
+        }
+    }
 }

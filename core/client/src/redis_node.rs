@@ -3,9 +3,12 @@
 
 mod actor;
 mod dialer;
+mod facts;
 mod faults;
+mod gate;
 mod link;
 mod login;
+mod lookout;
 mod mail;
 mod pipe;
 mod scripts;
@@ -23,10 +26,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use self::actor::{Actor, closed, refuse};
+use self::dialer::Dialer;
 use self::mail::{Letter, Mail};
 use crate::address::Address;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
+use crate::sentry::Sentry;
 
 /// How a node's connection is made and watched.
 ///
@@ -96,10 +101,19 @@ impl RedisNode {
     /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
     /// input and output enabled).
     pub fn new(address: Address, settings: NodeSettings, handle: Handle) -> Arc<Self> {
+        Self::guarded(address, settings, handle, None)
+    }
+
+    pub(crate) fn guarded(
+        address: Address,
+        settings: NodeSettings,
+        handle: Handle,
+        sentry: Option<Sentry>,
+    ) -> Arc<Self> {
         let (mailbox, letters) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
-        let actor = Actor::new(Arc::new(address), settings, letters, teller);
+        let actor = Actor::new(Dialer::new(Arc::new(address), settings, sentry), letters, teller);
         let actor = Mutex::new(Some(actor));
         Arc::new(Self { name, mailbox, state, handle, start: Once::new(), actor })
     }
@@ -131,6 +145,11 @@ impl Node for RedisNode {
         {
             refuse(letter, &closed());
         }
+    }
+
+    fn look(&self) {
+        // An error means that it is closed. A node that is down is looked at when it is up again.
+        let _ = self.mailbox.send(Mail::Look);
     }
 
     fn state(&self) -> NodeState {

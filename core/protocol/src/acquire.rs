@@ -202,17 +202,25 @@ impl Acquire {
         let now = env.now();
         let loss = Loss::of(&report, self.quorum);
         let cut_short = now >= self.give_up;
+        self.known = self.known.max(loss.floor);
         // A round that the caller's timeout cut off says less than the whole rounds before it.
-        let kind = self.last_loss.filter(|_| cut_short && loss.missing > 0).unwrap_or(loss.kind);
+        let kind = match self.last_loss {
+            Some(earlier) if cut_short && loss.missing > 0 => earlier,
+            _ => {
+                self.remember(report);
+                loss.kind
+            }
+        };
         self.last_loss = Some(kind);
-        self.remember(report, &loss);
         self.stuck_since = loss.is_stuck().then(|| self.stuck_since.unwrap_or(now));
         if cut_short || loss.permanent || self.is_out_of_tries() || self.is_out_of_patience(now) {
             return self.finish(kind);
         }
         let random = backoff::fraction(env.random());
         let delay = backoff::jittered(self.policy.retry_delay, self.policy.retry_jitter, random);
-        let delay = loss.frees_in.map_or(delay, |frees_in| delay.min(frees_in + EXPIRY_GRAIN));
+        let delay = loss
+            .frees_in
+            .map_or(delay, |frees_in| delay.min(frees_in.saturating_add(EXPIRY_GRAIN)));
         self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
     }
 
@@ -277,8 +285,7 @@ impl Acquire {
         policy.drift.forgotten_by(policy.kept(), grant.deadline())
     }
 
-    fn remember(&mut self, report: RoundReport, loss: &Loss) {
-        self.known = self.known.max(loss.floor);
+    fn remember(&mut self, report: RoundReport) {
         if self.reports.len() == KEPT_REPORTS {
             self.reports.remove(0);
         }

@@ -42,6 +42,13 @@ pub enum Action {
         /// How long the node keeps the keys from now on.
         ttl: Ttl,
     },
+    /// Take the keys again on a node that has lost them, for a lease that a quorum has just confirmed:
+    /// [`Answer::Ours`] or [`Answer::Theirs`]. It counts for no vote, so that a node does it also
+    /// while its grants are held back.
+    Restore {
+        /// How long the node keeps the keys.
+        ttl: Ttl,
+    },
     /// Delete those keys that are the claim's: [`Answer::Ours`] if all were, otherwise
     /// [`Answer::Theirs`] if one is another's, otherwise [`Answer::Absent`].
     Revoke,

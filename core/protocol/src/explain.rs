@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::command::{Answer, Frees};
 use crate::error::ErrorKind;
-use crate::identity::Resources;
+use crate::fault::{Fault, FaultKind};
+use crate::guard::{Dependence, Notice};
+use crate::identity::{NodeId, Resources};
 use crate::quorum::{Quorum, Vote};
 use crate::round::RoundReport;
 
@@ -105,10 +107,39 @@ impl Failure<'_> {
         if tally.missing > 0 {
             let _ = write!(text, ", {} had not answered", tally.missing);
         }
-        if tally.failed > 0 {
-            let _ = write!(text, ", {} failed ({})", tally.failed, self.list_faults());
+        let (held_back, ends) = self.quarantine();
+        if held_back > 0 {
+            let nodes = self.addresses.len();
+            let _ = write!(text, ", {held_back} of {nodes} nodes in restart quarantine");
+            if let Some(left) = ends {
+                let _ = write!(text, ", {} left", seconds(left));
+            }
+        }
+        let others = tally.failed - held_back;
+        match (others, tally.failed) {
+            (_, 0) => {}
+            (0, _) => {
+                let _ = write!(text, " ({})", self.list_faults());
+            }
+            _ => {
+                let _ = write!(text, ", {others} failed ({})", self.list_faults());
+            }
         }
         text
+    }
+
+    /// How many nodes' grants are held back, and in what time so many of them are free again that
+    /// there can be a quorum.
+    fn quarantine(&self) -> (usize, Option<Duration>) {
+        let faults =
+            || self.report.votes.iter().filter_map(|vote| vote.answer.as_ref()?.as_ref().err());
+        let is_held_back = |fault: &&Fault| fault.kind() == FaultKind::Quarantined;
+        let held_back = faults().filter(is_held_back).count();
+        let mut left: Vec<_> = faults().filter(is_held_back).filter_map(Fault::lasts).collect();
+        left.sort_unstable();
+        let usable = self.addresses.len().saturating_sub(faults().count());
+        let wanted = self.quorum().size().saturating_sub(usable).max(1);
+        (held_back, left.get(wanted - 1).copied())
     }
 
     fn list_faults(&self) -> String {
@@ -120,6 +151,98 @@ impl Failure<'_> {
             }
         }
         text
+    }
+}
+
+impl Dependence {
+    /// What is wrong with the list of nodes, and what to do; `addresses` in the order of the nodes.
+    pub fn explain(&self, addresses: &[&str]) -> String {
+        let name = |node: &NodeId| addresses.get(node.index()).copied().unwrap_or_default();
+        match self {
+            Self::SameServer(one, two) => format!(
+                "{} and {} are one and the same server, but a quorum needs servers that fail \
+                 independently: name each once",
+                name(one),
+                name(two)
+            ),
+            Self::ReplicaOf(replica, master) => format!(
+                "{} is a replica of {}, but a quorum needs independent masters: leave the replica out",
+                name(replica),
+                name(master)
+            ),
+            Self::Replica(replica, master) => format!(
+                "{} is a replica of {master} and takes no writes: give the address of its master",
+                name(replica)
+            ),
+            Self::OneCluster(one, two) => format!(
+                "{} and {} belong to one Redis Cluster, but a quorum needs independent masters: name \
+                 servers that know nothing of each other",
+                name(one),
+                name(two)
+            ),
+        }
+    }
+}
+
+impl Notice {
+    /// One or two sentences: what was seen, on which node, what it means and what to do; `addresses` in
+    /// the order of the nodes.
+    pub fn explain(&self, addresses: &[&str]) -> String {
+        let name = |node: &NodeId| addresses.get(node.index()).copied().unwrap_or_default();
+        match self {
+            Self::Quarantined(node, reason) => format!(
+                "{}: {}; its votes do not count until those locks are over",
+                name(node),
+                reason.describe()
+            ),
+            Self::ClockSetBack(node, by) => format!(
+                "{}: its clock was set back by {}, so that locks there last that much longer: let \
+                 clocks be slewed, not stepped",
+                name(node),
+                seconds(*by)
+            ),
+            Self::Paused(lost) => format!(
+                "this machine stood still for up to {} without its clock noticing; every lease is \
+                 taken for that much older",
+                seconds(*lost)
+            ),
+            Self::ClockRate(node, ppm) => format!(
+                "{}: its clock runs {} parts per million {} than this machine's, which is more than \
+                 the drift allowance: synchronise both, or raise drift_factor",
+                name(node),
+                ppm.unsigned_abs(),
+                if *ppm > 0 { "faster" } else { "slower" }
+            ),
+            Self::MayEvict(node, policy) => format!(
+                "{}: its maxmemory-policy {policy} may throw out the keys of locks while they are \
+                 held: set it to noeviction, or use a server for locks alone",
+                name(node)
+            ),
+            Self::NotIndependent(dependence) => dependence.explain(addresses),
+        }
+    }
+
+    /// The node that it is about; `None` if it is about this client or more than one of them.
+    pub const fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Quarantined(node, _)
+            | Self::ClockSetBack(node, _)
+            | Self::ClockRate(node, _)
+            | Self::MayEvict(node, _) => Some(*node),
+            Self::Paused(_) | Self::NotIndependent(_) => None,
+        }
+    }
+
+    /// A stable name for programs, for example `quarantined`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Quarantined(..) => "quarantined",
+            Self::ClockSetBack(..) => "clock-set-back",
+            Self::Paused(_) => "paused",
+            Self::ClockRate(..) => "clock-rate",
+            Self::MayEvict(..) => "may-evict",
+            Self::NotIndependent(_) => "not-independent",
+        }
     }
 }
 

@@ -310,12 +310,12 @@ pub(crate) fn heal(
     lease: &Lease,
     by: Moment,
 ) -> impl Iterator<Item = (NodeId, Command)> + use<> {
-    let grant = Action::Grant { ttl: lease.kept, fence: None };
+    let restore = Action::Restore { ttl: lease.kept };
     let raise = lease
         .fencing_token
         .map(|token| Action::RaiseFence { token, retention: lease.fence_retention });
     let claim = Arc::clone(&lease.claim);
-    std::iter::once(grant).chain(raise).map(move |action| {
+    std::iter::once(restore).chain(raise).map(move |action| {
         let claim = Arc::clone(&claim);
         (node, Command { ticket: HEAL_TICKET, claim, action, not_after: by })
     })

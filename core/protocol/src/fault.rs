@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a node broke its part of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,13 +29,17 @@ pub enum FaultKind {
     Garbled,
     /// The TLS handshake failed.
     Tls,
+    /// The node may have forgotten locks; its grants do not count until none of those can be valid.
+    Quarantined,
+    /// The node is not independent of another one that is listed.
+    NotIndependent,
     /// Any other error that the node replied with.
     Other,
 }
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::NotSent,
         Self::TimedOut,
         Self::Broken,
@@ -46,6 +51,8 @@ impl FaultKind {
         Self::Busy,
         Self::Garbled,
         Self::Tls,
+        Self::Quarantined,
+        Self::NotIndependent,
         Self::Other,
     ];
 
@@ -63,6 +70,8 @@ impl FaultKind {
             Self::Busy => "BUSY",
             Self::Garbled => "GARBLED",
             Self::Tls => "TLS",
+            Self::Quarantined => "QUARANTINED",
+            Self::NotIndependent => "NOT_INDEPENDENT",
             Self::Other => "OTHER",
         }
     }
@@ -81,6 +90,7 @@ impl FaultKind {
                 | Self::WrongType
                 | Self::Replica
                 | Self::Tls
+                | Self::NotIndependent
         )
     }
 }
@@ -90,12 +100,25 @@ impl FaultKind {
 pub struct Fault {
     kind: FaultKind,
     detail: Arc<str>,
+    lasts: Option<Duration>,
 }
 
 impl Fault {
     /// A fault of `kind`; `detail` says what happened and, where known, what to do.
     pub fn new(kind: FaultKind, detail: impl Into<Arc<str>>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), lasts: None }
+    }
+
+    /// The same fault, which ends by itself in `time`.
+    #[must_use]
+    pub const fn lasting(mut self, time: Duration) -> Self {
+        self.lasts = Some(time);
+        self
+    }
+
+    /// In what time the fault ends by itself, where that is known.
+    pub const fn lasts(&self) -> Option<Duration> {
+        self.lasts
     }
 
     /// What sort of fault it is.

@@ -18,6 +18,7 @@
 //! | [`Round`] | one command to all nodes, and their votes |
 //! | [`Quorum`], [`Tally`], [`Verdict`] | what votes add up to |
 //! | [`Drift`], [`Lease`] | for how long a won round may be trusted |
+//! | [`Guards`] | which nodes may have forgotten locks, so that their grants must not count |
 //! | [`Policy`] | every setting, with its default and bounds |
 //! | [`ErrorKind`], [`FaultKind`] | what goes wrong for users, and on nodes |
 //! | [`manual`] | the algorithm, what is promised, past bugs, why each default |
@@ -64,6 +65,7 @@ mod error;
 mod explain;
 mod extend;
 mod fault;
+mod guard;
 mod hold;
 mod identity;
 mod inspect;
@@ -83,6 +85,10 @@ pub use error::{ConfigError, ErrorKind};
 pub use explain::Failure;
 pub use extend::{Extend, ExtendOutcome, Extension};
 pub use fault::{Fault, FaultKind};
+pub use guard::{
+    Canary, CanaryKey, CanaryState, Checkup, ClockReading, Dependence, Guards, Identity,
+    Membership, NoCanary, Notes, Notice, Quarantine, QuarantineReason, RestartGuard, Ruling, Skew,
+};
 pub use hold::{Hold, HoldEnd, LossReason};
 pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};
 pub use inspect::{Inspect, Inspection, Standing};

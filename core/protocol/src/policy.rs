@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::ConfigError;
+use crate::guard::RestartGuard;
 use crate::time::Ttl;
 use crate::validity::Drift;
 
@@ -21,6 +22,9 @@ pub struct Policy {
     pub(crate) fence_retention: Ttl,
     pub(crate) auto_extend: bool,
     pub(crate) max_hold: Duration,
+    pub(crate) restart_guard: RestartGuard,
+    pub(crate) clock_guard: bool,
+    pub(crate) max_ttl: Option<Ttl>,
     pub(crate) lock_delay: Duration,
     pub(crate) min_hold: Duration,
 }
@@ -33,7 +37,7 @@ impl Policy {
 
     /// Starts from these settings.
     pub fn to_builder(self) -> PolicyBuilder {
-        PolicyBuilder { policy: self, raw_ttl: None, raw_drift: None, raw_retention: None }
+        PolicyBuilder { policy: self, ..PolicyBuilder::default() }
     }
 
     /// From which the validity is reckoned.
@@ -94,6 +98,26 @@ impl Policy {
         self.max_hold
     }
 
+    /// What is done about nodes that may have forgotten locks.
+    pub const fn restart_guard(&self) -> RestartGuard {
+        self.restart_guard
+    }
+
+    /// Whether the nodes' clocks are watched.
+    pub const fn clock_guard(&self) -> bool {
+        self.clock_guard
+    }
+
+    /// The longest ttl that locks may have, where one was set.
+    pub const fn max_ttl(&self) -> Option<Ttl> {
+        self.max_ttl
+    }
+
+    /// The longest time for which nodes are asked to keep a key.
+    pub(crate) fn longest_keep(&self) -> Duration {
+        (self.ttl.as_duration() + self.lock_delay).max(self.min_hold)
+    }
+
     /// For how long the nodes keep the keys of a lease beyond its ttl.
     pub const fn lock_delay(&self) -> Duration {
         self.lock_delay
@@ -142,6 +166,9 @@ impl Default for Policy {
             fence_retention: Ttl::from_millis(7 * 86_400_000).expect("a week is a valid ttl"),
             auto_extend: false,
             max_hold: Duration::from_secs(86_400),
+            restart_guard: RestartGuard::Auto,
+            clock_guard: true,
+            max_ttl: None,
             lock_delay: Duration::ZERO,
             min_hold: Duration::ZERO,
         }
@@ -166,6 +193,7 @@ pub struct PolicyBuilder {
     raw_ttl: Option<Duration>,
     raw_drift: Option<f64>,
     raw_retention: Option<Duration>,
+    raw_max_ttl: Option<Duration>,
 }
 
 impl PolicyBuilder {
@@ -255,6 +283,31 @@ impl PolicyBuilder {
         self
     }
 
+    /// What is done about nodes that may have forgotten locks. Default [`RestartGuard::Auto`].
+    pub const fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.policy.restart_guard = guard;
+        self
+    }
+
+    /// Whether the nodes' clocks are watched, and a node whose clock was set forward is held back like
+    /// one that has forgotten. Default on; of no use with one node.
+    pub const fn clock_guard(mut self, on: bool) -> Self {
+        self.policy.clock_guard = on;
+        self
+    }
+
+    /// The longest time for which any lock may ask nodes to keep its keys; a longer one is refused.
+    /// Default: no limit.
+    ///
+    /// A node that may have forgotten locks is held back for so long. Without it, the guards go by the
+    /// longest time that this client has asked for, or that others have noted on the nodes, up to a
+    /// day. All clients should have the same.
+    pub const fn max_ttl(mut self, limit: Option<Duration>) -> Self {
+        self.policy.max_ttl = None;
+        self.raw_max_ttl = limit;
+        self
+    }
+
     /// How much longer than the ttl the nodes keep the keys of a lease that is not released: of one that
     /// was lost, or whose process died. Default 0, whole milliseconds.
     ///
@@ -293,10 +346,22 @@ impl PolicyBuilder {
         if let Some(retention) = self.raw_retention {
             policy.fence_retention = Ttl::from_duration(retention)?;
         }
+        if let Some(limit) = self.raw_max_ttl {
+            policy.max_ttl = Some(Ttl::from_duration(limit)?);
+        }
         policy.drift.check(policy.ttl)?;
         policy.lock_delay = whole_millis("lock_delay", policy.lock_delay)?;
         policy.min_hold = whole_millis("min_hold", policy.min_hold)?;
         whole_millis("ttl and lock_delay together", policy.ttl.as_duration() + policy.lock_delay)?;
+        if let Some(limit) = policy.max_ttl
+            && policy.longest_keep() > limit.as_duration()
+        {
+            return Err(ConfigError::new(format!(
+                "a lock may keep its keys for at most max_ttl, {} ms, and this one asks for {} ms",
+                limit.as_millis(),
+                policy.longest_keep().as_millis(),
+            )));
+        }
         if policy.node_timeout == Some(Duration::ZERO) {
             return Err(ConfigError::new("node_timeout must be above zero"));
         }
@@ -338,14 +403,16 @@ pub enum OptionDefault {
     Number(f64),
     /// On or off.
     Flag(bool),
+    /// One of several words.
+    Word(&'static str),
     /// Nothing: see the meaning.
     Unset,
 }
 
 impl Policy {
     /// Every setting with its default.
-    pub fn options() -> [OptionInfo; 14] {
-        use OptionDefault::{Flag, Number, Time, Unset};
+    pub fn options() -> [OptionInfo; 17] {
+        use OptionDefault::{Flag, Number, Time, Unset, Word};
         let policy = Self::default();
         let option = |name, default, meaning| OptionInfo { name, default, meaning };
         [
@@ -385,6 +452,17 @@ impl Policy {
                 "whether leases are renewed until released",
             ),
             option("max_hold", Time(policy.max_hold), "for how long, at most, a lease is renewed"),
+            option(
+                "restart_guard",
+                Word(policy.restart_guard.name()),
+                "what is done about nodes that may have forgotten locks",
+            ),
+            option(
+                "clock_guard",
+                Flag(policy.clock_guard),
+                "whether nodes whose clock was set forward are held back",
+            ),
+            option("max_ttl", Unset, "the longest time for which a lock may keep keys; no limit"),
             option(
                 "lock_delay",
                 Time(policy.lock_delay),

@@ -162,6 +162,7 @@ impl Site {
         let all_ours = found.ours == request.resources.len();
         match request.command.action {
             Action::Grant { ttl, fence } => self.grant(request, ttl, fence, &found),
+            Action::Restore { ttl } => self.grant(request, ttl, None, &found),
             Action::Extend { ttl } => {
                 let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
                 if all_ours || makes {
@@ -245,7 +246,8 @@ impl Site {
             expires: request.clock + ttl.as_millis(),
             in_time: request.in_time,
         };
-        let granting = matches!(request.command.action, Action::Grant { .. });
+        let granting =
+            matches!(request.command.action, Action::Grant { .. } | Action::Restore { .. });
         for resource in request.resources {
             let key = &mut self.keys[usize::from(*resource)];
             match key {

@@ -20,6 +20,8 @@ class Session {
     this.session = session
     this.settings = settings
     this.redlock = new Redlock(urls, {
+      restartGuard: 'off',
+      clockGuard: false,
       nodeTimeout: settings.node_timeout,
       driftFactor: settings.drift_factor,
       retryCount: settings.retry_limit ?? -1,

@@ -20,6 +20,7 @@ import { Harness } from './harness.mjs'
  * @property {boolean} [appendonly]
  * @property {number} [replica_of] number of a server that runs already
  * @property {string[]} [flags]
+ * @property {boolean} [clock] `setClock()` works; see `hasClocks()`
  */
 /** @typedef {{server: number, host: string, port: number, pid: number | null, url: string, unix_url: string | null}} Place */
 /** @typedef {{proxy: number, port: number, url: string}} ProxyPlace */
@@ -65,8 +66,16 @@ export class Server {
     await this.#ask('server.restart')
     this.pid = (await this.#ask('describe')).pid
   }
+  /** Deletes every key: for clients, the node has forgotten its locks. */
   flush() {
     return this.#ask('server.flush')
+  }
+  /**
+   * Sets its wall clock ahead of the true one; only with the option `clock`.
+   * @param {number} seconds
+   */
+  setClock(seconds) {
+    return this.#ask('server.set_clock', { ahead: seconds })
   }
   /**
    * Runs a command as an administrator.
@@ -231,7 +240,11 @@ export class Cluster {
   values(key) {
     return Promise.all(this.servers.map((server) => server.command('GET', key)))
   }
-  /** All servers run, answer and are empty. */
+  /** @returns {Promise<boolean>} whether servers with the option `clock` can be started */
+  hasClocks() {
+    return this.#harness.ask('has_clocks')
+  }
+  /** All servers run, answer and are empty but for their canaries. */
   reset() {
     return this.#harness.ask('reset')
   }

@@ -11,6 +11,7 @@ pub(super) struct Options {
     username: Option<String>,
     password: Option<String>,
     key_prefix: Option<String>,
+    durable: bool,
     authorities: Option<String>,
     certificate: Option<String>,
     key: Option<String>,
@@ -28,6 +29,7 @@ impl Options {
                 "username" | "user" => options.username = Some(value),
                 "password" | "pass" => options.password = Some(value),
                 "key_prefix" => options.key_prefix = Some(value),
+                "durable" => options.durable = truth(name, &value)?,
                 "ssl_ca_certs" => options.authorities = Some(value),
                 "ssl_certfile" => options.certificate = Some(value),
                 "ssl_keyfile" => options.key = Some(value),
@@ -57,14 +59,14 @@ impl Options {
     }
 
     fn demand_hostname(&mut self, value: &str) -> Result<(), ConfigError> {
-        match (value.to_ascii_lowercase().as_str(), self.verification) {
-            ("true" | "1" | "yes", _) | (_, Some(Verification::DangerNone)) => {}
-            ("false" | "0" | "no", _) => self.verification = Some(Verification::DangerAnyHost),
-            _ => {
-                return Err(ConfigError::new("ssl_check_hostname must be 'true' or 'false'"));
+        match (truth("ssl_check_hostname", value), self.verification) {
+            (Ok(true), _) | (_, Some(Verification::DangerNone)) => Ok(()),
+            (Ok(false), _) => {
+                self.verification = Some(Verification::DangerAnyHost);
+                Ok(())
             }
+            (Err(error), _) => Err(error),
         }
-        Ok(())
     }
 
     pub(super) fn has_tls(&self) -> bool {
@@ -104,7 +106,16 @@ impl Options {
         Ok(address
             .with_login(username.as_deref(), password.as_deref())
             .with_db(self.db.unwrap_or(0))
-            .with_key_prefix(&self.key_prefix.unwrap_or_default()))
+            .with_key_prefix(&self.key_prefix.unwrap_or_default())
+            .with_durable(self.durable))
+    }
+}
+
+fn truth(name: &str, value: &str) -> Result<bool, ConfigError> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" => Ok(true),
+        "false" | "0" | "no" => Ok(false),
+        _ => Err(ConfigError::new(format!("{name} must be 'true' or 'false'"))),
     }
 }
 

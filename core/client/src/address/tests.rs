@@ -175,3 +175,24 @@ fn tls_options_of_the_query_are_understood() {
     let insecure = parse("rediss://host/#insecure");
     assert_eq!(insecure.tls().map(Tls::verification), Some(Verification::DangerNone));
 }
+
+#[test]
+fn a_server_is_declared_durable_in_the_query() {
+    assert!(!parse("redis://host").is_durable());
+    for (text, durable) in
+        [("true", true), ("1", true), ("Yes", true), ("false", false), ("0", false), ("no", false)]
+    {
+        assert_eq!(parse(&format!("redis://host?durable={text}")).is_durable(), durable, "{text}");
+    }
+    assert!(parse("unix:///run/r.sock?db=1&durable=true").is_durable());
+    assert!(refuse("redis://host?durable=always").contains("durable must be 'true' or 'false'"));
+}
+
+#[test]
+fn servers_and_users_write_places_in_one_way() {
+    let place = |text| parse(text).host_and_port().map(|place| place.to_string());
+    assert_eq!(place("redis://LocalHost:7000"), Some("127.0.0.1:7000".to_owned()));
+    assert_eq!(place("redis://[0:0::1]"), Some("[::1]:6379".to_owned()));
+    assert_eq!(&*join("::1", 6379), "[::1]:6379");
+    assert_eq!(place("unix:///run/r.sock"), None);
+}

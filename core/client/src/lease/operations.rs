@@ -35,7 +35,8 @@ impl Lease {
     pub async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let _one_at_a_time = self.shared.gate.lock().await;
         let policy = self.policy_with(ttl)?;
-        self.shared.manager.settle(None).await;
+        self.shared.manager.announce(&policy);
+        self.shared.manager.settle(None).await?;
         let driver = Driver::new(&self.shared.manager.nodes);
         let mut machine = self.begin_extension(&driver, policy)?;
         // However this ends, also when the future is dropped, the lease is watched again afterwards.
@@ -84,7 +85,7 @@ impl Lease {
         let _one_at_a_time = self.shared.gate.lock().await;
         self.check_usable()?;
         let policy = self.shared.lock().policy;
-        self.shared.manager.settle(None).await;
+        self.shared.manager.settle(None).await?;
         let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
         let spent = (1, clock::now().since(inspection.report.started));
         let kind = match inspection.standing {

@@ -1,29 +1,30 @@
 //! The life of one node's connection: made, used, lost, made again. Owns when; the link owns what is on it.
 
 use std::future::{pending, poll_fn};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::task::noop_waker_ref;
-use quorlock_protocol::{Fault, FaultKind};
+use quorlock_protocol::{Fault, FaultKind, Moment};
 use tokio::select;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::NodeSettings;
 use super::dialer::{Backoff, Dialer};
+use super::gate::Gate;
 use super::link::{Event, Link};
 use super::login::ClientId;
 use super::mail::{Letter, Mail, Parcel, unsent};
-use crate::address::Address;
 use crate::clock;
 use crate::node::NodeState;
+use crate::sentry::Sentry;
 
 /// The task behind a node: the only one to touch its connection.
 pub(super) struct Actor {
     dialer: Dialer,
+    /// Tells what may change the ruling of the guards.
+    changes: Option<Sentry>,
     mailbox: mpsc::UnboundedReceiver<Mail>,
     state: watch::Sender<NodeState>,
     batch: Vec<Mail>,
@@ -44,13 +45,13 @@ enum End {
 
 impl Actor {
     pub(super) fn new(
-        address: Arc<Address>,
-        settings: NodeSettings,
+        dialer: Dialer,
         mailbox: mpsc::UnboundedReceiver<Mail>,
         state: watch::Sender<NodeState>,
     ) -> Self {
         Self {
-            dialer: Dialer::new(address, settings),
+            changes: dialer.sentry().cloned(),
+            dialer,
             mailbox,
             state,
             batch: Vec::new(),
@@ -67,7 +68,7 @@ impl Actor {
             Err(fault) => self.wait_while_down(fault).await,
         };
         while let Some(mut current) = link {
-            self.set_state(NodeState::Healthy);
+            self.set_state(state_of(&current));
             link = match self.serve(&mut current).await {
                 End::Closed => None,
                 End::Lost(fault) => self.replace(current, fault).await,
@@ -81,6 +82,8 @@ impl Actor {
     async fn serve(&mut self, link: &mut Link) -> End {
         let mut watchdog = std::pin::pin!(sleep(Duration::ZERO));
         let mut is_watched = false;
+        let has_guards = self.dialer.sentry().is_some_and(Sentry::looks);
+        let mut look_timer = std::pin::pin!(sleep_until(after(link.look_at())));
         let mut probe: Option<BoxFuture<'static, Link>> = None;
         loop {
             let is_hung = probe.is_some();
@@ -97,9 +100,14 @@ impl Actor {
                     Event::Lost(fault) => return End::Lost(fault),
                     Event::Answered if is_hung => {
                         probe = None;
-                        self.set_state(NodeState::Healthy);
+                        self.set_state(state_of(link));
                     }
                     Event::Answered => {}
+                    Event::Looked => {
+                        probe = None;
+                        look_timer.as_mut().reset(after(link.look_at()));
+                        self.set_state(state_of(link));
+                    }
                 },
                 candidate = next(&mut probe) => return End::Overtaken(Box::new(candidate)),
                 count = self.mailbox.recv_many(&mut self.batch, MOST_AT_ONCE),
@@ -107,6 +115,21 @@ impl Actor {
                 {
                     self.closing = count == 0;
                     self.admit(link, is_hung);
+                }
+                () = change(&mut self.changes) => {
+                    let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
+                    if matches!(link.gate(), Gate::Undecided) || is_wanted {
+                        link.look();
+                    }
+                    if !is_hung {
+                        self.set_state(state_of(link));
+                    }
+                }
+                () = look_timer.as_mut(), if has_guards && !self.closing => {
+                    if link.look_at() <= clock::now() {
+                        link.reexamine();
+                    }
+                    look_timer.as_mut().reset(after(link.look_at()));
                 }
                 () = watchdog.as_mut(), if is_watched => {
                     is_watched = false;
@@ -130,6 +153,15 @@ impl Actor {
             let letter = match mail {
                 Mail::Close => {
                     self.closing = true;
+                    continue;
+                }
+                Mail::Look => {
+                    if let Some(parcel) = parcel.take() {
+                        link.send(parcel);
+                    }
+                    if !is_hung {
+                        link.look();
+                    }
                     continue;
                 }
                 Mail::Letter(letter) if self.closing => {
@@ -219,6 +251,7 @@ impl Actor {
                         for mail in self.batch.drain(..) {
                             match mail {
                                 Mail::Letter(letter) => refuse(letter, &fault),
+                                Mail::Look => {}
                                 Mail::Close => self.closing = true,
                             }
                         }
@@ -249,6 +282,9 @@ impl Actor {
     }
 
     fn set_state(&self, state: NodeState) {
+        if let (NodeState::Down(_), Some(sentry)) = (&state, self.dialer.sentry()) {
+            sentry.handle_down();
+        }
         self.state.send_if_modified(|current| {
             let is_new = *current != state;
             *current = state;
@@ -278,6 +314,31 @@ fn send_again(unanswered: Vec<Parcel>, link: &mut Link, fault: &Fault) {
     }
 }
 
+/// What the guards make of a node that answers.
+fn state_of(link: &Link) -> NodeState {
+    if let Some(fault) = link.dependence() {
+        return NodeState::Refusing(fault);
+    }
+    match link.gate() {
+        Gate::Open(_) => NodeState::Healthy,
+        Gate::Quarantined(quarantine) => NodeState::Quarantined(*quarantine),
+        Gate::Undecided => NodeState::Connecting,
+        Gate::Broken(fault) => NodeState::Refusing(fault.clone()),
+    }
+}
+
+async fn change(changes: &mut Option<Sentry>) {
+    match changes {
+        Some(sentry) => sentry.changed().await,
+        None => pending().await,
+    }
+}
+
+/// When a moment of the lease clock comes, or sooner: timers stop while the computer sleeps.
+fn after(moment: Moment) -> Instant {
+    Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
+}
+
 async fn next(probe: &mut Option<BoxFuture<'static, Link>>) -> Link {
     match probe {
         Some(probe) => probe.await,
@@ -294,6 +355,7 @@ pub(super) fn refuse(letter: Letter, fault: &Fault) {
 }
 
 const SILENT: &str = "the node is connected, but does not answer";
+const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// How many letters are taken from the queue at once.
 const MOST_AT_ONCE: usize = 1024;
 /// With so many parcels unanswered the rest waits in the queue; a silent node gets no further revokes.

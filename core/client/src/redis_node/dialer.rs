@@ -8,23 +8,35 @@ use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
 use tokio::time::{sleep, timeout};
 
 use super::NodeSettings;
+use super::faults;
 use super::link::Link;
-use super::login::{ClientId, log_in};
+use super::login::{ClientId, Login, log_in};
 use super::pipe::Pipe;
 use super::stream;
 use crate::address::Address;
 use crate::clock;
+use crate::sentry::Sentry;
 
 /// Makes connections to the node.
 #[derive(Clone)]
 pub(super) struct Dialer {
     address: Arc<Address>,
     settings: NodeSettings,
+    sentry: Option<Sentry>,
 }
 
 impl Dialer {
-    pub(super) fn new(address: Arc<Address>, settings: NodeSettings) -> Self {
-        Self { address, settings }
+    pub(super) fn new(
+        address: Arc<Address>,
+        settings: NodeSettings,
+        sentry: Option<Sentry>,
+    ) -> Self {
+        Self { address, settings, sentry }
+    }
+
+    /// The guards, where there is anything to guard.
+    pub(super) fn sentry(&self) -> Option<&Sentry> {
+        self.sentry.as_ref()
     }
 
     pub(super) fn settings(&self) -> &NodeSettings {
@@ -37,7 +49,10 @@ impl Dialer {
         let dialing = async {
             let stream = stream::open(&self.address).await?;
             let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
-            Ok(Link::new(login, self.address.key_prefix()))
+            self.introduce(&login)?;
+            let mut link = Link::new(login, self.address.key_prefix(), self.sentry.clone());
+            link.examine().await?;
+            Ok(link)
         };
         timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
             let millis = self.settings.connect_timeout.as_millis();
@@ -47,6 +62,16 @@ impl Dialer {
             let words = format!("cannot connect: no answer within {millis} ms{hint}");
             Err(Fault::new(FaultKind::NotSent, words))
         })
+    }
+
+    /// Has the guards know who the server is, and refuses a replica.
+    fn introduce(&self, login: &Login) -> Result<(), Fault> {
+        let identity = login.facts.identity();
+        let told = self.sentry.as_ref().and_then(|sentry| sentry.handle_identity(identity));
+        match &identity.follows {
+            None => Ok(()),
+            Some(master) => Err(told.unwrap_or_else(|| faults::replica(Some(master)))),
+        }
     }
 
     /// A second connection that answers while the first one, `silent`, does not.

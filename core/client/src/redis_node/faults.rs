@@ -27,7 +27,7 @@ pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
             Some(parcel) => wire::wrong_type(parcel.first()),
             None => said,
         },
-        FaultKind::Replica => return replica(),
+        FaultKind::Replica => return replica(None),
         FaultKind::Unwritable => format!("the node takes no writes now: {said}"),
         FaultKind::Busy => format!("the node is busy: {said}"),
         _ if matches!(code, "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => format!(
@@ -36,6 +36,18 @@ pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
         _ => format!("the node replied with an error: {said}"),
     };
     Fault::new(kind, detail)
+}
+
+/// The fault behind an error that the server replied to a check-up.
+pub(super) fn of_checkup(error: &ServerError) -> Fault {
+    let fault = of_reply(error, None);
+    if fault.kind() == FaultKind::NotPermitted {
+        let words = "the user's access list does not cover the guards' keys: add ~quorlock:* and +eval \
+                     +get +set +pexpire +time with ACL SETUSER, or set restart_guard to \"off\" and \
+                     clock_guard to false";
+        return Fault::new(FaultKind::NotPermitted, words);
+    }
+    fault
 }
 
 /// Whether the server does not know the script that was named by its digest.
@@ -77,11 +89,11 @@ pub(super) fn garbled() -> Fault {
 }
 
 /// The fault of a node that follows another.
-pub(super) fn replica() -> Fault {
-    Fault::new(
-        FaultKind::Replica,
-        "the node is a replica and takes no writes: give the address of its master",
-    )
+pub(super) fn replica(master: Option<&str>) -> Fault {
+    let whose = master.map_or_else(String::new, |master| format!(" of {master}"));
+    let words =
+        format!("the node is a replica{whose} and takes no writes: give the address of its master");
+    Fault::new(FaultKind::Replica, words)
 }
 
 /// The usual words for an input or output error, without codes.
@@ -165,7 +177,7 @@ fn said(code: &str, text: &str) -> String {
 }
 
 /// What a server (whoever it is) says, made fit for one line of a log.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let text: String =
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_QUOTE).collect();
     text.trim().to_owned()

@@ -21,16 +21,19 @@ use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quorlock_protocol::{Fault, FaultKind};
+use quorlock_protocol::{Fault, FaultKind, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::faults;
+use super::gate::Gate;
 use super::login::{self, ClientId, Login};
+use super::lookout::Lookout;
 use super::mail::Parcel;
 use super::scripts::Script;
 use super::wire::{self, Form};
 use crate::clock;
+use crate::sentry::Sentry;
 
 /// A connection that is logged in, and the commands on it.
 pub(super) struct Link {
@@ -45,24 +48,37 @@ pub(super) struct Link {
     merges: bool,
     since: Instant,
     has_answered: bool,
+    lookout: Lookout,
+    /// The server was looked at since it last forgot the scripts.
+    is_reexamined: bool,
 }
 
 /// A call that is out.
 struct Out {
     since: Instant,
+    /// The same by the lease clock.
+    sent: Moment,
     form: Form,
-    /// `None` for the loading of a script.
-    parcel: Option<Parcel>,
+    load: Load,
+}
+
+enum Load {
+    Parcel(Parcel),
+    Script,
+    Facts,
+    Look,
 }
 
 /// What happened on a link.
 pub(super) enum Event {
     Answered,
+    /// The node was looked at; the gate may be another.
+    Looked,
     Lost(Fault),
 }
 
 impl Link {
-    pub(super) fn new(login: Login, prefix: &str) -> Self {
+    pub(super) fn new(login: Login, prefix: &str, sentry: Option<Sentry>) -> Self {
         Self {
             login,
             prefix: prefix.to_owned(),
@@ -72,6 +88,8 @@ impl Link {
             merges: true,
             since: Instant::now(),
             has_answered: false,
+            lookout: Lookout::new(sentry),
+            is_reexamined: false,
         }
     }
 
@@ -90,6 +108,45 @@ impl Link {
         poll_fn(|context| self.login.pipe.poll_reply(context)).await.map(|_| ())
     }
 
+    /// Looks at the node, on a link that carries no command yet, until it is known what becomes of
+    /// grants, or that it depends on other nodes.
+    pub(super) async fn examine(&mut self) -> Result<(), Fault> {
+        self.look();
+        while self.lookout.is_looking() {
+            if let Event::Lost(fault) = poll_fn(|context| self.poll_event(context)).await {
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the node once more, behind what was sent before.
+    pub(super) fn look(&mut self) {
+        let look = self.lookout.look();
+        self.request_look(look);
+    }
+
+    /// Looks at the node and at the server behind its address: another may have taken its place.
+    pub(super) fn reexamine(&mut self) {
+        self.request(redis::cmd("INFO"), Form::Whole, Load::Facts);
+        self.look();
+    }
+
+    /// Why the node has no vote of its own; `None` if it has.
+    pub(super) fn dependence(&self) -> Option<Fault> {
+        self.lookout.dependence()
+    }
+
+    /// What becomes of grants.
+    pub(super) fn gate(&self) -> &Gate {
+        self.lookout.gate()
+    }
+
+    /// When the node is to be looked at again, if nothing happens before.
+    pub(super) fn look_at(&self) -> Moment {
+        self.lookout.look_at()
+    }
+
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let value = match ready!(self.login.pipe.poll_reply(context)) {
@@ -104,7 +161,7 @@ impl Link {
         if self.out.is_empty() && !self.undone.is_empty() {
             self.redo();
         }
-        Poll::Ready(result.map_or_else(Event::Lost, |()| Event::Answered))
+        Poll::Ready(result.unwrap_or_else(Event::Lost))
     }
 
     /// Since when the oldest call has been out.
@@ -134,28 +191,54 @@ impl Link {
 
     /// Ends the connection; hands back what is not answered, in order.
     pub(super) fn into_unanswered(self) -> impl Iterator<Item = Parcel> {
-        let out = self.out.into_iter().filter_map(|out| out.parcel);
+        let out = self.out.into_iter().filter_map(|out| match out.load {
+            Load::Parcel(parcel) => Some(parcel),
+            Load::Script | Load::Facts | Load::Look => None,
+        });
         self.undone.into_iter().chain(out).chain(self.waiting)
     }
 
     fn write(&mut self, mut parcel: Parcel, whole: bool) {
+        if let Some(fault) = self.lookout.refusal(parcel.first().is_grant()) {
+            return if parcel.was_sent() { parcel.fail(&fault) } else { parcel.answer_all(&fault) };
+        }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
-        let (call, form) = wire::encode(&parcel, digests, &self.prefix);
+        let canary = self.lookout.canary();
+        let (call, form) = wire::encode(&parcel, digests, (&self.prefix, canary));
         parcel.note_sent();
-        self.request(call, form, Some(parcel));
+        self.request(call, form, Load::Parcel(parcel));
     }
 
-    fn request(&mut self, call: Cmd, form: Form, parcel: Option<Parcel>) {
+    fn request(&mut self, call: Cmd, form: Form, load: Load) {
         self.login.pipe.request(call);
-        self.out.push_back(Out { since: Instant::now(), form, parcel });
+        self.out.push_back(Out { since: Instant::now(), sent: clock::now(), form, load });
     }
 
-    fn handle(&mut self, out: Out, value: Value) -> Result<(), Fault> {
-        let Some(mut parcel) = out.parcel else {
-            if matches!(&value, Value::ServerError(error) if faults::is_not_permitted(error)) {
-                self.login.digests = None;
+    fn request_look(&mut self, call: Option<Cmd>) {
+        if let Some(call) = call {
+            self.request(call, Form::Whole, Load::Look);
+        }
+    }
+
+    fn handle(&mut self, out: Out, value: Value) -> Result<Event, Fault> {
+        let mut parcel = match out.load {
+            Load::Parcel(parcel) => parcel,
+            Load::Script => {
+                if matches!(&value, Value::ServerError(error) if faults::is_not_permitted(error)) {
+                    self.login.digests = None;
+                }
+                return Ok(Event::Answered);
             }
-            return Ok(());
+            Load::Facts => {
+                self.login.facts.renew(&value);
+                self.lookout.handle_facts(&self.login.facts);
+                return Ok(Event::Answered);
+            }
+            Load::Look => {
+                let next = self.lookout.handle_look(out.sent, &value, &self.login.facts);
+                self.request_look(next);
+                return Ok(Event::Looked);
+            }
         };
         match value {
             Value::ServerError(error)
@@ -179,15 +262,21 @@ impl Link {
                 parcel.answer_all(&fault);
             }
             value => {
-                let Some(answers) = wire::decode(&parcel, out.form, &value) else {
+                let Some(mut answers) = wire::decode(&parcel, out.form, &value) else {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
+                if parcel.first().is_grant()
+                    && let Some(answer) = answers.first_mut()
+                {
+                    let look = self.lookout.inspect(out.sent, &value, answer);
+                    self.request_look(look);
+                }
                 self.drop_withdrawn(&parcel);
                 parcel.answer_each(answers);
             }
         }
-        Ok(())
+        Ok(Event::Answered)
     }
 
     /// What is kept for the holder whose revoke was done is no longer wanted.
@@ -203,9 +292,15 @@ impl Link {
     }
 
     fn redo(&mut self) {
+        // A server that has taken the place of another behind the address does not know the scripts.
+        if self.lookout.is_on() && !mem::replace(&mut self.is_reexamined, true) {
+            self.lookout.forget();
+            return self.reexamine();
+        }
+        self.is_reexamined = false;
         if self.login.digests.is_some() {
             for script in Script::ALL {
-                self.request(login::load(script), Form::Whole, None);
+                self.request(login::load(script), Form::Whole, Load::Script);
             }
         }
         let late = Fault::new(FaultKind::NotSent, "it was too late to send it again");

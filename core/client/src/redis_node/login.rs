@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{Cmd, ServerError, Value};
 
+use super::facts::Facts;
 use super::faults;
 use super::pipe::Pipe;
 use super::scripts::{Digests, Script};
@@ -17,6 +18,8 @@ pub(super) struct Login {
     pub(super) digests: Option<Digests>,
     /// How the server calls this connection.
     pub(super) client: Option<ClientId>,
+    /// What the server says of itself.
+    pub(super) facts: Facts,
 }
 
 /// How the server calls a connection: the number and the address of the client's end as it sees it.
@@ -64,7 +67,7 @@ pub(super) async fn log_in(
     for (_, call) in &steps {
         pipe.request(call.clone());
     }
-    let (mut client, mut digests) = (None, Vec::new());
+    let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::of(address));
     for (step, _) in steps {
         let value = poll_fn(|context| pipe.poll_reply(context)).await?;
         match (step, value) {
@@ -72,10 +75,12 @@ pub(super) async fn log_in(
             (Step::Select, Value::ServerError(error)) => {
                 return Err(faults::of_reply(&error, None));
             }
-            (Step::Role, value) => check_role(&value)?,
+            (Step::Role, value) => facts.learn_master(check_role(&value)?),
             (Step::Info, Value::BulkString(info)) => {
                 client = ClientId::parse(&String::from_utf8_lossy(&info));
             }
+            (Step::Sync, value) => facts.learn_sync(&value),
+            (Step::Facts, value) => facts.renew(&value),
             (Step::LoadScript, Value::BulkString(digest)) => {
                 digests.extend(String::from_utf8(digest));
             }
@@ -83,7 +88,13 @@ pub(super) async fn log_in(
             _ => {}
         }
     }
-    Ok(Login { pipe, digests: Digests::new(digests), client })
+    if facts.has_cluster() {
+        let mut call = redis::cmd("CLUSTER");
+        call.arg("NODES");
+        pipe.request(call);
+        facts.learn_cluster(&poll_fn(|context| pipe.poll_reply(context)).await?);
+    }
+    Ok(Login { pipe, digests: Digests::new(digests), client, facts })
 }
 
 /// The call that gives a script to the server.
@@ -99,6 +110,8 @@ enum Step {
     Select,
     Role,
     Info,
+    Sync,
+    Facts,
     LoadScript,
     Optional,
 }
@@ -131,6 +144,10 @@ fn steps(address: &Address, predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> 
     // Redis 7.2 and later show it in CLIENT LIST; older ones reply with an error.
     steps.push((Step::Optional, client(&["SETINFO", "LIB-NAME", "quorlock"])));
     steps.push((Step::Optional, client(&["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")])));
+    let mut sync = redis::cmd("CONFIG");
+    sync.arg("GET").arg("appendfsync");
+    steps.push((Step::Sync, sync));
+    steps.push((Step::Facts, redis::cmd("INFO")));
     steps.extend(Script::ALL.map(|script| (Step::LoadScript, load(script))));
     steps
 }
@@ -143,24 +160,28 @@ fn refused(error: &ServerError) -> Fault {
     }
 }
 
-fn check_role(value: &Value) -> Result<(), Fault> {
-    let role = match value {
-        Value::Array(parts) => match parts.first() {
-            Some(Value::BulkString(role)) => role.as_slice(),
+/// Whom the node follows, where it is a replica: what becomes of it is not decided here.
+fn check_role(value: &Value) -> Result<Option<(&[u8], i64)>, Fault> {
+    let (role, rest) = match value {
+        Value::Array(parts) => match parts.split_first() {
+            Some((Value::BulkString(role), rest)) => (role.as_slice(), rest),
             _ => return Err(faults::garbled()),
         },
         // Whoever may not ask for the role can still lock; a replica then answers READONLY.
         Value::ServerError(error)
             if faults::is_not_permitted(error) && error.code() == "NOPERM" =>
         {
-            return Ok(());
+            return Ok(None);
         }
         Value::ServerError(error) => return Err(faults::of_reply(error, None)),
         _ => return Err(faults::garbled()),
     };
     match role {
-        b"master" => Ok(()),
-        b"slave" => Err(faults::replica()),
+        b"master" => Ok(None),
+        b"slave" => match rest {
+            [Value::BulkString(host), Value::Int(port), ..] => Ok(Some((host, *port))),
+            _ => Err(faults::replica(None)),
+        },
         b"sentinel" => Err(Fault::new(
             FaultKind::Other,
             "this is a Sentinel, not a node: give the addresses of independent masters",

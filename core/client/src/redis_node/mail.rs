@@ -10,6 +10,8 @@ use crate::inbox::ReplyTo;
 /// What is put into a node's queue.
 pub(super) enum Mail {
     Letter(Letter),
+    /// Look at the node before what comes behind.
+    Look,
     Close,
 }
 
@@ -30,6 +32,10 @@ impl Letter {
 
     pub(super) fn is_revoke(&self) -> bool {
         self.command.action == Action::Revoke
+    }
+
+    pub(super) fn is_grant(&self) -> bool {
+        matches!(self.command.action, Action::Grant { .. })
     }
 
     fn is_extend(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorlock_protocol::{Action, Answer, Fault, FaultKind, FencingToken, Frees, Ticket};
 use redis::{Cmd, Value};
 
+use super::gate::CANARY_KEY;
 use super::mail::{Letter, Parcel};
 use super::scripts::{Digests, Script};
 use crate::keys::{fence_key, lock_key};
@@ -22,12 +23,18 @@ pub(super) enum Form {
     Whole,
 }
 
-/// The call for `parcel`: by `digests` if the server has the scripts. `prefix` goes before every key.
-pub(super) fn encode(parcel: &Parcel, digests: Option<&Digests>, prefix: &str) -> (Cmd, Form) {
+/// The call for `parcel`: by `digests` if the server has the scripts. `prefix` goes before every key; a
+/// grant is done only if `canary` stands where it should (nothing is guarded without one).
+pub(super) fn encode(
+    parcel: &Parcel,
+    digests: Option<&Digests>,
+    (prefix, canary): (&str, Option<&str>),
+) -> (Cmd, Form) {
     let letter = parcel.first();
     if let Action::Grant { ttl, fence: None } = letter.command.action
         && letter.command.claim.resources.as_slice().len() == 1
         && letter.command.ticket == Ticket::default()
+        && canary.is_none()
         && !parcel.was_sent()
     {
         let mut call = redis::cmd("SET");
@@ -46,7 +53,7 @@ pub(super) fn encode(parcel: &Parcel, digests: Option<&Digests>, prefix: &str) -
     if script == Script::Extend {
         write_extensions(&mut call, parcel.letters(), prefix);
     } else {
-        write_one(&mut call, letter, prefix);
+        write_one(&mut call, letter, (prefix, canary));
     }
     (call, form)
 }
@@ -88,7 +95,7 @@ pub(super) fn decode(
 
 fn script_of(action: &Action) -> Script {
     match action {
-        Action::Grant { .. } => Script::Grant,
+        Action::Grant { .. } | Action::Restore { .. } => Script::Grant,
         Action::Extend { .. } => Script::Extend,
         Action::Revoke => Script::Revoke,
         Action::RaiseFence { .. } => Script::RaiseFence,
@@ -111,7 +118,7 @@ fn write_extensions(call: &mut Cmd, letters: &[Letter], prefix: &str) {
     }
 }
 
-fn write_one(call: &mut Cmd, letter: &Letter, prefix: &str) {
+fn write_one(call: &mut Cmd, letter: &Letter, (prefix, canary): (&str, Option<&str>)) {
     let claim = &letter.command.claim;
     let locks: Vec<_> = claim.resources.as_slice().iter().map(|it| lock_key(prefix, it)).collect();
     let action = letter.command.action;
@@ -127,8 +134,13 @@ fn write_one(call: &mut Cmd, letter: &Letter, prefix: &str) {
     }
     call.arg(claim.holder.as_str());
     match action {
+        Action::Restore { ttl } => {
+            call.arg(ttl.as_millis());
+        }
         Action::Grant { ttl, fence } => {
             call.arg(ttl.as_millis());
+            let canary = canary.unwrap_or_default();
+            call.arg(if canary.is_empty() { "" } else { CANARY_KEY }).arg(canary);
             if let Some(fence) = fence {
                 call.arg(fence.proposal.0).arg(fence.retention.max(ttl).as_millis());
             }
@@ -169,9 +181,21 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
             };
             Ok(Answer::Theirs { floor: token, frees })
         }
+        5 => Err(Fault::new(FaultKind::Quarantined, FORGOT).lasting(Duration::ZERO)),
         4 => Err(Fault::new(FaultKind::WrongType, wrong_type(letter))),
         _ => return None,
     })
+}
+
+/// The node's clock in the reply to a grant, in microseconds.
+pub(super) fn time_in(value: &Value) -> Option<u64> {
+    let Value::Array(items) = value else {
+        return None;
+    };
+    match items.get(REPLY_NUMBERS - 1) {
+        Some(Value::Int(time)) => u64::try_from(*time).ok().filter(|time| *time > 0),
+        _ => None,
+    }
 }
 
 /// The sentence for a key of another type in the way of `letter`.
@@ -183,5 +207,6 @@ pub(super) fn wrong_type(letter: &Letter) -> String {
     )
 }
 
+const FORGOT: &str = "the node has forgotten its keys: it is being found out since when";
 /// How many numbers a script replies for one claim.
 const REPLY_NUMBERS: usize = 4;

@@ -3,26 +3,30 @@
 -- KEYS   the n lock keys; with fencing also their n fence keys, in the same order
 -- ARGV   1 holder id
 --        2 ttl of the lock keys in milliseconds
---        3 proposed fencing token  (only with fencing)
---        4 ttl of the fence keys in milliseconds, at least the ttl of the lock keys (only with fencing)
+--        3 the canary key, '' = nothing is guarded  (absent when a lost key is restored)
+--        4 what must stand in the canary key
+--        5 proposed fencing token  (only with fencing)
+--        6 ttl of the fence keys in milliseconds, at least the ttl of the lock keys (only with fencing)
 -- reply  {code, token, pttl, time}, integers
---        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed
+--        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed ·
+--               5 the node has forgotten what it knew when the canary was read, nothing changed
 --        token  the highest fence: after a grant the granted token; 0 = none
 --        pttl   of a refusal: milliseconds until the last of the others' keys is free; -1 = never
---        time   this node's clock in microseconds; 0 = not read (without fencing)
+--        time   this node's clock in microseconds
 --
+-- The canary key is not among KEYS: it lies in another hash slot, which is of no matter on one server.
 -- Whatever can fail (a key of another type) is read before the first write.
-local holder, ttl, proposal = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local holder, ttl, canary, proposal = ARGV[1], ARGV[2], ARGV[3] or '', tonumber(ARGV[5])
 local count = proposal and #KEYS / 2 or #KEYS
 
-local fence, time = 0, 0
+local clock = redis.call('TIME')
+local fence, time = 0, clock[1] * 1000000 + clock[2]
+if canary ~= '' and redis.call('GET', canary) ~= ARGV[4] then return {5, 0, -2, time} end
 if proposal then
   for i = count + 1, #KEYS do
     local seen = tonumber(redis.call('GET', KEYS[i]) or 0) or 0
     if seen > fence then fence = seen end
   end
-  local clock = redis.call('TIME')
-  time = clock[1] * 1000000 + clock[2]
 end
 
 local free, pttl = {}, -2
@@ -56,7 +60,7 @@ if proposal then
   fence = math.max(math.min(proposal, time + 1000000), fence + 1)
   for i = count + 1, #KEYS do
     -- tostring would write 1.75e+15
-    redis.call('SET', KEYS[i], string.format('%.0f', fence), 'PX', ARGV[4])
+    redis.call('SET', KEYS[i], string.format('%.0f', fence), 'PX', ARGV[6])
   end
 end
 return {1, fence, -2, time}

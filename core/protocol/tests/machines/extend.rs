@@ -54,20 +54,20 @@ fn a_lost_extension_makes_no_key() {
     for node in 0..2 {
         play.answer(node, "extend", absent());
     }
-    assert_eq!(play.count("grant"), 0);
+    assert_eq!(play.count("restore"), 0);
 }
 
 #[test]
 fn a_node_that_lost_the_keys_is_healed_only_after_a_quorum_has_proved_the_lease() {
     let mut play = extend(3, 500);
     play.answer(2, "extend", absent());
-    assert_eq!(play.count("grant"), 0);
+    assert_eq!(play.count("restore"), 0);
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
-    assert_eq!(play.targets("grant"), [2]);
+    assert_eq!(play.targets("restore"), [2]);
     assert_eq!(play.targets("raise"), [2]);
     assert_eq!(
-        play.last(2, "grant").not_after,
+        play.last(2, "restore").not_after,
         Moment::from_millis(50),
         "in the time of a node or never"
     );
@@ -81,7 +81,7 @@ fn votes_that_came_together_count_together() {
         play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
     }
     play.settle();
-    assert_eq!(play.targets("grant"), [2], "healed at once");
+    assert_eq!(play.targets("restore"), [2], "healed at once");
     let round = play.outcome().round.unwrap();
     assert_eq!(round.report().tally().missing, 0);
 }

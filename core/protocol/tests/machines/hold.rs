@@ -148,9 +148,9 @@ fn a_node_that_lost_the_key_and_answers_late_is_healed_too() {
     let ticket = play.last(2, "extend").ticket;
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
-    assert_eq!(play.count("grant"), 0);
+    assert_eq!(play.count("restore"), 0);
     play.reply(2, Reply { ticket, answer: absent(), repeated: false });
-    assert_eq!(play.targets("grant"), [2]);
+    assert_eq!(play.targets("restore"), [2]);
 }
 
 #[test]

@@ -36,7 +36,9 @@ fn hold(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Hold> {
 /// What the command asks the node to keep the keys for, in milliseconds.
 fn asked(command: &Command) -> u64 {
     match command.action {
-        Action::Grant { ttl, .. } | Action::Extend { ttl } => ttl.as_millis(),
+        Action::Grant { ttl, .. } | Action::Restore { ttl } | Action::Extend { ttl } => {
+            ttl.as_millis()
+        }
         ref other => panic!("{other:?} keeps nothing"),
     }
 }
@@ -83,8 +85,8 @@ fn a_node_that_lost_the_keys_is_healed_for_as_long() {
     let ticket = play.last(2, "extend").ticket;
     play.answer(1, "extend", kept());
     play.answer(2, "extend", kept());
-    assert_eq!(play.targets("grant"), [0]);
-    assert_eq!(asked(&play.last(0, "grant")), 1500);
+    assert_eq!(play.targets("restore"), [0]);
+    assert_eq!(asked(&play.last(0, "restore")), 1500);
     // The same for one that answers late: nothing of the second round is known to it.
     play.wait_until(700);
     let late = play.last(2, "extend").ticket;
@@ -92,7 +94,7 @@ fn a_node_that_lost_the_keys_is_healed_for_as_long() {
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
     play.reply(2, Reply { ticket: late, answer: absent(), repeated: false });
-    assert_eq!(asked(&play.last(2, "grant")), 1500);
+    assert_eq!(asked(&play.last(2, "restore")), 1500);
 }
 
 #[test]

@@ -8,6 +8,12 @@
 mod acquire;
 mod extend;
 mod extremes;
+mod guard_clocks;
+mod guard_founding;
+mod guard_histories;
+mod guard_memory;
+mod guard_stage;
+mod guard_waiting;
 mod hold;
 mod inspect;
 mod lock_delay;

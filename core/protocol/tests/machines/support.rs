@@ -126,6 +126,7 @@ impl<M: Machine> Play<M> {
 pub(crate) fn kind(command: &Command) -> &'static str {
     match command.action {
         Action::Grant { .. } => "grant",
+        Action::Restore { .. } => "restore",
         Action::Extend { .. } => "extend",
         Action::Revoke => "revoke",
         Action::RaiseFence { .. } => "raise",

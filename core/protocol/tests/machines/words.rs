@@ -122,6 +122,15 @@ fn faults_that_a_person_must_mend_are_not_those_that_may_have_acted() {
         .filter(|kind| !kind.is_permanent())
         .map(FaultKind::code)
         .collect();
-    let wanted = ["NOT_SENT", "TIMED_OUT", "BROKEN", "UNWRITABLE", "BUSY", "GARBLED", "OTHER"];
+    let wanted = [
+        "NOT_SENT",
+        "TIMED_OUT",
+        "BROKEN",
+        "UNWRITABLE",
+        "BUSY",
+        "GARBLED",
+        "QUARANTINED",
+        "OTHER",
+    ];
     assert_eq!(mended_by_time, wanted);
 }

@@ -296,6 +296,7 @@ impl Session {
 pub(super) const fn kind(command: &Command) -> &'static str {
     match command.action {
         Action::Grant { .. } => "grant",
+        Action::Restore { .. } => "restore",
         Action::Extend { .. } => "extend",
         Action::Revoke => "revoke",
         Action::RaiseFence { .. } => "raise",

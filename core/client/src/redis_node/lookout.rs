@@ -1,0 +1,173 @@
+//! What a connection does for the guards: when its node is looked at, what the looks have shown, and
+//! which grants that lets through. Owns the gate; the calls are sent by the link.
+
+use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
+use redis::{Cmd, Value};
+
+use super::facts::Facts;
+use super::gate::{self, Gate, Writing};
+use super::wire;
+use crate::clock;
+use crate::sentry::Sentry;
+
+/// The guards' side of a connection.
+pub(super) struct Lookout {
+    /// `None` for a node of its own, without a manager.
+    sentry: Option<Sentry>,
+    gate: Gate,
+    /// When the node is to be looked at again.
+    look_at: Moment,
+    state: State,
+    /// How often in a row the canary was written.
+    writings: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Resting,
+    /// A look is out; one at a time, as what the last one wrote is to be seen first.
+    Looking,
+    /// Another was asked for meanwhile.
+    LookingAgain,
+}
+
+impl Lookout {
+    pub(super) fn new(sentry: Option<Sentry>) -> Self {
+        let looks = sentry.as_ref().is_some_and(Sentry::looks);
+        let gate = if looks { Gate::Undecided } else { Gate::Open("".into()) };
+        Self { sentry, gate, look_at: Moment::FAR_FUTURE, state: State::Resting, writings: 0 }
+    }
+
+    /// Whether the node is looked at, now and then.
+    fn looks(&self) -> bool {
+        self.sentry.as_ref().is_some_and(Sentry::looks)
+    }
+
+    /// Whether it matters who the server is.
+    pub(super) fn is_on(&self) -> bool {
+        self.sentry.is_some()
+    }
+
+    /// The server has said who it is.
+    pub(super) fn handle_facts(&self, facts: &Facts) {
+        if let Some(sentry) = &self.sentry {
+            sentry.handle_identity(facts.identity());
+        }
+    }
+
+    /// Why the node has no vote of its own; `None` if it has.
+    pub(super) fn dependence(&self) -> Option<Fault> {
+        self.sentry.as_ref()?.dependence()
+    }
+
+    /// Why a command is not sent; `None` if it is.
+    pub(super) fn refusal(&self, is_grant: bool) -> Option<Fault> {
+        let held_back = || self.gate.refusal().filter(|_| is_grant);
+        // A double would say of an extension, too, what the other address says: one server, two votes.
+        self.dependence().or_else(held_back)
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// What must stand in the canary key for a grant; `None` if nothing is guarded.
+    pub(super) fn canary(&self) -> Option<&str> {
+        self.looks().then(|| self.gate.canary())
+    }
+
+    /// Whether a look is out.
+    pub(super) fn is_looking(&self) -> bool {
+        self.state != State::Resting
+    }
+
+    /// When to look again, if nothing happens before.
+    pub(super) fn look_at(&self) -> Moment {
+        if self.is_looking() { Moment::FAR_FUTURE } else { self.look_at }
+    }
+
+    /// Nothing is known of the node any more until it is looked at again.
+    pub(super) fn forget(&mut self) {
+        if self.looks() {
+            self.gate = Gate::Undecided;
+        }
+    }
+
+    /// The call of a look, unless one is out.
+    pub(super) fn look(&mut self) -> Option<Cmd> {
+        if self.is_looking() {
+            self.state = State::LookingAgain;
+            return None;
+        }
+        self.write(None)
+    }
+
+    /// A node that is another's double is left alone: its canary is the other's.
+    fn write(&mut self, writing: Option<&Writing>) -> Option<Cmd> {
+        let sentry = self.sentry.as_ref().filter(|it| it.looks() && it.dependence().is_none());
+        let Some(notes) = sentry.map(Sentry::notes) else {
+            self.state = State::Resting;
+            self.look_at = clock::now() + gate::LOOK_EVERY;
+            return None;
+        };
+        self.state = State::Looking;
+        Some(gate::call(notes, writing))
+    }
+
+    /// Applies what a look has shown that was sent at `sent`; tells the next one, if there is one at once.
+    pub(super) fn handle_look(
+        &mut self,
+        sent: Moment,
+        value: &Value,
+        facts: &Facts,
+    ) -> Option<Cmd> {
+        let sentry = self.sentry.as_ref()?;
+        self.gate = match gate::read(value, sent, facts) {
+            Err(fault) => {
+                sentry.handle_down();
+                Gate::Broken(fault)
+            }
+            Ok(checkup) => match sentry.handle_checkup(&checkup) {
+                Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
+                    self.writings += 1;
+                    // What was trusted is no longer; the next look tells what is.
+                    self.gate = Gate::Undecided;
+                    return self.write(Some(&Writing { expected, canary }));
+                }
+                ruling => Gate::from(ruling),
+            },
+        };
+        self.writings = 0;
+        self.look_at = self.gate.look_at(clock::now());
+        match std::mem::replace(&mut self.state, State::Resting) {
+            State::LookingAgain => self.look(),
+            State::Looking | State::Resting => None,
+        }
+    }
+
+    /// Holds the answer to a grant against what the guards know; tells the look that is due then.
+    pub(super) fn inspect(
+        &mut self,
+        sent: Moment,
+        value: &Value,
+        answer: &mut Result<Answer, Fault>,
+    ) -> Option<Cmd> {
+        let sentry = self.sentry.as_ref()?;
+        let reading = |micros| ClockReading { sent, received: clock::now(), micros };
+        let is_steady = wire::time_in(value).is_none_or(|time| sentry.handle_clock(reading(time)));
+        let has_forgotten = matches!(answer, Err(fault) if fault.kind() == FaultKind::Quarantined);
+        if is_steady && !has_forgotten {
+            return None;
+        }
+        self.gate = Gate::Undecided;
+        if matches!(answer, Ok(Answer::Ours { .. }))
+            && let Some(fault) = self.gate.refusal()
+        {
+            *answer = Err(fault);
+        }
+        self.look()
+    }
+}
+
+/// A canary that others change again and again is left to them.
+const MOST_WRITINGS: u8 = 8;

@@ -1,0 +1,132 @@
+//! One node's side of the guards that all nodes of a manager share. Owns the sharing; judges nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quorlock_protocol::{
+    Checkup, ClockReading, ConfigError, Fault, Guards, Identity, NodeId, Notes, Policy, Quorum,
+    Ruling,
+};
+use tokio::sync::watch;
+
+use crate::clock::{self, System};
+use crate::observe::Observer;
+
+/// The guards of one manager.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    guards: Mutex<Guards>,
+    /// Counts what may change the ruling on another node.
+    changes: watch::Sender<u64>,
+    observer: Observer,
+}
+
+/// The guards as one node's connection sees them.
+#[derive(Clone)]
+pub(crate) struct Sentry {
+    watch: Watch,
+    node: NodeId,
+    /// Whether the node is to be looked at, now and then.
+    looks: bool,
+    changes: watch::Receiver<u64>,
+}
+
+impl Watch {
+    pub(crate) fn new(policy: &Policy, quorum: Quorum, observer: Observer) -> Self {
+        let guards = Mutex::new(Guards::new(policy, quorum));
+        Self { shared: Arc::new(Shared { guards, changes: watch::Sender::new(0), observer }) }
+    }
+
+    /// The side of one node.
+    pub(crate) fn sentry(&self, node: NodeId) -> Sentry {
+        let (looks, changes) = (self.guards().are_on(), self.shared.changes.subscribe());
+        Sentry { watch: self.clone(), node, looks, changes }
+    }
+
+    /// Learns that locks of `policy` will be asked for; whether the nodes are to be told first.
+    pub(crate) fn handle_policy(&self, policy: &Policy) -> bool {
+        self.guards().handle_policy(policy)
+    }
+
+    /// What is wrong with the list of nodes, as far as the servers have told it.
+    pub(crate) fn mistake(&self) -> Option<ConfigError> {
+        let guards = self.guards();
+        guards.mistake().map(|it| ConfigError::new(self.shared.observer.explain(it)))
+    }
+
+    fn guards(&self) -> MutexGuard<'_, Guards> {
+        self.shared.guards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `deed` at the guards, then tells the other nodes' connections if there is news for them, the
+    /// lease clock if it has lost time, and people what they should hear of.
+    fn with<T>(&self, deed: impl FnOnce(&mut Guards) -> T) -> T {
+        let mut guards = self.guards();
+        let suspected = guards.suspects_since();
+        let result = deed(&mut guards);
+        let (is_news, lost) = (guards.take_news(), guards.take_lost_time());
+        let notices = guards.take_notices();
+        drop(guards);
+        if !lost.is_zero() {
+            clock::set_forward(lost, suspected.unwrap_or_else(clock::now));
+        }
+        if is_news {
+            self.shared.changes.send_modify(|count| *count += 1);
+        }
+        if !notices.is_empty() {
+            self.shared.observer.tell(notices);
+        }
+        result
+    }
+}
+
+impl Sentry {
+    /// Whether the node is to be looked at, now and then.
+    pub(crate) const fn looks(&self) -> bool {
+        self.looks
+    }
+
+    /// Has the guards know who the node's server is; tells why it has no vote of its own, if so.
+    pub(crate) fn handle_identity(&self, identity: &Identity) -> Option<Fault> {
+        self.watch.with(|guards| guards.handle_identity(self.node, identity.clone()));
+        self.dependence()
+    }
+
+    /// Why the node has no vote of its own, so that its grants never count; `None` if it has.
+    pub(crate) fn dependence(&self) -> Option<Fault> {
+        let guards = self.watch.guards();
+        guards.dependence(self.node).map(|it| self.watch.shared.observer.fault_of(it))
+    }
+
+    pub(crate) fn handle_down(&self) {
+        self.watch.with(|guards| guards.handle_down(self.node));
+    }
+
+    pub(crate) fn handle_checkup(&self, checkup: &Checkup) -> Ruling {
+        self.watch.with(|guards| guards.handle_checkup(&mut System, self.node, checkup))
+    }
+
+    /// Whether a clock may show what it shows, so that the grant that told it counts.
+    pub(crate) fn handle_clock(&self, reading: ClockReading) -> bool {
+        self.watch.with(|guards| guards.handle_clock(self.node, reading))
+    }
+
+    pub(crate) fn notes(&self) -> Notes {
+        self.watch.guards().notes_for(self.node, clock::now())
+    }
+
+    /// Whether the node is to be looked at now, although its ruling may stand.
+    pub(crate) fn wants_look(&self) -> bool {
+        self.watch.guards().wants_look(self.node)
+    }
+
+    /// Waits for something that may change the ruling on this node.
+    pub(crate) async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

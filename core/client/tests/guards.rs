@@ -1,0 +1,337 @@
+//! The guards over real servers that forget: each schedule ends in a refusal with them, and in two
+//! holders without.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use quorlock::{LeaseGuard, LockError, NodeState, Policy, Redlock, RestartGuard};
+use support::proxy::Proxy;
+use support::run;
+use support::server::Server;
+use tokio::time::{sleep, timeout};
+
+const TTL: Duration = Duration::from_secs(3);
+
+fn servers(count: usize) -> Vec<Server> {
+    (0..count).map(|_| Server::start()).collect()
+}
+
+fn client<S: AsRef<str>>(urls: impl IntoIterator<Item = S>, guard: RestartGuard) -> Redlock {
+    let policy = Policy::builder().ttl(TTL).restart_guard(guard).build().unwrap();
+    Redlock::builder().nodes(urls).policy(policy).build().expect("valid addresses")
+}
+
+fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(Server::url).collect()
+}
+
+async fn try_lock(locks: &Redlock) -> Result<LeaseGuard, LockError> {
+    locks.lock("r").try_once().acquire().await
+}
+
+/// For a good part of the time for which the first lease is valid.
+async fn keep_trying(locks: &Redlock) -> Result<LeaseGuard, LockError> {
+    locks.lock("r").timeout(TTL / 2).acquire().await
+}
+
+/// Locks and releases, so that every node is connected and its canary stands.
+async fn warm_up(locks: &Redlock) {
+    locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");
+    until("every node is healthy", || {
+        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
+    })
+    .await;
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: never came true"));
+}
+
+/// Three servers, and a lock held on A and C alone: B cannot be reached by its holder.
+struct Scene {
+    servers: Vec<Server>,
+    to_b: Proxy,
+    holder: LeaseGuard,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let servers = servers(3);
+        let to_b = Proxy::to(servers[1].port()).await;
+        let locks = client([&servers[0].url(), &to_b.url(), &servers[2].url()], RestartGuard::Auto);
+        warm_up(&locks).await;
+        to_b.refuse(true);
+        to_b.cut();
+        until("B is out of reach", || matches!(locks.nodes()[1].1, NodeState::Down(_))).await;
+        let holder = locks.lock("r").acquire().await.expect("A and C are a quorum");
+        assert_eq!(servers[1].ask().call(&["EXISTS", "r"]), "0", "B has no part in it");
+        Self { servers, to_b, holder }
+    }
+}
+
+/// The schedule of Redis's own page: C comes back without its keys, and B was free all along.
+async fn crash_recovery(
+    second: impl AsyncFnOnce(&mut Scene) -> Redlock,
+) -> Result<LeaseGuard, LockError> {
+    let mut scene = Scene::set().await;
+    let locks = second(&mut scene).await;
+    let result = keep_trying(&locks).await;
+    assert!(scene.holder.is_valid(), "the schedule took too long to mean anything");
+    result
+}
+
+fn refusal(result: Result<LeaseGuard, LockError>) -> LockError {
+    match result {
+        Ok(_) => panic!("the lock was had"),
+        Err(error) => error,
+    }
+}
+
+fn assert_held_back(result: Result<LeaseGuard, LockError>) {
+    let words = refusal(result).to_string();
+    assert!(
+        words.contains("may have forgotten locks") || words.contains("locks among them"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_new_client_does_not_count_on_a_node_that_came_back_empty() {
+    run(async {
+        let result = crash_recovery(async |scene| {
+            scene.servers[2].restart();
+            client(urls(&scene.servers), RestartGuard::Auto)
+        });
+        assert_held_back(result.await);
+    });
+}
+
+#[test]
+fn an_old_client_does_not_count_on_a_node_that_came_back_empty() {
+    run(async {
+        let result = crash_recovery(async |scene| {
+            let locks = client(urls(&scene.servers), RestartGuard::Auto);
+            warm_up(&locks).await;
+            scene.servers[2].restart();
+            locks
+        });
+        assert_held_back(result.await);
+    });
+}
+
+#[test]
+fn a_client_that_sees_only_the_other_side_does_not_count_on_it_either() {
+    run(async {
+        let result = crash_recovery(async |scene| {
+            scene.servers[2].restart();
+            let to_a = Proxy::to(scene.servers[0].port()).await;
+            to_a.refuse(true);
+            let urls = [to_a.url(), scene.servers[1].url(), scene.servers[2].url()];
+            let locks = client(urls, RestartGuard::Auto);
+            std::mem::forget(to_a);
+            locks
+        });
+        assert_held_back(result.await);
+    });
+}
+
+#[test]
+fn without_the_guard_there_are_two_holders() {
+    run(async {
+        let result = crash_recovery(async |scene| {
+            scene.servers[2].restart();
+            client(urls(&scene.servers), RestartGuard::Off)
+        });
+        result.await.expect("B and C are a quorum").release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_flushed_node_is_held_back_without_a_reconnection() {
+    run(async {
+        let result = crash_recovery(async |scene| {
+            let locks = client(urls(&scene.servers), RestartGuard::Auto);
+            warm_up(&locks).await;
+            assert_eq!(scene.servers[2].ask().call(&["FLUSHALL"]), "OK");
+            locks
+        });
+        assert_held_back(result.await);
+    });
+}
+
+#[test]
+fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
+    run(async {
+        let mut scene = Scene::set().await;
+        // What was on disk before the lock: the canary of that run, and no lock.
+        let mut c = scene.servers[2].ask();
+        let (lock, ttl) = (c.call(&["GET", "r"]), c.call(&["PTTL", "r"]));
+        c.call(&["DEL", "r"]);
+        assert_eq!(c.call(&["SAVE"]), "OK");
+        c.call(&["SET", "r", &lock, "PX", &ttl]);
+        scene.servers[2].restart();
+        assert_eq!(scene.servers[2].ask().call(&["EXISTS", "quorlock:{node}:canary"]), "1");
+        let locks = client(urls(&scene.servers), RestartGuard::Auto);
+        assert_held_back(keep_trying(&locks).await);
+        assert!(scene.holder.is_valid());
+    });
+}
+
+#[test]
+fn the_quarantine_ends_with_the_last_lock_that_may_have_been_forgotten() {
+    run(async {
+        let mut scene = Scene::set().await;
+        scene.servers[2].restart();
+        let locks = client(urls(&scene.servers), RestartGuard::Auto);
+        assert_held_back(try_lock(&locks).await);
+        let second = locks.lock("r").timeout(2 * TTL).acquire().await.expect("in the end");
+        assert!(!scene.holder.is_valid());
+        second.release().await.unwrap();
+        until("C takes part again", || locks.nodes()[2].1 == NodeState::Healthy).await;
+        // Whoever comes now finds that somebody has waited.
+        let newcomer = client(urls(&scene.servers), RestartGuard::Auto);
+        warm_up(&newcomer).await;
+        drop(scene.to_b);
+    });
+}
+
+#[test]
+fn the_holder_goes_on_and_heals_the_node_that_forgot() {
+    run(async {
+        let mut servers = servers(3);
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        let lock = locks.lock("r").ttl(Duration::from_millis(900)).auto_extend(true);
+        let lease = lock.acquire().await.unwrap();
+        servers[2].restart();
+        until("C has the key again", || servers[2].ask().call(&["GET", "r"]) == lease.token())
+            .await;
+        assert!(lease.is_valid());
+        lease.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_majority_that_restarts_blocks_new_locks_and_says_for_how_long() {
+    run(async {
+        let mut servers = servers(3);
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        servers[0].restart();
+        let begun = Instant::now();
+        servers[1].restart();
+        until("both are seen", || {
+            let held_back =
+                |(_, state): &(_, NodeState)| matches!(state, NodeState::Quarantined(_));
+            locks.nodes().iter().filter(|it| held_back(it)).count() == 2
+        })
+        .await;
+        let error = refusal(try_lock(&locks).await);
+        assert!(error.to_string().contains("2 of 3 nodes in restart quarantine, "), "{error}");
+        locks.lock("r").timeout(2 * TTL).acquire().await.map(drop).expect("after the quarantine");
+        assert!(begun.elapsed() >= TTL, "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn a_strict_guard_holds_a_new_cluster_back_too() {
+    run(async {
+        let servers = servers(3);
+        let locks = client(urls(&servers), RestartGuard::Strict);
+        let error = refusal(try_lock(&locks).await);
+        assert!(error.to_string().contains("3 of 3 nodes in restart quarantine, "), "{error}");
+        locks.lock("r").timeout(2 * TTL).acquire().await.map(drop).expect("after the quarantine");
+    });
+}
+
+#[test]
+fn clients_that_come_together_set_a_new_cluster_up_at_once() {
+    run(async {
+        let servers = servers(5);
+        let clients: Vec<_> = (0..8).map(|_| client(urls(&servers), RestartGuard::Auto)).collect();
+        let locks = clients.iter().enumerate().map(|(index, locks)| async move {
+            locks.lock(&format!("r{index}")).timeout(TTL).acquire().await.map(drop)
+        });
+        let begun = Instant::now();
+        for result in futures_util::future::join_all(locks).await {
+            result.expect("nobody is held back");
+        }
+        assert!(begun.elapsed() < TTL);
+    });
+}
+
+#[test]
+fn a_single_node_is_not_guarded_unless_strictly() {
+    run(async {
+        let mut servers = servers(1);
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        servers[0].restart();
+        locks.lock("r").timeout(TTL / 2).acquire().await.map(drop).expect("at once");
+    });
+}
+
+#[test]
+fn a_node_that_keeps_everything_on_disk_is_not_held_back() {
+    run(async {
+        let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+        let mut servers: Vec<_> = (0..3).map(|_| Server::with(&durable)).collect();
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        let lease = try_lock(&locks).await.unwrap();
+        servers[1].restart();
+        servers[2].restart();
+        warm_up(&client(urls(&servers), RestartGuard::Auto)).await;
+        assert!(lease.is_valid());
+        lease.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_lock_above_the_longest_ttl_is_refused() {
+    let policy = Policy::builder().max_ttl(Some(TTL)).ttl(TTL);
+    assert!(policy.clone().build().is_ok());
+    let text = policy.ttl(2 * TTL).build().unwrap_err().to_string();
+    assert!(text.contains("max_ttl, 3000 ms") && text.contains("6000 ms"), "{text}");
+}
+
+#[test]
+fn what_a_server_forgot_of_scripts_is_no_sign_of_lost_locks() {
+    run(async {
+        let servers = servers(3);
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        for server in &servers {
+            assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
+        }
+        try_lock(&locks).await.expect("no one is held back").release().await.unwrap();
+    });
+}
+
+#[test]
+fn an_extension_beyond_every_ttl_is_noted_on_the_nodes_before_it_is_done() {
+    run(async {
+        let servers = servers(3);
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&locks).await;
+        let lease = locks.lock("r").acquire().await.expect("a quorum");
+        let noted = |server: &Server| server.ask().call(&["GET", "quorlock:{node}:notes"]);
+        until("the ttl of the lock is noted", || {
+            servers.iter().all(|it| noted(it).starts_with(&format!("{} ", TTL.as_millis())))
+        })
+        .await;
+        lease.extend(Some(TTL * 10)).await.expect("a quorum");
+        let long = format!("{} ", (TTL * 10).as_millis());
+        let known = servers.iter().filter(|it| noted(it).starts_with(&long)).count();
+        assert!(known >= 2, "those who have extended know for how long: {known}");
+        lease.release().await.expect("released");
+    });
+}

@@ -1,0 +1,150 @@
+//! The guards over real servers whose clocks are set while locks are held.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use quorlock::{LeaseGuard, LockError, NodeState, Policy, Redlock};
+use support::proxy::Proxy;
+use support::run;
+use support::server::Server;
+use tokio::time::{sleep, timeout};
+
+const TTL: Duration = Duration::from_secs(4);
+
+/// Three servers whose clocks can be set; `None` where that cannot be done.
+fn servers() -> Option<Vec<Server>> {
+    let servers: Option<Vec<_>> = (0..3).map(|_| Server::with_clock()).collect();
+    if servers.is_none() {
+        println!("skipped: there is no libfaketime");
+    }
+    servers
+}
+
+fn client<S: AsRef<str>>(urls: impl IntoIterator<Item = S>, guarded: bool) -> Redlock {
+    let policy = Policy::builder().ttl(TTL).clock_guard(guarded).build().unwrap();
+    Redlock::builder().nodes(urls).policy(policy).build().expect("valid addresses")
+}
+
+fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(Server::url).collect()
+}
+
+async fn warm_up(locks: &Redlock) {
+    locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");
+    until("every node is healthy", || {
+        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
+    })
+    .await;
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: never came true"));
+}
+
+/// Kleppmann's schedule: a lock on A and C, whose clock is then set forward beyond the lock's end. B was
+/// free all along.
+async fn clock_jump(
+    second: impl AsyncFnOnce(&[Server]) -> Redlock,
+) -> Option<Result<LeaseGuard, LockError>> {
+    let servers = servers()?;
+    let to_b = Proxy::to(servers[1].port()).await;
+    let locks = client([&servers[0].url(), &to_b.url(), &servers[2].url()], true);
+    warm_up(&locks).await;
+    to_b.refuse(true);
+    to_b.cut();
+    until("B is out of reach", || matches!(locks.nodes()[1].1, NodeState::Down(_))).await;
+    let holder = locks.lock("r").acquire().await.expect("A and C are a quorum");
+    let locks = second(&servers).await;
+    let result = locks.lock("r").timeout(TTL / 2).acquire().await;
+    assert!(holder.is_valid(), "the schedule took too long to mean anything");
+    Some(result)
+}
+
+fn assert_held_back(result: Option<Result<LeaseGuard, LockError>>) {
+    let Some(result) = result else { return };
+    let Err(error) = result else { panic!("a second holder") };
+    let words = error.to_string();
+    assert!(words.contains("its clock was set forward"), "{words}");
+}
+
+#[test]
+fn an_old_client_does_not_count_on_a_node_whose_clock_was_set_forward() {
+    run(async {
+        let result = clock_jump(async |servers| {
+            let locks = client(urls(servers), true);
+            warm_up(&locks).await;
+            servers[2].set_clock(40);
+            locks
+        });
+        assert_held_back(result.await);
+    });
+}
+
+#[test]
+fn a_new_client_does_not_count_on_it_either() {
+    run(async {
+        let result = clock_jump(async |servers| {
+            // Some client has looked at all clocks before.
+            warm_up(&client(urls(servers), true)).await;
+            servers[2].set_clock(40);
+            client(urls(servers), true)
+        });
+        assert_held_back(result.await);
+    });
+}
+
+#[test]
+fn without_the_guard_there_are_two_holders() {
+    run(async {
+        let result = clock_jump(async |servers| {
+            servers[2].set_clock(40);
+            client(urls(servers), false)
+        });
+        if let Some(result) = result.await {
+            result.map(drop).expect("B and C are a quorum");
+        }
+    });
+}
+
+#[test]
+fn a_clock_that_is_set_back_costs_nothing() {
+    run(async {
+        let Some(servers) = servers() else { return };
+        let locks = client(urls(&servers), true);
+        warm_up(&locks).await;
+        servers[2].set_clock(-40);
+        locks.lock("r").try_once().acquire().await.expect("at once").release().await.unwrap();
+        until("all are healthy", || {
+            locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_node_whose_clock_was_set_forward_takes_part_again_after_the_quarantine() {
+    run(async {
+        let Some(servers) = servers() else { return };
+        let locks = client(urls(&servers), true);
+        warm_up(&locks).await;
+        servers[2].set_clock(40);
+        let begun = Instant::now();
+        until("it is seen", || {
+            drop(locks.lock("x"));
+            matches!(locks.nodes()[2].1, NodeState::Quarantined(_))
+        })
+        .await;
+        until("it takes part again", || locks.nodes()[2].1 == NodeState::Healthy).await;
+        assert!(begun.elapsed() >= TTL, "{:?}", begun.elapsed());
+        let newcomer = client(urls(&servers), true);
+        warm_up(&newcomer).await;
+    });
+}

@@ -1,0 +1,114 @@
+//! What people are told of without anything having failed.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorlock::{Builder, NodeState, NoticeReport, Policy, QuarantineReason, Redlock};
+use support::run;
+use support::server::Server;
+use tokio::time::{sleep, timeout};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// What was told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<NoticeReport>>>);
+
+impl Told {
+    fn listen(&self, builder: Builder) -> Builder {
+        let told = Arc::clone(&self.0);
+        builder.on_notice(move |it| told.lock().unwrap().push(it.clone()))
+    }
+
+    /// The node and the sentence of each under that name.
+    fn by_name(&self, name: &str) -> Vec<(Option<String>, String)> {
+        let told = self.0.lock().unwrap();
+        let named = told.iter().filter(|it| it.name() == name);
+        named.map(|it| (it.address().map(str::to_owned), it.to_string())).collect()
+    }
+}
+
+fn manager(servers: &[Server], told: &Told) -> Redlock {
+    let policy = Policy::builder().ttl(TTL).build().unwrap();
+    let builder = Redlock::builder().nodes(servers.iter().map(Server::url)).policy(policy);
+    told.listen(builder).build().expect("valid addresses")
+}
+
+async fn lock_and_release(locks: &Redlock) {
+    locks.lock("r").acquire().await.expect("a quorum").release().await.expect("released");
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: never came true"));
+}
+
+async fn all_healthy(locks: &Redlock) {
+    until("every node is healthy", || {
+        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
+    })
+    .await;
+}
+
+#[test]
+fn a_server_that_may_throw_locks_out_is_told_of_once() {
+    run(async {
+        let mut servers = [
+            Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]),
+            Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"]),
+            Server::with(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"]),
+        ];
+        let told = Told::default();
+        let locks = manager(&servers, &told);
+        lock_and_release(&locks).await;
+        all_healthy(&locks).await;
+        let url = servers[0].url();
+        let words = format!(
+            "{url}: its maxmemory-policy volatile-lru may throw out the keys of locks while they are \
+             held: set it to noeviction, or use a server for locks alone"
+        );
+        assert_eq!(told.by_name("may-evict"), [(Some(url), words)]);
+
+        servers[0].restart();
+        until("it is connected to again", || {
+            matches!(locks.nodes()[0].1, NodeState::Quarantined(_))
+        })
+        .await;
+        assert_eq!(told.by_name("may-evict").len(), 1, "once");
+        // Another manager may be another person's.
+        let (other, told) = (Told::default(), told);
+        let others = manager(&servers, &other);
+        lock_and_release(&others).await;
+        until("the other hears of it", || other.by_name("may-evict").len() == 1).await;
+        assert_eq!(told.by_name("may-evict").len(), 1);
+    });
+}
+
+#[test]
+fn a_node_that_is_held_back_is_told_of() {
+    run(async {
+        let mut servers = [Server::start(), Server::start(), Server::start()];
+        let told = Told::default();
+        let locks = manager(&servers, &told);
+        lock_and_release(&locks).await;
+        all_healthy(&locks).await;
+        assert!(told.0.lock().unwrap().is_empty(), "{:?}", told.0);
+        servers[1].restart();
+        until("it is told", || !told.by_name("quarantined").is_empty()).await;
+        let url = servers[1].url();
+        let words = format!(
+            "{url}: {}; its votes do not count until those locks are over",
+            QuarantineReason::Restarted.describe()
+        );
+        all_healthy(&locks).await;
+        assert_eq!(told.by_name("quarantined"), [(Some(url), words)], "once");
+    });
+}

@@ -1,0 +1,328 @@
+//! Whether nodes are independent of each other: tells from what their servers say of themselves. Owns the
+//! rules; knows no address but as text to compare, asks nobody.
+
+use std::sync::Arc;
+
+use super::{Contact, Guards, Notice};
+use crate::identity::NodeId;
+use crate::quorum::Quorum;
+
+/// What a server says of itself when a connection is made. What it does not tell is `None`, and nothing
+/// follows from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Its run: a new one with each start of it.
+    pub run: Option<Arc<str>>,
+    /// The name of the history of writes that it shares with its replicas.
+    pub history: Option<Arc<str>>,
+    /// Whom it replicates from, as `host:port`.
+    pub follows: Option<Arc<str>>,
+    /// Where the user says that it is, as `host:port`.
+    pub listed_as: Option<Arc<str>>,
+    /// Its place in a Redis Cluster, if it is in one.
+    pub cluster: Option<Membership>,
+    /// The policy by which it throws keys out when its memory is full, if there is a limit.
+    pub evicts_by: Option<Arc<str>>,
+}
+
+/// A node's place in a Redis Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Membership {
+    /// The name by which the cluster knows it.
+    pub own: Arc<str>,
+    /// The names of all members that it knows, its own among them.
+    pub all: Arc<[Arc<str>]>,
+}
+
+/// Why a node has no vote of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Dependence {
+    /// Both addresses lead to one server.
+    SameServer(NodeId, NodeId),
+    /// The first replicates from the second, which is listed too.
+    ReplicaOf(NodeId, NodeId),
+    /// It replicates from a server that is not listed.
+    Replica(NodeId, Arc<str>),
+    /// Both belong to one Redis Cluster.
+    OneCluster(NodeId, NodeId),
+}
+
+impl Dependence {
+    /// Whether it lies in the list of nodes, whatever roles the servers have: a master that is not listed
+    /// may have changed places with its replica.
+    pub const fn is_mistake(&self) -> bool {
+        !matches!(self, Self::Replica(..))
+    }
+}
+
+/// Who the nodes are, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Independence {
+    known: Vec<Option<Known>>,
+    verdicts: Vec<Option<Dependence>>,
+    /// How many servers have come so far.
+    arrivals: u32,
+    /// Of which nodes people were told that they throw keys out when memory runs short.
+    evictions_told: Vec<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Known {
+    identity: Identity,
+    /// When its server came, as a number that grows.
+    arrival: u32,
+}
+
+impl Independence {
+    pub(super) fn new(quorum: Quorum) -> Self {
+        let nodes = quorum.nodes();
+        Self {
+            known: vec![None; nodes],
+            verdicts: vec![None; nodes],
+            arrivals: 0,
+            evictions_told: vec![false; nodes],
+        }
+    }
+
+    /// Learns who a node is; whether that changes who is independent.
+    pub(super) fn learn(&mut self, node: NodeId, identity: Identity) -> bool {
+        let known = &mut self.known[node.index()];
+        let same = known.as_ref().filter(|known| known.identity.run == identity.run);
+        // Whoever has votes out keeps its place before one that comes to the same server later.
+        let arrival = same.map_or(self.arrivals, |known| known.arrival);
+        self.arrivals += u32::from(same.is_none());
+        *known = Some(Known { identity, arrival });
+        let verdicts = NodeId::all(self.known.len()).map(|node| self.judge(node)).collect();
+        let is_news = self.verdicts != verdicts;
+        self.verdicts = verdicts;
+        is_news
+    }
+
+    /// Why a node has no vote of its own; `None` if it has.
+    pub(super) fn verdict(&self, node: NodeId) -> Option<&Dependence> {
+        self.verdicts[node.index()].as_ref()
+    }
+
+    /// The first mistake in the list of nodes.
+    pub(super) fn mistake(&self) -> Option<&Dependence> {
+        self.verdicts.iter().flatten().find(|verdict| verdict.is_mistake())
+    }
+
+    fn judge(&self, node: NodeId) -> Option<Dependence> {
+        let own = self.known[node.index()].as_ref()?;
+        if let Some(master) = &own.identity.follows {
+            let found =
+                self.others(node).find(|(_, other)| own.identity.replicates(&other.identity));
+            return Some(match found {
+                Some((other, _)) => Dependence::ReplicaOf(node, other),
+                None => Dependence::Replica(node, Arc::clone(master)),
+            });
+        }
+        let earlier = || self.others(node).filter(|(_, other)| other.arrival < own.arrival);
+        let in_order = |other: NodeId| (node.min(other), node.max(other));
+        if let Some((other, _)) = earlier().find(|(_, other)| own.identity.is_same(&other.identity))
+        {
+            let (first, second) = in_order(other);
+            return Some(Dependence::SameServer(first, second));
+        }
+        let (other, _) = earlier().find(|(_, other)| own.identity.knows(&other.identity))?;
+        let (first, second) = in_order(other);
+        Some(Dependence::OneCluster(first, second))
+    }
+
+    fn others(&self, node: NodeId) -> impl Iterator<Item = (NodeId, &Known)> {
+        let all = NodeId::all(self.known.len()).zip(&self.known);
+        all.filter(move |(other, _)| *other != node)
+            .filter_map(|(other, known)| Some((other, known.as_ref()?)))
+    }
+}
+
+impl Guards {
+    /// A node's server says who it is: before its first check-up, and whenever it may be another.
+    pub fn handle_identity(&mut self, node: NodeId, identity: Identity) {
+        if let Some(policy) = &identity.evicts_by
+            && !std::mem::replace(&mut self.independence.evictions_told[node.index()], true)
+        {
+            self.notices.push(Notice::MayEvict(node, Arc::clone(policy)));
+        }
+        let before = self.mistake().cloned();
+        if !self.independence.learn(node, identity) {
+            return;
+        }
+        self.has_news = true;
+        let mistake = self.mistake().filter(|mistake| before.as_ref() != Some(*mistake)).cloned();
+        self.notices.extend(mistake.map(Notice::NotIndependent));
+        for (node, seat) in NodeId::all(self.seats.len()).zip(&mut self.seats) {
+            // Nobody looks at it, and nobody is to wait for that.
+            if self.independence.verdict(node).is_some() {
+                seat.contact = Contact::Down;
+            }
+        }
+    }
+
+    /// Why a node has no vote of its own, so that its grants never count; `None` if it has.
+    pub fn dependence(&self, node: NodeId) -> Option<&Dependence> {
+        self.independence.verdict(node)
+    }
+
+    /// The first mistake in the list of nodes, as far as the servers have told it.
+    pub fn mistake(&self) -> Option<&Dependence> {
+        self.independence.mistake()
+    }
+}
+
+impl Identity {
+    fn is_same(&self, other: &Self) -> bool {
+        self.run.is_some() && self.run == other.run
+    }
+
+    fn replicates(&self, other: &Self) -> bool {
+        let is_named = self.follows.is_some() && self.follows == other.listed_as;
+        // A replica takes over the name of the history, whatever its master is called where.
+        let is_copy = self.history.is_some() && self.history == other.history;
+        is_named || (is_copy && other.follows.is_none())
+    }
+
+    fn knows(&self, other: &Self) -> bool {
+        let (Some(one), Some(two)) = (&self.cluster, &other.cluster) else {
+            return false;
+        };
+        one.own != two.own && (one.all.contains(&two.own) || two.all.contains(&one.own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    const A: NodeId = NodeId(0);
+    const B: NodeId = NodeId(1);
+    const C: NodeId = NodeId(2);
+
+    fn guards() -> Guards {
+        Guards::new(&Policy::default(), Quorum::of(3))
+    }
+
+    /// A master with the name of its run, which is listed as `run:1`.
+    fn master(run: &str) -> Identity {
+        Identity {
+            run: Some(run.into()),
+            history: Some(format!("history of {run}").into()),
+            listed_as: Some(format!("{run}:1").into()),
+            ..Identity::default()
+        }
+    }
+
+    fn replica_of(place: &str, history: &str) -> Identity {
+        let history = Some(format!("history of {history}").into());
+        Identity { follows: Some(place.into()), history, ..master("replica") }
+    }
+
+    fn member(run: &str, all: &[&str]) -> Identity {
+        let all = all.iter().map(|&name| name.into()).collect();
+        Identity { cluster: Some(Membership { own: run.into(), all }), ..master(run) }
+    }
+
+    #[test]
+    fn masters_that_know_nothing_of_each_other_are_independent() {
+        let mut guards = guards();
+        for (node, run) in [(A, "a"), (B, "b"), (C, "c")] {
+            guards.handle_identity(node, member(run, &[run]));
+        }
+        assert!([A, B, C].iter().all(|node| guards.dependence(*node).is_none()));
+        assert_eq!(guards.mistake(), None);
+    }
+
+    #[test]
+    fn nothing_follows_from_what_is_not_told() {
+        let mut guards = guards();
+        for node in [A, B, C] {
+            guards.handle_identity(node, Identity::default());
+        }
+        assert_eq!(guards.mistake(), None);
+    }
+
+    #[test]
+    fn whoever_comes_second_to_a_server_has_no_vote() {
+        for (first, second) in [(A, C), (C, A)] {
+            let mut guards = guards();
+            guards.handle_identity(first, master("a"));
+            guards.handle_identity(B, master("b"));
+            guards.take_news();
+            guards.handle_identity(second, master("a"));
+            assert!(guards.take_news());
+            let same = Dependence::SameServer(A, C);
+            assert_eq!(guards.dependence(second), Some(&same));
+            assert_eq!(guards.dependence(first), None);
+            assert_eq!(guards.mistake(), Some(&same));
+            // Coming again, as after a broken connection, changes nothing.
+            for node in [first, second] {
+                guards.handle_identity(node, master("a"));
+            }
+            assert_eq!(guards.dependence(first), None);
+            assert!(!guards.take_news());
+            // Until one of them leads elsewhere.
+            guards.handle_identity(first, master("c"));
+            assert_eq!(guards.mistake(), None);
+        }
+    }
+
+    #[test]
+    fn a_node_that_moves_to_the_server_of_another_comes_second() {
+        let mut guards = guards();
+        guards.handle_identity(A, master("a"));
+        guards.handle_identity(B, master("b"));
+        guards.handle_identity(A, master("b"));
+        assert_eq!(guards.dependence(A), Some(&Dependence::SameServer(A, B)));
+        assert_eq!(guards.dependence(B), None);
+    }
+
+    #[test]
+    fn a_replica_is_told_by_its_masters_place_or_by_its_history() {
+        for (place, history) in [("b:1", "itself"), ("elsewhere:1", "b")] {
+            let mut guards = guards();
+            guards.handle_identity(A, replica_of(place, history));
+            assert_eq!(guards.dependence(A), Some(&Dependence::Replica(A, place.into())));
+            assert_eq!(guards.mistake(), None, "its master may have changed places with it");
+            guards.handle_identity(B, master("b"));
+            assert_eq!(guards.dependence(A), Some(&Dependence::ReplicaOf(A, B)));
+            assert_eq!(guards.dependence(B), None);
+            assert_eq!(guards.mistake(), Some(&Dependence::ReplicaOf(A, B)));
+            guards.handle_identity(A, master("a"));
+            assert_eq!(guards.mistake(), None);
+        }
+    }
+
+    #[test]
+    fn two_replicas_of_a_server_that_is_not_listed_are_no_mistake() {
+        let mut guards = guards();
+        guards.handle_identity(A, replica_of("x:1", "x"));
+        guards.handle_identity(B, replica_of("x:1", "x"));
+        assert_eq!(guards.dependence(B), Some(&Dependence::Replica(B, "x:1".into())));
+        assert_eq!(guards.mistake(), None);
+    }
+
+    #[test]
+    fn members_of_one_cluster_depend_on_each_other_if_either_knows_it() {
+        for (one, two) in [(&["a", "c"][..], &["c"][..]), (&["a"], &["c", "a"])] {
+            let mut guards = guards();
+            guards.handle_identity(A, member("a", one));
+            guards.handle_identity(C, member("c", two));
+            assert_eq!(guards.dependence(C), Some(&Dependence::OneCluster(A, C)));
+            assert_eq!(guards.dependence(A), None);
+        }
+    }
+
+    #[test]
+    fn people_are_told_once() {
+        let mut guards = guards();
+        let forgetful = Identity { evicts_by: Some("allkeys-lru".into()), ..master("a") };
+        for _ in 0..2 {
+            guards.handle_identity(A, forgetful.clone());
+            guards.handle_identity(B, master("a"));
+        }
+        let dependent = Notice::NotIndependent(Dependence::SameServer(A, B));
+        assert_eq!(guards.take_notices(), [Notice::MayEvict(A, "allkeys-lru".into()), dependent]);
+    }
+}

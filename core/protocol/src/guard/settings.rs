@@ -1,0 +1,74 @@
+//! The choices that users have. Owns their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::ConfigError;
+use crate::policy::Policy;
+
+/// What is done about nodes that may have forgotten locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RestartGuard {
+    /// Their grants are held back until every lock that they may have forgotten is over; a cluster in
+    /// which no node has a history is used at once. With one node it is off: a lock service that stands
+    /// still after every restart of its only node helps few.
+    #[default]
+    Auto,
+    /// The same also for a cluster in which no node has a history, and for one node.
+    Strict,
+    /// Nothing.
+    Off,
+}
+
+impl RestartGuard {
+    /// Every choice, in a fixed order.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Strict, Self::Off];
+
+    /// The word for it: `auto`, `strict` or `off`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Strict => "strict",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl Policy {
+    /// Holds the settings of one lock to those of its manager, as far as they are the manager's alone:
+    /// there is one view of the nodes for all of its locks.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if one of them differs.
+    pub fn check_guards(&self, manager: &Self) -> Result<(), ConfigError> {
+        let differing = [
+            ("restart_guard", self.restart_guard != manager.restart_guard),
+            ("clock_guard", self.clock_guard != manager.clock_guard),
+            ("max_ttl", self.max_ttl != manager.max_ttl),
+        ];
+        match differing.into_iter().find(|(_, differs)| *differs) {
+            None => Ok(()),
+            Some((name, _)) => Err(ConfigError::new(format!(
+                "{name} is one for all locks of a manager: set it where the manager is made"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for RestartGuard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for RestartGuard {
+    type Err = ConfigError;
+
+    fn from_str(word: &str) -> Result<Self, ConfigError> {
+        Self::ALL.into_iter().find(|choice| choice.name() == word).ok_or_else(|| {
+            ConfigError::new(format!(
+                "the restart guard must be \"auto\", \"strict\" or \"off\", not {word:?}"
+            ))
+        })
+    }
+}

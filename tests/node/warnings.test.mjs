@@ -1,0 +1,105 @@
+// What people should hear of: events of the manager, or else warnings of the process.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { after, before, describe, it } from 'node:test'
+import { ConfigError, Redlock } from 'quorlock'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+/** @typedef {import('./support/servers.mjs').Server} Server */
+/** @typedef {import('quorlock').Warning} Warning */
+
+const EVICTS = /: its maxmemory-policy volatile-ttl may throw out the keys of locks while they are/
+
+describe('a warning', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {Server} */
+  let evicting
+  before(async () => {
+    const flags = ['--maxmemory', '100mb', '--maxmemory-policy', 'volatile-ttl']
+    cluster = await startServers(1, { flags })
+    ;[evicting] = /** @type {[Server]} */ (cluster.servers)
+  })
+  after(() => cluster.close())
+
+  /** @param {Redlock} redlock */
+  const lockAndRelease = async (redlock) => (await redlock.acquire('r', 2000)).release()
+
+  it('tells of a server that may throw locks out, once', async () => {
+    const redlock = new Redlock([evicting.url])
+    /** @type {Warning[]} */
+    const told = []
+    redlock.on('warning', (warning) => told.push(warning))
+    await lockAndRelease(redlock)
+    await lockAndRelease(redlock)
+    await eventually(() => told.length > 0)
+    const [{ name, message, address }] = /** @type {[Warning]} */ (told)
+    assert.deepEqual([name, address, told.length], ['may-evict', evicting.url, 1])
+    assert.match(message, EVICTS)
+    await redlock.quit()
+  })
+
+  it('is one of the process where nobody listens', async () => {
+    const warned = once(process, 'warning')
+    const redlock = new Redlock([evicting.url])
+    await lockAndRelease(redlock)
+    const [warning] = await warned
+    assert.deepEqual([warning.name, warning.code], ['QuorlockWarning', 'QUORLOCK_MAY_EVICT'])
+    assert.match(warning.message, EVICTS)
+    await redlock.quit()
+  })
+
+  it('tells of a node that is held back, which its state shows', async () => {
+    const servers = await cluster.start(3)
+    const redlock = new Redlock(servers.map(({ url }) => url))
+    await lockAndRelease(redlock)
+    await eventually(() => redlock.nodes.every(({ state }) => state === 'healthy'))
+    const told = once(redlock, 'warning')
+    const second = /** @type {Server} */ (servers[1])
+    await second.kill()
+    await second.restart()
+    await eventually(() => redlock.nodes[1]?.state === 'quarantined')
+    const { detail, quarantinedFor = 0 } = redlock.nodes[1] ?? {}
+    assert.equal(detail, 'it was restarted and may have forgotten locks')
+    assert.ok(quarantinedFor > 0 && quarantinedFor <= 2100, `${quarantinedFor} ms`)
+    assert.ok(!('quarantinedFor' in /** @type {object} */ (redlock.nodes[0])))
+    const [{ name, message, address }] = await told
+    assert.deepEqual([name, address], ['quarantined', second.url])
+    assert.equal(
+      message,
+      `${second.url}: ${detail}; its votes do not count until those locks are over`,
+    )
+    await eventually(() => redlock.nodes[1]?.state === 'healthy', 20_000)
+    await redlock.quit()
+  })
+
+  it('is not called for by a node that is declared durable', async () => {
+    // As a managed service does, the server does not say how it writes to disk.
+    const hidden = { appendonly: true, flags: ['--rename-command', 'CONFIG', ''] }
+    const [durable] = /** @type {[Server]} */ (await cluster.start(1, hidden))
+    const others = (await cluster.start(2)).map(({ url }) => url)
+    /** @param {any} node */
+    const stateAfterRestart = async (node) => {
+      let state
+      for (let restarts = 0; restarts < 2; restarts += 1) {
+        await durable.kill()
+        await durable.restart()
+        const redlock = new Redlock([node, ...others])
+        redlock.on('warning', () => {})
+        await (await redlock.acquire('r', 1000)).release()
+        await eventually(() => redlock.nodes[0]?.state !== 'connecting')
+        state = redlock.nodes[0]?.state
+        await redlock.quit()
+      }
+      return state
+    }
+    const { host, port, url } = durable
+    assert.equal(await stateAfterRestart({ host, port, durable: true }), 'healthy')
+    assert.equal(await stateAfterRestart(`${url}?durable=true`), 'healthy')
+    assert.equal(await stateAfterRestart({ host, port, durable: false }), 'quarantined')
+    assert.equal(await stateAfterRestart(url), 'quarantined')
+    const wrong = /** @type {any} */ ({ host, durable: 'yes' })
+    assert.throws(() => new Redlock([wrong]), ConfigError)
+  })
+})

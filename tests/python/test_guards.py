@@ -1,0 +1,245 @@
+"""Nodes that forget locks, or free them early: with the guards nobody else gets in, and without
+them somebody does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import quorlock.aio
+from quorlock import ConfigError, LeaseLost, LockError, QuorumUnreachable
+from tests.python.apis import Api, both_apis
+from tests.support.options import faketime_library
+from tests.support.proxy import FaultProxy
+from tests.support.servers import Cluster
+
+TTL = 3.0
+
+needs_clocks = pytest.mark.skipif(faketime_library() is None, reason="there is no libfaketime")
+
+
+class Scene(NamedTuple):
+    """A lock that is held on A and C of three; B is out of its holder's reach, and free."""
+
+    cluster: Cluster
+    holder: Any
+    #: Connected since before.
+    old: Any
+    to_a: FaultProxy
+
+
+@contextlib.asynccontextmanager
+async def scene(
+    api: Api, cluster: Cluster, fault_proxy: Callable[..., FaultProxy], **guards: Any
+) -> AsyncIterator[Scene]:
+    to_a, to_b = fault_proxy(cluster[0]), fault_proxy(cluster[1])
+    holders = api.Redlock([cluster[0].url, to_b.url, cluster[2].url])
+    others = api.Redlock(cluster.urls, **guards)
+    for locks in (holders, others):
+        await warm_up(api, locks)
+    to_b.refuse()
+    await api.until(lambda: holders.nodes[1].state == "down")
+    lock = holders.lock("r", ttl=TTL)
+    assert await api(lock.acquire())
+    assert cluster.values("r")[1] is None
+    try:
+        yield Scene(cluster, lock, others, to_a)
+    finally:
+        for locks in (holders, others):
+            await api(locks.close())
+
+
+async def warm_up(api: Api, locks: Any) -> None:
+    async with api.block(locks.lock("warm", ttl=TTL)):
+        pass
+    await api.until(lambda: {node.state for node in locks.nodes} == {"healthy"})
+
+
+async def client(api: Api, scene: Scene, which: str, **guards: Any) -> Any:
+    if which == "old":
+        return scene.old
+    if which == "one-sided":
+        scene.to_a.refuse()
+        return api.Redlock([scene.to_a.url, *scene.cluster.urls[1:]], **guards)
+    return api.Redlock(scene.cluster.urls, **guards)
+
+
+async def try_to_get_in(api: Api, scene: Scene, locks: Any) -> None:
+    """Tries for a good part of the time for which the first lease is valid."""
+    try:
+        async with api.block(locks.lock("r", ttl=TTL, timeout=TTL / 2)):
+            pass
+    finally:
+        assert scene.holder.owned(), "the schedule took too long to mean anything"
+
+
+def forget(cluster: Cluster, how: str) -> None:
+    """C forgets the lock that it has a part in."""
+    if how == "restart":
+        cluster[2].restart()
+    elif how == "flush":
+        cluster[2].flush()
+    elif how == "step":
+        cluster[2].set_clock(40)
+    else:
+        raise ValueError(how)
+
+
+HELD_BACK = "may have forgotten locks|locks among them|clock was set forward|locks may have ended early"
+
+
+@pytest.mark.parametrize("which", ["old", "new", "one-sided"])
+@both_apis
+async def test_the_crash_recovery_schedule_ends_in_a_refusal(
+    api: Api, servers: Callable[..., Cluster], fault_proxy: Callable[..., FaultProxy], which: str
+) -> None:
+    async with scene(api, servers(3), fault_proxy) as it:
+        forget(it.cluster, "restart")
+        locks = await client(api, it, which)
+        with pytest.raises(LockError, match=HELD_BACK):
+            await try_to_get_in(api, it, locks)
+        await api(locks.close())
+
+
+@both_apis
+async def test_a_node_that_is_flushed_under_a_held_lock_is_held_back(
+    api: Api, servers: Callable[..., Cluster], fault_proxy: Callable[..., FaultProxy]
+) -> None:
+    async with scene(api, servers(3), fault_proxy) as it:
+        forget(it.cluster, "flush")
+        with pytest.raises(LockError, match=HELD_BACK):
+            await try_to_get_in(api, it, it.old)
+        # Its key on A is no quorum: the lease runs out, and nobody pretends otherwise.
+        with pytest.raises(LeaseLost):
+            await api(it.holder.lease.extend(TTL))
+
+
+@both_apis
+async def test_a_holder_gives_a_flushed_node_its_key_again(
+    api: Api, servers: Callable[..., Cluster]
+) -> None:
+    cluster = servers(3)
+    locks, others = api.Redlock(cluster.urls), api.Redlock(cluster.urls)
+    for each in (locks, others):
+        await warm_up(api, each)
+    async with api.block(locks.lock("r", ttl=1)) as lease:
+        cluster[2].flush()
+        assert not await api(others.lock("r", blocking=False).acquire())
+        await api.until(lambda: cluster.values("r") == [lease.token] * 3)
+        assert not await api(others.lock("r", blocking=False).acquire())
+        assert lease.is_valid
+    for each in (locks, others):
+        await api(each.close())
+
+
+@needs_clocks
+@pytest.mark.parametrize("which", ["old", "new", "one-sided"])
+@both_apis
+async def test_the_clock_jump_schedule_ends_in_a_refusal(
+    api: Api, servers: Callable[..., Cluster], fault_proxy: Callable[..., FaultProxy], which: str
+) -> None:
+    async with scene(api, servers(3, clock=True), fault_proxy) as it:
+        forget(it.cluster, "step")
+        locks = await client(api, it, which)
+        with pytest.raises(LockError, match=HELD_BACK):
+            await try_to_get_in(api, it, locks)
+        await api(locks.close())
+
+
+@pytest.mark.parametrize("how", ["restart", "flush", pytest.param("step", marks=needs_clocks)])
+@both_apis
+async def test_without_the_guards_there_are_two_holders(
+    api: Api, servers: Callable[..., Cluster], fault_proxy: Callable[..., FaultProxy], how: str
+) -> None:
+    off = {"restart_guard": "off", "clock_guard": False}
+    async with scene(api, servers(3, clock=how == "step"), fault_proxy, **off) as it:
+        forget(it.cluster, how)
+        await try_to_get_in(api, it, it.old)
+
+
+@both_apis
+async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
+    api: Api, servers: Callable[..., Cluster]
+) -> None:
+    cluster = servers(3)
+    locks = api.Redlock(cluster.urls, max_ttl=TTL, ttl=1)
+    await warm_up(api, locks)
+    cluster[0].restart()
+    cluster[1].restart()
+    restarted = time.monotonic()
+    await api.until(lambda: [it.state for it in locks.nodes[:2]] == ["quarantined"] * 2)
+    node = locks.nodes[0]
+    assert 0 < node.quarantine <= TTL * 1.01 + 0.01
+    assert "restarted" in node.detail
+    with pytest.raises(QuorumUnreachable) as refused:
+        await api(locks.lock("r", blocking=False).acquire())
+    told = re.search(r"2 of 3 nodes in restart quarantine, ([\d.]+) (m?s) left", str(refused.value))
+    assert told, refused.value
+    left = float(told[1]) / (1000 if told[2] == "ms" else 1)
+    assert left <= TTL * 1.01 + 0.01
+    # Whoever waits gets the lock when it is over, without having to name a limit.
+    async with api.block(locks.lock("r")):
+        assert time.monotonic() - restarted >= TTL - 0.1
+    await api(locks.close())
+
+
+@both_apis
+async def test_a_longer_lock_than_the_longest_is_refused(
+    api: Api, servers: Callable[..., Cluster]
+) -> None:
+    locks = api.Redlock(["memory://a"], max_ttl=TTL, ttl=1)
+    with pytest.raises(ConfigError, match="max_ttl"):
+        locks.lock("r", ttl=TTL + 1)
+    async with api.block(locks.lock("r")) as lease:
+        with pytest.raises(ConfigError, match="max_ttl"):
+            await api(lease.extend(TTL + 1))
+
+
+def test_locks_go_round_while_every_node_is_restarted_in_turn(
+    servers: Callable[..., Cluster],
+) -> None:
+    asyncio.run(roll(servers(5)))
+
+
+async def roll(cluster: Cluster) -> None:
+    ttl = 0.5
+    managers = [quorlock.aio.Redlock(cluster.urls) for _ in range(3)]
+    inside: list[int] = []
+    turns: list[float] = []
+    tokens: list[int] = []
+    done = asyncio.Event()
+
+    async def contend(number: int) -> None:
+        while not done.is_set():
+            async with managers[number % 3].lock("r", ttl=ttl, raise_on_lost=False) as lease:
+                if not lease.is_valid:
+                    continue
+                inside.append(number)
+                assert inside == [number], "two at once"
+                tokens.append(lease.fencing_token)
+                turns.append(time.monotonic())
+                await asyncio.sleep(0.002)
+                inside.remove(number)
+
+    tasks = [asyncio.create_task(contend(number)) for number in range(9)]
+    for server in cluster:
+        before = len(turns)
+        await asyncio.to_thread(server.restart)
+        # The next one goes only when this one is back: a rolling restart.
+        while any(node.state != "healthy" for node in managers[0].nodes):
+            assert not any(task.done() for task in tasks), tasks
+            await asyncio.sleep(0.01)
+        assert len(turns) > before
+    done.set()
+    await asyncio.gather(*tasks)
+    assert tokens == sorted(set(tokens))
+    assert max(later - sooner for sooner, later in itertools.pairwise(turns)) < 5
+    for locks in managers:
+        await locks.close()

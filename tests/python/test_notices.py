@@ -1,0 +1,136 @@
+"""What people should hear of is logged, as warnings of the logger `quorlock`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from quorlock import ConfigTypeError, Redlock
+from tests.python.apis import Api, both_apis
+from tests.python.programs import Program
+from tests.support.servers import Cluster, Options, start_servers
+
+EVICTS = "may throw out the keys of locks while they are held: set it to noeviction"
+
+
+@pytest.fixture
+def evicting() -> Iterator[Cluster]:
+    flags = ("--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
+    with start_servers(1, Options(flags=flags)) as cluster:
+        yield cluster
+
+
+def told(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if vars(record).get("notice") == name]
+
+
+@both_apis
+async def test_a_server_that_may_throw_locks_out_is_logged_once(
+    api: Api, evicting: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = api.Redlock(evicting.urls)
+    for _ in range(2):
+        async with api.block(locks.lock("r")):
+            pass
+    (record,) = told(caplog, "may-evict")
+    assert (record.name, record.levelname) == ("quorlock", "WARNING")
+    assert record.getMessage().startswith(f"{evicting[0].url}: its maxmemory-policy volatile-ttl")
+    assert EVICTS in record.getMessage()
+    assert vars(record)["node"] == evicting[0].url
+    await api(locks.close())
+
+
+@both_apis
+async def test_a_node_that_is_held_back_is_logged_and_shown(
+    api: Api, cluster3: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = api.Redlock(cluster3.urls, ttl=2)
+    async with api.block(locks.lock("r")):
+        pass
+    await api.until(lambda: all(node.state == "healthy" for node in locks.nodes))
+    assert not told(caplog, "quarantined")
+    cluster3[1].kill()
+    cluster3[1].restart()
+    await api.until(lambda: locks.nodes[1].state == "quarantined")
+    node = locks.nodes[1]
+    assert node.detail == "it was restarted and may have forgotten locks"
+    assert node.quarantine is not None
+    assert 0 < node.quarantine <= 2.1
+    assert [locks.nodes[0].detail, locks.nodes[0].quarantine] == [None, None]
+    async with api.block(locks.lock("r")):
+        pass
+    (record,) = told(caplog, "quarantined")
+    assert record.getMessage() == (
+        f"{cluster3[1].url}: {node.detail}; its votes do not count until those locks are over"
+    )
+    await api.until(lambda: locks.nodes[1].state == "healthy", within=20)
+    await api(locks.close())
+
+
+def test_what_logging_raises_harms_no_lock(
+    evicting: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def filter_of_the_user(_: logging.LogRecord) -> bool:
+        raise error
+
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    logger = logging.getLogger("quorlock")
+    logger.addFilter(filter_of_the_user)
+    try:
+        error: BaseException = ValueError("a slip")
+        with Redlock(evicting.urls).lock("r") as lease:
+            assert lease.is_valid
+        assert [it.exc_value for it in unraisable] == [error]
+        error = KeyboardInterrupt()
+        lock = Redlock(evicting.urls).lock("r")
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+    finally:
+        logger.removeFilter(filter_of_the_user)
+    # What was won at that moment has been given back.
+    assert lock.acquire(timeout=5)
+    lock.release()
+
+
+def test_a_program_that_knows_no_logging_shows_it(evicting: Cluster) -> None:
+    code = "from quorlock import redlock\nwith redlock('r') as lease: print(lease.is_valid)"
+    with Program(code, nodes=evicting.urls) as program:
+        status, out, errors = program.end(20)
+    assert (status, out.strip()) == (0, "True")
+    assert errors.count(EVICTS) == 1
+
+
+@both_apis
+async def test_a_node_that_is_declared_durable_is_not_held_back(api: Api) -> None:
+    async def state_after_restart(node: str | dict[str, Any]) -> str:
+        for _ in range(2):
+            durable[0].kill()
+            durable[0].restart()
+            locks = api.Redlock([node, *others.urls], ttl=1)
+            async with api.block(locks.lock("r")):
+                pass
+            await settled(api, locks)
+            state: str = locks.nodes[0].state
+            await api(locks.close())
+        return state
+
+    # As a managed service does, the server does not say how it writes to disk.
+    hidden = Options(appendonly=True, flags=("--rename-command", "CONFIG", ""))
+    with start_servers(1, hidden) as durable, start_servers(2) as others:
+        parts = {"host": durable[0].host, "port": durable[0].port}
+        url = durable[0].url
+        assert await state_after_restart({**parts, "durable": True}) == "healthy"
+        assert await state_after_restart(f"{url}?durable=true") == "healthy"
+        assert await state_after_restart({**parts, "durable": False}) == "quarantined"
+        assert await state_after_restart(url) == "quarantined"
+    with pytest.raises(ConfigTypeError, match="durable must be True or False"):
+        api.Redlock([{**parts, "durable": "yes"}])
+
+
+async def settled(api: Api, locks: Any) -> None:
+    await api.until(lambda: locks.nodes[0].state != "connecting")
