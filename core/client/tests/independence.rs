@@ -162,6 +162,38 @@ fn a_replica_of_a_listed_node_is_refused() {
     });
 }
 
+/// The first operation over a list whose last node says who it is only once the others have been a
+/// quorum for a while.
+async fn first_operation(nodes: [String; 3], last: &Server) -> Result<(), LockError> {
+    last.pause();
+    let locks = client(nodes);
+    let lock = locks.lock("r");
+    let operation = tokio::spawn(async move { lock.acquire().await?.release().await });
+    until("there is a quorum", || {
+        let healthy = |it: &&(_, NodeState)| it.1 == NodeState::Healthy;
+        locks.nodes().iter().filter(healthy).count() == 2
+    })
+    .await;
+    last.resume();
+    operation.await.expect("no panic").map(drop)
+}
+
+#[test]
+fn the_first_operation_waits_a_moment_for_the_nodes_beyond_a_quorum() {
+    run(async {
+        let (master, other) = (master(), Server::start());
+        let replica = replica_of(&master).await;
+        let nodes = || [master.url(), other.url(), replica.url()];
+        // On a busy machine the moment may be over.
+        for _ in 0..20 {
+            if let Err(error) = first_operation(nodes(), &replica).await {
+                return assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            }
+        }
+        panic!("the list of nodes was taken");
+    });
+}
+
 #[test]
 fn a_mistake_that_is_mended_is_forgotten() {
     run(async {
