@@ -48,8 +48,13 @@ def _fetched() -> Path | None:
 def _quietly(command: list[str]) -> bool:
     try:
         result = subprocess.run(
-            command, cwd=_FOLDER, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
-        )
+            command,
+            cwd=_FOLDER,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return False
     return result.returncode == 0

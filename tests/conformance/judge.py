@@ -127,7 +127,9 @@ class Judge:
 
     def _nothing_unexpected(self, actor: Actor) -> None:
         # A lease that is lost is taken back by the library by itself.
-        kinds = {"grant", "restore", "extend", "raise"} | ({"revoke"} if not self._is_over(actor) else set())
+        kinds = {"grant", "restore", "extend", "raise"} | (
+            {"revoke"} if not self._is_over(actor) else set()
+        )
         left = [(index, kind) for kind in sorted(kinds)
                 for index, _ in self._unexpected(actor, kind, float("inf"))]  # fmt: skip
         _check(not left, f"sent {left}")

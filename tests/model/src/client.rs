@@ -91,6 +91,7 @@ pub(crate) struct Holding {
 
 /// What is at work on a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "a client has one, and it is looked at all the time")]
 pub(crate) enum Work {
     Nothing,
     Keeping(Task<Hold>),
