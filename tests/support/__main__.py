@@ -32,7 +32,7 @@ from typing import Any
 from tests.support.binary import server_version
 from tests.support.options import faketime_library
 from tests.support.proxy import Expectation, FaultProxy
-from tests.support.servers import Options, Server, start_servers
+from tests.support.servers import Options, Server, reset, start_servers
 
 Json = dict[str, Any]
 _SERVER_METHODS = {
@@ -86,10 +86,8 @@ class Desk:
         return self.servers[server].log
 
     def reset(self) -> None:
-        """All servers run, answer and are empty but for their canaries."""
-        for server in self.servers:
-            server.heal()
-            server.empty()
+        """As `Cluster.reset`, for all servers."""
+        reset(self.servers)
 
     def proxy(self, server: int, *, tls: bool = False, ask_client: bool = False) -> Json:
         """Puts a fault proxy before a server."""

@@ -30,8 +30,18 @@ from tests.support.binary import server_binary
 from tests.support.options import ADMIN, HOST, Options, arguments, environment
 from tests.support.resp import Connection, Reply, ReplyError
 
-__all__ = ["HOST", "Cluster", "Options", "Server", "ServerEnded", "free_port", "start_servers"]
+__all__ = [
+    "HOST",
+    "Cluster",
+    "Options",
+    "Server",
+    "ServerEnded",
+    "free_port",
+    "reset",
+    "start_servers",
+]
 
+CANARY = "quorlock:{node}:canary"
 _EMPTY = """
 for _, key in ipairs(redis.call('KEYS', '*')) do
   if key ~= 'quorlock:{node}:canary' then redis.call('DEL', key) end
@@ -124,6 +134,13 @@ class Server:
     def flush(self) -> None:
         """Deletes all keys of all databases: for clients, the node has forgotten its locks."""
         self.command("FLUSHALL")
+
+    def is_trusted(self) -> bool:
+        """Whether the guards of clients hold that it has forgotten nothing in this run."""
+        match str(self.command("GET", CANARY)).split():
+            case [_, run, _, "trusted", *_]:
+                return f"run_id:{run}" in self.command("INFO", "server")
+        return False
 
     def empty(self) -> None:
         """Deletes all keys but the canary: for clients, the node goes on as it was."""
@@ -328,15 +345,26 @@ class Cluster(Sequence[Server]):
             server.heal()
 
     def reset(self) -> None:
-        """Every server runs and answers and holds no key but its canary."""
-        self.heal()
-        for server in self._servers:
-            server.empty()
+        """Every server runs, answers and holds no lock; none is held back by the guards."""
+        reset(self._servers)
 
     def close(self) -> None:
         """Ends all servers."""
         for server in self._servers:
             server.close()
+
+
+def reset(servers: Sequence[Server]) -> None:
+    """As `Cluster.reset`. Servers that all remember go on as they were, for clients that were
+    there before; if one has forgotten, they are a new cluster, for clients that come."""
+    for server in servers:
+        server.heal()
+    remember = all(server.is_trusted() for server in servers)
+    for server in servers:
+        if remember:
+            server.empty()
+        else:
+            server.flush()
 
 
 def start_servers(count: int, options: Options | None = None) -> Cluster:
