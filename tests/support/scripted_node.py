@@ -69,7 +69,7 @@ class ScriptedNode:
         """See `open`."""
         self.port = 0
         self.commands: list[Command] = []
-        self.is_warm = asyncio.Event()
+        self.is_warm = False
         #: Whether revokes are answered by themselves, as done.
         self.takes_back = True
         #: Set, and made anew, whenever something arrives.
@@ -156,7 +156,7 @@ class ScriptedNode:
         elif command.kind == "inspect":
             connection.slots.append(_Slot(reply=integers([2, 0, -2, 0])))
             if WARM_UP in words:
-                self.is_warm.set()
+                self.is_warm = True
         else:
             command = self._known(command)
             connection.slots.append(_Slot(command=command))
