@@ -223,9 +223,11 @@ class Stage:
         )
 
     async def close(self) -> None:
-        """Ends the nodes."""
+        """Ends the sessions, and then the nodes: nobody connects to them any more."""
         for actor in self.actors.values():
             actor.session.do("close")
+        await asyncio.sleep(GRACE)
+        for actor in self.actors.values():
             for node in actor.nodes:
                 await node.close()
 
