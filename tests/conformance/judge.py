@@ -228,15 +228,18 @@ class Judge:
 
     async def _until(self, actor: Actor, written: int) -> None:
         """Never later than the round that it comes from allows, and hardly earlier."""
-        end = time.monotonic() + LIMIT
-        while True:
+        end, problem = time.monotonic() + LIMIT, None
+        while problem is None or time.monotonic() < end:
+            until = await actor.session.until()
             try:
-                return self._check_until(actor, written, await actor.session.until())
-            except Failed:
+                return self._check_until(actor, written, until)
+            except Failed as failed:
                 # The library may not have taken in yet what has just happened.
-                if time.monotonic() > end:
-                    raise
+                if problem is not None and until is None:
+                    break
+                problem = failed
             await asyncio.sleep(GRACE)
+        raise problem
 
     def _check_until(self, actor: Actor, written: int, until: float | None) -> None:
         stage, settings = self._stage, self._stage.case.settings

@@ -72,6 +72,7 @@ async def run_all(library: Library, cases: Iterable[Case], tries: int) -> list[R
             for case in able:
                 told = f"try {attempt + 1} of {case.name}: {results[case.name].reason}"
                 print(told, file=sys.stderr, flush=True)
+    await asyncio.sleep(_APART)  # for the last connections to be closed
     return list(results.values())
 
 

@@ -141,10 +141,12 @@ class Stage:
         )
         session.do("warm", resource=WARM_UP)
         live = [node for index, node in enumerate(nodes) if index not in down]
-        for node in live:
-            await asyncio.wait_for(node.is_warm.wait(), LIMIT)
-        if len(live) > settings.nodes // 2:
-            await self.until(actor, lambda: session.is_warm, "it connects")
+
+        def is_warm() -> bool:
+            has_quorum = len(live) > settings.nodes // 2
+            return all(node.is_warm for node in live) and (session.is_warm or not has_quorum)
+
+        await self.until(actor, is_warm, "it connects")
 
     async def happen(self, line: Line) -> None:
         """Does what happens."""
@@ -221,9 +223,11 @@ class Stage:
         )
 
     async def close(self) -> None:
-        """Ends the nodes."""
+        """Ends the sessions, and then the nodes: nobody connects to them any more."""
         for actor in self.actors.values():
             actor.session.do("close")
+        await asyncio.sleep(GRACE)
+        for actor in self.actors.values():
             for node in actor.nodes:
                 await node.close()
 

@@ -69,12 +69,14 @@ class ScriptedNode:
         """See `open`."""
         self.port = 0
         self.commands: list[Command] = []
-        self.is_warm = asyncio.Event()
+        self.is_warm = False
         #: Whether revokes are answered by themselves, as done.
         self.takes_back = True
         #: Set, and made anew, whenever something arrives.
         self.news = asyncio.Event()
         self._server: asyncio.Server | None = None
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._connections: list[_Connection] = []
         self._first = asyncio.Condition()
         self._to_come_again: list[Command] = []
@@ -84,7 +86,7 @@ class ScriptedNode:
     async def open(cls) -> ScriptedNode:
         """A node that listens."""
         node = cls()
-        node._server = await asyncio.start_server(node._serve, "127.0.0.1", 0)
+        node._server = await asyncio.start_server(node._accept, "127.0.0.1", 0)
         node.port = node._server.sockets[0].getsockname()[1]
         return node
 
@@ -117,15 +119,27 @@ class ScriptedNode:
             connection.writer.transport.abort()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Ends all connections, also those that are about to be made."""
+        self._is_closed = True
         if self._server is not None:
             self._server.close()
         for connection in self._connections:
             connection.writer.transport.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closed:
+            return writer.transport.abort()
         connection = _Connection(writer)
         self._connections.append(connection)
+        task = asyncio.ensure_future(self._serve(reader, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return None
+
+    async def _serve(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         try:
             async with self._first:
                 await self._first.wait_for(lambda: self._connections[0] is connection)
@@ -141,7 +155,7 @@ class ScriptedNode:
         finally:
             connection.is_gone = True
             self._connections.remove(connection)
-            writer.transport.abort()
+            connection.writer.transport.abort()
             async with self._first:
                 self._first.notify_all()
 
@@ -156,7 +170,7 @@ class ScriptedNode:
         elif command.kind == "inspect":
             connection.slots.append(_Slot(reply=integers([2, 0, -2, 0])))
             if WARM_UP in words:
-                self.is_warm.set()
+                self.is_warm = True
         else:
             command = self._known(command)
             connection.slots.append(_Slot(command=command))

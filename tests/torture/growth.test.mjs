@@ -117,7 +117,7 @@ describe('nothing grows', () => {
       assert.ok(last.threads <= first.threads + 1, told)
       assert.ok(last.files <= first.files + 20, told)
       assert.ok(last.heap <= first.heap + Math.max(2e6, rounds * 64), told)
-      assert.ok(last.rss <= first.rss + Math.max(24e6, rounds * 200), told)
+      assert.ok(last.rss <= first.rss + Math.max(48e6, rounds * 200), told)
     })
   }
 })

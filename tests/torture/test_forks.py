@@ -202,6 +202,36 @@ def test_children_that_end_in_the_ordinary_way_leave_the_parents_locks_alone(
     assert out == "True released"
 
 
+def test_a_child_hears_of_its_own_losses_also_where_its_parent_waits_for_some(
+    cluster3: Cluster,
+) -> None:
+    out = run(
+        HEAD
+        + """
+    def hears(name):
+        told = threading.Event()
+        lock = locks.lock(name, ttl=0.1, on_lost=told.set)
+        lock.acquire()
+        assert told.wait(10), "nobody was told"
+
+    async def hears_async(name):
+        told = asyncio.Event()
+        lock = tasks.lock(name, ttl=0.1, on_lost=told.set)
+        await lock.acquire()
+        await asyncio.wait_for(told.wait(), 10)
+
+    kept = locks.lock("kept", ttl=5, on_lost=print)  # the parent's thread for callbacks is there
+    kept.acquire()
+    collect([child(lambda: hears("a")), child(lambda: run(hears_async("b")))])
+    hears("c")
+    print("done")
+    """,
+        nodes=cluster3.urls,
+        within=60,
+    )
+    assert out == "done"
+
+
 def test_pools_of_processes(cluster3: Cluster) -> None:
     out = run(
         HEAD

@@ -76,7 +76,9 @@ WORKS = {
 @pytest.mark.parametrize("work", WORKS)
 def test_at_any_moment(cluster3: Cluster, work: str) -> None:
     code = (
-        HEAD
+        # Python itself can be interrupted between __enter__ and its block (once in thousands of
+        # rounds here): nobody has that lease then, and it ends with its ttl.
+        HEAD.replace("ttl=30", "ttl=8")
         + WORKS[work].replace("\n    ", "\n")
         + f"""
     work()
@@ -257,7 +259,7 @@ async def _enter(lock: Any) -> None:
 
 def left_alone(cluster: Cluster) -> None:
     """No lock key is left; what the library itself has nodes remember is no lock."""
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 15
     while left := [
         key for node in cluster for key in list(node.keys()) if not key.startswith("quorlock:")
     ]:
