@@ -7,6 +7,7 @@ use quorlock_protocol::{
     Acquire, Extend, Hold, HolderId, Lease, Moment, Policy, Surroundings, Withdraw,
 };
 
+use crate::guarded::Watch;
 use crate::link::Op;
 use crate::scope::Scope;
 
@@ -29,6 +30,8 @@ pub(crate) struct Client {
     pub(crate) wall_back: u64,
     /// Claims whose keys may stay until they run out, as nobody is there to take them back.
     pub(crate) excused: Vec<u32>,
+    /// Its side of the guards; `None` if nothing is guarded.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 /// Whether a client runs.
@@ -128,6 +131,7 @@ impl Client {
             known: 0,
             wall_back: 0,
             excused: Vec::new(),
+            watch: None,
         }
     }
 
@@ -234,6 +238,7 @@ impl Client {
         self.phase = Phase::Idle;
         self.background.clear();
         self.locks = 0;
+        self.watch = None;
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) struct Settings {
     patience: u64,
     fencing: bool,
     max_hold: u64,
+    pub(super) guards: bool,
     pub(super) wall: u64,
 }
 
@@ -35,6 +36,7 @@ impl Default for Settings {
             patience: 400,
             fencing: true,
             max_hold: 86_400_000,
+            guards: false,
             wall: 1000,
         }
     }
@@ -57,6 +59,7 @@ impl Settings {
             "fencing" => self.fencing = value == "on",
             "max_hold" => self.max_hold = number(value)?,
             "wall" => self.wall = number(value)?,
+            "guards" => self.guards = value == "on",
             "needs" => {}
             _ => return Err(format!("no setting is called {name}")),
         }
@@ -82,8 +85,12 @@ impl Settings {
         policy.build().map_err(|problem| problem.to_string())
     }
 
+    pub(super) fn nodes(&self) -> usize {
+        usize::try_from(self.nodes).unwrap_or(0)
+    }
+
     pub(super) fn quorum(&self) -> Quorum {
-        Quorum::of(usize::try_from(self.nodes).unwrap_or(0))
+        Quorum::of(self.nodes())
     }
 
     pub(super) fn patience(&self) -> Duration {
