@@ -92,7 +92,9 @@ def forget(cluster: Cluster, how: str) -> None:
         raise ValueError(how)
 
 
-HELD_BACK = "may have forgotten locks|locks among them|clock was set forward|locks may have ended early"
+HELD_BACK = (
+    "may have forgotten locks|locks among them|clock was set forward|locks may have ended early"
+)
 
 
 @pytest.mark.parametrize("which", ["old", "new", "one-sided"])
@@ -191,9 +193,7 @@ async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
 
 
 @both_apis
-async def test_a_longer_lock_than_the_longest_is_refused(
-    api: Api, servers: Callable[..., Cluster]
-) -> None:
+async def test_a_longer_lock_than_the_longest_is_refused(api: Api) -> None:
     locks = api.Redlock(["memory://a"], max_ttl=TTL, ttl=1)
     with pytest.raises(ConfigError, match="max_ttl"):
         locks.lock("r", ttl=TTL + 1)
@@ -223,6 +223,7 @@ async def roll(cluster: Cluster) -> None:
                     continue
                 inside.append(number)
                 assert inside == [number], "two at once"
+                assert lease.fencing_token is not None
                 tokens.append(lease.fencing_token)
                 turns.append(time.monotonic())
                 await asyncio.sleep(0.002)

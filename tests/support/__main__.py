@@ -33,8 +33,18 @@ from tests.support.proxy import Expectation, FaultProxy
 from tests.support.servers import Options, Server, start_servers
 
 Json = dict[str, Any]
-_SERVER_METHODS = {"pause", "resume", "kill", "stop", "restart", "heal", "flush", "keys", "command",
-                   "set_clock"}
+_SERVER_METHODS = {
+    "pause",
+    "resume",
+    "kill",
+    "stop",
+    "restart",
+    "heal",
+    "flush",
+    "keys",
+    "command",
+    "set_clock",
+}
 _PROXY_METHODS = {
     "delay", "stall", "cut_after", "reset", "half_close", "refuse", "heal", "close",
     "swallow_reply", "expect",
