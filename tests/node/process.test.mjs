@@ -126,7 +126,7 @@ describe('a process', () => {
       Object.keys,
     )
     assert.deepEqual(
-      left.filter((key) => !key.includes('fence')),
+      left.filter((key) => !key.startsWith('quorlock:')),
       [],
     )
   })
@@ -227,7 +227,7 @@ describe('a worker thread', () => {
     const left = async () =>
       (await Promise.all(cluster.servers.map((server) => server.keys('*'))))
         .flatMap(Object.keys)
-        .filter((key) => !key.includes('fence'))
+        .filter((key) => !key.startsWith('quorlock:'))
     // What was held runs out, since nobody extends it; what was waited for is taken back.
     await eventually(async () => (await left()).every((key) => key === 'held'), 3000)
     assert.ok(held.isValid)

@@ -25,32 +25,67 @@ def servers() -> Iterator[Callable[..., Cluster]]:
         yield start
 
 
-@pytest.fixture(scope="session")
-def _three() -> Iterator[Cluster]:
-    with start_servers(3) as cluster:
-        yield cluster
+class _Shared:
+    """Servers that tests share for as long as no client has a reason to hold one of them back: none
+    was started anew, and either all or none are set up."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._cluster: Cluster | None = None
+        self._processes: list[int] = []
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Cluster]:
+        """The servers, running and without a key."""
+        if self._cluster is None:
+            self._cluster = start_servers(self._count)
+            self._processes = [server.pid for server in self._cluster]
+        cluster = self._cluster
+        cluster.reset()
+        try:
+            yield cluster
+        finally:
+            is_as_it_was = [it.running and it.pid for it in cluster] == self._processes
+            cluster.heal()
+            if not is_as_it_was or not _are_alike(cluster):
+                self.close()
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+
+def _are_alike(cluster: Cluster) -> bool:
+    canaries = cluster.values("quorlock:{node}:canary")
+    is_trusted = [canary is not None and " trusted " in canary for canary in canaries]
+    return all(is_trusted) or canaries == [None] * len(cluster)
 
 
 @pytest.fixture(scope="session")
-def _five() -> Iterator[Cluster]:
-    with start_servers(5) as cluster:
-        yield cluster
+def _three() -> Iterator[_Shared]:
+    with contextlib.closing(_Shared(3)) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def _five() -> Iterator[_Shared]:
+    with contextlib.closing(_Shared(5)) as shared:
+        yield shared
 
 
 @pytest.fixture
-def cluster3(_three: Cluster) -> Iterator[Cluster]:
+def cluster3(_three: _Shared) -> Iterator[Cluster]:
     """Three servers without a key, shared by the session; a test may do to them what it likes."""
-    _three.reset()
-    yield _three
-    _three.heal()
+    with _three.lent() as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def cluster5(_five: Cluster) -> Iterator[Cluster]:
+def cluster5(_five: _Shared) -> Iterator[Cluster]:
     """Five servers without a key, shared by the session; a test may do to them what it likes."""
-    _five.reset()
-    yield _five
-    _five.heal()
+    with _five.lent() as cluster:
+        yield cluster
 
 
 @pytest.fixture

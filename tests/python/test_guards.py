@@ -223,6 +223,7 @@ async def roll(cluster: Cluster) -> None:
                     continue
                 inside.append(number)
                 assert inside == [number], "two at once"
+                assert lease.fencing_token is not None
                 tokens.append(lease.fencing_token)
                 turns.append(time.monotonic())
                 await asyncio.sleep(0.002)

@@ -18,7 +18,7 @@ import pytest
 import quorlock.aio
 from quorlock import LeaseLost, LockNotAcquired, Redlock
 from tests.support.peer_process import PeerError, PeerProcess
-from tests.support.servers import Cluster
+from tests.support.servers import Cluster, start_servers
 from tests.support.wait import eventually
 
 #: How many nodes each takes.
@@ -52,20 +52,28 @@ class Both:
     def forget(self) -> None:
         """The nodes forget all keys, as after a lock has run out."""
         for node in self.nodes:
-            node.flush()
+            node.empty()
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Cluster]:
+    """Servers that the processes of these tests keep their connections to."""
+    with start_servers(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module", params=PEERS)
-def worker(request: pytest.FixtureRequest, _three: Cluster) -> Iterator[PeerProcess]:
+def worker(request: pytest.FixtureRequest, three: Cluster) -> Iterator[PeerProcess]:
     """One process a library for all of these tests."""
-    addresses = [node.address for node in _three[: PEERS[request.param]]]
+    addresses = [node.address for node in three[: PEERS[request.param]]]
     with PeerProcess(request.param, addresses) as process:
         yield process
 
 
 @pytest.fixture(params=[True, False], ids=["fencing", "plain"])
-def both(request: pytest.FixtureRequest, worker: PeerProcess, cluster3: Cluster) -> Iterator[Both]:
-    nodes = Cluster(cluster3[: PEERS[worker.name]])
+def both(request: pytest.FixtureRequest, worker: PeerProcess, three: Cluster) -> Iterator[Both]:
+    three.reset()
+    nodes = Cluster(three[: PEERS[worker.name]])
     with Redlock(nodes.urls, fencing=request.param, ttl=30) as ours:
         yield Both(worker, nodes, ours)
 

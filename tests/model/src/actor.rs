@@ -211,7 +211,7 @@ impl Actor<'_> {
         self.client.phase = Phase::Holding(Box::new(Holding {
             draw: owner_of(&won.lease).draw,
             lease: won.lease,
-            policy: self.scope.policy,
+            policy: self.scope.policy_of(self.client.id),
             serial: 0,
             since: self.clock(),
             asked: self.clock(),

@@ -51,6 +51,11 @@ impl World {
                 let text = format!("the lease of {} was over and is valid again", name(client.id));
                 return Err(Violation::new(Property::LossTold, text));
             }
+            if scope.is_guarded() {
+                // A node that forgets takes its part of a lease with it; that nobody makes use of that
+                // is what the guards are for.
+                continue;
+            }
             let owner = Owner { client: client.id, draw: holding.draw };
             let standing = self.stands_on(scope, owner).count_ones();
             if (standing as usize) < scope.quorum() {
@@ -68,7 +73,7 @@ impl World {
 
     /// The token of a valid lease is known to a quorum, so that the next one is higher.
     fn check_known(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
-        for client in &self.clients {
+        for client in self.clients.iter().filter(|_| !scope.is_guarded()) {
             let token = client.valid_lease(clock).and_then(|it| it.lease.fencing_token());
             let Some(token) = token else {
                 continue;
@@ -102,6 +107,10 @@ impl World {
             // What is due now may still be done now.
             if client.wake() <= clock {
                 continue;
+            }
+            if client.watch.as_deref().is_some_and(|watch| watch.is_fooled) {
+                let text = format!("{} takes itself for one that stood still", name(client.id));
+                return Err(Violation::new(Property::Timely, text));
             }
             if let Some(late) = client.overdue(clock) {
                 let text = format!("at {} ms {late} of {} is overdue", self.now, name(client.id));
@@ -265,7 +274,8 @@ impl World {
 
 /// The longest ttl that any command of the world asks for, in milliseconds.
 fn longest_kept(scope: &Scope) -> u64 {
-    let asked = scope.policy.kept().max(scope.shorter.kept()).as_millis();
+    let asked = scope.policy.kept().max(scope.shorter.kept()).max(scope.policy_of(1).kept());
+    let asked = asked.as_millis();
     let least = scope.policy.min_hold().as_millis() * 100;
     // By a clock that is 1 % fast, and what is added for the grain.
     asked.max(u64::try_from(least.div_ceil(99)).unwrap_or(u64::MAX).saturating_add(GRAINS))

@@ -26,7 +26,8 @@ impl World {
             let mut replies = 0;
             for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
                 let link = self.link(client.id, node);
-                if link.next_for_node().is_some() && self.is_up(node) {
+                let is_ready = self.is_up(node) && self.is_connected(client.id, node);
+                if link.next_for_node().is_some() && is_ready {
                     let at_once = scope.prompt && hears && !link.has_reply();
                     if at_once {
                         steps.push(Step::Trip(client.id, node));
@@ -59,7 +60,7 @@ impl World {
                 Phase::Acquiring(_) => user(budget.cancels > 0, Deed::Cancel),
                 Phase::Holding(holding) => {
                     let busy = matches!(holding.work, Work::Extending(..));
-                    user(!holding.looked, Deed::Release);
+                    user(!holding.looked && scope.releases, Deed::Release);
                     user(budget.abandons > 0, Deed::Abandon);
                     user(budget.extends > 0 && !busy, Deed::Extend);
                     user(budget.shortens > 0 && !busy, Deed::Shorten);
@@ -97,6 +98,7 @@ impl World {
             .iter()
             .filter(|client| client.status == Status::Running)
             .filter_map(|client| rate.reaches(client.wake()));
+        let looks = self.next_look().filter_map(|moment| rate.reaches(moment));
         let leases = self.clients.iter().filter_map(|client| match &client.phase {
             Phase::Holding(holding) => rate.reaches(holding.until()),
             _ => None,
@@ -114,7 +116,13 @@ impl World {
                 scope.node_rate.reaches_millis(key.expires.saturating_sub(node.stepped))
             })
         });
-        timers.chain(leases).chain(midway).chain(keys).filter(|time| *time > self.now).min()
+        timers
+            .chain(looks)
+            .chain(leases)
+            .chain(midway)
+            .chain(keys)
+            .filter(|time| *time > self.now)
+            .min()
     }
 
     fn faults(&self, scope: &Scope, steps: &mut Vec<Step>) {
@@ -127,6 +135,8 @@ impl World {
         for node in self.node_ids().filter(|node| self.is_up(*node) && self.counts(scope, *node)) {
             fault(budget.restarts, Fault::Restart(node, false));
             fault(budget.forgets, Fault::Restart(node, true));
+            fault(budget.rollbacks, Fault::Rollback(node));
+            fault(budget.flushes, Fault::Flush(node));
             fault(budget.downs, Fault::Down(node));
             fault(budget.hangs, Fault::Hang(node));
             fault(budget.clock_steps, Fault::ClockStep(node));

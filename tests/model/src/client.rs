@@ -7,6 +7,7 @@ use quorlock_protocol::{
     Acquire, Extend, Hold, HolderId, Lease, Moment, Policy, Surroundings, Withdraw,
 };
 
+use crate::guarded::Watch;
 use crate::link::Op;
 use crate::scope::Scope;
 
@@ -31,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) excused: Vec<u32>,
     /// Before then nobody else may begin: the lock-delay, or the least hold, of its last lease.
     pub(crate) keeps_out: Moment,
+    /// Its side of the guards; `None` if nothing is guarded.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 /// Whether a client runs.
@@ -134,6 +137,7 @@ impl Client {
             wall_back: 0,
             excused: Vec::new(),
             keeps_out: Moment::default(),
+            watch: None,
         }
     }
 
@@ -251,6 +255,7 @@ impl Client {
         self.status = Status::Dead;
         self.background.clear();
         self.locks = 0;
+        self.watch = None;
     }
 }
 

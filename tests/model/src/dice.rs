@@ -66,6 +66,8 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         breaks: many,
         restarts: many,
         forgets: 0,
+        flushes: 0,
+        rollbacks: 0,
         downs: many,
         hangs: many,
         clock_steps: 0,

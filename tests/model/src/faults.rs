@@ -20,11 +20,20 @@ impl World {
         match fault {
             Fault::Break(client, node, again) => self.break_link(client, node, again, clock),
             Fault::Restart(node, forgets) => {
+                self.nodes[usize::from(node)].run += u32::from(scope.is_guarded());
                 if forgets {
                     self.nodes[usize::from(node)].forget();
                 }
                 self.break_links_of(node, true, clock);
             }
+            Fault::Rollback(node) => {
+                let site = &mut self.nodes[usize::from(node)];
+                let (canary, notes) = (site.canary.clone(), site.notes);
+                site.forget();
+                (site.run, site.canary, site.notes) = (site.run + 1, canary, notes);
+                self.break_links_of(node, true, clock);
+            }
+            Fault::Flush(node) => self.nodes[usize::from(node)].forget(),
             Fault::Down(node) => {
                 self.nodes[usize::from(node)].health = Health::Down;
                 self.break_links_of(node, false, clock);
@@ -53,6 +62,7 @@ impl World {
         // Nobody is left to make a new connection for a dead client.
         let again = again && self.clients[usize::from(client)].status != Status::Dead;
         self.link_mut(client, node).break_off(again, clock);
+        self.forsake(client, node);
         self.drop_unheard(client);
     }
 
@@ -80,6 +90,8 @@ impl Budget {
             Fault::Break(_, _, false) => &mut self.breaks,
             Fault::Restart(_, false) => &mut self.restarts,
             Fault::Restart(_, true) => &mut self.forgets,
+            Fault::Rollback(_) => &mut self.rollbacks,
+            Fault::Flush(_) => &mut self.flushes,
             Fault::Down(_) => &mut self.downs,
             Fault::Hang(_) => &mut self.hangs,
             Fault::ClockStep(_) => &mut self.clock_steps,

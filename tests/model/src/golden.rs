@@ -1,15 +1,19 @@
 //! Runs the golden schedules of `tests/conformance/cases` over the shipping machines.
 
 mod expect;
+mod guards;
 mod session;
 mod settings;
+mod watching;
 mod words;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use guards::Cluster;
 use session::Session;
 use settings::Settings;
 use words::Line;
@@ -19,6 +23,7 @@ fn run(text: &str) -> Result<usize, String> {
     let mut settings = Settings::default();
     let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
     let mut client = "A".to_owned();
+    let mut cluster: Option<Cluster> = None;
     let (mut now, mut expectations) = (0, 0);
     for (number, raw) in text.lines().enumerate() {
         let told = |problem: String| format!("line {}: {}: {problem}", number + 1, raw.trim());
@@ -31,9 +36,28 @@ fn run(text: &str) -> Result<usize, String> {
                     return Err(told("time goes backwards".to_owned()));
                 }
                 now = time;
-                let session = sessions.entry(client.clone());
-                let session = session.or_insert_with(|| Session::new(settings.clone()));
-                session.happen(time, &words).map_err(told)?;
+                let cluster = cluster.get_or_insert_with(|| Cluster::new(settings.nodes()));
+                cluster.now = time;
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                if let ["node", node, rest @ ..] = words.as_slice()
+                    && !rest.contains(&"->")
+                {
+                    if cluster.happen(node, rest).map_err(told)? {
+                        for session in sessions.values_mut() {
+                            session.look(cluster, node, time);
+                        }
+                    }
+                    continue;
+                }
+                let number = u8::try_from(sessions.len()).unwrap_or(u8::MAX);
+                let session = match sessions.entry(client.clone()) {
+                    Entry::Occupied(entry) => entry.into_mut(),
+                    Entry::Vacant(entry) => {
+                        let session = Session::new(settings.clone(), number, cluster);
+                        entry.insert(session.map_err(told)?)
+                    }
+                };
+                session.happen(time, &words, cluster).map_err(told)?;
             }
             Line::Expect(words) => {
                 expectations += 1;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply};
 
@@ -28,26 +30,55 @@ pub(crate) struct Sent {
     /// How often it went out.
     sends: u8,
     /// Present once the node has done it.
-    answer: Option<Answer>,
+    answer: Option<Result<Answer, FaultKind>>,
+    /// Present with a grant where something is guarded.
+    pub(crate) ward: Option<Ward>,
+}
+
+/// What the guards send along with a grant, and hear of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ward {
+    /// What must stand in the canary key.
+    pub(crate) canary: Arc<str>,
+    /// The note that went ahead: for how long this client asks nodes to keep keys.
+    pub(crate) longest: Duration,
+    /// When it was sent, by the lease clock.
+    pub(crate) sent: Moment,
+    /// What the node's clock showed when it was done.
+    pub(crate) micros: Option<u64>,
 }
 
 impl Hash for Sent {
     /// The claim is told by its owner; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
-        (self.command.not_after, self.sends, self.answer).hash(state);
+        (self.command.not_after, self.sends, self.answer, &self.ward).hash(state);
     }
 }
 
 impl Link {
     /// Sends a command.
-    pub(crate) fn send(&mut self, op: Op, owner: Owner, command: Command) {
-        self.out.push_back(Sent { op, owner, command, sends: 1, answer: None });
+    pub(crate) fn send(&mut self, op: Op, owner: Owner, command: Command, ward: Option<Ward>) {
+        self.out.push_back(Sent { op, owner, command, sends: 1, answer: None, ward });
     }
 
     /// Answers a command that is not sent at all.
-    pub(crate) fn refuse(&mut self, op: Op, command: &Command) {
-        self.tell(op, command, 1, FaultKind::NotSent);
+    pub(crate) fn refuse(&mut self, op: Op, command: &Command, why: FaultKind) {
+        self.tell(op, command, 1, why);
+    }
+
+    /// Has the next command rely on `canary` if it goes out once more; `false` if it does not go out,
+    /// because it is a grant and there is none.
+    pub(crate) fn rely_on(&mut self, canary: Option<Arc<str>>) -> bool {
+        let next = self.out.iter_mut().find(|sent| sent.answer.is_none() && sent.sends > 1);
+        match (next.and_then(|sent| sent.ward.as_mut()), canary) {
+            (None, _) => true,
+            (Some(ward), Some(canary)) => {
+                ward.canary = canary;
+                true
+            }
+            (Some(_), None) => false,
+        }
     }
 
     /// The next command for the node.
@@ -70,9 +101,12 @@ impl Link {
     }
 
     /// Notes what the node answered to the next command.
-    pub(crate) fn answered(&mut self, answer: Answer) {
+    pub(crate) fn answered(&mut self, answer: Result<Answer, FaultKind>, micros: u64) {
         if let Some(sent) = self.out.iter_mut().find(|sent| sent.answer.is_none()) {
             sent.answer = Some(answer);
+            if let Some(ward) = &mut sent.ward {
+                ward.micros = Some(micros);
+            }
         }
     }
 
@@ -82,15 +116,14 @@ impl Link {
     }
 
     /// Takes the next reply.
-    pub(crate) fn take_reply(&mut self) -> Option<(Op, Reply)> {
-        if let Some(told) = self.told.pop_front() {
-            return Some(told);
+    pub(crate) fn take_reply(&mut self) -> Option<(Op, Reply, Option<Ward>)> {
+        if let Some((op, reply)) = self.told.pop_front() {
+            return Some((op, reply, None));
         }
-        let answer = self.out.front()?.answer?;
+        let answer = self.out.front()?.answer?.map_err(|kind| Fault::new(kind, ""));
         let sent = self.out.pop_front()?;
-        let reply =
-            Reply { ticket: sent.command.ticket, answer: Ok(answer), repeated: sent.sends > 1 };
-        Some((sent.op, reply))
+        let reply = Reply { ticket: sent.command.ticket, answer, repeated: sent.sends > 1 };
+        Some((sent.op, reply, sent.ward))
     }
 
     /// Breaks the connection: what was on it is lost, done or not. With `again`, a new one sends the
@@ -100,6 +133,9 @@ impl Link {
             if again && sent.sends < MAX_SENDS && sent.command.not_after >= now {
                 sent.sends += 1;
                 sent.answer = None;
+                if let Some(ward) = &mut sent.ward {
+                    (ward.sent, ward.micros) = (now, None);
+                }
                 self.out.push_back(sent);
             } else {
                 self.tell(sent.op, &sent.command, sent.sends, FaultKind::Broken);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorlock_protocol::Policy;
 
 use crate::client::{Client, Phase};
+use crate::guarded::Watch;
 use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
@@ -24,11 +25,15 @@ pub(crate) fn run(scope: &Scope, world: &World) -> Result<(), Violation> {
     for client in 0..newcomer {
         world.crash(client, true);
     }
-    world.clients.push(Client::new(newcomer, 1));
+    let watch = Watch::new(&scope.policy, scope.nodes);
+    world.clients.push(Client { watch, ..Client::new(newcomer, 1) });
     world.links.extend((0..scope.nodes).map(|_| Link::default()));
     let patient = patient(&scope.policy);
+    world.announce(scope, newcomer);
+    world.prepare(scope, newcomer);
     world.act(scope, newcomer, |actor| actor.acquire(patient))?;
-    let patience = 3 * scope.policy.kept().as_millis();
+    let rounds = if scope.is_guarded() { 6 } else { 3 };
+    let patience = rounds * scope.policy.kept().as_millis();
     let least = u64::try_from(scope.policy.min_hold().as_millis()).unwrap_or(u64::MAX);
     let patience = patience.saturating_add(2 * least);
     let end = world.now + patience;

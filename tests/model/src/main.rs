@@ -13,6 +13,7 @@ mod clock;
 mod dice;
 mod faults;
 mod golden;
+mod guarded;
 mod lease;
 mod link;
 mod lone;

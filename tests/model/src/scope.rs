@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Policy, PolicyBuilder, Resources};
+use quorlock_protocol::{Policy, PolicyBuilder, Resources, RestartGuard};
 
 use crate::clock::Rate;
 use crate::property::Property;
@@ -23,6 +23,10 @@ pub(crate) struct Budget {
     pub(crate) restarts: u16,
     /// Restarts of nodes that forget.
     pub(crate) forgets: u16,
+    /// Restarts of nodes from a snapshot that is older than any lock.
+    pub(crate) rollbacks: u16,
+    /// Nodes whose keys are all deleted.
+    pub(crate) flushes: u16,
     /// Nodes going down.
     pub(crate) downs: u16,
     /// Nodes hanging.
@@ -67,6 +71,16 @@ pub(crate) struct Scope {
     /// What each client asks for, by resource; the last serves all further clients.
     pub(crate) wants: Vec<Vec<u8>>,
     pub(crate) policy: Policy,
+    /// That of every client but the first, if it is another.
+    pub(crate) others: Option<Policy>,
+    /// How many clients, the last ones, have never looked at the nodes when the world begins.
+    pub(crate) newcomers: usize,
+    /// Whether users give leases back; otherwise these run out.
+    pub(crate) releases: bool,
+    /// How many nodes, the last ones, are down when the world begins, so that a lock stands on fewer.
+    pub(crate) down: usize,
+    /// Whether no node has ever been used.
+    pub(crate) is_fresh: bool,
     /// For [`Deed::Shorten`](crate::step::Deed::Shorten).
     pub(crate) shorter: Policy,
     /// How many acquisitions each client begins.
@@ -103,6 +117,11 @@ impl Scope {
             clients: 2,
             wants: vec![vec![0]],
             policy: policy(PolicyBuilder::try_once),
+            others: None,
+            newcomers: 0,
+            down: 0,
+            releases: true,
+            is_fresh: false,
             shorter: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),
             locks: 1,
             budget: Budget::default(),
@@ -119,6 +138,16 @@ impl Scope {
             flaw: Flaw::None,
             limit: None,
         }
+    }
+
+    /// The settings of `client`.
+    pub(crate) fn policy_of(&self, client: u8) -> Policy {
+        self.others.filter(|_| client > 0).unwrap_or(self.policy)
+    }
+
+    /// Whether the guards are on.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.policy.restart_guard() != RestartGuard::Off || self.policy.clock_guard()
     }
 
     /// Whether a breach of `property` is looked for: where a limit is to be shown, only that.
@@ -160,6 +189,8 @@ pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Pol
         .ttl(Duration::from_secs(1))
         .node_timeout(Duration::from_millis(50))
         .retry_delay(Duration::from_millis(100))
-        .retry_jitter(Duration::ZERO);
+        .retry_jitter(Duration::ZERO)
+        .restart_guard(RestartGuard::Off)
+        .clock_guard(false);
     change(base).build().expect("the settings of a scope are valid")
 }

@@ -1,5 +1,7 @@
 //! The worlds that are searched. Owns the list: what each is for, how large, and what it must show.
 
+mod guarded;
+
 use std::time::Duration;
 
 use quorlock_protocol::PolicyBuilder;
@@ -47,6 +49,7 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(writing());
     scopes.extend(several_resources());
     scopes.extend(keeping_others_out());
+    scopes.extend(guarded::small());
     scopes
 }
 
@@ -209,6 +212,7 @@ pub(crate) fn long() -> Vec<Scope> {
         },
     ];
     scopes.push(Scope { clients: 3, ..faulty("three clients", 0, |_| {}) });
+    scopes.extend(guarded::long());
     scopes.extend(
         small()
             .into_iter()
@@ -233,9 +237,21 @@ pub(crate) fn limits() -> Vec<Scope> {
         ),
         limit(
             Property::Exclusion,
-            faulty("one node of a bare quorum forgets", 2, |it| {
-                (it.forgets, it.downs) = (1, 1);
-            }),
+            guarded::without(guarded::forgetful("one node forgets, without guards", |it| {
+                it.forgets = 1;
+            })),
+        ),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::forgetful("one node is flushed, without guards", |it| {
+                it.flushes = 1;
+            })),
+        ),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::forgetful("one clock jumps, without guards", |it| {
+                it.clock_steps = 1;
+            })),
         ),
         limit(Property::Exclusion, faulty("a majority forgets", 2, |it| it.forgets = 2)),
         limit(

@@ -1,9 +1,12 @@
 //! One node of the world: its keys, its fences, its clock. Owns what a node does with a command, word
 //! for word as `quorlock_protocol::Action` says it; knows nothing of clients or connections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, HolderId, Ttl};
+use quorlock_protocol::{
+    Action, Answer, Command, Fence, FencingToken, Frees, HolderId, Notes, Ttl,
+};
 
 use crate::clock::Rate;
 
@@ -56,6 +59,8 @@ pub(crate) enum Flaw {
     RevokesOvertake,
     /// A key has no end.
     NeverExpires,
+    /// A grant is done whatever stands in the canary key.
+    IgnoresCanary,
 }
 
 /// One node.
@@ -71,6 +76,12 @@ pub(crate) struct Site {
     pub(crate) stepped: u64,
     /// Whether it answers.
     pub(crate) health: Health,
+    /// The run of the server: a new one with each start.
+    pub(crate) run: u32,
+    /// What stands in its canary key.
+    pub(crate) canary: Option<Arc<str>>,
+    /// What clients have left there for the guards.
+    pub(crate) notes: Notes,
 }
 
 /// Whether a node answers.
@@ -115,6 +126,9 @@ impl Site {
             fence_ends: vec![u64::MAX; resources],
             stepped: 0,
             health: Health::Up,
+            run: 0,
+            canary: None,
+            notes: Notes::default(),
         }
     }
 
@@ -137,8 +151,9 @@ impl Site {
         }
     }
 
-    /// Forgets everything: a restart without persistence.
+    /// Forgets everything: a restart without persistence, or all keys deleted.
     pub(crate) fn forget(&mut self) {
+        (self.canary, self.notes) = (None, Notes::default());
         self.keys.fill(None);
         self.fences.fill(0);
         self.fence_ends.fill(u64::MAX);

@@ -51,6 +51,10 @@ pub(crate) enum Fault {
     Break(u8, u8, bool),
     /// A node dies and comes back; with `true` it forgets its keys.
     Restart(u8, bool),
+    /// A node dies and comes back from a snapshot that is older than any lock.
+    Rollback(u8),
+    /// Every key of a node is deleted.
+    Flush(u8),
     /// A node goes down and stays down.
     Down(u8),
     /// A node that is down or hangs is back.
@@ -75,6 +79,8 @@ impl Fault {
         match self {
             Self::Break(_, node, _)
             | Self::Restart(node, _)
+            | Self::Rollback(node)
+            | Self::Flush(node)
             | Self::Down(node)
             | Self::Up(node)
             | Self::Hang(node)
@@ -88,6 +94,8 @@ impl Fault {
         match self {
             Self::Break(client, _, again) => Self::Break(client, 0, again),
             Self::Restart(_, forgets) => Self::Restart(0, forgets),
+            Self::Rollback(_) => Self::Rollback(0),
+            Self::Flush(_) => Self::Flush(0),
             Self::Down(_) => Self::Down(0),
             Self::Up(_) => Self::Up(0),
             Self::Hang(_) => Self::Hang(0),
@@ -148,6 +156,8 @@ impl fmt::Display for Fault {
                 write!(out, "FAULT: node {node} restarts and has forgotten all")
             }
             Self::Restart(node, false) => write!(out, "FAULT: node {node} restarts with its keys"),
+            Self::Rollback(node) => write!(out, "FAULT: node {node} restarts from an old snapshot"),
+            Self::Flush(node) => write!(out, "FAULT: every key of node {node} is deleted"),
             Self::Down(node) => write!(out, "FAULT: node {node} goes down"),
             Self::Up(node) => write!(out, "node {node} is back"),
             Self::Hang(node) => write!(out, "FAULT: node {node} hangs"),

@@ -217,7 +217,7 @@ fn crate_dir() -> PathBuf {
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 7] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 8] = [
     (
         Flaw::RevokesOvertake,
         "node: revokes overtake grants",
@@ -249,4 +249,9 @@ const NODE_FLAWS: [(Flaw, &str, &str); 7] = [
         "a grant sent again after a lost reply is refused by its own key (redis-py)",
     ),
     (Flaw::NeverExpires, "node: key without ttl", "keys are set without an end (sherlock)"),
+    (
+        Flaw::IgnoresCanary,
+        "node: grant without canary",
+        "the grant script does not look at the canary, so that a flush goes unnoticed",
+    ),
 ];

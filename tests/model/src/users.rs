@@ -18,7 +18,11 @@ pub(crate) struct Written {
 impl World {
     pub(crate) fn user(&mut self, scope: &Scope, client: u8, deed: Deed) -> Result<(), Violation> {
         match deed {
-            Deed::Acquire => self.act(scope, client, |actor| actor.acquire(scope.policy)),
+            Deed::Acquire => {
+                self.announce(scope, client);
+                self.prepare(scope, client);
+                self.act(scope, client, |actor| actor.acquire(scope.policy_of(client)))
+            }
             Deed::Release => self.release(scope, client),
             Deed::Extend => {
                 self.budget.extends -= 1;

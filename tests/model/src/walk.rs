@@ -97,6 +97,8 @@ const fn word(fault: Fault) -> &'static str {
         Fault::Break(_, _, false) => "connection lost",
         Fault::Restart(_, false) => "node restarted",
         Fault::Restart(_, true) => "node forgot",
+        Fault::Rollback(_) => "node restored",
+        Fault::Flush(_) => "node flushed",
         Fault::Down(_) => "node down",
         Fault::Up(_) => "node back",
         Fault::Hang(_) => "node hung",

@@ -3,11 +3,12 @@
 
 use std::hash::{Hash, Hasher};
 
-use quorlock_protocol::{Action, NodeId, Reply};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, NodeId, Reply};
 
 use crate::actor::{Actor, Event};
 use crate::client::{Client, Phase, Status};
-use crate::link::{Link, Op};
+use crate::guarded::{NODE_WALL, Watch};
+use crate::link::{Link, Op, Ward};
 use crate::print::fingerprint;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
@@ -56,7 +57,7 @@ impl Hash for Views {
 impl World {
     pub(crate) fn new(scope: &Scope) -> Self {
         let ids = 0..u8::try_from(scope.clients).expect("a scope has at most 255 clients");
-        Self {
+        let mut world = Self {
             now: 0,
             nodes: vec![Site::new(scope.resources()); scope.nodes],
             clients: ids.map(|id| Client::new(id, scope.locks)).collect(),
@@ -66,11 +67,16 @@ impl World {
             won: 0,
             targets: vec![Written::default(); scope.resources()],
             views: Views(vec![0; scope.nodes]),
+        };
+        for client in &mut world.clients {
+            client.watch = Watch::new(&scope.policy_of(client.id), scope.nodes);
         }
+        world.set_up_guards(scope);
+        world
     }
 
     /// Notes that something happened between a client and a node.
-    fn note(&mut self, client: u8, node: u8, what: impl Hash) {
+    pub(crate) fn note(&mut self, client: u8, node: u8, what: impl Hash) {
         let seen = self.clients[usize::from(client)].outline();
         let view = &mut self.views.0[usize::from(node)];
         *view = fingerprint(&(*view, client, self.now, seen, what));
@@ -127,10 +133,17 @@ impl World {
         if scope.flaw == Flaw::RevokesOvertake {
             self.link_mut(client, node).let_overtake();
         }
+        let goes_out = self.reconnect(scope, client, node);
         let Some(sent) = self.link(client, node).next_for_node().cloned() else {
             return;
         };
         let place = usize::from(node);
+        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
+        if !goes_out || !self.remembers(scope, node, sent.ward.as_ref()) {
+            self.note(client, node, 5_u8);
+            self.link_mut(client, node).answered(Err(FaultKind::Quarantined), micros);
+            return self.drop_unheard(client);
+        }
         let clock = self.node_clock(scope, place);
         let request = Request {
             command: &sent.command,
@@ -148,8 +161,19 @@ impl World {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }
         self.note(client, node, (0_u8, answer));
-        self.link_mut(client, node).answered(answer);
+        self.link_mut(client, node).answered(Ok(answer), micros);
         self.drop_unheard(client);
+    }
+
+    /// Takes the note that goes ahead of a grant; whether the node still has the canary that the grant
+    /// relies on.
+    fn remembers(&mut self, scope: &Scope, node: u8, ward: Option<&Ward>) -> bool {
+        let (Some(ward), site) = (ward, &mut self.nodes[usize::from(node)]) else {
+            return true;
+        };
+        site.notes.longest = site.notes.longest.max(ward.longest);
+        let is_there = ward.canary.is_empty() || site.canary.as_ref() == Some(&ward.canary);
+        is_there || scope.flaw == Flaw::IgnoresCanary
     }
 
     fn note_deleted(&mut self, client: u8, draw: u32, node: u8) {
@@ -173,7 +197,7 @@ impl World {
     }
 
     fn deliver(&mut self, scope: &Scope, client: u8, node: u8) -> Result<(), Violation> {
-        let Some((op, reply)) = self.link_mut(client, node).take_reply() else {
+        let Some((op, reply)) = self.take_reply(scope, client, node) else {
             return Ok(());
         };
         self.note(client, node, (1_u8, &reply));
@@ -182,10 +206,23 @@ impl World {
         })
     }
 
+    /// The next reply, as the guards let it through.
+    fn take_reply(&mut self, scope: &Scope, client: u8, node: u8) -> Option<(Op, Reply)> {
+        let (op, mut reply, ward) = self.link_mut(client, node).take_reply()?;
+        if let Some(ward) = ward {
+            let has_forgotten = reply.answer.is_err();
+            let counts = self.inspect_grant(scope, client, node, &ward, has_forgotten);
+            if !counts && matches!(reply.answer, Ok(Answer::Ours { .. })) {
+                reply.answer = Err(Fault::new(FaultKind::Quarantined, ""));
+            }
+        }
+        Some((op, reply))
+    }
+
     fn deliver_all(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
         let mut by_op: Vec<(Op, Vec<(NodeId, Reply)>)> = Vec::new();
         for node in NodeId::all(self.nodes.len()) {
-            while let Some((op, reply)) = self.link_mut(client, node.0).take_reply() {
+            while let Some((op, reply)) = self.take_reply(scope, client, node.0) {
                 self.note(client, node.0, (2_u8, &reply));
                 match by_op.iter_mut().find(|(other, _)| *other == op) {
                     Some((_, replies)) => replies.push((node, reply)),
@@ -208,6 +245,9 @@ impl World {
         deed: impl FnOnce(&mut Actor<'_>),
     ) -> Result<(), Violation> {
         let place = usize::from(client);
+        if matches!(self.clients[place].phase, Phase::Acquiring(_)) {
+            self.prepare(scope, client);
+        }
         let mut actor = Actor {
             scope,
             now: self.now,
@@ -222,11 +262,12 @@ impl World {
             let refused =
                 self.nodes[node.index()].health == Health::Down || command.not_after < clock;
             self.note(client, node.0, (3_u8, command.ticket, command.action));
+            let ward = self.ward(scope, client, node.0, &command);
             let link = self.link_mut(client, node.0);
-            if refused {
-                link.refuse(op, &command);
-            } else {
-                link.send(op, owner, command);
+            match ward {
+                _ if refused => link.refuse(op, &command, FaultKind::NotSent),
+                Err(()) => link.refuse(op, &command, FaultKind::Quarantined),
+                Ok(ward) => link.send(op, owner, command, ward),
             }
         }
         for event in events {
@@ -266,6 +307,7 @@ impl World {
         if self.is_restless() {
             self.budget.delays = self.budget.delays.saturating_sub(1);
         }
+        self.look_when_due(scope);
         self.now = self.now.max(time);
         let clock = scope.client_rate.moment(self.now);
         for client in &mut self.clients {
@@ -277,6 +319,7 @@ impl World {
             let clock = self.node_clock(scope, node);
             self.nodes[node].expire(clock);
         }
+        self.look_when_due(scope);
     }
 
     /// Whether a message could arrive now.
@@ -284,11 +327,11 @@ impl World {
         let nodes = self.nodes.len();
         self.links.iter().enumerate().any(|(place, link)| {
             let hears = self.clients[place / nodes].status == Status::Running;
-            let up = self.nodes[place % nodes].health == Health::Up;
+            let (client, node) = (place / nodes, place % nodes);
+            let short = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
+            let up = self.nodes[node].health == Health::Up
+                && self.is_connected(short(client), short(node));
             (hears && link.has_reply()) || (up && link.next_for_node().is_some())
         })
     }
 }
-
-/// The wall clock of nodes lies so far ahead of those of the clients that proposals are not clamped.
-const NODE_WALL: u64 = 1_000_000;

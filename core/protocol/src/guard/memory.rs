@@ -126,14 +126,16 @@ impl Guards {
     }
 
     /// Whether every other node that can be reached was looked at since `until`, so that a lock that
-    /// lasts longer than any before and that was noted there meanwhile is known.
+    /// lasts longer than any before and that was noted there meanwhile is known. A node that hangs is not
+    /// waited for.
     fn has_asked_around(&mut self, node: NodeId, until: Moment, now: Moment) -> bool {
         let asked = self.asks_around.map_or(now, |since| if since < until { now } else { since });
         let mut others = NodeId::all(self.quorum.nodes()).filter(|other| *other != node);
-        let is_done = others.all(|other| {
+        let all_told = others.all(|other| {
             let seat = &self.seats[other.index()];
             seat.contact != Contact::Heard || seat.looked_at >= until
         });
+        let is_done = all_told || now.since(asked) >= LOOK_AGAIN;
         self.has_news |= !is_done && self.asks_around != Some(asked);
         self.asks_around = (!is_done).then_some(asked);
         is_done

@@ -30,6 +30,8 @@ pub(crate) struct PretendNode {
     pub(crate) rate: i64,
     pub(crate) durable: bool,
     pub(crate) is_up: bool,
+    /// It is connected, but answers nothing.
+    pub(crate) hangs: bool,
 }
 
 /// One client, as far as the guards are concerned.
@@ -84,6 +86,7 @@ impl Cluster {
             rate: 0,
             durable: false,
             is_up: true,
+            hangs: false,
         };
         Self { now: 1_000_000, nodes: vec![node; count], clients: 0 }
     }
@@ -181,6 +184,9 @@ impl Watcher {
             let ruling = Ruling::Undecided(Moment::FAR_FUTURE);
             self.rulings[node] = None;
             return ruling;
+        }
+        if cluster.nodes[node].hangs {
+            return Ruling::Undecided(Moment::FAR_FUTURE);
         }
         let mut writing = None;
         for _ in 0..8 {

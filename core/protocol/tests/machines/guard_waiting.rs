@@ -87,6 +87,20 @@ fn a_node_that_is_down_does_not_keep_a_quarantine_from_ending() {
 }
 
 #[test]
+fn a_node_that_hangs_holds_the_end_of_a_quarantine_up_for_a_moment() {
+    let (mut cluster, mut client) = used(3);
+    cluster.restart(1);
+    client.look_around(&mut cluster);
+    cluster.nodes[2].hangs = true;
+    cluster.pass(TERM);
+    client.look_around(&mut cluster);
+    assert_eq!(client.view(), "o?o");
+    cluster.pass(1_000);
+    client.look_around(&mut cluster);
+    assert_eq!(client.view(), "ooo");
+}
+
+#[test]
 fn a_longer_ttl_of_its_own_prolongs_the_quarantine() {
     let (mut cluster, mut client) = used(3);
     cluster.restart(1);

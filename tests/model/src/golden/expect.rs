@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{Action, Command, HolderId, Lease, LossReason, ReleaseOutcome};
 
+use super::guards::Sentinel;
 use super::session::{Outcome, Session, Work, kind};
 use super::words::number;
 
@@ -38,9 +39,31 @@ impl Session {
                 }
                 _ => Err("nothing was released".to_owned()),
             },
+            ["says", wanted @ ..] => {
+                let is_there = self.text.contains(&wanted.join(" "));
+                is_there.then_some(()).ok_or_else(|| format!("it says: {}", self.text))
+            }
+            ["trusts", nodes @ ..] => self.expect_trusted(nodes),
+            ["holds", "back", node, millis] => {
+                let left = self.sentinel()?.left(number(node)?, self.env.now)?;
+                (left == number(millis)?).then_some(()).ok_or_else(|| format!("for {left} ms"))
+            }
             ["at", "rest"] if self.result == Outcome::AtRest => Ok(()),
             _ => self.otherwise(),
         }
+    }
+
+    fn sentinel(&self) -> Result<&Sentinel, String> {
+        self.sentinel.as_ref().ok_or_else(|| "the guards are off".to_owned())
+    }
+
+    /// Whether the grants of these nodes count, and of no others.
+    fn expect_trusted(&self, nodes: &[&str]) -> Result<(), String> {
+        let wanted: Vec<u64> = nodes.iter().map(|node| number(node)).collect::<Result<_, _>>()?;
+        let sentinel = self.sentinel()?;
+        let all = 0..u64::try_from(self.nodes()).unwrap_or(u64::MAX);
+        let found: Vec<u64> = all.filter(|it| sentinel.left(*it, self.env.now) == Ok(0)).collect();
+        (found == wanted).then_some(()).ok_or_else(|| format!("it trusts {found:?}"))
     }
 
     fn otherwise(&self) -> Result<(), String> {

@@ -1,18 +1,21 @@
 //! One client of a golden schedule: the machine under way, the lease, and what was sent. Owns what the
 //! happenings mean.
 
+use std::time::Duration;
+
 use quorlock_protocol::{
     Acquire, Action, Command, ErrorKind, Extend, Extension, FencingToken, Hold, HoldEnd, HolderId,
     Lease, LossReason, Machine, Moment, NodeId, Output, Reply, Resources, Surroundings, Ticket,
     Withdraw, Withdrawal,
 };
 
+use super::guards::{Cluster, Sentinel};
 use super::settings::Settings;
 use super::words::{answer, number};
 
 pub(super) struct Session {
-    settings: Settings,
-    env: Stage,
+    pub(super) settings: Settings,
+    pub(super) env: Stage,
     pub(super) work: Work,
     wake: Moment,
     pub(super) lease: Option<Lease>,
@@ -22,6 +25,12 @@ pub(super) struct Session {
     pub(super) sent: Vec<(NodeId, Command)>,
     /// What was sent and not yet expected.
     pub(super) unexpected: Vec<(NodeId, &'static str)>,
+    /// What the last error says.
+    pub(super) text: String,
+    pub(super) sentinel: Option<Sentinel>,
+    /// For how long its machine has stood still, in milliseconds; what it found out of that.
+    pub(super) still: u64,
+    pub(super) lost: Duration,
 }
 
 /// The machine under way.
@@ -44,8 +53,8 @@ pub(super) enum Outcome {
     AtRest,
 }
 
-struct Stage {
-    now: Moment,
+pub(super) struct Stage {
+    pub(super) now: Moment,
     wall: u64,
     draws: u8,
 }
@@ -66,9 +75,16 @@ impl Surroundings for Stage {
 }
 
 impl Session {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(
+        settings: Settings,
+        number: u8,
+        cluster: &mut Cluster,
+    ) -> Result<Self, String> {
         let env = Stage { now: Moment::default(), wall: settings.wall, draws: 0 };
-        Self {
+        let (policy, now) = (settings.policy(None)?, Moment::from_millis(cluster.now));
+        let guards = || Sentinel::new(cluster, &policy, number, now);
+        let sentinel = settings.guards.then(guards);
+        Ok(Self {
             settings,
             env,
             work: Work::None,
@@ -78,13 +94,28 @@ impl Session {
             result: Outcome::Pending,
             sent: Vec::new(),
             unexpected: Vec::new(),
-        }
+            text: String::new(),
+            sentinel,
+            still: 0,
+            lost: Duration::ZERO,
+        })
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.settings.nodes()
     }
 
     /// Something happens at `time`.
-    pub(super) fn happen(&mut self, time: u64, words: &[String]) -> Result<(), String> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let time = Moment::from_millis(time);
+    pub(super) fn happen(
+        &mut self,
+        true_time: u64,
+        words: &[&str],
+        cluster: &mut Cluster,
+    ) -> Result<(), String> {
+        if let ["still", millis] = words {
+            self.still += number(millis)?;
+        }
+        let time = self.moment(true_time);
         if words == ["asleep"] {
             self.env.now = time;
             return Ok(());
@@ -92,28 +123,39 @@ impl Session {
         if time > self.env.now || words == ["wait"] {
             self.pass(time);
         }
-        match words.as_slice() {
-            ["wait"] => {}
-            ["acquire"] => self.acquire()?,
+        match words {
+            ["wait"] | ["still", _] => {}
+            ["look"] => {
+                if let Some(sentinel) = &mut self.sentinel {
+                    sentinel.look_around(cluster, self.env.now);
+                }
+            }
+            ["look", node] => self.look(cluster, node, true_time),
+            ["acquire"] => self.acquire(None, cluster)?,
+            ["acquire", "ttl", ttl] => self.acquire(Some(number(ttl)?), cluster)?,
             ["extend"] => self.extend(None)?,
             ["extend", "ttl", ttl] => self.extend(Some(number(ttl)?))?,
             ["hold"] => self.hold()?,
             ["release"] => self.release()?,
             ["cancel"] => self.cancel(),
             ["node", node, command, "->", rest @ ..] => {
-                let (answer, repeated) = answer(rest)?;
+                let (mut answer, repeated) = answer(rest)?;
                 let node = NodeId(u8::try_from(number(node)?).map_err(|_| "no such node")?);
                 let ticket = self.ticket_of(node, command)?;
+                if command.starts_with("grant") {
+                    answer = self.inspect_grant(cluster, node, answer);
+                }
                 self.hear(node, Reply { ticket, answer, repeated });
             }
             _ => return Err("nothing that can happen".to_owned()),
         }
         self.settle();
+        self.catch_up(true_time);
         Ok(())
     }
 
     /// Lets time pass; every timer goes off at its time.
-    fn pass(&mut self, time: Moment) {
+    pub(super) fn pass(&mut self, time: Moment) {
         while self.wake <= time && !matches!(self.work, Work::None) {
             self.env.now = self.env.now.max(self.wake);
             let env = &mut self.env;
@@ -162,7 +204,10 @@ impl Session {
                         (self.lease, self.result) = (Some(won.lease), Outcome::Won);
                         self.since = self.env.now;
                     }
-                    Err(kind) => self.result = Outcome::Error(kind),
+                    Err(kind) => {
+                        self.text = self.explain(kind, &outcome);
+                        self.result = Outcome::Error(kind);
+                    }
                 },
             },
             Work::Extend(mut machine) => {
@@ -206,11 +251,24 @@ impl Session {
     }
 
     fn poll<M: Machine>(&mut self, machine: &mut M) -> Option<M::Outcome> {
+        let mut refused = Vec::new();
         loop {
             match machine.poll(&mut self.env) {
                 Output::Send(node, command) => {
+                    let is_grant = matches!(command.action, Action::Grant { .. });
+                    let sentinel = self.sentinel.as_ref().filter(|_| is_grant);
+                    if let Some(fault) = sentinel.and_then(|it| it.refusal(node, self.env.now)) {
+                        let ticket = command.ticket;
+                        refused.push((node, Reply { ticket, answer: Err(fault), repeated: false }));
+                        continue;
+                    }
                     self.unexpected.push((node, kind(&command)));
                     self.sent.push((node, command));
+                }
+                Output::WakeAt(_) if !refused.is_empty() => {
+                    for (node, reply) in refused.drain(..) {
+                        machine.handle_reply(&mut self.env, node, reply);
+                    }
                 }
                 Output::WakeAt(at) => {
                     self.wake = at;
@@ -224,9 +282,12 @@ impl Session {
         }
     }
 
-    fn acquire(&mut self) -> Result<(), String> {
+    fn acquire(&mut self, ttl: Option<u64>, cluster: &mut Cluster) -> Result<(), String> {
         let resources = Resources::new(["r"]).map_err(|problem| problem.to_string())?;
-        let policy = self.settings.policy(None)?;
+        let policy = self.settings.policy(ttl)?;
+        if let Some(sentinel) = &mut self.sentinel {
+            sentinel.prepare(cluster, &policy, self.env.now);
+        }
         let (quorum, known) = (self.settings.quorum(), FencingToken::default());
         let machine = Acquire::new(self.env.now, resources, policy, quorum, known);
         self.result = Outcome::Pending;

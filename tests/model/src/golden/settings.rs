@@ -21,6 +21,7 @@ pub(super) struct Settings {
     max_hold: u64,
     lock_delay: u64,
     min_hold: u64,
+    pub(super) guards: bool,
     pub(super) wall: u64,
 }
 
@@ -39,6 +40,7 @@ impl Default for Settings {
             max_hold: 86_400_000,
             lock_delay: 0,
             min_hold: 0,
+            guards: false,
             wall: 1000,
         }
     }
@@ -63,6 +65,7 @@ impl Settings {
             "lock_delay" => self.lock_delay = number(value)?,
             "min_hold" => self.min_hold = number(value)?,
             "wall" => self.wall = number(value)?,
+            "guards" => self.guards = value == "on",
             "needs" => {}
             _ => return Err(format!("no setting is called {name}")),
         }
@@ -90,8 +93,12 @@ impl Settings {
         policy.build().map_err(|problem| problem.to_string())
     }
 
+    pub(super) fn nodes(&self) -> usize {
+        usize::try_from(self.nodes).unwrap_or(0)
+    }
+
     pub(super) fn quorum(&self) -> Quorum {
-        Quorum::of(usize::try_from(self.nodes).unwrap_or(0))
+        Quorum::of(self.nodes())
     }
 
     pub(super) fn patience(&self) -> Duration {

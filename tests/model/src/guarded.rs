@@ -1,0 +1,340 @@
+//! What the guards add to the world: clients look at nodes as the shipping client does, and nodes answer as
+//! `checkup.lua` does. Owns when a client looks; what it makes of that is the shipping `Guards`.
+
+use std::sync::Arc;
+
+use quorlock_protocol::{
+    Action, CanaryKey, Checkup, ClockReading, Command, Guards, HolderId, Moment, NodeId, Notes,
+    Policy, Quorum, Ruling, Surroundings,
+};
+
+use crate::client::{Client, Phase, Status};
+use crate::link::Ward;
+use crate::scope::Scope;
+use crate::site::{Health, Site};
+use crate::world::World;
+
+/// A client's side of the guards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Watch {
+    pub(crate) guards: Guards,
+    gates: Vec<Gate>,
+    drawn: u32,
+    /// It took itself for one that had stood still.
+    pub(crate) is_fooled: bool,
+}
+
+/// What a client makes of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Gate {
+    /// `None` before the first look, and while the node is gone.
+    ruling: Option<Ruling>,
+    /// The connection was lost since the last look.
+    is_stale: bool,
+}
+
+impl Gate {
+    /// When the node is to be looked at, if nothing happens before.
+    fn due(&self) -> Option<Moment> {
+        match &self.ruling {
+            Some(Ruling::Quarantined(quarantine)) => Some(quarantine.until),
+            Some(Ruling::Undecided(at)) => Some(*at),
+            _ => None,
+        }
+    }
+}
+
+struct Env {
+    now: Moment,
+    wall: u64,
+    client: u8,
+    drawn: u32,
+}
+
+impl Surroundings for Env {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.wall
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        self.drawn += 1;
+        let mut bytes = [0; HolderId::RANDOM_BYTES];
+        bytes[0] = self.client + 1;
+        bytes[4..8].copy_from_slice(&self.drawn.to_be_bytes());
+        bytes
+    }
+}
+
+impl Watch {
+    /// The guards of a client with the settings `policy`; `None` if there is nothing to guard.
+    pub(crate) fn new(policy: &Policy, nodes: usize) -> Option<Box<Self>> {
+        let guards = Guards::new(policy, Quorum::of(nodes));
+        let gates = vec![Gate::default(); nodes];
+        guards.are_on().then(|| Box::new(Self { guards, gates, drawn: 0, is_fooled: false }))
+    }
+
+    /// What must stand in the node's canary key for a grant; `None` if no grant is sent.
+    fn canary(&self, node: u8) -> Option<&Arc<str>> {
+        match &self.gates[usize::from(node)] {
+            Gate { ruling: Some(Ruling::Trusted(canary)), is_stale: false } => Some(canary),
+            _ => None,
+        }
+    }
+
+    fn settle(&mut self) {
+        self.is_fooled |= !self.guards.take_lost_time().is_zero();
+        drop(self.guards.take_notices());
+    }
+}
+
+impl World {
+    /// Sets the cluster up and lets the clients that were there from the start look at it.
+    pub(crate) fn set_up_guards(&mut self, scope: &Scope) {
+        if !scope.is_fresh {
+            for node in &mut self.nodes {
+                node.canary = Some("1 0 1 trusted 0 0 0".into());
+            }
+        }
+        let settled = scope.clients - scope.newcomers;
+        for round in 0..2 {
+            for client in 0..u8::try_from(settled).unwrap_or(u8::MAX) {
+                if round == 0 {
+                    self.announce(scope, client);
+                }
+                self.look_around(scope, client, |_| true);
+            }
+        }
+        for node in scope.nodes - scope.down..scope.nodes {
+            self.nodes[node].health = Health::Down;
+            for client in 0..u8::try_from(scope.clients).unwrap_or(u8::MAX) {
+                self.forsake(client, u8::try_from(node).unwrap_or(u8::MAX));
+            }
+        }
+    }
+
+    /// The user is about to ask for a lock.
+    pub(crate) fn announce(&mut self, scope: &Scope, client: u8) {
+        let policy = scope.policy_of(client);
+        if let Some(watch) = self.watch_mut(client) {
+            watch.guards.handle_policy(&policy);
+        }
+    }
+
+    /// Looks at every node that is to be looked at before a grant is sent.
+    pub(crate) fn prepare(&mut self, scope: &Scope, client: u8) {
+        let clock = scope.client_rate.moment(self.now);
+        self.look_around(scope, client, |gate| {
+            gate.is_stale || gate.ruling.is_none() || gate.due().is_some_and(|due| due <= clock)
+        });
+    }
+
+    /// What goes with a command: `Err` if it is not sent, because the node's grants do not count.
+    pub(crate) fn ward(
+        &self,
+        scope: &Scope,
+        client: u8,
+        node: u8,
+        command: &Command,
+    ) -> Result<Option<Ward>, ()> {
+        let Some(watch) = &self.clients[usize::from(client)].watch else {
+            return Ok(None);
+        };
+        if !matches!(command.action, Action::Grant { .. }) {
+            return Ok(None);
+        }
+        let canary = Arc::clone(watch.canary(node).ok_or(())?);
+        let now = scope.client_rate.moment(self.now);
+        // The note goes ahead of the grant, on the same connection.
+        let longest = watch.guards.notes_for(NodeId(node), now).longest;
+        Ok(Some(Ward { canary, longest, sent: now, micros: None }))
+    }
+
+    /// The connection to the node is lost, or the node is.
+    pub(crate) fn forsake(&mut self, client: u8, node: u8) {
+        if let Some(watch) = self.watch_mut(client) {
+            watch.gates[usize::from(node)].is_stale = true;
+        }
+    }
+
+    /// Whether the node can do what lies on the connection: after a loss of it only if the client is
+    /// there to look first.
+    pub(crate) fn is_connected(&self, client: u8, node: u8) -> bool {
+        let client = &self.clients[usize::from(client)];
+        let stale = |watch: &Watch| watch.gates[usize::from(node)].is_stale;
+        client.status != Status::Paused || !client.watch.as_deref().is_some_and(stale)
+    }
+
+    /// A connection that was made anew begins with a look. Afterwards a grant that goes out once more
+    /// relies on what was found; `false` if it does not go out.
+    pub(crate) fn reconnect(&mut self, scope: &Scope, client: u8, node: u8) -> bool {
+        let Some(watch) = self.watch_mut(client) else {
+            return true;
+        };
+        if watch.gates[usize::from(node)].is_stale
+            && self.clients[usize::from(client)].status == Status::Running
+        {
+            self.look(scope, client, node);
+            self.follow_up(scope, client);
+        }
+        let canary = self.watch_mut(client).and_then(|it| it.canary(node)).cloned();
+        self.link_mut(client, node).rely_on(canary)
+    }
+
+    /// Before time passes every lost connection is made anew; then whatever has become due is looked at.
+    pub(crate) fn look_when_due(&mut self, scope: &Scope) {
+        for client in 0..u8::try_from(self.clients.len()).unwrap_or(u8::MAX) {
+            let clock = scope.client_rate.moment(self.now);
+            let is_interested = is_interested(&self.clients[usize::from(client)]);
+            self.look_around(scope, client, |gate| {
+                gate.is_stale && gate.ruling.is_some()
+                    || is_interested && gate.due().is_some_and(|due| due <= clock)
+            });
+        }
+    }
+
+    /// When the next look is due.
+    pub(crate) fn next_look(&self) -> impl Iterator<Item = Moment> + '_ {
+        let clients = self.clients.iter().filter(|it| is_interested(it));
+        let gates = clients.filter_map(|it| it.watch.as_deref()).flat_map(|it| &it.gates);
+        gates.filter_map(Gate::due)
+    }
+
+    /// The answer to a grant came in: whether it counts.
+    pub(crate) fn inspect_grant(
+        &mut self,
+        scope: &Scope,
+        client: u8,
+        node: u8,
+        ward: &Ward,
+        has_forgotten: bool,
+    ) -> bool {
+        let received = scope.client_rate.moment(self.now);
+        let Some(watch) = self.watch_mut(client) else {
+            return true;
+        };
+        let reading = ward.micros.map(|micros| ClockReading { sent: ward.sent, received, micros });
+        let is_steady =
+            reading.is_none_or(|reading| watch.guards.handle_clock(NodeId(node), reading));
+        watch.settle();
+        if is_steady && !has_forgotten {
+            return true;
+        }
+        watch.gates[usize::from(node)].ruling = Some(Ruling::Undecided(received));
+        self.look(scope, client, node);
+        self.follow_up(scope, client);
+        false
+    }
+
+    fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {
+        self.clients[usize::from(client)].watch.as_deref_mut()
+    }
+
+    fn look_around(&mut self, scope: &Scope, client: u8, wanted: impl Fn(&Gate) -> bool) {
+        let place = usize::from(client);
+        if self.clients[place].status != Status::Running || self.clients[place].watch.is_none() {
+            return;
+        }
+        for node in 0..u8::try_from(self.nodes.len()).unwrap_or(u8::MAX) {
+            let watch = self.clients[place].watch.as_deref();
+            if watch.is_some_and(|it| wanted(&it.gates[usize::from(node)])) {
+                self.look(scope, client, node);
+            }
+        }
+        self.follow_up(scope, client);
+    }
+
+    fn follow_up(&mut self, scope: &Scope, client: u8) {
+        for _ in 0..PATIENCE {
+            if !self.watch_mut(client).is_some_and(|watch| watch.guards.take_news()) {
+                return;
+            }
+            for node in 0..u8::try_from(self.nodes.len()).unwrap_or(u8::MAX) {
+                let is_wanted = self.watch_mut(client).is_some_and(|watch| {
+                    let ruling = &watch.gates[usize::from(node)].ruling;
+                    let is_open = matches!(ruling, Some(Ruling::Undecided(_)));
+                    is_open || ruling.is_some() && watch.guards.wants_look(NodeId(node))
+                });
+                if is_wanted {
+                    self.look(scope, client, node);
+                }
+            }
+        }
+    }
+
+    /// One look at one node, as often as there is something to write.
+    fn look(&mut self, scope: &Scope, client: u8, node: u8) {
+        let (place, now) = (usize::from(node), scope.client_rate.moment(self.now));
+        let wall = scope.wall(client, self.now);
+        let wall = wall.saturating_sub(self.clients[usize::from(client)].wall_back);
+        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
+        let (site, client_side) = (&mut self.nodes[place], &mut self.clients[usize::from(client)]);
+        let Some(watch) = client_side.watch.as_deref_mut() else {
+            return;
+        };
+        let mut env = Env { now, wall, client, drawn: watch.drawn };
+        let mut ruling = None;
+        if site.health == Health::Up {
+            let mut writing = None;
+            for _ in 0..PATIENCE {
+                let notes = watch.guards.notes_for(NodeId(node), now);
+                let checkup = site.check_up(notes, writing.take(), (now, micros));
+                match watch.guards.handle_checkup(&mut env, NodeId(node), &checkup) {
+                    Ruling::Write { expected, canary } => writing = Some((expected, canary)),
+                    other => {
+                        ruling = Some(other);
+                        break;
+                    }
+                }
+            }
+        } else {
+            watch.guards.handle_down(NodeId(node));
+        }
+        watch.drawn = env.drawn;
+        watch.settle();
+        let gate = &mut watch.gates[place];
+        // A node that is gone is looked at when it is back.
+        (gate.is_stale, gate.ruling) = (ruling.is_none() && gate.ruling.is_some(), ruling);
+        let seen = (4_u8, gate.due(), gate.is_stale);
+        self.note(client, node, seen);
+    }
+}
+
+impl Site {
+    /// What `checkup.lua` does and answers, at `now` of the client, when the node's clock shows `micros`.
+    fn check_up(
+        &mut self,
+        notes: Notes,
+        writing: Option<(Option<Arc<str>>, Arc<str>)>,
+        (now, micros): (Moment, u64),
+    ) -> Checkup {
+        if let Some((expected, canary)) = writing
+            && self.canary == expected
+        {
+            self.canary = Some(canary);
+        }
+        self.notes.longest = self.notes.longest.max(notes.longest);
+        self.notes.skew = notes.skew.or(self.notes.skew);
+        Checkup {
+            run: self.run.to_string().into(),
+            durable: false,
+            canary: CanaryKey::read(self.canary.as_deref()),
+            clock: ClockReading { sent: now, received: now, micros },
+            notes: self.notes,
+        }
+    }
+}
+
+/// Whether it still wants locks.
+fn is_interested(client: &Client) -> bool {
+    client.status == Status::Running
+        && (client.locks > 0 || matches!(client.phase, Phase::Acquiring(_)))
+}
+
+/// How often in a row something may be looked at.
+const PATIENCE: usize = 8;
+/// The nodes' clocks show a time at which nothing is zero.
+pub(crate) const NODE_WALL: u64 = 1_000_000;

@@ -1,0 +1,90 @@
+//! The worlds in which nodes of a minority forget or set their clocks forward, with the guards on. Owns the
+//! list.
+
+use quorlock_protocol::{PolicyBuilder, RestartGuard};
+
+use super::{faulty, millis};
+use crate::scope::{Budget, Scope, policy};
+
+/// Nodes of a minority that forget or whose clocks jump, and what the guards make of that.
+pub(super) fn small() -> Vec<Scope> {
+    vec![
+        forgetful("guards: a node forgets", |it| it.forgets = 1),
+        forgetful("guards: a node is flushed", |it| it.flushes = 1),
+        Scope {
+            policy: guarding(|it| it.fencing(true)),
+            ..forgetful("guards: tokens, and a node that forgets", |it| it.forgets = 1)
+        },
+        forgetful("guards: a node comes back from a snapshot", |it| it.rollbacks = 1),
+        Scope {
+            newcomers: 1,
+            ..forgetful("guards: a newcomer, and a node that forgets", |it| it.forgets = 1)
+        },
+        Scope {
+            newcomers: 2,
+            is_fresh: true,
+            ..forgetful("guards: a new cluster, and a node that forgets", |it| it.forgets = 1)
+        },
+        Scope {
+            policy: guarding(|it| it.ttl(millis(300))),
+            others: Some(guarding(|it| it)),
+            newcomers: 1,
+            ..forgetful("guards: a longer ttl, and a node that forgets", |it| it.forgets = 1)
+        },
+        Scope {
+            policy: watching(|it| it),
+            ..forgetful("guards: a clock jumps", |it| it.clock_steps = 1)
+        },
+        Scope {
+            policy: watching(|it| it),
+            newcomers: 1,
+            ..forgetful("guards: a newcomer, and a clock that jumps", |it| it.clock_steps = 1)
+        },
+    ]
+}
+
+/// One node is down at first, so that a lock stands on the other two, and `change` says what may happen to
+/// those.
+pub(super) fn forgetful(name: &'static str, change: impl FnOnce(&mut Budget)) -> Scope {
+    Scope {
+        policy: guarding(|it| it),
+        walls: vec![0],
+        walls_run: true,
+        down: 1,
+        releases: false,
+        ..faulty(name, 1, change)
+    }
+}
+
+/// The same in larger worlds.
+pub(super) fn long() -> Vec<Scope> {
+    let five = |scope: Scope| Scope { nodes: 5, down: 2, ..scope };
+    vec![
+        Scope {
+            policy: guarding(|it| it.auto_extend(true).max_hold(millis(400))),
+            ..forgetful("guards: renewal, and a node that forgets", |it| it.forgets = 1)
+        },
+        five(forgetful("guards: five nodes, two forget", |it| (it.faults, it.forgets) = (2, 2))),
+        Scope {
+            policy: watching(|it| it),
+            ..five(forgetful("guards: five nodes, two clocks jump", |it| {
+                (it.faults, it.clock_steps) = (2, 2);
+            }))
+        },
+    ]
+}
+
+/// The same without the guards.
+pub(super) fn without(scope: Scope) -> Scope {
+    let policy = policy(|it| it.try_once().fencing(false));
+    Scope { policy, others: None, ..scope }
+}
+
+/// The same with an eye on the clocks.
+fn watching(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> quorlock_protocol::Policy {
+    guarding(|it| change(it.clock_guard(true)))
+}
+
+fn guarding(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> quorlock_protocol::Policy {
+    policy(|it| change(it.try_once().fencing(false).restart_guard(RestartGuard::Auto)))
+}
