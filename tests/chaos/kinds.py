@@ -10,7 +10,7 @@ from enum import Enum
 
 #: The one switch: whether the manager has guards against nodes that forget and clocks that jump.
 #: When it is on, a run takes every fault by default, and tells the manager which guard to use.
-GUARDS_EXIST = False
+GUARDS_EXIST = True
 
 #: Seconds for which a guarded manager does not trust a node that may have forgotten.
 QUARANTINE = 3.0

@@ -33,8 +33,11 @@ const orders = JSON.parse(process.argv[2])
 const ttl = orders.ttl * 1000
 const log = openSync(orders.log, 'a')
 const settings = { nodeTimeout: 150, retryCount: -1, retryDelay: 40, retryJitter: 30 }
-const guards = orders.guards === null ? {} : { restartGuard: orders.guards }
+const guards =
+  orders.guards === null ? {} : { restartGuard: orders.guards, clockGuard: orders.guards !== 'off' }
 const redlock = new Redlock(orders.nodes, { ...settings, ...guards })
+// What nodes go through is known here.
+redlock.on('warning', () => {})
 redlock.on('error', () => {}) // refusals and dead nodes are what this is about
 let stopping = false
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import socket
@@ -265,7 +266,11 @@ def main() -> None:
     orders = json.loads(sys.argv[1])
     log = os.open(orders["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     api: Any = Blocking() if orders["api"] == "blocking" else Asyncio()
-    guards = {} if orders["guards"] is None else {"restart_guard": orders["guards"]}
+    # What nodes go through is known here.
+    logging.getLogger("quorlock").setLevel(logging.CRITICAL)
+    guards = {}
+    if orders["guards"] is not None:
+        guards = {"restart_guard": orders["guards"], "clock_guard": orders["guards"] != "off"}
     settings = {"node_timeout": 0.15, "retry_delay": 0.04, "retry_jitter": 0.03}
     locks = api.Redlock(orders["nodes"], **settings, **guards)
 
