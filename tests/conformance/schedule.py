@@ -98,6 +98,8 @@ def read(path: Path) -> Case:
                 case.lines.append(Line(number, raw.strip(), client, None, tuple(words[1:])))
             elif words[0] == "needs":
                 case.needs.add(words[1])
+            elif words == ["guards", "on"]:
+                case.needs.add("guards")
             else:
                 name, value = words
                 case.settings = replace(case.settings, **{name: _value(name, value)})
