@@ -87,7 +87,9 @@ impl World {
         if is_due || (self.budget.delays == 0 && self.is_restless()) {
             return;
         }
-        steps.extend(self.next_moment(scope).map(Step::Until));
+        // A lost connection is made anew before time passes: that may change when the next look is due.
+        let next = if self.is_cut_off() { Some(self.now) } else { self.next_moment(scope) };
+        steps.extend(next.map(Step::Until));
     }
 
     /// The next true time at which anything can change by itself.

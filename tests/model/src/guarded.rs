@@ -184,6 +184,13 @@ impl World {
         self.link_mut(client, node).rely_on(canary)
     }
 
+    /// Whether a client that runs is about to make a connection anew.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let clients = self.clients.iter().filter(|it| it.status == Status::Running);
+        let mut gates = clients.filter_map(|it| it.watch.as_deref()).flat_map(|it| &it.gates);
+        gates.any(|gate| gate.is_stale && gate.ruling.is_some())
+    }
+
     /// Before time passes every lost connection is made anew; then whatever has become due is looked at.
     pub(crate) fn look_when_due(&mut self, scope: &Scope) {
         for client in 0..u8::try_from(self.clients.len()).unwrap_or(u8::MAX) {

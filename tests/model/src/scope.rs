@@ -140,6 +140,12 @@ impl Scope {
         }
     }
 
+    /// How many acquisitions `client` begins: a newcomer only one.
+    pub(crate) fn locks_of(&self, client: u8) -> u16 {
+        let is_new = usize::from(client) + self.newcomers >= self.clients;
+        if is_new { self.locks.min(1) } else { self.locks }
+    }
+
     /// The settings of `client`.
     pub(crate) fn policy_of(&self, client: u8) -> Policy {
         self.others.filter(|_| client > 0).unwrap_or(self.policy)

@@ -55,6 +55,8 @@ pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
 /// Builds a mutant and hunts for what it breaks.
 pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
     let caught = match &mutant.kind {
+        // What only the guards ask of nodes shows nowhere else.
+        Kind::Node(flaw @ Flaw::IgnoresCanary) => hunt(*flaw, "guards:"),
         Kind::Node(flaw) => hunt(*flaw, ""),
         Kind::Patch { file, only, edits } => {
             let tree = plant(file, edits)?;

@@ -60,7 +60,7 @@ impl World {
         let mut world = Self {
             now: 0,
             nodes: vec![Site::new(scope.resources()); scope.nodes],
-            clients: ids.map(|id| Client::new(id, scope.locks)).collect(),
+            clients: ids.map(|id| Client::new(id, scope.locks_of(id))).collect(),
             links: vec![Link::default(); scope.nodes * scope.clients],
             budget: scope.budget,
             tokens: vec![0; scope.resources()],
@@ -157,7 +157,8 @@ impl World {
         };
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
         let answer = self.nodes[place].run(&request);
-        if held && sent.command.action == Action::Revoke && scope.flaw == Flaw::None {
+        let is_sound = matches!(scope.flaw, Flaw::None | Flaw::IgnoresCanary);
+        if held && sent.command.action == Action::Revoke && is_sound {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }
         self.note(client, node, (0_u8, answer));

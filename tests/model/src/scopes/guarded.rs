@@ -29,7 +29,9 @@ pub(super) fn small() -> Vec<Scope> {
             policy: guarding(|it| it.ttl(millis(300))),
             others: Some(guarding(|it| it)),
             newcomers: 1,
-            ..forgetful("guards: a longer ttl, and a node that forgets", |it| it.forgets = 1)
+            // The first try finds out, the second may come too soon.
+            locks: 2,
+            ..forgetful("guards: a longer ttl, and a node that is flushed", |it| it.flushes = 1)
         },
         Scope {
             policy: watching(|it| it),
