@@ -47,7 +47,8 @@ def count() -> int | None:
     subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "quorlock-guard"],
                    cwd=ROOT, check=True)  # fmt: skip
     counter = compile_c(HERE / "count.c")
-    program = ROOT / "target" / "release" / "quorlock-guard"
+    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    program = built / "release" / "quorlock-guard"
     done = subprocess.run(
         [counter, program, str(PAIRS)], capture_output=True, text=True, check=False
     )

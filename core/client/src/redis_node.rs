@@ -5,6 +5,7 @@ mod actor;
 mod dialer;
 mod facts;
 mod faults;
+mod frame;
 mod gate;
 mod link;
 mod login;

@@ -48,7 +48,7 @@ impl Dialer {
     pub(super) async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
         let dialing = async {
             let stream = stream::open(&self.address).await?;
-            let login = log_in(Pipe::new(stream).await?, &self.address, abandoned).await?;
+            let login = log_in(Pipe::new(stream), &self.address, abandoned).await?;
             self.introduce(&login)?;
             let mut link = Link::new(login, self.address.key_prefix(), self.sentry.clone());
             link.examine().await?;
@@ -89,7 +89,7 @@ impl Dialer {
             };
             sleep(GRACE).await;
             let question = silent.as_ref().map_or_else(|| redis::cmd("PING"), ClientId::kill);
-            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, link.ask(question)).await {
+            if let Ok(Ok(())) = timeout(self.settings.connect_timeout, link.ask(&question)).await {
                 return link;
             }
         }

@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Asks something that is no command, on a link that carries none yet.
-    pub(super) async fn ask(&mut self, call: Cmd) -> Result<(), Fault> {
+    pub(super) async fn ask(&mut self, call: &Cmd) -> Result<(), Fault> {
         self.login.pipe.request(call);
         poll_fn(|context| self.login.pipe.poll_reply(context)).await.map(|_| ())
     }
@@ -128,7 +128,7 @@ impl Link {
 
     /// Looks at the node and at the server behind its address: another may have taken its place.
     pub(super) fn reexamine(&mut self) {
-        self.request(redis::cmd("INFO"), Form::Whole, Load::Facts);
+        self.request(&redis::cmd("INFO"), Form::Whole, Load::Facts);
         self.look();
     }
 
@@ -206,17 +206,17 @@ impl Link {
         let canary = self.lookout.canary();
         let (call, form) = wire::encode(&parcel, digests, (&self.prefix, canary));
         parcel.note_sent();
-        self.request(call, form, Load::Parcel(parcel));
+        self.request(&call, form, Load::Parcel(parcel));
     }
 
-    fn request(&mut self, call: Cmd, form: Form, load: Load) {
+    fn request(&mut self, call: &Cmd, form: Form, load: Load) {
         self.login.pipe.request(call);
         self.out.push_back(Out { since: Instant::now(), sent: clock::now(), form, load });
     }
 
     fn request_look(&mut self, call: Option<Cmd>) {
         if let Some(call) = call {
-            self.request(call, Form::Whole, Load::Look);
+            self.request(&call, Form::Whole, Load::Look);
         }
     }
 
@@ -300,7 +300,7 @@ impl Link {
         self.is_reexamined = false;
         if self.login.digests.is_some() {
             for script in Script::ALL {
-                self.request(login::load(script), Form::Whole, Load::Script);
+                self.request(&login::load(script), Form::Whole, Load::Script);
             }
         }
         let late = Fault::new(FaultKind::NotSent, "it was too late to send it again");

@@ -65,7 +65,7 @@ pub(super) async fn log_in(
 ) -> Result<Login, Fault> {
     let steps = steps(address, predecessor);
     for (_, call) in &steps {
-        pipe.request(call.clone());
+        pipe.request(call);
     }
     let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::of(address));
     for (step, _) in steps {
@@ -91,7 +91,7 @@ pub(super) async fn log_in(
     if facts.has_cluster() {
         let mut call = redis::cmd("CLUSTER");
         call.arg("NODES");
-        pipe.request(call);
+        pipe.request(&call);
         facts.learn_cluster(&poll_fn(|context| pipe.poll_reply(context)).await?);
     }
     Ok(Login { pipe, digests: Digests::new(digests), client, facts })

@@ -1,108 +1,131 @@
 //! One connection as a pipe: calls go in, replies come out in the same order. Knows no lock.
 
-use std::future::ready;
 use std::io;
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesOrdered, StreamExt as _};
-use futures_util::task::noop_waker_ref;
 use quorlock_protocol::Fault;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, RedisResult, Value};
-use tokio::task::unconstrained;
+use redis::{Cmd, RedisError, Value};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use super::faults;
+use super::frame::{self, Frame};
 use super::stream::{Allowance, Metered, Stream};
 
 /// A connection whose reading and writing happens inside [`Self::poll_reply`]: no task of its own.
 pub(super) struct Pipe {
-    connection: MultiplexedConnection,
-    /// Reads and writes; `None` once the connection is over.
-    driver: Option<BoxFuture<'static, ()>>,
-    replies: FuturesOrdered<BoxFuture<'static, RedisResult<Value>>>,
+    stream: Metered,
+    /// What is to be written, and how much of it was.
+    outgoing: Vec<u8>,
+    written: usize,
+    /// What was read, and how much of it was taken.
+    incoming: Vec<u8>,
+    taken: usize,
+    outstanding: usize,
     allowance: Allowance,
     failure: Option<Fault>,
 }
 
 impl Pipe {
-    /// The most calls that can be outstanding at once without waiting inside the connection.
-    pub(super) const CAPACITY: usize = 64 * 1024;
-
     /// A pipe over `stream`; nothing is sent yet.
-    pub(super) async fn new(stream: Box<dyn Stream>) -> Result<Self, Fault> {
+    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
         let allowance = Allowance::default();
-        // Logging in is done by hand, where each refusal gets its own words; deadlines are the machines'.
-        let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_write_backpressure_boundary(WRITE_AT_ONCE)
-            .set_pipeline_buffer_size(Self::CAPACITY);
-        let metered = Metered::new(stream, allowance.clone());
-        let (connection, driver) = MultiplexedConnection::new_with_config(&bare, metered, config)
-            .await
-            .map_err(|error| faults::of_connection(&error))?;
-        Ok(Self {
-            connection,
-            driver: Some(Box::pin(driver)),
-            replies: FuturesOrdered::new(),
+        Self {
+            stream: Metered::new(stream, allowance.clone()),
+            outgoing: Vec::new(),
+            written: 0,
+            incoming: Vec::with_capacity(READ_AT_ONCE),
+            taken: 0,
+            outstanding: 0,
             allowance,
             failure: None,
-        })
+        }
     }
 
     /// Puts a call in, behind all others. It is written by the next [`Self::poll_reply`].
-    pub(super) fn request(&mut self, call: Cmd) {
+    pub(super) fn request(&mut self, call: &Cmd) {
         self.allowance.grow();
-        let mut connection = self.connection.clone();
-        let mut reply: BoxFuture<'static, _> =
-            Box::pin(unconstrained(async move { connection.send_packed_command(&call).await }));
-        // The first look at a call puts it into the connection's queue, which has room. It happens here
-        // and without tokio's budget for a task: with it, the calls that come after the budget is used
-        // up would be looked at again in another order.
-        let mut context = Context::from_waker(noop_waker_ref());
-        if let Poll::Ready(failed) = reply.as_mut().poll(&mut context) {
-            reply = Box::pin(ready(failed));
-        }
-        self.replies.push_back(reply);
+        self.outstanding += 1;
+        call.write_packed_command(&mut self.outgoing);
     }
 
     /// The reply to the oldest call, or why there will be no more.
     pub(super) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Value, Fault>> {
-        // Replies first, so that what arrived before the connection ended still counts; the driver
-        // sees the calls that the first look has put into its queue; and what it reads is seen at once.
-        if let Poll::Ready(reply) = self.poll_queue(context) {
-            return Poll::Ready(reply);
+        if let Some(fault) = &self.failure {
+            return Poll::Ready(Err(fault.clone()));
         }
-        if let Some(driver) = &mut self.driver {
-            if driver.as_mut().poll(context).is_ready() {
-                self.driver = None;
+        // Replies first, so that what arrived before the connection ended still counts.
+        loop {
+            match self.take_reply() {
+                Ok(Some(value)) => return Poll::Ready(Ok(value)),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Err(self.fail(&error))),
             }
-            if let Poll::Ready(reply) = self.poll_queue(context) {
-                return Poll::Ready(reply);
+            let written = self.poll_write(context);
+            match (self.poll_read(context), written) {
+                // Who closes the connection may have said why before: read to the end.
+                (Poll::Ready(Ok(true)), _) => {}
+                (Poll::Ready(Ok(false)), _) => return Poll::Ready(Err(self.fail(&hung_up()))),
+                (Poll::Ready(Err(error)), _) | (Poll::Pending, Poll::Ready(Err(error))) => {
+                    return Poll::Ready(Err(self.fail(&error.into())));
+                }
+                (Poll::Pending, _) => return Poll::Pending,
             }
-        }
-        match self.driver {
-            Some(_) => Poll::Pending,
-            None => Poll::Ready(Err(self.fail(&hung_up()))),
         }
     }
 
-    fn poll_queue(&mut self, context: &mut Context<'_>) -> Poll<Result<Value, Fault>> {
-        if self.failure.is_some() || self.replies.is_empty() {
-            return Poll::Pending;
+    /// The next whole reply among what was read.
+    fn take_reply(&mut self) -> Result<Option<Value>, RedisError> {
+        if self.outstanding == 0 {
+            // What nobody asked for is not Redis's protocol.
+            return if self.incoming.len() > self.taken { Err(garbled()) } else { Ok(None) };
         }
-        match self.replies.poll_next_unpin(context) {
-            Poll::Ready(Some(Ok(value))) => {
-                self.allowance.renew(self.replies.len());
-                Poll::Ready(Ok(value))
+        match frame::read(&self.incoming[self.taken..])? {
+            Frame::Whole(value, length) => {
+                self.taken += length;
+                if self.taken == self.incoming.len() {
+                    self.incoming.clear();
+                    self.taken = 0;
+                }
+                self.outstanding -= 1;
+                self.allowance.renew(self.outstanding);
+                Ok(Some(value))
             }
-            Poll::Ready(Some(Err(error))) => {
-                self.driver = None;
-                Poll::Ready(Err(self.fail(&error)))
-            }
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            Frame::Partial => Ok(None),
         }
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.outgoing.len() {
+            let rest = &self.outgoing[self.written..];
+            match ready!(Pin::new(&mut self.stream).poll_write(context, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.written += count,
+            }
+        }
+        if self.written > 0 {
+            self.outgoing.clear();
+            self.outgoing.shrink_to(KEPT);
+            self.written = 0;
+            return Pin::new(&mut self.stream).poll_flush(context);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads what is there; `false` if the other side has hung up.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.taken > 0 {
+            self.incoming.drain(..self.taken);
+            self.taken = 0;
+        }
+        let before = self.incoming.len();
+        self.incoming.resize(before + READ_AT_ONCE, 0);
+        let mut buffer = ReadBuf::new(&mut self.incoming[before..]);
+        let result = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+        let count = buffer.filled().len();
+        self.incoming.truncate(before + count);
+        ready!(result)?;
+        Poll::Ready(Ok(count > 0))
     }
 
     /// Why the connection is over: the first reason stays.
@@ -122,6 +145,10 @@ fn hung_up() -> RedisError {
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
-/// As many bytes are gathered for one write. More than logging in takes: a server that refuses a
-/// connection with a word and hangs up is heard only if nothing is written after that.
-const WRITE_AT_ONCE: usize = 256 * 1024;
+fn garbled() -> RedisError {
+    (redis::ErrorKind::Parse, "not asked for").into()
+}
+
+const READ_AT_ONCE: usize = 4 * 1024;
+/// So much of the buffer for writing is kept when it has been written.
+const KEPT: usize = 64 * 1024;

@@ -102,7 +102,7 @@ struct Account {
 
 impl Allowance {
     /// More than any reply of ours or error message takes.
-    const PER_REPLY: usize = 16 * 1024;
+    const PER_REPLY: usize = 64 * 1024;
     /// More than all replies that are outstanding at once take together.
     const MAX: usize = 16 * 1024 * 1024;
 
@@ -230,7 +230,7 @@ mod tests {
         metered.write_all(b"PING").now_or_never().unwrap().unwrap();
         allowance.grow();
         theirs.write_all(&vec![0; Allowance::PER_REPLY + 1]).now_or_never().unwrap().unwrap();
-        let mut buffer = [0; Allowance::PER_REPLY];
+        let mut buffer = vec![0; Allowance::PER_REPLY];
         assert!(metered.read_exact(&mut buffer).now_or_never().unwrap().is_ok());
         assert!(!allowance.is_exceeded());
         let error = metered.read(&mut buffer).now_or_never().unwrap().unwrap_err();
