@@ -220,7 +220,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// How long an acquisition may take as a whole. Default: until it is held. Zero tries once.
+    /// How long an acquisition may take as a whole. Default: until it is held. Zero, and anything below a
+    /// millisecond, tries once.
     pub const fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.policy.timeout = timeout;
         self
@@ -366,7 +367,7 @@ impl PolicyBuilder {
             return Err(ConfigError::new("node_timeout must be above zero"));
         }
         // No time to wait at all means one round, as for a lock of the standard library.
-        if policy.timeout == Some(Duration::ZERO) {
+        if policy.timeout.is_some_and(|timeout| timeout < Duration::from_millis(1)) {
             policy.timeout = None;
             policy.retry_limit = Some(0);
         }
