@@ -86,7 +86,7 @@ def _conditions(results: Results, kept: Path) -> Iterator[str]:
         "All contestants take turns on the same servers, in several rounds, so that a disturbance "
         "hits everybody alike. Only ratios mean anything on another machine. Each is used as its "
         "own documentation shows, with a ttl of ten seconds and its own defaults; ours with "
-        "fencing tokens unless it says *no fencing*. The raw figures are in "
+        "fencing tokens and guards, with neither where it says *no fencing*. All figures are in "
         f"`{kept.as_posix()}`."
     )
     yield ""

@@ -1,11 +1,11 @@
-"""Ours for asyncio. Variant: `plain` (no fencing: what the others do)."""
+"""Ours for asyncio. Variant: `plain` (no fencing, no guards: what the others do)."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 
 from bench.contestants.python.tasks import serve
-from bench.contestants.python.wire import TTL, arguments, urls
+from bench.contestants.python.wire import PLAIN, TTL, arguments, urls
 from quorlock.aio import Lease, Lock, Redlock
 
 Held = Lock | Lease
@@ -15,8 +15,8 @@ class Ours:
     """Acquired and released as an `asyncio.Lock` is."""
 
     def __init__(self, variant: str, ports: list[int]) -> None:
-        options = {"fencing": False} if variant == "plain" else {}
-        self._locks = Redlock(urls(ports), ttl=TTL / 1000, **options)  # type: ignore[arg-type]
+        options = PLAIN if variant == "plain" else {}
+        self._locks = Redlock(urls(ports), ttl=TTL / 1000, **options)
 
     async def acquire(self, resource: str) -> Held | None:
         """Held."""

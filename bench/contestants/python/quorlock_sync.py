@@ -1,4 +1,4 @@
-"""Ours for blocking code. Variants: `plain` (no fencing: what the others do), `block` (`with`)."""
+"""Ours for blocking code. Variants: `plain` (what the others do, no more), `block` (`with`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 
 from bench.contestants.python.threads import serve
-from bench.contestants.python.wire import TTL, arguments, urls
+from bench.contestants.python.wire import PLAIN, TTL, arguments, urls
 from quorlock import Lease, Lock, Redlock
 
 Held = Lock | Lease | ExitStack
@@ -17,8 +17,8 @@ class Ours:
 
     def __init__(self, variant: str, ports: list[int]) -> None:
         self._in_block = variant == "block"
-        options = {"fencing": False} if variant == "plain" else {}
-        self._locks = Redlock(urls(ports), ttl=TTL / 1000, **options)  # type: ignore[arg-type]
+        options = PLAIN if variant == "plain" else {}
+        self._locks = Redlock(urls(ports), ttl=TTL / 1000, **options)
 
     def acquire(self, resource: str) -> Held | None:
         """Held, or inside a block."""

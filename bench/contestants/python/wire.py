@@ -9,6 +9,8 @@ from typing import Any
 
 Json = dict[str, Any]
 TTL = 10_000  # milliseconds: the same for everybody
+#: Ours without what the others do not have.
+PLAIN: dict[str, Any] = {"fencing": False, "restart_guard": "off", "clock_guard": False}
 
 
 def arguments() -> tuple[str, list[int]]:

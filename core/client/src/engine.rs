@@ -32,8 +32,15 @@ struct Shared {
 /// Counts the withdrawals that go on after their caller has left.
 #[derive(Default)]
 struct Background {
-    count: Mutex<usize>,
+    counts: Mutex<Counts>,
     idle: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    under_way: usize,
+    /// Who waits for none to be left: nobody, most of the time, and then nobody is woken.
+    waiting: usize,
 }
 
 impl Engine {
@@ -108,18 +115,20 @@ impl Engine {
     pub fn drain(&self, timeout: Duration) -> bool {
         let background = &self.shared.background;
         let end = Instant::now() + timeout;
-        let mut count = background.lock();
-        while *count > 0 {
+        let mut counts = background.lock();
+        counts.waiting += 1;
+        while counts.under_way > 0 {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                break;
             }
-            count = background
+            counts = background
                 .idle
-                .wait_timeout(count, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(count, _)| count);
+                .wait_timeout(counts, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(counts, _)| counts);
         }
-        true
+        counts.waiting -= 1;
+        counts.under_way == 0
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -128,8 +137,8 @@ impl Engine {
 }
 
 impl Background {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,16 +146,16 @@ struct BackgroundTicket(Arc<Background>);
 
 impl BackgroundTicket {
     fn new(background: &Arc<Background>) -> Self {
-        *background.lock() += 1;
+        background.lock().under_way += 1;
         Self(Arc::clone(background))
     }
 }
 
 impl Drop for BackgroundTicket {
     fn drop(&mut self) {
-        let mut count = self.0.lock();
-        *count -= 1;
-        if *count == 0 {
+        let mut counts = self.0.lock();
+        counts.under_way -= 1;
+        if counts.under_way == 0 && counts.waiting > 0 {
             self.0.idle.notify_all();
         }
     }

@@ -1,8 +1,9 @@
-//! Ours. Variants: `plain` (no fencing: what the others do), `engine` (called on the thread that does the work).
+//! Ours. Variants: `plain` (no fencing, no guards: what the others do),
+//! `engine` (called on the thread that does the work).
 
 #![forbid(unsafe_code)]
 
-use quorlock::{LeaseGuard, LockError, Policy, Redlock};
+use quorlock::{LeaseGuard, LockError, Policy, Redlock, RestartGuard};
 use quorlock_bench::{Locks, TTL, Worker, arguments, serve, serve_here};
 use serde_json::json;
 
@@ -45,8 +46,12 @@ impl Locks for Here {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (variant, nodes) = arguments();
-    let fencing = variant != "plain";
-    let policy = Policy::builder().fencing(fencing).build().map_err(LockError::from)?;
+    let policy = Policy::builder();
+    let policy = match &*variant {
+        "plain" => policy.fencing(false).restart_guard(RestartGuard::Off).clock_guard(false),
+        _ => policy,
+    };
+    let policy = policy.build().map_err(LockError::from)?;
     let locks = Redlock::builder().nodes(&nodes).policy(policy).build()?;
     if variant == "engine" { serve_on_engine(locks) } else { Ok(serve_here(Ours(locks), VERSION)?) }
 }
