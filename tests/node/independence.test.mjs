@@ -90,7 +90,7 @@ describe('independence', () => {
   })
 
   it('is refused for two members of one Redis Cluster', async () => {
-    const options = { flags: ['--cluster-enabled', 'yes', '--cluster-port', '0'] }
+    const options = { flags: ['--cluster-enabled', 'yes'] }
     const members = /** @type {[Server, Server]} */ (await cluster.start(2, options))
     const [one, two] = members
     await one.command('CLUSTER', 'MEET', two.host, String(two.port))

@@ -96,7 +96,7 @@ async def test_a_lone_replica_is_the_fault_of_its_node(api: Api, pair: Cluster) 
 
 
 def test_two_members_of_one_redis_cluster_are_refused() -> None:
-    options = Options(flags=("--cluster-enabled", "yes", "--cluster-port", "0"))
+    options = Options(flags=("--cluster-enabled", "yes"))
     with start_servers(2, options) as cluster:
         cluster[0].command("CLUSTER", "MEET", cluster[1].host, cluster[1].port)
         known = [server.command("CLUSTER", "NODES") for server in cluster]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -33,7 +30,7 @@ class Options:
     flags: Sequence[str] = ()
     #: Environment variables of the process, beside those of the harness.
     env: Mapping[str, str] = field(default_factory=dict)
-    #: `set_clock()` works; needs libfaketime.
+    #: `set_clock()` works. Linux only.
     clock: bool = False
 
 
@@ -54,29 +51,6 @@ def arguments(options: Options, port: int, directory: Path, socket_path: str) ->
         if options.replica_of.options.password:
             yield from ("--masterauth", options.replica_of.options.password)
     yield from options.flags
-
-
-def environment(options: Options, clock_file: Path) -> dict[str, str]:
-    """What is added to the server's environment."""
-    if not options.clock:
-        return {}
-    library = faketime_library()
-    if library is None:
-        raise RuntimeError("there is no libfaketime: a server's clock cannot be set")
-    return {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(clock_file),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-
-
-@functools.cache
-def faketime_library() -> Path | None:
-    """Where libfaketime is, as scripts/faketime.py finds it; None if it is not to be had."""
-    script = Path(__file__).resolve().parents[2] / "scripts" / "faketime.py"
-    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    return Path(found.stdout.strip()) if found.stdout.strip() else None
 
 
 def _write_users(options: Options, path: Path) -> Path:

@@ -27,8 +27,9 @@ from urllib.parse import quote
 
 from tests.support import watchdog
 from tests.support.binary import server_binary
-from tests.support.options import ADMIN, HOST, Options, arguments, environment
+from tests.support.options import ADMIN, HOST, Options, arguments
 from tests.support.resp import Connection, Reply, ReplyError
+from tests.support.wall_clock import WallClock
 
 __all__ = [
     "HOST",
@@ -65,8 +66,7 @@ class Server:
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.paused = False
-        if self.options.clock:
-            self.set_clock(0)
+        self._clock = WallClock(self.directory) if self.options.clock else None
         try:
             self._launch()
             if wait:
@@ -165,11 +165,10 @@ class Server:
 
     # -- what happens to servers ---------------------------------------------------------------
 
-    def set_clock(self, ahead: int) -> None:
+    def set_clock(self, ahead: float) -> None:
         """Sets its wall clock so many seconds ahead of the true one (`Options.clock`)."""
-        fresh = self.directory / "clock.new"
-        fresh.write_text(f"{ahead:+}\n")
-        fresh.rename(self.directory / "clock")
+        assert self._clock is not None, "it was started without Options(clock=True)"
+        self._clock.step(ahead - self._clock.offset)
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered. Returns when it has stopped."""
@@ -270,7 +269,7 @@ class Server:
                     env={
                         **os.environ,
                         **self.options.env,
-                        **environment(self.options, self.directory / "clock"),
+                        **(self._clock.variables if self._clock else {}),
                     },
                     # A Ctrl-C in the terminal is the test runner's to handle.
                     start_new_session=True,

@@ -13,20 +13,17 @@ use tokio::time::timeout;
 const TTL: Duration = Duration::from_secs(100);
 const LOST: Duration = Duration::from_secs(60);
 
+#[cfg(target_os = "linux")]
 #[test]
 fn leases_end_sooner_by_the_time_that_was_lost() {
     run(async {
-        let servers: Option<Vec<_>> = (0..3).map(|_| Server::with_clock()).collect();
-        let Some(servers) = servers else {
-            println!("skipped: there is no libfaketime");
-            return;
-        };
+        let servers: Vec<_> = (0..3).map(|_| Server::with_clock()).collect();
         let policy = Policy::builder().ttl(TTL).build().unwrap();
         let urls = servers.iter().map(Server::url);
         let locks = Redlock::builder().nodes(urls).policy(policy).build().unwrap();
         let long = locks.lock("long").acquire().await.unwrap();
         let short = locks.lock("short").ttl(LOST / 2).acquire().await.unwrap();
-        assert!(long.validity() > TTL - LOST / 2);
+        assert!(long.validity() + LOST > TTL);
         for server in &servers {
             server.set_clock(60);
         }
@@ -35,7 +32,7 @@ fn leases_end_sooner_by_the_time_that_was_lost() {
         let begun = Instant::now();
         let other = locks.lock("other").timeout(2 * LOST).acquire().await;
         other.expect("the nodes are none the worse for it").release().await.unwrap();
-        assert!(long.validity() <= TTL - LOST, "{:?}", long.validity());
+        assert!(long.validity() + LOST <= TTL, "{:?}", long.validity());
         assert!(long.is_valid());
         let lost = timeout(Duration::from_secs(5), short.lost()).await.expect("told at once");
         assert_eq!(lost.kind(), ErrorKind::LeaseLost);

@@ -65,7 +65,7 @@ fn same_server(one: &str, two: &str) -> String {
 #[test]
 fn a_server_under_two_addresses_is_refused() {
     run(async {
-        let (server, other) = (Server::with(&["--bind", "127.0.0.1 -::1"]), Server::start());
+        let (server, other) = (Server::with(&["--bind", "127.0.0.1", "-::1"]), Server::start());
         let proxy = Proxy::to(server.port()).await;
         let tcp = server.url();
         let second = [
@@ -233,11 +233,12 @@ fn a_lone_replica_is_a_fault_of_its_node_that_names_its_master() {
 #[test]
 fn two_members_of_one_redis_cluster_are_refused() {
     run(async {
-        let servers: Vec<_> = (0..3)
-            .map(|_| Server::with(&["--cluster-enabled", "yes", "--cluster-port", "0"]))
-            .collect();
+        let servers: Vec<_> = (0..3).map(|_| Server::with(&["--cluster-enabled", "yes"])).collect();
+        let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
+        let slots = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str));
+        let slots: Vec<_> = slots.collect();
         for server in &servers {
-            assert_eq!(server.ask().call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
+            assert_eq!(server.ask().call(&slots), "OK");
         }
         let urls: Vec<_> = servers.iter().map(Server::url).collect();
         until("each is a cluster of its own", || {

@@ -1,6 +1,7 @@
 //! One redis-server or valkey-server process of a test.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,8 +22,8 @@ pub struct Server {
     child: Option<Child>,
     login: Vec<String>,
     uses_tls: bool,
-    /// By which its clock is set.
-    faketime: Option<PathBuf>,
+    /// Whether its clock can be set.
+    has_clock: bool,
 }
 
 impl Server {
@@ -51,7 +52,7 @@ impl Server {
             child: None,
             login: login.iter().map(|&it| it.to_owned()).collect(),
             uses_tls: arguments.contains(&"--tls-port"),
-            faketime: None,
+            has_clock: false,
         };
         // Between looking for a free port and using it, somebody else may take it.
         for _ in 0..20 {
@@ -63,23 +64,22 @@ impl Server {
         panic!("the server does not start:\n{}", server.log());
     }
 
-    /// A server whose clock can be set; `None` where there is no libfaketime.
-    pub fn with_clock() -> Option<Self> {
-        let library = faketime()?;
+    /// A server whose clock can be set. Linux only.
+    pub fn with_clock() -> Self {
         let mut server = Self::start();
         server.kill();
-        server.faketime = Some(library);
-        server.set_clock(0);
+        server.has_clock = true;
+        fs::write(server.folder.join("clock"), 0_i64.to_ne_bytes()).expect("a file for the clock");
         assert!(server.launch(), "the server does not start:\n{}", server.log());
-        Some(server)
+        server
     }
 
     /// Sets the wall clock of a server from [`Self::with_clock`] so many seconds ahead of the true one.
     pub fn set_clock(&self, ahead: i32) {
-        let file = self.folder.join("clock");
-        let fresh = self.folder.join("clock.new");
-        fs::write(&fresh, format!("{ahead:+}\n")).expect("a file for the clock");
-        fs::rename(fresh, file).expect("the file can be replaced");
+        let offset = i64::from(ahead) * 1_000_000_000;
+        // In place: the server has the file mapped.
+        let file = fs::OpenOptions::new().write(true).open(self.folder.join("clock"));
+        file.and_then(|mut file| file.write_all(&offset.to_ne_bytes())).expect("the clock's file");
     }
 
     pub fn port(&self) -> u16 {
@@ -151,14 +151,8 @@ impl Server {
             .args(["--unixsocket", self.socket().to_str().expect("a path in UTF-8")])
             .args(self.arguments.iter().map(|it| it.replace("{port}", &port)))
             .current_dir(&self.folder)
-            .envs(self.faketime.iter().flat_map(|library| {
-                [
-                    ("LD_PRELOAD", library.clone()),
-                    ("FAKETIME_TIMESTAMP_FILE", self.folder.join("clock")),
-                    ("FAKETIME_NO_CACHE", "1".into()),
-                    ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
-                ]
-            }))
+            .envs(self.has_clock.then(|| ("LD_PRELOAD", wall_clock().to_owned())))
+            .envs(self.has_clock.then(|| ("QUORLOCK_WALL_CLOCK", self.folder.join("clock"))))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log);
@@ -234,16 +228,24 @@ fn binary() -> &'static Path {
     })
 }
 
-/// What scripts/faketime.py finds.
-fn faketime() -> Option<PathBuf> {
-    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let find = || {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/faketime.py");
-        let output = Command::new("python3").arg(script).output().ok()?;
-        let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-        path.is_file().then_some(path)
-    };
-    LIBRARY.get_or_init(find).clone()
+/// The library by which a server reads a clock that can be set.
+fn wall_clock() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/support/wall_clock.c");
+        let library = new_folder().join("wall_clock.so");
+        let status = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .arg("-ldl")
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "cc cannot compile {}",
+            source.display()
+        );
+        library
+    })
 }
 
 fn on_path() -> Option<PathBuf> {
