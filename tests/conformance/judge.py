@@ -97,7 +97,7 @@ class Judge:
             _check(fits(), f"{kind} went to others than {nodes}")
         except Failed as problem:
             went = [index for index, _ in self._unexpected(actor, kind, cutoff)]
-            raise Failed(f"{problem}: it went to {went}") from None
+            raise Failed(f"{problem}: it went to {sorted(went)}") from None
         actor.expected += [command for _, command in self._unexpected(actor, kind, cutoff)]
 
     def _grace(self) -> float:
