@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quorlock::{ErrorKind, NodeState, Redlock, ReleaseOutcome, Vote};
 use support::proxy::Proxy;
-use support::run;
 use support::server::Server;
+use support::{run, until};
 use tokio::time::{sleep, timeout};
 
 fn servers(count: usize) -> Vec<Server> {
@@ -27,18 +27,6 @@ fn key(server: &Server) -> String {
 
 fn holders(servers: &[Server], token: &str) -> usize {
     servers.iter().filter(|server| key(server) == token).count()
-}
-
-/// Waits until `condition` is met, looking often.
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let wait = async {
-        while !condition() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: never came true"));
 }
 
 async fn median<F: Future<Output = ()>>(rounds: usize, mut pair: impl FnMut() -> F) -> Duration {

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use quorlock::{LeaseGuard, LockError, NodeState, Policy, Redlock, RestartGuard};
 use support::proxy::Proxy;
-use support::run;
 use support::server::Server;
-use tokio::time::{sleep, timeout};
+use support::{run, until, urls, warm_up};
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -22,10 +21,6 @@ fn client<S: AsRef<str>>(urls: impl IntoIterator<Item = S>, guard: RestartGuard)
     Redlock::builder().nodes(urls).policy(policy).build().expect("valid addresses")
 }
 
-fn urls(servers: &[Server]) -> Vec<String> {
-    servers.iter().map(Server::url).collect()
-}
-
 async fn try_lock(locks: &Redlock) -> Result<LeaseGuard, LockError> {
     locks.lock("r").try_once().acquire().await
 }
@@ -33,26 +28,6 @@ async fn try_lock(locks: &Redlock) -> Result<LeaseGuard, LockError> {
 /// For a good part of the time for which the first lease is valid.
 async fn keep_trying(locks: &Redlock) -> Result<LeaseGuard, LockError> {
     locks.lock("r").timeout(TTL / 2).acquire().await
-}
-
-/// Locks and releases, so that every node is connected and its canary stands.
-async fn warm_up(locks: &Redlock) {
-    locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");
-    until("every node is healthy", || {
-        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
-    })
-    .await;
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let wait = async {
-        while !condition() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: never came true"));
 }
 
 /// Three servers, and a lock held on A and C alone: B cannot be reached by its holder.

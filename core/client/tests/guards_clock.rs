@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use quorlock::{LeaseGuard, LockError, NodeState, Policy, Redlock};
 use support::proxy::Proxy;
-use support::run;
 use support::server::Server;
-use tokio::time::{sleep, timeout};
+use support::{run, until, urls, warm_up};
 
 const TTL: Duration = Duration::from_secs(4);
 
@@ -21,29 +20,6 @@ fn servers() -> Vec<Server> {
 fn client<S: AsRef<str>>(urls: impl IntoIterator<Item = S>, guarded: bool) -> Redlock {
     let policy = Policy::builder().ttl(TTL).clock_guard(guarded).build().unwrap();
     Redlock::builder().nodes(urls).policy(policy).build().expect("valid addresses")
-}
-
-fn urls(servers: &[Server]) -> Vec<String> {
-    servers.iter().map(Server::url).collect()
-}
-
-async fn warm_up(locks: &Redlock) {
-    locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");
-    until("every node is healthy", || {
-        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
-    })
-    .await;
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let wait = async {
-        while !condition() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: never came true"));
 }
 
 /// Kleppmann's schedule: a lock on A and C, whose clock is then set forward beyond the lock's end. B was

@@ -9,23 +9,12 @@ use quorlock::{
     ErrorKind, FaultKind, LockError, NodeState, Notice, Policy, Redlock, RestartGuard, Vote,
 };
 use support::proxy::Proxy;
-use support::run;
 use support::server::Server;
+use support::{run, until};
 use tokio::time::{sleep, timeout};
 
 fn client<S: AsRef<str>>(nodes: impl IntoIterator<Item = S>) -> Redlock {
     Redlock::builder().nodes(nodes).build().expect("valid addresses")
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let wait = async {
-        while !condition() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: never came true"));
 }
 
 /// A manager that has refused its nodes, and its error. On a busy machine a quorum may be found well

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::{Builder, NodeState, NoticeReport, Policy, QuarantineReason, Redlock};
-use support::run;
 use support::server::Server;
-use tokio::time::{sleep, timeout};
+use support::{run, until};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -38,17 +37,6 @@ fn manager(servers: &[Server], told: &Told) -> Redlock {
 
 async fn lock_and_release(locks: &Redlock) {
     locks.lock("r").acquire().await.expect("a quorum").release().await.expect("released");
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let wait = async {
-        while !condition() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: never came true"));
 }
 
 async fn all_healthy(locks: &Redlock) {

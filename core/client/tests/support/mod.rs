@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use quorlock::{Address, Node, NodeSettings, NodeState, Replies, connect};
+use quorlock::{Address, Node, NodeSettings, NodeState, Redlock, Replies, connect};
 use quorlock_protocol::{
     Action, Answer, Claim, Command, Fault, FaultKind, Fence, FencingToken, HolderId, Moment, Reply,
     Resources, Ticket, Ttl,
 };
 use tokio::runtime::{Builder, Handle};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+
+use self::server::Server;
 
 /// Runs a test on a runtime of its own; a test that hangs fails.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
@@ -26,6 +28,31 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     let result = runtime.block_on(limited).expect("the test ends within a minute");
     runtime.shutdown_background();
     result
+}
+
+/// Waits until `condition` is met, looking often.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: never came true"));
+}
+
+pub fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(Server::url).collect()
+}
+
+/// Locks and releases, so that every node is connected and its canary stands.
+pub async fn warm_up(locks: &Redlock) {
+    locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");
+    until("every node is healthy", || {
+        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
+    })
+    .await;
 }
 
 /// The node at `address`, on the runtime of the caller.
@@ -121,7 +148,7 @@ impl Client {
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            sleep(Duration::from_millis(1)).await;
         }
     };
     assert!(timeout(Duration::from_secs(10), waiting).await.is_ok(), "waited in vain for {what}");
