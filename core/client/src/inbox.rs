@@ -10,7 +10,7 @@ use quorlock_protocol::{Moment, NodeId, Reply};
 
 use crate::clock;
 
-/// What has come in for one operation and was not looked at yet.
+/// What has come in for one operation, or for several that share it, and was not looked at yet.
 #[derive(Default)]
 pub(crate) struct Inbox {
     incoming: Mutex<Incoming>,
@@ -23,9 +23,14 @@ struct Incoming {
     cancelled: bool,
 }
 
+/// Tells apart the operations that share an inbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OperationId(pub(crate) u64);
+
 /// One reply, and when it came: it may be looked at much later.
 pub(crate) struct Arrival {
     pub(crate) at: Moment,
+    pub(crate) operation: OperationId,
     pub(crate) node: NodeId,
     pub(crate) reply: Reply,
 }
@@ -74,18 +79,25 @@ impl Inbox {
 #[derive(Clone)]
 pub struct ReplyTo {
     inbox: Arc<Inbox>,
+    operation: OperationId,
     node: NodeId,
 }
 
 impl ReplyTo {
+    /// The way back to the one operation that has the inbox.
     pub(crate) fn new(inbox: &Arc<Inbox>, node: NodeId) -> Self {
-        Self { inbox: Arc::clone(inbox), node }
+        Self::of(inbox, OperationId::default(), node)
+    }
+
+    /// The way back to one of the operations that share the inbox.
+    pub(crate) fn of(inbox: &Arc<Inbox>, operation: OperationId, node: NodeId) -> Self {
+        Self { inbox: Arc::clone(inbox), operation, node }
     }
 
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
-        let arrival = Arrival { at: clock::now(), node: self.node, reply };
-        self.inbox.lock().replies.push(arrival);
+        let (operation, node) = (self.operation, self.node);
+        self.inbox.lock().replies.push(Arrival { at: clock::now(), operation, node, reply });
         self.inbox.waker.wake();
     }
 }

@@ -5,22 +5,24 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, Policy, RoundReport, Won};
+use quorlock_protocol::{Claim, FencingToken, Hold, LossReason, Moment, Policy, RoundReport, Won};
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport};
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, OperationId};
 use crate::manager::Manager;
 
 mod keep;
+mod keeper;
 mod operations;
 mod release;
 mod votes;
 
-use votes::LastVotes;
+pub(crate) use keeper::Keeper;
 pub use votes::ReleaseVotes;
+use votes::{LastVotes, Renewals};
 
 /// A handle to one acquisition's lease. Clones share it; it may be used from any thread.
 ///
@@ -44,8 +46,7 @@ struct Shared {
 
 struct State {
     policy: Policy,
-    /// What is proved; `None` for a lease taken over and not confirmed yet.
-    facts: Option<quorlock_protocol::Lease>,
+    proof: Proof,
     stage: Stage,
     /// Why it was lost, remembered beyond the release.
     lost: Option<LossReason>,
@@ -55,15 +56,26 @@ struct State {
     votes: LastVotes,
     /// What the nodes answer to the release, once they are asked for it.
     release: Option<ReleaseVotes>,
-    /// What is at work on the lease now (a renewal or an extension), to stop it.
-    active: Option<Arc<Inbox>>,
+    /// The explicit extension under way, to stop it.
+    extending: Option<Arc<Inbox>>,
     /// Whether someone waits to be told of the loss.
     watched: bool,
     on_lost: Vec<Box<dyn FnOnce(LockError) + Send>>,
     on_renewal: Vec<OnRenewal>,
+    renewals: Renewals,
 }
 
 type OnRenewal = Arc<dyn Fn(&[NodeReport]) + Send + Sync>;
+
+/// What is proved of a lease, and who sees to it.
+enum Proof {
+    /// Nothing yet: it was taken over and not confirmed.
+    Missing,
+    /// It is neither renewed nor watched.
+    Bare(quorlock_protocol::Lease),
+    /// The keeper renews or watches it.
+    Kept(OperationId, Box<Hold>),
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -86,7 +98,7 @@ impl Lease {
         let shared = Arc::get_mut(&mut lease.shared).expect("nobody else has it yet");
         shared.lost_rounds = lost_rounds;
         let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.facts = Some(won.lease);
+        state.proof = Proof::Bare(won.lease);
         state.votes = LastVotes::Open(won.round, inbox);
         if policy.auto_extend() {
             lease.keep();
@@ -106,17 +118,18 @@ impl Lease {
     ) -> Self {
         let state = State {
             policy,
-            facts: None,
+            proof: Proof::Missing,
             stage: Stage::Held,
             lost: None,
             at_risk: false,
             held_since: clock::now(),
             votes: LastVotes::Closed(RoundReport::default()),
             release: None,
-            active: None,
+            extending: None,
             watched: false,
             on_lost: Vec::new(),
             on_renewal: Vec::new(),
+            renewals: Renewals::default(),
         };
         let shared = Shared {
             manager: Arc::clone(manager),
@@ -133,7 +146,7 @@ impl Lease {
     /// The number that the protected resource checks; `None` where fencing is off, or for a lease
     /// taken over that no [`Self::check`] has confirmed yet.
     pub fn fencing_token(&self) -> Option<u64> {
-        let token = self.shared.lock().facts.as_ref()?.fencing_token();
+        let token = self.shared.lock().facts()?.fencing_token();
         token.map(|FencingToken(token)| token)
     }
 
@@ -209,29 +222,49 @@ impl Shared {
 }
 
 impl State {
+    fn facts(&self) -> Option<&quorlock_protocol::Lease> {
+        match &self.proof {
+            Proof::Missing => None,
+            Proof::Bare(facts) => Some(facts),
+            Proof::Kept(_, hold) => Some(hold.lease()),
+        }
+    }
+
     fn validity(&self, now: Moment) -> Duration {
-        match (&self.facts, self.stage) {
+        match (self.facts(), self.stage) {
             (Some(facts), Stage::Held) => facts.validity(now),
             _ => Duration::ZERO,
         }
     }
 
-    fn is_worked_on_by(&self, inbox: &Arc<Inbox>) -> bool {
-        self.active.as_ref().is_some_and(|active| Arc::ptr_eq(active, inbox))
+    fn is_extended_by(&self, inbox: &Arc<Inbox>) -> bool {
+        self.extending.as_ref().is_some_and(|extending| Arc::ptr_eq(extending, inbox))
     }
 
-    /// Stops the renewal or extension under way, so that nothing is sent for the lease after this.
-    fn stop_active(&mut self) {
-        if let Some(inbox) = self.active.take() {
+    /// Stops the extension under way, and whoever renews or watches the lease, so that nothing is sent for it
+    /// after this.
+    fn stop(&mut self, keeper: &Keeper) {
+        if let Some(inbox) = self.extending.take() {
             inbox.cancel();
         }
+        self.let_go(keeper);
+    }
+
+    /// Has the keeper let go of the lease; tells whether it was kept.
+    fn let_go(&mut self, keeper: &Keeper) -> bool {
+        let Proof::Kept(operation, hold) = &self.proof else {
+            return false;
+        };
+        keeper.forget(*operation);
+        self.proof = Proof::Bare(hold.lease().clone());
+        true
     }
 }
 
 impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
-        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).stop_active();
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).stop(&self.manager.keeper);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
 use crate::guard::LeaseGuard;
-use crate::lease::Lease;
+use crate::lease::{Keeper, Lease};
 use crate::lock::Lock;
 use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
@@ -51,6 +51,7 @@ pub(crate) struct Manager {
     pub(crate) addresses: Arc<[Arc<str>]>,
     pub(crate) quorum: Quorum,
     pub(crate) engine: Engine,
+    pub(crate) keeper: Keeper,
     watch: Watch,
     pub(crate) policy: Policy,
     settings: NodeSettings,
@@ -165,6 +166,7 @@ impl Manager {
         Self {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
+            keeper: Keeper::new(&nodes),
             nodes,
             watch,
             engine,

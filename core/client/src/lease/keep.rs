@@ -1,15 +1,17 @@
 //! Keeping a lease alive and telling its loss, on the engine's thread.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Arc;
 
-use quorlock_protocol::{ErrorKind, Hold, HoldEnd, LossReason, RoundReport};
+use quorlock_protocol::{
+    Command, ErrorKind, Hold, HoldEnd, LossReason, Machine as _, Moment, NodeId, Output,
+    RoundReport,
+};
 
 use super::release::Ending;
-use super::votes::Renewals;
-use super::{LastVotes, Lease, Shared, Stage};
-use crate::clock;
-use crate::driver::Driver;
+use super::{LastVotes, Lease, Proof, Shared, Stage, State};
+use crate::clock::{self, System};
 use crate::error::{LockError, NodeReport};
+use crate::inbox::{Arrival, OperationId};
 
 impl Lease {
     /// Waits until the lease is lost, and tells why; never ends if it is released first.
@@ -57,7 +59,7 @@ impl Lease {
     pub fn let_run_out(&self) {
         let mut state = self.shared.lock();
         state.policy = state.policy.without_auto_extend();
-        state.stop_active();
+        state.stop(&self.shared.manager.keeper);
         let watched = state.watched;
         drop(state);
         if watched {
@@ -78,7 +80,7 @@ impl Lease {
     fn watch(&self) {
         let mut state = self.shared.lock();
         let first = !std::mem::replace(&mut state.watched, true);
-        let idle = state.active.is_none();
+        let idle = state.extending.is_none() && !matches!(state.proof, Proof::Kept(..));
         drop(state);
         if first && idle {
             self.keep();
@@ -87,21 +89,25 @@ impl Lease {
 
     /// Starts to renew (where the policy says so) and to watch the end.
     pub(super) fn keep(&self) {
+        let manager = &self.shared.manager;
         let mut state = self.shared.lock();
-        let (Stage::Held, Some(facts)) = (state.stage, state.facts.clone()) else {
+        state.stop(&manager.keeper);
+        let (Stage::Held, Proof::Bare(facts)) = (state.stage, &state.proof) else {
             return;
         };
-        let manager = &self.shared.manager;
         let mut policy = state.policy;
         if manager.is_closed() {
             policy = policy.without_auto_extend();
         }
-        state.stop_active();
-        let driver = Driver::new(&manager.nodes);
-        state.active = Some(Arc::clone(&driver.inbox));
-        let machine = Hold::new(clock::now(), facts, policy, state.held_since, manager.quorum);
-        drop(state);
-        manager.engine.spawn_detached(hold(Arc::downgrade(&self.shared), driver, machine));
+        let since = state.held_since;
+        let mut hold = Hold::new(clock::now(), facts.clone(), policy, since, manager.quorum);
+        // One that has only begun has nothing to send.
+        let due = match hold.poll(&mut System) {
+            Output::WakeAt(at) => at,
+            Output::Send(..) | Output::Done(_) => unreachable!("a lease is first held"),
+        };
+        let operation = manager.keeper.keep(&manager.engine, Arc::downgrade(&self.shared), due);
+        state.proof = Proof::Kept(operation, Box::new(hold));
     }
 
     /// The lease is over: no more of it is renewed, its keys are taken back (or left to their lock-delay),
@@ -111,7 +117,7 @@ impl Lease {
         if state.stage != Stage::Held {
             return;
         }
-        state.stop_active();
+        state.stop(&self.shared.manager.keeper);
         state.stage = Stage::Lost(reason);
         state.lost = Some(reason);
         let callbacks = std::mem::take(&mut state.on_lost);
@@ -136,35 +142,52 @@ impl Lease {
     }
 }
 
-/// Drives the hold machine without keeping the lease in memory: an abandoned one stops.
-async fn hold(shared: Weak<Shared>, driver: Driver, mut machine: Hold) {
-    let mut renewals = Renewals::default();
-    let end = driver
-        .run(&mut machine, |machine| {
-            let Some(shared) = shared.upgrade() else {
-                return;
-            };
-            let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.stage == Stage::Held && state.is_worked_on_by(&driver.inbox) {
-                state.facts = Some(machine.lease().clone());
-                state.at_risk = machine.is_at_risk(clock::now());
-                let round = machine.last_round();
-                if let Some(round) = &round {
-                    state.votes = LastVotes::Closed(round.clone());
-                }
-                drop(state);
-                shared.tell_renewal(renewals.see(round));
-            }
-        })
-        .await;
-    if let (HoldEnd::Lost(reason, _), Some(shared)) = (end, shared.upgrade()) {
-        shared.tell_renewal(renewals.see(None));
-        Lease { shared }.lose(reason);
-    }
-}
-
 impl Shared {
-    fn tell_renewal(&self, round: Option<RoundReport>) {
+    /// Has the hold machine take in `replies`, or that its time has come if there are none, and hands what it
+    /// wants sent to `send`. Tells when it is to be looked at next; never again once it is over, or another
+    /// operation has begun.
+    pub(super) fn step(
+        self: &Arc<Self>,
+        operation: OperationId,
+        replies: &mut dyn Iterator<Item = Arrival>,
+        send: impl Fn(NodeId, Command),
+    ) -> Option<Moment> {
+        let mut state = self.lock();
+        let hold = state.kept_as(operation)?;
+        hear(hold, replies);
+        let mut commands = Vec::new();
+        let next = loop {
+            match hold.poll(&mut System) {
+                Output::Send(node, command) => commands.push((node, command)),
+                Output::WakeAt(at) => break Ok(at),
+                Output::Done(end) => break Err(end),
+            }
+        };
+        let told = state.note_renewal();
+        drop(state);
+        // Not under the lock: a node may be of the user's own make.
+        for (node, command) in commands {
+            send(node, command);
+        }
+        self.tell_renewals(told);
+        match next {
+            Ok(at) => Some(at),
+            Err(end) => {
+                self.end(&end);
+                None
+            }
+        }
+    }
+
+    fn end(self: &Arc<Self>, end: &HoldEnd) {
+        if let HoldEnd::Lost(reason, _) = *end {
+            let last = self.lock().renewals.see(None);
+            self.tell_renewals(last);
+            Lease { shared: Arc::clone(self) }.lose(reason);
+        }
+    }
+
+    fn tell_renewals(&self, round: Option<RoundReport>) {
         let Some(round) = round else {
             return;
         };
@@ -176,5 +199,38 @@ impl Shared {
         for callback in callbacks {
             callback(&votes);
         }
+    }
+}
+
+impl State {
+    fn kept_as(&mut self, operation: OperationId) -> Option<&mut Hold> {
+        match &mut self.proof {
+            Proof::Kept(current, hold) if *current == operation => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// Takes over what the hold machine has found out; gives the round of renewal to tell now, if there is
+    /// one.
+    fn note_renewal(&mut self) -> Option<RoundReport> {
+        let Proof::Kept(_, hold) = &self.proof else {
+            return None;
+        };
+        self.at_risk = hold.is_at_risk(clock::now());
+        let round = hold.last_round();
+        if let Some(round) = &round {
+            self.votes = LastVotes::Closed(round.clone());
+        }
+        self.renewals.see(round)
+    }
+}
+
+fn hear(hold: &mut Hold, replies: &mut dyn Iterator<Item = Arrival>) {
+    let mut replies = replies.peekable();
+    if replies.peek().is_none() {
+        return hold.handle_timeout(&mut System);
+    }
+    for arrival in replies {
+        hold.handle_reply(&mut System, arrival.node, arrival.reply);
     }
 }

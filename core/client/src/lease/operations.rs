@@ -7,7 +7,7 @@ use quorlock_protocol::{
     ErrorKind, Extend, Extension, LossReason, Moment, Policy, RoundReport, Standing,
 };
 
-use super::{LastVotes, Lease, Stage, State};
+use super::{LastVotes, Lease, Proof, Stage, State};
 use crate::clock;
 use crate::driver::Driver;
 use crate::error::LockError;
@@ -92,8 +92,10 @@ impl Lease {
             Standing::Held(lease) => {
                 let mut state = self.shared.lock();
                 // What was proved before may reach further than the slowest node's answer.
-                let is_news = state.facts.is_none();
-                state.facts.get_or_insert(lease);
+                let is_news = matches!(state.proof, Proof::Missing);
+                if is_news {
+                    state.proof = Proof::Bare(lease);
+                }
                 drop(state);
                 if is_news {
                     self.resume();
@@ -114,9 +116,9 @@ impl Lease {
     fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
         self.check_usable()?;
         let mut state = self.shared.lock();
-        state.stop_active();
-        state.active = Some(Arc::clone(&driver.inbox));
-        let facts = state.facts.as_ref();
+        state.stop(&self.shared.manager.keeper);
+        state.extending = Some(Arc::clone(&driver.inbox));
+        let facts = state.facts();
         let extension = Extension {
             claim: Arc::clone(&self.shared.claim),
             fencing_token: facts.and_then(quorlock_protocol::Lease::fencing_token),
@@ -141,10 +143,14 @@ impl Lease {
             drop(state);
             return Err(self.not_held());
         }
-        state.facts = Some(lease);
+        let was_kept = state.let_go(&self.shared.manager.keeper);
+        state.proof = Proof::Bare(lease);
         state.policy = policy;
         state.votes = votes;
         drop(state);
+        if was_kept {
+            self.resume();
+        }
         Ok(self.validity())
     }
 
@@ -172,7 +178,7 @@ impl Lease {
     /// Whether nothing is left of a validity that was proved.
     pub(super) fn is_over(&self) -> bool {
         let state = self.shared.lock();
-        state.facts.is_some() && state.validity(clock::now()).is_zero()
+        state.facts().is_some() && state.validity(clock::now()).is_zero()
     }
 
     fn policy_with(&self, ttl: Option<Duration>) -> Result<Policy, LockError> {
@@ -211,8 +217,8 @@ struct ResumeOnDrop<'a> {
 impl Drop for ResumeOnDrop<'_> {
     fn drop(&mut self) {
         let mut state = self.lease.shared.lock();
-        if state.is_worked_on_by(self.inbox) {
-            state.active = None;
+        if state.is_extended_by(self.inbox) {
+            state.extending = None;
             drop(state);
             self.lease.resume();
         }
@@ -223,7 +229,7 @@ impl State {
     /// Trusts the lease no longer than `until`, and knows that nodes may keep its keys until
     /// `forgotten`.
     fn bound(&mut self, until: Moment, forgotten: Moment) {
-        if let Some(facts) = &mut self.facts {
+        if let Proof::Bare(facts) = &mut self.proof {
             facts.limit(until);
             facts.outlast(forgotten);
         }

@@ -107,7 +107,7 @@ impl Lease {
             drop(state);
             return Err(self.not_held());
         }
-        state.stop_active();
+        state.stop(&self.shared.manager.keeper);
         Ok(std::mem::replace(&mut state.stage, Stage::Released))
     }
 
@@ -135,7 +135,7 @@ impl Lease {
     pub(super) fn withdrawal(&self, ending: Ending) -> Withdraw {
         let state = self.shared.lock();
         let now = clock::now();
-        let (forgotten, valid_until) = match &state.facts {
+        let (forgotten, valid_until) = match state.facts() {
             Some(facts) => (facts.forgotten(), facts.kept_until(state.policy.drift())),
             None => (now + state.policy.kept().as_duration(), now),
         };
