@@ -5,6 +5,8 @@
 export declare class Bridge {
   /** Makes the bridge of this environment; `wake` is called when there is something to take. */
   constructor(wake: () => void)
+  /** Starts what has been asked for since the last call. */
+  flush(): void
   /** Everything that has ended since the last call, in order. */
   take(): Array<Settled>
   /**

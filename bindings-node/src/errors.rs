@@ -3,7 +3,7 @@
 use napi_derive::napi;
 use quorlock::{ErrorKind, LockError};
 
-use crate::queue::millis;
+use crate::outcome::millis;
 use crate::votes::NodeVote;
 
 /// All that an error object of JavaScript is made of.

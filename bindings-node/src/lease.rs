@@ -6,7 +6,8 @@ use napi_derive::napi;
 use quorlock::{Lease, LockError, Vote};
 
 use crate::options;
-use crate::queue::{Bridge, Outcome, millis};
+use crate::outcome::{Outcome, millis};
+use crate::queue::Bridge;
 use crate::votes::NodeVote;
 
 /// A lease in use. When the last object that knows it is collected, it is no longer renewed.

@@ -4,8 +4,8 @@
 //! this one owns no vote, no drift and no retry.
 //!
 //! ```text
-//!   ts/redlock.ts ──acquire(id, ...)──▶ manager.rs ──spawn──▶ the core's thread
-//!   ts/bridge.ts ◀──wake, take()────── queue.rs ◀──push──────────┘
+//!   ts/redlock.ts ──acquire(id, ...)──▶ manager.rs ──run──▶ queue.rs ──flush()──▶ the core's thread
+//!   ts/bridge.ts ◀──wake, take()──────────────────────────── queue.rs ◀──put───────────┘
 //! ```
 #![deny(unsafe_code)]
 
@@ -16,5 +16,6 @@ pub mod manager;
 mod notices;
 pub mod numbers;
 pub mod options;
+pub mod outcome;
 pub mod queue;
 pub mod votes;

@@ -10,7 +10,8 @@ use crate::errors::Failure;
 use crate::lease::NativeLease;
 use crate::notices::{self, Notice};
 use crate::options::{self, Settings};
-use crate::queue::{Bridge, Outcome, millis};
+use crate::outcome::{Outcome, millis};
+use crate::queue::Bridge;
 
 /// Locks over N nodes.
 #[napi]

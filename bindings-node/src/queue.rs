@@ -1,62 +1,28 @@
 //! The way back to one JavaScript environment. Owns what has ended there and what is under way.
 //!
-//! Every result goes through one list; the environment's thread is woken only when the list was empty,
-//! and takes all of it at once. What is still under way when the environment ends is dropped, which
-//! withdraws it.
+//! Both ways go in batches. What is asked for in one turn of JavaScript starts together, at its end
+//! ([`Bridge::flush`]). Every result goes through one list; the environment's thread is woken only when
+//! the list was empty, after the turn of the core's thread, and takes all of it at once. What is still
+//! under way when the environment ends is dropped, which withdraws it.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::mem;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
-use quorlock::{Engine, LeaseGuard, LockError, NodeReport, ReleaseOutcome, ReleaseVotes, Task};
+use quorlock::{Engine, Task};
 
-use crate::errors::Failure;
-use crate::lease::{Leases, NativeLease};
-use crate::votes::{NativeVotes, NodeVote};
-
-/// What an operation ended with.
-pub(crate) enum Outcome {
-    Acquired(LeaseGuard),
-    Validity(Duration),
-    /// With the error that the outcome amounts to, if it does.
-    Released(ReleaseOutcome, ReleaseVotes, Option<LockError>),
-    Answer(bool),
-    Failed(LockError),
-    /// The operation broke off because of a defect.
-    Broken,
-    /// Not an operation's end: a lease that is watched has been lost.
-    Lost(LockError),
-    /// Not an operation's end: what the nodes did in a round that was to renew a watched lease.
-    Renewal(Vec<NodeReport>),
-}
-
-/// One result on its way into JavaScript.
-#[napi(object, object_from_js = false)]
-pub struct Settled {
-    /// Which operation it answers.
-    pub id: u32,
-    /// The lease that was acquired.
-    pub lease: Option<NativeLease>,
-    /// What is left of the validity, in milliseconds.
-    pub validity: Option<f64>,
-    /// What became of a released lease: `released`, `expired`, `taken` or `unknown`.
-    pub outcome: Option<&'static str>,
-    /// What the nodes answer to a release.
-    pub votes: Option<NativeVotes>,
-    /// The answer to a question.
-    pub answer: Option<bool>,
-    /// Why it failed, or why a watched lease was lost.
-    pub error: Option<Failure>,
-    /// What the nodes did in a round that was to renew a watched lease.
-    pub renewal: Option<Vec<NodeVote>>,
-}
+use crate::lease::Leases;
+use crate::outcome::{Outcome, Settled};
 
 /// The results for one JavaScript environment.
 #[napi]
@@ -67,16 +33,24 @@ pub struct Bridge {
 /// Shared by the environment's thread and the core's.
 pub(crate) struct Queue {
     wake: Wake,
+    /// Of the task that starts what is asked for.
+    intake: AtomicWaker,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    asked: Vec<(u32, Operation)>,
     ended: Vec<(u32, Outcome)>,
-    running: HashMap<u32, Task<()>>,
+    /// What nobody has given up; without a task until it is started.
+    running: HashMap<u32, Option<Task<()>>>,
     leases: Leases,
+    /// Starts what is asked for; from the first time on.
+    starter: Option<Task<()>>,
     closed: bool,
 }
+
+type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Weak: an open bridge does not keep the process alive. What has to is decided in JavaScript.
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
@@ -87,9 +61,16 @@ impl Bridge {
     #[napi(constructor)]
     pub fn new(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<Self> {
         let wake = wake.build_threadsafe_function().weak::<true>().build()?;
-        let queue = Arc::new(Queue { wake, state: Mutex::default() });
+        let queue = Queue { wake, intake: AtomicWaker::new(), state: Mutex::default() };
+        let queue = Arc::new(queue);
         env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
         Ok(Self { queue })
+    }
+
+    /// Starts what has been asked for since the last call.
+    #[napi]
+    pub fn flush(&self) {
+        self.queue.intake.wake();
     }
 
     /// Everything that has ended since the last call, in order.
@@ -118,14 +99,13 @@ impl Bridge {
     /// have been told.
     #[napi]
     pub fn finish(&self, patience: f64) {
-        self.queue.close();
-        let Ok(engine) = Engine::shared() else { return };
+        let Ok(engine) = Engine::shared() else { return self.queue.close() };
         let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
-        let (send, passed) = mpsc::channel();
-        // Comes after what has been dropped: the thread does one thing after the other.
-        let marker = engine.spawn(async move { send.send(()) });
-        let _ = passed.recv_timeout(patience);
-        drop(marker);
+        // What was asked for last is on its way first: a release is not taken back.
+        self.flush();
+        pass(&engine, patience);
+        self.queue.close();
+        pass(&engine, patience);
         engine.drain(patience);
     }
 
@@ -138,17 +118,19 @@ impl Bridge {
 }
 
 impl Bridge {
-    /// Runs an operation on the core's thread; its outcome comes back under `id`.
+    /// Has an operation run on the core's thread, from the next [`Self::flush`] on; its outcome comes back
+    /// under `id`.
     pub(crate) fn run<F>(&self, engine: &Engine, id: u32, operation: F)
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let ticket = Ticket { queue: Arc::clone(&self.queue), id };
-        let task = engine.spawn(async move {
-            let outcome = operation.await;
-            ticket.queue.push(ticket.id, outcome);
-        });
-        self.queue.lock().running.insert(id, task);
+        let mut state = self.queue.lock();
+        state.asked.push((id, Box::pin(operation)));
+        state.running.insert(id, None);
+        if state.starter.is_none() {
+            let starting = start(Arc::clone(&self.queue), engine.clone());
+            state.starter = Some(engine.spawn(starting));
+        }
     }
 
     pub(crate) fn queue(&self) -> Arc<Queue> {
@@ -156,18 +138,49 @@ impl Bridge {
     }
 }
 
+/// Starts what is asked for, for as long as the environment lasts.
+async fn start(queue: Arc<Queue>, engine: Engine) {
+    loop {
+        let asked = poll_fn(|context| {
+            queue.intake.register(context.waker());
+            let asked = mem::take(&mut queue.lock().asked);
+            if asked.is_empty() { Poll::Pending } else { Poll::Ready(asked) }
+        });
+        let started: Vec<_> = asked
+            .await
+            .into_iter()
+            .map(|(id, operation)| {
+                let ticket = Ticket { queue: Arc::clone(&queue), id };
+                (id, engine.spawn(ticket.see_through(operation)))
+            })
+            .collect();
+        let mut given_up = Vec::new();
+        let mut state = queue.lock();
+        for (id, task) in started {
+            match state.running.get_mut(&id) {
+                Some(running) => *running = Some(task),
+                None => given_up.push(task),
+            }
+        }
+        drop(state);
+    }
+}
+
 impl Queue {
-    pub(crate) fn push(&self, id: u32, outcome: Outcome) {
+    /// Something that has come up by itself.
+    pub(crate) fn push(self: &Arc<Self>, id: u32, outcome: Outcome) {
+        drop(self.put(id, outcome));
+    }
+
+    /// Whoever drops what this returns, if anything, wakes the environment's thread.
+    fn put(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<WakeOnDrop> {
         let mut state = self.lock();
         if state.closed {
-            return;
+            return None;
         }
         let was_empty = state.ended.is_empty();
         state.ended.push((id, outcome));
-        drop(state);
-        if was_empty {
-            self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
-        }
+        was_empty.then(|| WakeOnDrop(Arc::clone(self)))
     }
 
     /// The environment ends: what is under way is dropped, which withdraws it, and what is held is
@@ -176,13 +189,33 @@ impl Queue {
         let mut state = self.lock();
         let rest = mem::replace(&mut *state, State { closed: true, ..State::default() });
         drop(state);
-        let State { ended, running, leases, closed: _ } = rest;
+        let State { asked, ended, running, leases, starter, closed: _ } = rest;
         leases.let_run_out();
-        drop((ended, running));
+        drop((asked, ended, running, starter));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the core's thread, which does one thing after the other, has done what it was told to.
+fn pass(engine: &Engine, patience: Duration) {
+    let (send, passed) = mpsc::channel();
+    let marker = engine.spawn(async move {
+        turn().await;
+        send.send(())
+    });
+    let _ = passed.recv_timeout(patience);
+    drop(marker);
+}
+
+/// Wakes the environment's thread, whatever becomes of whoever was about to.
+struct WakeOnDrop(Arc<Queue>);
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.0.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
 
@@ -192,52 +225,34 @@ struct Ticket {
     id: u32,
 }
 
+impl Ticket {
+    async fn see_through(self, operation: Operation) {
+        let outcome = operation.await;
+        if let Some(wake) = self.queue.put(self.id, outcome) {
+            // What ends in the same turn comes along.
+            turn().await;
+            drop(wake);
+        }
+    }
+}
+
+/// Lets everybody have a turn who could go on by now.
+async fn turn() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         if thread::panicking() {
             self.queue.push(self.id, Outcome::Broken);
         }
     }
-}
-
-impl Settled {
-    fn new(id: u32, outcome: Outcome) -> Self {
-        let mut settled = Self {
-            id,
-            lease: None,
-            validity: None,
-            outcome: None,
-            votes: None,
-            answer: None,
-            error: None,
-            renewal: None,
-        };
-        match outcome {
-            Outcome::Acquired(guard) => settled.lease = Some(NativeLease::new(guard.into_lease())),
-            Outcome::Validity(validity) => settled.validity = Some(millis(validity)),
-            Outcome::Released(outcome, votes, loss) => {
-                settled.outcome = Some(outcome.name());
-                settled.votes = Some(NativeVotes::new(votes));
-                settled.error = loss.as_ref().map(Failure::new);
-            }
-            Outcome::Answer(answer) => settled.answer = Some(answer),
-            Outcome::Failed(error) | Outcome::Lost(error) => {
-                settled.error = Some(Failure::new(&error));
-            }
-            Outcome::Renewal(votes) => settled.renewal = Some(NodeVote::list(&votes)),
-            Outcome::Broken => settled.error = Some(Failure::broken()),
-        }
-        settled
-    }
-}
-
-impl From<LockError> for Outcome {
-    fn from(error: LockError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// JavaScript's unit of time.
-pub(crate) fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

@@ -3,7 +3,7 @@
 use napi_derive::napi;
 use quorlock::{Answer, Frees, NodeReport, ReleaseVotes, Vote};
 
-use crate::queue::millis;
+use crate::outcome::millis;
 
 /// What one node did in one round.
 #[napi(object, object_from_js = false)]

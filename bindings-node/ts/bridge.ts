@@ -17,6 +17,7 @@ export interface Watcher {
 const waiting = new Map<number, (settled: Settled) => void>()
 const watching = new Map<number, Watcher>()
 let native: Bridge | undefined
+let isFlushing = false
 let lastId = 0
 let holds = 0
 let anchor: NodeJS.Timeout | undefined
@@ -43,6 +44,7 @@ export function run(
       if (bridge().cancel(id)) end(undefined)
     }
     start(bridge(), id)
+    flushSoon()
     hold()
     waiting.set(id, end)
     const unlisten = signal && onAbort(signal, abort)
@@ -78,6 +80,18 @@ function bridge(): Bridge {
     process.once('exit', finish)
   }
   return native
+}
+
+/** Has what is asked for in this turn of the event loop started together, at its end. */
+function flushSoon(): void {
+  if (isFlushing) return
+  isFlushing = true
+  process.nextTick(flush)
+}
+
+function flush(): void {
+  isFlushing = false
+  bridge().flush()
 }
 
 /** Everything that has ended since the last time, in one hop from the native half's thread. */

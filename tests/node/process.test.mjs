@@ -113,11 +113,13 @@ describe('a process', () => {
        const lock = await redlock.acquire('mine', 60_000)
        lock.release()
        for (let i = 0; i < 20; i += 1) redlock.acquire('key' + i, 60_000)
-       // Long enough for the grants to be on their way, and the event loop hears of none.
-       const end = performance.now() + 0.5
-       while (performance.now() < end);
-       console.log('done')
-       process.exit(3)`,
+       process.nextTick(() => {
+         // Long enough for the grants to be on their way, and the event loop hears of none.
+         const end = performance.now() + 0.5
+         while (performance.now() < end);
+         console.log('done')
+         process.exit(3)
+       })`,
       cluster.urls,
     )
     assert.equal(started.status, 3)
@@ -129,6 +131,20 @@ describe('a process', () => {
       left.filter((key) => !key.startsWith('quorlock:')),
       [],
     )
+  })
+
+  it('that exits in the same breath gives back what it has released', async () => {
+    const { status } = await run(
+      `const redlock = new Redlock(urls)
+       const locks = await Promise.all(['a', 'b', 'c'].map((name) => redlock.acquire(name, 60_000)))
+       for (const lock of locks) lock.release()
+       process.exit(3)`,
+      cluster.urls,
+    )
+    assert.equal(status, 3)
+    for (const name of ['a', 'b', 'c']) {
+      assert.deepEqual(await cluster.values(name), [null, null, null])
+    }
   })
 
   it('hears of no unhandled rejection, whatever goes wrong', async () => {
