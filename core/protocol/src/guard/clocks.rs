@@ -31,10 +31,17 @@ pub(super) struct Offset {
 pub(super) enum Step {
     /// It went on as clocks do.
     Steady,
-    /// It lies ahead of where it can be, by up to so much.
-    Ahead(Duration),
+    /// It lies ahead of where it can be.
+    Ahead(Lead),
     /// It lies behind where it can be, by at least so much.
     Behind(Duration),
+}
+
+/// How far a clock lies ahead of where it was: somewhere between two bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lead {
+    pub(super) least: Duration,
+    pub(super) most: Duration,
 }
 
 /// The offsets of all nodes.
@@ -67,7 +74,11 @@ impl Clocks {
         let known = known.aged(read.at);
         let allowance = micros(allowance);
         if read.low > known.high.saturating_add(allowance) {
-            return (Step::Ahead(duration(read.high.saturating_sub(known.low))), read);
+            let least = duration(read.low.saturating_sub(known.high));
+            return (
+                Step::Ahead(Lead { least, most: duration(read.high.saturating_sub(known.low)) }),
+                read,
+            );
         }
         if read.high < known.low.saturating_sub(allowance) {
             return (Step::Behind(duration(known.low.saturating_sub(read.high))), read);
@@ -78,6 +89,23 @@ impl Clocks {
     /// Takes an offset for what is known.
     pub(super) fn accept(&mut self, node: NodeId, offset: Offset) {
         self.offsets[node.index()] = Some(offset);
+    }
+
+    /// The lease clock has lost a time `since` the node's clock was read: what is known of that clock lies
+    /// further ahead by now.
+    pub(super) fn shift(&mut self, node: NodeId, since: Lead) {
+        if let Some(known) = &mut self.offsets[node.index()] {
+            known.low = known.low.saturating_add(micros(since.least));
+            known.high = known.high.saturating_add(micros(since.most));
+        }
+    }
+
+    /// The lease clock is set forward.
+    pub(super) fn set_forward(&mut self, by: Duration) {
+        for known in self.offsets.iter_mut().flatten() {
+            known.low = known.low.saturating_sub(micros(by));
+            known.high = known.high.saturating_sub(micros(by));
+        }
     }
 
     /// The middle offset of all that are known: the cluster's clock, if most of them are right.
@@ -243,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_step_is_told_either_way() {
-        assert!(matches!(step_at(200, 202, 1_251), Step::Ahead(by) if by.as_millis() >= 50));
+        assert!(matches!(step_at(200, 202, 1_251), Step::Ahead(by) if by.most.as_millis() >= 50));
         assert!(matches!(step_at(200, 202, 1_151), Step::Behind(by) if by.as_millis() >= 45));
     }
 

@@ -100,7 +100,8 @@ impl Guards {
             let by_wall = env.wall_micros().saturating_sub(wall_micros);
             let passed = Duration::from_micros(by_node.min(by_wall));
             self.notices.push(Notice::Quarantined(look.node, reason));
-            Waits { memory: canary.memory, since: now.before(passed) }
+            // The lease clock may be about to be set forward: that is no waiting either.
+            Waits { memory: canary.memory, since: now.before(passed) + self.lost_time }
         });
         seat.waits = Some(waits);
         let term = self.term();

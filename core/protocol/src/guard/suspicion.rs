@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::checkup::{Ruling, Skew};
-use super::clocks::{ClockReading, Clocks, Offset, Step, duration, micros};
+use super::clocks::{ClockReading, Lead, Offset, Step, duration, micros};
 use super::{Contact, Guards, LOOK_AGAIN, Notice, Seat, Waits};
 use crate::identity::NodeId;
 use crate::time::Moment;
@@ -25,7 +25,7 @@ struct Shown {
 }
 
 impl Shown {
-    const fn lead(self) -> Option<Duration> {
+    const fn lead(self) -> Option<Lead> {
         match self.step {
             Step::Ahead(by) => Some(by),
             Step::Steady | Step::Behind(_) => None,
@@ -152,17 +152,7 @@ impl Guards {
         let leads = || shown().filter_map(Shown::lead);
         let others = shown().count() - leads().count();
         if leads().count() >= self.quorum.size() {
-            let lost = leads().max().unwrap_or_default();
-            self.lost_time += lost;
-            // The lease clock will be set forward by at least what it has lost: that is no waiting.
-            for seat in &mut self.seats {
-                seat.waits = seat.waits.map(|it| Waits { since: it.since + lost, ..it });
-                seat.alarm = seat.alarm.map(|since| since + lost);
-            }
-            self.notices.push(Notice::Paused(lost));
-            self.clocks = Clocks::new(self.quorum.nodes());
-            self.rates.begin_anew();
-            (self.suspicion, self.has_news) = (None, true);
+            self.tell_pause(now);
         } else if self.quorum.is_blocked_by(others) || now.since(suspicion.since) >= LOOK_AGAIN {
             let stepped: Vec<_> = NodeId::all(self.quorum.nodes())
                 .filter_map(|node| Some((node, suspicion.latest(node)?)))
@@ -174,6 +164,39 @@ impl Guards {
             }
             (self.suspicion, self.has_news) = (None, true);
         }
+    }
+
+    /// This client stood still: its lease clock is to be set forward by what it has lost at the most.
+    fn tell_pause(&mut self, now: Moment) {
+        let Some(suspicion) = self.suspicion.take() else {
+            return;
+        };
+        let leads = || suspicion.shown.iter().flatten().copied().filter_map(Shown::lead);
+        // Every clock shows what was lost, and one that was stepped as well shows more.
+        let lost = leads().map(|it| it.most).max().unwrap_or_default();
+        let least = leads().map(|it| it.least).min().unwrap_or_default();
+        let most = leads().map(|it| it.most).min().unwrap_or_default();
+        for node in NodeId::all(self.quorum.nodes()) {
+            let Some(shown) = suspicion.shown[node.index()] else {
+                self.clocks.shift(node, Lead { least, most });
+                continue;
+            };
+            self.clocks.accept(node, shown.offset);
+            if shown.lead().is_some_and(|it| it.least > most + self.allowance()) {
+                self.seats[node.index()].alarm = Some(now);
+            }
+        }
+        self.clocks.set_forward(lost);
+        self.rates.begin_anew();
+        // What the lease clock is set forward by is no waiting.
+        for seat in &mut self.seats {
+            seat.waits = seat.waits.map(|it| Waits { since: it.since + lost, ..it });
+            seat.alarm = seat.alarm.map(|since| since + lost);
+        }
+        self.asks_around = self.asks_around.map(|since| since + lost);
+        self.lost_time += lost;
+        self.notices.push(Notice::Paused(lost));
+        self.has_news = true;
     }
 
     /// A client that comes anew has seen no clock before: it compares how the clocks stand to each other

@@ -39,4 +39,6 @@
 //! | a cancelled acquisition was not waited for at the end of a process (the Rust suite) | it counts as work left behind until it is gone |
 //! | a release after the end of the validity told "unknown", as for a lease that was valid until then, where the nodes hung (the Python suite) | the clock's word counts where no quorum says otherwise |
 //! | a signal in the first moments of a wait was lost (the Python suite, on a busy machine) | what its handler raises ends the wait, wherever it ran |
+//! | a client that had stood still took the clock of a node that was stepped meanwhile for right, and its next grant for a vote: two holders | a clock that shows more than the pause is quarantined |
+//! | a quarantine that another client had begun was over at once for one that had stood still | what the lease clock is set forward by is no waiting, also where that is told by the same look |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |

@@ -188,6 +188,39 @@ fn standing_still_does_not_shorten_a_quarantine() {
 }
 
 #[test]
+fn standing_still_does_not_shorten_a_quarantine_that_others_have_begun() {
+    let (mut cluster, mut client) = used(3);
+    let mut other = cluster.settled(|it| it);
+    cluster.pass(60_000);
+    client.still += 60_000;
+    cluster.restart(2);
+    other.look_around(&mut cluster);
+    // The answer that tells of the quarantine is the one that shows that the client stood still.
+    cluster.nodes[1].is_up = false;
+    client.look_around(&mut cluster);
+    assert!(matches!(client.told.first(), Some(Notice::Paused(_))), "{:?}", client.told);
+    assert_eq!(client.view(), "o-q");
+    assert_eq!(client.left(&cluster, 2), other.left(&cluster, 2));
+}
+
+#[test]
+fn a_clock_that_was_stepped_while_this_client_stood_still_is_quarantined() {
+    for (stepped, view) in ["qoo", "oqo", "ooq"].into_iter().enumerate() {
+        let (mut cluster, mut client) = used(3);
+        cluster.nodes[stepped].ahead = 60_000;
+        cluster.pass(30_000);
+        client.still += 30_000;
+        client.look_around(&mut cluster);
+        assert!(client.told.iter().any(|it| matches!(it, Notice::Paused(_))), "{:?}", client.told);
+        assert_eq!(client.view(), view);
+        // It is not taken for another pause.
+        client.look_around(&mut cluster);
+        let pauses = client.told.iter().filter(|it| matches!(it, Notice::Paused(_))).count();
+        assert_eq!(pauses, 1, "{:?}", client.told);
+    }
+}
+
+#[test]
 fn half_of_the_clocks_are_no_majority() {
     let (mut cluster, mut client) = used(4);
     (cluster.nodes[0].ahead, cluster.nodes[1].ahead) = (60_000, 60_000);
