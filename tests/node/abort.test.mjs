@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { Redlock } from 'quorlock'
 import { startServers } from './support/servers.mjs'
-import { eventually } from './support/wait.mjs'
+import { eventually, promptly } from './support/wait.mjs'
 
 describe('abort', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
@@ -38,19 +38,22 @@ describe('abort', () => {
   })
 
   it('while waiting rejects with the reason at once and leaves no key and no listener', async () => {
-    const held = await redlock.acquire('a', 10_000)
-    const controller = new AbortController()
-    const waiting = redlock.acquire(['b', 'a'], 10_000, {
-      signal: controller.signal,
-      retryCount: -1,
+    const held = await redlock.acquire('a', 60_000)
+    await promptly(20, async () => {
+      const controller = new AbortController()
+      const waiting = redlock.acquire(['b', 'a'], 10_000, {
+        signal: controller.signal,
+        retryCount: -1,
+      })
+      await sleep(50)
+      const reason = new Error('enough')
+      const start = performance.now()
+      controller.abort(reason)
+      await assert.rejects(waiting, reason)
+      const took = performance.now() - start
+      assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
+      return took
     })
-    await sleep(50)
-    const reason = new Error('enough')
-    const start = performance.now()
-    controller.abort(reason)
-    await assert.rejects(waiting, reason)
-    assert.ok(performance.now() - start < 20)
-    assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
     await held.release()
     await eventually(async () => (await cluster.values('a')).every((value) => value === null))
     await eventually(async () => (await cluster.values('b')).every((value) => value === null))
@@ -84,7 +87,7 @@ describe('abort', () => {
 
   it('between the last vote and its news is heeded, too', async () => {
     const own = new Redlock(cluster.urls, { retryCount: 0 })
-    const held = await own.acquire('a', 10_000)
+    const held = await own.acquire('a', 60_000)
     const reason = new Error('enough')
     const block = (/** @type {number} */ millis) => {
       const end = performance.now() + millis
@@ -113,7 +116,7 @@ describe('abort', () => {
     const warnings = []
     const note = (/** @type {Error} */ warning) => void warnings.push(warning)
     process.on('warning', note)
-    const held = await redlock.acquire('a', 10_000)
+    const held = await redlock.acquire('a', 60_000)
     const controller = new AbortController()
     const { signal } = controller
     const waits = Array.from({ length: 30 }, () => redlock.acquire('a', 1000, { signal }))
@@ -141,7 +144,7 @@ describe('abort', () => {
   })
 
   it('works with a signal that knows no reason', async () => {
-    const held = await redlock.acquire('a', 5000)
+    const held = await redlock.acquire('a', 60_000)
     const signal = Object.assign(new EventTarget(), { aborted: false })
     const any = /** @type {any} */ (signal)
     const waiting = redlock.acquire('a', 1000, { signal: any })
@@ -153,7 +156,7 @@ describe('abort', () => {
   })
 
   it('by a timeout of the platform', async () => {
-    const held = await redlock.acquire('a', 5000)
+    const held = await redlock.acquire('a', 60_000)
     await assert.rejects(
       redlock.acquire('a', 1000, { signal: AbortSignal.timeout(30), retryCount: -1 }),
       { name: 'TimeoutError' },

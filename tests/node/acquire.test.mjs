@@ -22,17 +22,19 @@ describe('acquire', () => {
 
   it('sets the value with its ttl on every node, and release takes it away', async () => {
     const before = Date.now()
-    const lock = await redlock.acquire(['a'], 5000)
+    const lock = await redlock.acquire(['a'], 50_000)
+    const after = Date.now()
     await eventually(async () => (await cluster.values('a')).every((value) => value === lock.value))
     for (const server of cluster.servers) {
       const left = Number(await server.command('PTTL', 'a'))
-      assert.ok(left > 4000 && left <= 5000, `${left}`)
+      assert.ok(left > 40_000 && left <= 50_000, `${left}`)
     }
     assert.match(lock.value, /^[0-9a-f]{40}$/)
     assert.deepEqual(lock.resources, ['a'])
-    assert.ok(lock.validity > 4700 && lock.validity <= 5000 - 52, `${lock.validity}`)
+    assert.ok(lock.validity > 40_000 && lock.validity <= 50_000 - 502, `${lock.validity}`)
     assert.ok(lock.isValid)
-    assert.ok(Math.abs(lock.expiration - (before + 4948)) < 200)
+    const { expiration } = lock
+    assert.ok(expiration >= before + 49_490 && expiration <= after + 49_500, `${expiration}`)
     assert.ok(Number.isSafeInteger(lock.fencingToken))
     const released = await lock.release()
     assert.equal(released.outcome, 'released')
@@ -72,7 +74,7 @@ describe('acquire', () => {
       lock.votes.map(({ client }) => client),
       cluster.urls,
     )
-    for (const vote of lock.votes) assert.ok(vote.latency > 0 && vote.latency < 1000)
+    for (const vote of lock.votes) assert.ok(vote.latency > 0 && vote.latency < 20_000)
     const [stats] = await Promise.all(lock.attempts)
     assert.equal(stats?.membershipSize, 3)
     assert.equal(stats?.quorumSize, 2)
@@ -82,12 +84,14 @@ describe('acquire', () => {
   })
 
   it('keeps a waiter out until the lock is released', async () => {
-    const first = await redlock.acquire('a', 5000)
+    const first = await redlock.acquire('a', 60_000)
     let isHeld = true
-    const waiting = redlock.acquire('a', 5000, { timeout: 4000, retryDelay: 20 }).then((lock) => {
-      assert.equal(isHeld, false)
-      return lock
-    })
+    const waiting = redlock
+      .acquire('a', 60_000, { timeout: 30_000, retryDelay: 20 })
+      .then((lock) => {
+        assert.equal(isHeld, false)
+        return lock
+      })
     await eventually(
       async () => Number(await cluster.servers[0]?.command('INFO', 'commandstats').then(evals)) > 4,
     )
@@ -104,7 +108,7 @@ describe('acquire', () => {
     const start = performance.now()
     await assert.rejects(lock.release(), { name: 'LockNotHeldError', code: 'LOCK_NOT_HELD' })
     await assert.rejects(lock.extend(1000), LockNotHeldError)
-    assert.ok(performance.now() - start < 100)
+    assert.ok(performance.now() - start < 1000)
   })
 
   it('refuses work after quit', async () => {
@@ -118,25 +122,25 @@ describe('acquire', () => {
 
   it('asks the nodes and hands over by value', async () => {
     assert.equal(await redlock.isLocked('a'), false)
-    const lock = await redlock.acquire('a', 5000)
+    const lock = await redlock.acquire('a', 50_000)
     assert.equal(await redlock.isLocked('a'), true)
     const other = new Redlock(cluster.urls)
     const taken = other.lease('a', lock.value)
     assert.equal(taken.validity, 0)
     const wrong = /** @type {any} */ (5)
     assert.throws(() => other.lease('a', wrong), { code: 'CONFIG', message: /must be a string/ })
-    assert.ok((await taken.check()) > 4000)
-    await taken.extend(9000)
-    assert.ok(taken.validity > 8000)
+    assert.ok((await taken.check()) > 40_000)
+    await taken.extend(90_000)
+    assert.ok(taken.validity > 80_000)
     const claimed = new Lock(other, ['a'], lock.value, [], Date.now() + 60_000)
-    assert.ok(claimed.expiration > Date.now() + 50_000)
-    await claimed.extend(9000)
-    assert.ok(claimed.expiration <= Date.now() + 9000)
+    assert.ok(claimed.expiration > Date.now() + 40_000)
+    await claimed.extend(30_000)
+    assert.ok(claimed.expiration <= Date.now() + 30_000)
     await Promise.all(cluster.servers.map((server) => server.command('SET', 'a', 'thief')))
     await assert.rejects(claimed.check(), { code: 'LEASE_LOST' })
     assert.equal(claimed.expiration, 0)
     await Promise.all(
-      cluster.servers.map((server) => server.command('SET', 'a', lock.value, 'PX', 9000)),
+      cluster.servers.map((server) => server.command('SET', 'a', lock.value, 'PX', 90_000)),
     )
     assert.equal((await taken.release()).outcome, 'released')
     assert.equal(await redlock.isLocked('a'), false)

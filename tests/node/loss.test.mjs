@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { LeaseLostError, Redlock } from 'quorlock'
 import { startServers } from './support/servers.mjs'
-import { eventually } from './support/wait.mjs'
+import { eventually, promptly } from './support/wait.mjs'
 
 describe('loss', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
@@ -41,17 +41,11 @@ describe('loss', () => {
       await cluster.reset()
       return late
     }
-    // Several chances, for a machine that does other things too.
-    /** @type {number[]} */
-    const late = []
-    while (!(Number(late.at(-1)) < 50)) {
-      assert.ok(late.length < 5, `${late} ms late`)
-      late.push(await lose())
-    }
+    await promptly(50, lose)
   })
 
   it('does not come from an event loop that is blocked for longer than the duration', async () => {
-    await redlock.using('a', 1000, async (signal, { lock }) => {
+    await redlock.using('a', 3000, async (signal, { lock }) => {
       const end = performance.now() + 5000
       while (performance.now() < end);
       assert.ok(lock.isValid)
@@ -62,28 +56,31 @@ describe('loss', () => {
   })
 
   it('is told of a lock that is not extended', async () => {
-    const lock = await redlock.acquire('a', 300)
-    const start = performance.now()
-    const { validity } = lock
-    let took = 0
-    lock.signal.addEventListener('abort', () => (took = performance.now() - start))
-    await eventually(() => took > 0)
-    assert.ok(took > validity - 5 && took < validity + 50, `${took} against ${validity}`)
-    assert.equal(/** @type {any} */ (lock.signal.error).code, 'LEASE_LOST')
-    assert.equal(lock.expiration, 0)
+    await promptly(50, async () => {
+      const lock = await redlock.acquire('a', 300)
+      const start = performance.now()
+      const { validity } = lock
+      let took = 0
+      lock.signal.addEventListener('abort', () => (took = performance.now() - start))
+      await eventually(() => took > 0)
+      assert.ok(took > validity - 5, `${took} against ${validity}`)
+      assert.equal(/** @type {any} */ (lock.signal.error).code, 'LEASE_LOST')
+      assert.equal(lock.expiration, 0)
+      return took - validity
+    })
   })
 
   it('is told at once by a signal asked for afterwards', async () => {
     const lock = await redlock.acquire('a', 100)
     await eventually(() => lock.validity === 0)
-    await eventually(() => lock.signal.aborted, 200)
+    await eventually(() => lock.signal.aborted)
   })
 
   it('is no business of a lock that was released', async () => {
-    const lock = await redlock.acquire('a', 200, { autoExtend: true })
+    const lock = await redlock.acquire('a', 1500, { autoExtend: true })
     const { signal } = lock
     await lock.release()
-    await sleep(400)
+    await sleep(2000)
     assert.equal(signal.aborted, false)
   })
 
@@ -105,10 +102,10 @@ describe('loss', () => {
       const own = new Redlock(cluster.urls, { retryCount })
       const lock = await own.acquire('a', 100)
       await eventually(() => !lock.isValid)
-      const next = await redlock.acquire('a', 5000)
+      const next = await redlock.acquire('a', 20_000)
       const start = performance.now()
       await assert.rejects(lock.release(), LeaseLostError)
-      assert.ok(performance.now() - start < 100)
+      assert.ok(performance.now() - start < 1000, 'two seconds of further tries')
       assert.deepEqual(await cluster.values('a'), Array(3).fill(next.value))
       assert.equal((await next.release()).outcome, 'released')
       await own.quit()
@@ -118,12 +115,12 @@ describe('loss', () => {
   it('does not depend on the wall clock', async () => {
     const real = Date.now
     try {
-      await redlock.using('a', 500, async (signal, { lock }) => {
+      await redlock.using('a', 2000, async (signal, { lock }) => {
         for (const step of [3_600_000, -3_600_000]) {
           Date.now = () => real() + step
           assert.ok(lock.isValid)
-          assert.ok(Math.abs(lock.expiration - Date.now() - lock.validity) < 50)
-          await sleep(700)
+          assert.ok(Math.abs(lock.expiration - Date.now() - lock.validity) < 1000)
+          await sleep(1200)
           assert.equal(signal.aborted, false)
         }
       })
@@ -133,10 +130,10 @@ describe('loss', () => {
   })
 
   it('counts the validity from the try that was won, not from the first', async () => {
-    const first = await redlock.acquire('a', 10_000)
-    setTimeout(() => void first.release(), 1200)
-    const second = await redlock.acquire('a', 1000, { timeout: 5000 })
-    assert.ok(second.validity > 700 && second.expiration - Date.now() > 700, `${second.validity}`)
+    const first = await redlock.acquire('a', 20_000)
+    setTimeout(() => void first.release(), 4000)
+    const second = await redlock.acquire('a', 4000, { timeout: 20_000 })
+    assert.ok(second.validity > 1000 && second.expiration - Date.now() > 1000, `${second.validity}`)
     await second.release()
   })
 

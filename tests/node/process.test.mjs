@@ -76,7 +76,7 @@ describe('a process', () => {
     const { output } = await run(
       `const redlock = new Redlock(urls)
        const held = await redlock.acquire('a', 300)
-       redlock.acquire('a', 1000, { timeout: 5000 }).then((lock) => { console.log('acquired'); return lock.release() })`,
+       redlock.acquire('a', 1000, { timeout: 15_000 }).then((lock) => { console.log('acquired'); return lock.release() })`,
       cluster.urls,
     )
     assert.match(output, /acquired/)
@@ -85,7 +85,7 @@ describe('a process', () => {
   it('lives while a lock extends itself, until it is lost', async () => {
     const { output, errors } = await run(
       `const redlock = new Redlock(urls)
-       const lock = await redlock.acquire('a', 400, { autoExtend: true, maxHold: 1000 })
+       const lock = await redlock.acquire('a', 1500, { autoExtend: true, maxHold: 2000 })
        lock.signal.addEventListener('abort', () => console.log('lost', lock.signal.error.code))`,
       cluster.urls,
     )
@@ -104,7 +104,7 @@ describe('a process', () => {
     )
     assert.match(output, /done/)
     assert.ok(lingered < 1000, `${lingered} ms`)
-    await eventually(async () => (await cluster.values('a')).every((value) => value === null), 1000)
+    await eventually(async () => (await cluster.values('a')).every((value) => value === null))
   })
 
   it('that exits in the middle of a wait leaves no key and ends at once', async () => {
@@ -245,7 +245,7 @@ describe('a worker thread', () => {
         .flatMap(Object.keys)
         .filter((key) => !key.startsWith('quorlock:'))
     // What was held runs out, since nobody extends it; what was waited for is taken back.
-    await eventually(async () => (await left()).every((key) => key === 'held'), 3000)
+    await eventually(async () => (await left()).every((key) => key === 'held'))
     assert.ok(held.isValid)
     await held.release()
     await redlock.quit()

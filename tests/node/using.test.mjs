@@ -22,8 +22,8 @@ describe('using', () => {
   })
 
   it('holds the lock for longer than its duration and gives the value on', async () => {
-    const value = await redlock.using(['a'], 400, async (signal, { lock }) => {
-      await sleep(1300)
+    const value = await redlock.using(['a'], 2000, async (signal, { lock }) => {
+      await sleep(3000)
       assert.equal(signal.aborted, false)
       assert.equal(signal.error, undefined)
       assert.ok(lock.isValid)
@@ -44,7 +44,7 @@ describe('using', () => {
   })
 
   it('does not run the routine on a lock that is held', async () => {
-    const held = await redlock.acquire('a', 5000)
+    const held = await redlock.acquire('a', 60_000)
     const options = { retryCount: 0 }
     await assert.rejects(
       redlock.using('a', 1000, options, () => assert.fail('ran')),
@@ -56,11 +56,11 @@ describe('using', () => {
   it('aborts and rejects when the lock is taken away, though the routine has not noticed', async () => {
     /** @type {any} */
     let reason
-    const work = redlock.using('a', 600, async (signal) => {
+    const work = redlock.using('a', 1500, async (signal) => {
       await Promise.all(
         cluster.servers.map((server) => server.command('SET', 'a', 'thief', 'PX', 60_000)),
       )
-      await eventually(() => signal.aborted, 2000)
+      await eventually(() => signal.aborted)
       reason = signal.reason
       assert.equal(signal.error, reason)
       return 'unaware'
@@ -112,11 +112,11 @@ describe('using', () => {
   })
 
   it('rejects with the abort error that the routine throws', async () => {
-    const work = redlock.using('a', 300, async (signal) => {
+    const work = redlock.using('a', 1500, async (signal) => {
       await Promise.all(
         cluster.servers.map((server) => server.command('SET', 'a', 'thief', 'PX', 60_000)),
       )
-      await eventually(() => signal.aborted, 2000)
+      await eventually(() => signal.aborted)
       throw signal.error
     })
     await assert.rejects(work, LeaseLostError)
@@ -128,22 +128,22 @@ describe('using', () => {
 
   it('stops at maxHold', async () => {
     const start = performance.now()
-    const work = redlock.using('a', 500, { maxHold: 800 }, async (signal) => {
-      await eventually(() => signal.aborted, 3000)
+    const work = redlock.using('a', 2000, { maxHold: 2500 }, async (signal) => {
+      await eventually(() => signal.aborted)
     })
     await assert.rejects(work, { name: 'LeaseLostError', message: /max_hold|maxHold/ })
     const took = performance.now() - start
-    assert.ok(took > 800 && took < 1800, `${took}`)
+    assert.ok(took >= 2400 && took < 12_000, `${took}`)
   })
 
   it('goes on after a renewal that failed', async () => {
-    await redlock.using('a', 1500, async (signal, { lock }) => {
+    await redlock.using('a', 6000, async (signal, { lock }) => {
       await Promise.all([0, 1].map((index) => cluster.servers[index]?.pause()))
       // A renewal fails on the two, which is a lost quorum for as long as they are silent.
-      await eventually(() => lock.validity < 700, 3000)
+      await eventually(() => lock.validity < 3500)
       await Promise.all([0, 1].map((index) => cluster.servers[index]?.resume()))
-      await eventually(() => lock.validity > 1000, 3000)
-      await sleep(2000)
+      await eventually(() => lock.validity > 4500)
+      await sleep(7000)
       assert.equal(signal.aborted, false)
       assert.ok(lock.isValid)
     })

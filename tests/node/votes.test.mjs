@@ -32,7 +32,7 @@ describe('the votes of a lock', () => {
     eventually(() => lock.votes.every(({ outcome }) => outcome === 'granted'))
 
   it('are those of a renewal by itself, whose failures are error events', async () => {
-    const lock = await redlock.acquire('a', 3000, { autoExtend: true })
+    const lock = await redlock.acquire('a', 6000, { autoExtend: true })
     await granted(lock)
     assert.deepEqual(events, [])
     await server(2).kill()
@@ -43,14 +43,14 @@ describe('the votes of a lock', () => {
       assert.ok(event instanceof NodeError)
       assert.equal(event.address, lock.votes[2]?.address)
     }
-    // Once a renewal, of which there is one a second.
+    // Once a renewal, of which there is one every two seconds.
     assert.ok(events.length <= 5, `${events.length}`)
     await lock.release()
     await redlock.quit()
   })
 
   it('are told for a node that has lost the key, as by node-redlock', async () => {
-    const lock = await redlock.acquire('a', 1500, { autoExtend: true })
+    const lock = await redlock.acquire('a', 6000, { autoExtend: true })
     await granted(lock)
     await server(1).command('DEL', 'a')
     await eventually(() => events.length > 0)
@@ -62,15 +62,15 @@ describe('the votes of a lock', () => {
   })
 
   it('are those of an extension by hand, also of one that failed', async () => {
-    const lock = await redlock.acquire('a', 5000)
+    const lock = await redlock.acquire('a', 30_000)
     await granted(lock)
     await server(2).kill()
-    await lock.extend(5000)
+    await lock.extend(30_000)
     await eventually(() => lock.votes[2]?.outcome === 'failed')
     await eventually(() => events.length > 0)
     await server(1).kill()
     const before = events.length
-    const error = await lock.extend(5000).catch((caught) => caught)
+    const error = await lock.extend(30_000).catch((caught) => caught)
     assert.ok(error instanceof QuorumUnreachableError)
     assert.deepEqual(outcomes(lock).slice(1), ['failed', 'failed'])
     assert.ok(events.length >= before + 2, `${before}, ${events.length}`)
@@ -79,7 +79,7 @@ describe('the votes of a lock', () => {
   })
 
   it('go with the loss, whether it is told by a renewal or found at the release', async () => {
-    const renewed = await redlock.acquire('a', 600, { autoExtend: true })
+    const renewed = await redlock.acquire('a', 3000, { autoExtend: true })
     await granted(renewed)
     await Promise.all([0, 1, 2].map((index) => server(index).command('SET', 'a', 'thief')))
     await eventually(() => renewed.signal.aborted)
@@ -87,7 +87,7 @@ describe('the votes of a lock', () => {
     assert.ok(outcomes(reason).filter((outcome) => outcome === 'refused').length >= 2)
     await assert.rejects(renewed.release(), LeaseLostError)
 
-    const lock = await redlock.acquire('b', 5000)
+    const lock = await redlock.acquire('b', 30_000)
     await granted(lock)
     await Promise.all([0, 1, 2].map((index) => server(index).command('SET', 'b', 'thief')))
     const found = await lock.release().catch((caught) => caught)

@@ -46,7 +46,7 @@ class Api:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    async def until(self, condition: Callable[[], object], within: float = 5.0) -> float:
+    async def until(self, condition: Callable[[], object], within: float = 20.0) -> float:
         """Waits for the condition; returns how long it took."""
         start = time.monotonic()
         while not condition():

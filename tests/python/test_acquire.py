@@ -22,14 +22,14 @@ from tests.support.servers import Cluster
 
 @every_api
 async def test_a_lock_is_acquired_on_every_node_and_released(api: Api, cluster3: Cluster) -> None:
-    lock = api.Redlock(cluster3.urls).lock("r", ttl=5)
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=50)
     assert not lock.owned()
     assert await api(lock.acquire()) is True
     lease = lock.lease
     await api.until(lambda: cluster3.values("r") == [lease.token] * 3)
     assert lock.owned()
     assert await api(lock.locked()) is True
-    assert 4 < lease.validity < 5
+    assert 40 < lease.validity < 50
     assert await api(lock.release()) == "released"
     await api.until(lambda: cluster3.values("r") == [None] * 3)
     assert await api(lock.locked()) is False
@@ -48,7 +48,7 @@ async def test_a_lock_held_by_another_is_not_acquired(api: Api) -> None:
     start = time.monotonic()
     assert await api(other.acquire(timeout=0.2)) is False
     assert await api(other.acquire(True, timedelta(milliseconds=200))) is False
-    assert 0.4 <= time.monotonic() - start < 1.5
+    assert 0.4 <= time.monotonic() - start < 5
     assert await api(other.acquire(timeout=0)) is False
     assert not other.owned()
     assert await api(other.locked())
@@ -63,17 +63,17 @@ async def test_the_timeout_of_the_lock_is_the_default_wait(api: Api) -> None:
     assert await api(locks.lock("r").acquire())
     start = time.monotonic()
     assert await api(locks.lock("r", timeout=0.15).acquire()) is False
-    assert 0.1 < time.monotonic() - start < 1
+    assert 0.15 <= time.monotonic() - start < 5
 
 
 @both_apis
 async def test_a_timeout_shorter_than_the_retry_delay_tries_once(api: Api) -> None:
-    locks = api.Redlock(memory_nodes("short"), retry_delay=5)
-    assert await api(locks.lock("a").acquire(timeout=0.05))
-    assert await api(locks.lock("b", timeout=0.05).acquire())
+    locks = api.Redlock(memory_nodes("short"), retry_delay=20)
+    assert await api(locks.lock("a").acquire(timeout=2))
+    assert await api(locks.lock("b", timeout=2).acquire())
     start = time.monotonic()
     assert not await api(locks.lock("a").acquire(timeout=0.05))
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 5
 
 
 @both_apis
@@ -123,7 +123,7 @@ async def test_releasing_an_expired_lease_is_told_at_once(api: Api) -> None:
     with pytest.raises(LeaseLost):
         await api(lock.release())
     assert await api(quiet.release()) == "expired"
-    assert time.monotonic() - start < 0.5
+    assert time.monotonic() - start < 2
     with pytest.raises(LockNotHeld):
         await api(lock.release())
 
@@ -163,26 +163,28 @@ async def test_tokens_grow_and_are_unpredictable(api: Api, cluster3: Cluster) ->
 @both_apis
 async def test_fractions_of_a_second_are_kept(api: Api, cluster3: Cluster) -> None:
     locks = api.Redlock(cluster3.urls)
-    for ttl, millis in [(0.75, 750), (timedelta(milliseconds=1234), 1234), (2, 2000)]:
+    for ttl, millis in [(5.75, 5750), (timedelta(milliseconds=6234), 6234), (7, 7000)]:
+        start = time.monotonic()
         async with api.block(locks.lock("r", ttl=ttl, auto_extend=False)) as lease:
             # Two of three are enough for the lease: the third may be later.
             await api.until(lambda: None not in cluster3.values("r"))
             left = [server.command("PTTL", "r") for server in cluster3]
-            assert all(isinstance(one, int) and millis - 500 < one <= millis for one in left), left
+            passed = (time.monotonic() - start) * 1000 + 2
+            assert all(isinstance(one, int) and millis - passed <= one <= millis for one in left)
             assert lease.ttl == millis / 1000
             assert 0 < lease.validity < lease.ttl
 
 
 @both_apis
 async def test_extend_gives_a_new_validity(api: Api, cluster3: Cluster) -> None:
-    async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=2, auto_extend=False)) as lease:
+    async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=20, auto_extend=False)) as lease:
         token = lease.fencing_token
-        assert await api(lease.extend(30)) > 28
-        assert 28 < lease.validity < 30
-        assert lease.ttl == 30
-        assert await api(lease.extend()) > 28
+        assert await api(lease.extend(60)) > 50
+        assert 50 < lease.validity < 60
+        assert lease.ttl == 60
+        assert await api(lease.extend()) > 50
         assert lease.fencing_token == token
-        assert 28 < await api(lease.check()) < 30
+        assert 50 < await api(lease.check()) < 60
         for wrong in (0, -1, "3", True, float("nan")):
             with pytest.raises(ConfigError, match="ttl"):
                 await api(lease.extend(wrong))

@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_no_key(cluster3: Cluster, wait: str, hung
             sent = interrupt_the_wait(program, cluster3, hung=hung)
             came, lease = program.line().split()
             assert lease == "None"
-            status, _, errors = program.end(5)
+            status, _, errors = program.end(20)
             assert (status, errors) == (0, "")
         cluster3.heal()
         assert cluster3.values("r") == [held] * 3
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_a_call_on_hung_nodes(cluster3: Cluster, wait: str) -> None:
         with Program(code, nodes=cluster3.urls) as program:
             sent = interrupt_the_wait(program, cluster3, hung=True)
             came = float(program.line())
-            assert program.end(5)[0] == 0
+            assert program.end(20)[0] == 0
         cluster3.heal()
         for server in cluster3:
             server.flush()
@@ -185,7 +185,7 @@ def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster)
             sender.join()
             assert lock.lease is None, lock
         assert interrupted == 150, interrupted
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 20
         while lock.locked():
             assert time.monotonic() < deadline, "a key was left behind"
     """
@@ -306,7 +306,7 @@ def is_prompt(interrupt: Callable[[], float]) -> None:
         took.append(interrupt())
 
 
-def until_free(cluster: Cluster, within: float = 2.0) -> None:
+def until_free(cluster: Cluster, within: float = 20.0) -> None:
     deadline = time.monotonic() + within
     while cluster.values("r") != [None] * 3:
         assert time.monotonic() < deadline, "a key was left behind"

@@ -79,7 +79,7 @@ async def test_raised_errors_carry_their_fields_and_pickle(api: Api) -> None:
     error = raised.value
     assert error.resources == ("b", "c")
     assert error.attempts >= 2
-    assert 0.2 < error.elapsed < 1
+    assert 0.2 < error.elapsed < 5
     assert [vote.outcome for vote in error.votes] == ["refused"] * 3
     assert all("held by another" in (vote.detail or "") for vote in error.votes)
     assert all(0 <= vote.latency < 1 for vote in error.votes)

@@ -46,7 +46,7 @@ def test_locks_work_on_every_loop(cluster3: Cluster, make: Any) -> None:
         told = asyncio.Event()
         watched = locks.lock("watched", ttl=0.1, on_lost=told.set)
         assert await watched.acquire()
-        await asyncio.wait_for(told.wait(), 5)
+        await asyncio.wait_for(told.wait(), 20)
         with pytest.raises(LeaseLost):
             async with locks.lock("short", ttl=0.1, auto_extend=False):
                 await asyncio.sleep(10)
@@ -131,7 +131,7 @@ def test_the_callback_comes_on_the_thread_of_the_loop() -> None:
 
         lock = locks.lock("r", ttl=0.1, on_lost=on_lost)
         assert await lock.acquire()
-        await asyncio.wait_for(event.wait(), 5)
+        await asyncio.wait_for(event.wait(), 20)
 
     asyncio.run(main())
     assert told == [threading.current_thread()]

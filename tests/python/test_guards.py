@@ -15,12 +15,17 @@ from typing import Any, NamedTuple
 import pytest
 
 import quorlock.aio
-from quorlock import ConfigError, LeaseLost, LockError, QuorumUnreachable
+from quorlock import ConfigError, LockError, QuorumUnreachable
 from tests.python.apis import Api, both_apis
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Cluster
 
-TTL = 3.0
+#: Seconds; of locks that must outlast a schedule, however slow the machine is.
+TTL = 20.0
+#: Of locks whose end is waited for.
+SHORT = 4.0
+#: How long a second client tries to get in.
+PATIENCE = 1.5
 
 needs_clocks = pytest.mark.skipif(
     sys.platform != "linux", reason="clocks can be set on Linux alone"
@@ -58,8 +63,8 @@ async def scene(
             await api(locks.close())
 
 
-async def warm_up(api: Api, locks: Any) -> None:
-    async with api.block(locks.lock("warm", ttl=TTL)):
+async def warm_up(api: Api, locks: Any, ttl: float = TTL) -> None:
+    async with api.block(locks.lock("warm", ttl=ttl)):
         pass
     await api.until(lambda: {node.state for node in locks.nodes} == {"healthy"})
 
@@ -74,9 +79,8 @@ async def client(api: Api, scene: Scene, which: str, **guards: Any) -> Any:
 
 
 async def try_to_get_in(api: Api, scene: Scene, locks: Any) -> None:
-    """Tries for a good part of the time for which the first lease is valid."""
     try:
-        async with api.block(locks.lock("r", ttl=TTL, timeout=TTL / 2)):
+        async with api.block(locks.lock("r", ttl=TTL, timeout=PATIENCE)):
             pass
     finally:
         assert scene.holder.owned(), "the schedule took too long to mean anything"
@@ -120,8 +124,8 @@ async def test_a_node_that_is_flushed_under_a_held_lock_is_held_back(
         forget(it.cluster, "flush")
         with pytest.raises(LockError, match=HELD_BACK):
             await try_to_get_in(api, it, it.old)
-        # Its key on A is no quorum: the lease runs out, and nobody pretends otherwise.
-        with pytest.raises(LeaseLost):
+        # Its key on A is no quorum, and nobody pretends otherwise.
+        with pytest.raises(QuorumUnreachable, match="2 of 3 nodes are needed"):
             await api(it.holder.lease.extend(TTL))
 
 
@@ -133,7 +137,7 @@ async def test_a_holder_gives_a_flushed_node_its_key_again(
     locks, others = api.Redlock(cluster.urls), api.Redlock(cluster.urls)
     for each in (locks, others):
         await warm_up(api, each)
-    async with api.block(locks.lock("r", ttl=1)) as lease:
+    async with api.block(locks.lock("r", ttl=5)) as lease:
         cluster[2].flush()
         assert not await api(others.lock("r", blocking=False).acquire())
         await api.until(lambda: cluster.values("r") == [lease.token] * 3)
@@ -173,24 +177,24 @@ async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
     api: Api, servers: Callable[..., Cluster]
 ) -> None:
     cluster = servers(3)
-    locks = api.Redlock(cluster.urls, max_ttl=TTL, ttl=1)
-    await warm_up(api, locks)
+    locks = api.Redlock(cluster.urls, max_ttl=SHORT, ttl=1)
+    await warm_up(api, locks, ttl=1)
     cluster[0].restart()
     cluster[1].restart()
     restarted = time.monotonic()
     await api.until(lambda: [it.state for it in locks.nodes[:2]] == ["quarantined"] * 2)
     node = locks.nodes[0]
-    assert 0 < node.quarantine <= TTL * 1.01 + 0.01
+    assert 0 < node.quarantine <= SHORT * 1.01 + 0.01
     assert "restarted" in node.detail
     with pytest.raises(QuorumUnreachable) as refused:
         await api(locks.lock("r", blocking=False).acquire())
     told = re.search(r"2 of 3 nodes in restart quarantine, ([\d.]+) (m?s) left", str(refused.value))
     assert told, refused.value
     left = float(told[1]) / (1000 if told[2] == "ms" else 1)
-    assert left <= TTL * 1.01 + 0.01
+    assert left <= SHORT * 1.01 + 0.01
     # Whoever waits gets the lock when it is over, without having to name a limit.
     async with api.block(locks.lock("r")):
-        assert time.monotonic() - restarted >= TTL - 0.1
+        assert time.monotonic() - restarted >= SHORT - 0.1
     await api(locks.close())
 
 
@@ -211,7 +215,7 @@ def test_locks_go_round_while_every_node_is_restarted_in_turn(
 
 
 async def roll(cluster: Cluster) -> None:
-    ttl = 0.5
+    ttl = 1.5
     managers = [quorlock.aio.Redlock(cluster.urls) for _ in range(3)]
     inside: list[int] = []
     turns: list[float] = []
@@ -243,6 +247,6 @@ async def roll(cluster: Cluster) -> None:
     done.set()
     await asyncio.gather(*tasks)
     assert tokens == sorted(set(tokens))
-    assert max(later - sooner for sooner, later in itertools.pairwise(turns)) < 5
+    assert max(later - sooner for sooner, later in itertools.pairwise(turns)) < 15
     for locks in managers:
         await locks.close()

@@ -21,11 +21,11 @@ COMMON = """
             sleep(0.01)
 
     spawn(tick)
-    holder = quorlock.redlock("r", ttl=0.5)
+    holder = quorlock.redlock("r", ttl=2)
     assert holder.acquire()
-    start = time.monotonic()
-    assert quorlock.redlock("r").acquire(timeout=5)      # waits until the holder's lease is over
-    assert time.monotonic() - start > 0.3
+    start, trusted = time.monotonic(), holder.lease.validity
+    assert quorlock.redlock("r").acquire(timeout=20)     # waits until the holder's lease is over
+    assert time.monotonic() - start > trusted - 0.05
     assert ticks > 15, ticks
 
     # Waits end with the greenlet, and leave nothing behind.
@@ -94,7 +94,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_the_hub_goes_on_while_a_greenlet_waits(cluster3: Cluster, code: str) -> None:
-    assert run(code, nodes=cluster3.urls, within=30) == "LeaseLost"
+    assert run(code, nodes=cluster3.urls, within=60) == "LeaseLost"
     assert cluster3.values("shared") == [None] * 3
 
 
@@ -118,5 +118,5 @@ def test_ctrl_c_in_a_gevent_program_ends_the_wait(cluster3: Cluster) -> None:
         assert program.line() == "waiting"
         time.sleep(0.2)
         program.signal(signal.SIGINT)
-        assert program.end(5) == (0, "interrupted\n", "")
+        assert program.end(20) == (0, "interrupted\n", "")
     assert cluster3.values("r") == [None] * 3

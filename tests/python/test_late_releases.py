@@ -21,11 +21,9 @@ async def test_the_next_holder_is_renewed_all_the_same(
     late = each[0].lock("r", ttl=0.2)
     assert await api(late.acquire())
     await api.until(lambda: not late.owned())
-    async with api.block(each[-1].lock("r", ttl=0.5, timeout=5, on_lost=told.append)) as lease:
+    async with api.block(each[-1].lock("r", ttl=2, timeout=20, on_lost=told.append)) as lease:
         with pytest.raises(LeaseLost):
             await api(late.release())
-        first = lease.validity
-        await api.until(lambda: lease.validity > first - 0.05 and lease.validity < 0.45)
         grown = 0
         last = lease.validity
         while grown < 3:  # three renewals later

@@ -75,13 +75,13 @@ async def test_a_lease_taken_away_is_told_before_its_validity_ends(
     api: Api, cluster3: Cluster
 ) -> None:
     told = threading.Event()
-    lock = api.Redlock(cluster3.urls).lock("r", ttl=3, auto_extend=True, on_lost=told.set)
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=6, auto_extend=True, on_lost=told.set)
     assert await api(lock.acquire())
     lease = lock.lease
     for server in cluster3:
         server.command("SET", "r", "somebody else", "PX", 60_000)
     took = await api.until(told.is_set)
-    assert took < 2, "it waited for the end of the validity"
+    assert took < 5, "it waited for the end of the validity"
     assert lease.validity == 0.0
 
 
@@ -133,7 +133,7 @@ async def test_a_callback_may_be_a_coroutine_function(api: Api) -> None:
 @both_apis
 async def test_nobody_is_told_of_a_released_or_forgotten_lease(api: Api) -> None:
     told: list[Any] = []
-    locks = api.Redlock(memory_nodes("forgotten"), ttl=0.15, on_lost=told.append)
+    locks = api.Redlock(memory_nodes("forgotten"), ttl=1.5, on_lost=told.append)
     released, forgotten, kept = locks.lock("a"), locks.lock("b"), locks.lock("c")
     for lock in (released, forgotten, kept):
         assert await api(lock.acquire())
@@ -149,23 +149,23 @@ async def test_nobody_is_told_of_a_released_or_forgotten_lease(api: Api) -> None
 @both_apis
 async def test_a_forgotten_lease_is_no_longer_renewed(api: Api) -> None:
     locks = api.Redlock(memory_nodes("gc"))
-    lock = locks.lock("r", ttl=0.2, auto_extend=True)
+    lock = locks.lock("r", ttl=1.5, auto_extend=True)
     assert await api(lock.acquire())
-    await api.sleep(0.3)
+    await api.sleep(2)
     assert await api(locks.lock("r").locked())
     del lock
     gc.collect()
-    assert await api(locks.lock("r").acquire(timeout=2))
+    assert await api(locks.lock("r").acquire(timeout=20))
 
 
 @both_apis
 async def test_renewal_ends_at_max_hold(api: Api) -> None:
     told: list[Any] = []
     locks = api.Redlock(memory_nodes("max-hold"))
-    lock = locks.lock("r", ttl=0.2, auto_extend=True, max_hold=0.5, on_lost=told.append)
+    lock = locks.lock("r", ttl=1.5, auto_extend=True, max_hold=2, on_lost=told.append)
     assert await api(lock.acquire())
     took = await api.until(lambda: told)
-    assert 0.4 < took < 1.0
+    assert 1.5 < took < 10
     assert "max_hold" in str(told[0])
 
 
@@ -181,7 +181,7 @@ def test_a_loss_during_a_blocked_loop_is_told_when_it_runs_again(cluster3: Clust
     start = time.monotonic()
     with pytest.raises(LeaseLost):
         asyncio.run(main())
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
 
 
 async def is_prompt(lose: Callable[[], Awaitable[float]], cluster: Cluster) -> None:

@@ -51,7 +51,7 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
     api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = servers(3)
-    locks = api.Redlock(cluster.urls, ttl=2)
+    locks = api.Redlock(cluster.urls, ttl=5)
     async with api.block(locks.lock("r")):
         pass
     await api.until(lambda: all(node.state == "healthy" for node in locks.nodes))
@@ -62,7 +62,7 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
     node = locks.nodes[1]
     assert node.detail == "it was restarted and may have forgotten locks"
     assert node.quarantine is not None
-    assert 0 < node.quarantine <= 2.1
+    assert 0 < node.quarantine <= 5.1
     assert [locks.nodes[0].detail, locks.nodes[0].quarantine] == [None, None]
     async with api.block(locks.lock("r")):
         pass
@@ -70,7 +70,7 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
     assert record.getMessage() == (
         f"{cluster[1].url}: {node.detail}; its votes do not count until those locks are over"
     )
-    await api.until(lambda: locks.nodes[1].state == "healthy", within=20)
+    await api.until(lambda: locks.nodes[1].state == "healthy")
     await api(locks.close())
 
 
@@ -116,7 +116,7 @@ async def test_a_node_that_is_declared_durable_is_not_held_back(api: Api) -> Non
         for _ in range(2):
             durable[0].kill()
             durable[0].restart()
-            locks = api.Redlock([node, *others.urls], ttl=1)
+            locks = api.Redlock([node, *others.urls], ttl=10)
             async with api.block(locks.lock("r")):
                 pass
             await settled(api, locks)

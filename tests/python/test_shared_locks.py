@@ -60,24 +60,24 @@ async def test_tasks_share_a_lock_object(api: Api, cluster3: Cluster) -> None:
 
 
 def test_a_late_release_does_not_touch_the_next_holder() -> None:
-    lock = Redlock(memory_nodes("late")).lock("r", ttl=0.1)
+    lock = Redlock(memory_nodes("late")).lock("r", ttl=1)
     assert lock.acquire()
     expired: Any = lock.lease
     results: list[Any] = []
     go, done = threading.Event(), threading.Event()
 
     def other() -> None:
-        assert lock.acquire(timeout=5)
+        assert lock.acquire(timeout=20)
         results.append(lock.lease)
         lock_lease: Any = lock.lease
         lock_lease.extend(30)
         go.set()
-        done.wait(10)
+        done.wait(30)
         results.append(lock.release())
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert go.wait(10)
+    assert go.wait(30)
     assert lock.lease is expired
     with pytest.raises(LeaseLost):
         lock.release()  # its own, which is over
@@ -91,7 +91,7 @@ def test_a_late_release_does_not_touch_the_next_holder() -> None:
 
 
 def test_leaving_an_expired_block_does_not_end_the_next_ones() -> None:
-    lock = Redlock(memory_nodes("blocks")).lock("r", ttl=0.1, auto_extend=False)
+    lock = Redlock(memory_nodes("blocks")).lock("r", ttl=1, auto_extend=False)
     entered, left = threading.Event(), threading.Event()
     outcomes: list[Any] = []
 
@@ -99,14 +99,14 @@ def test_leaving_an_expired_block_does_not_end_the_next_ones() -> None:
         with lock as lease:
             lease.extend(30)
             entered.set()
-            left.wait(10)
+            left.wait(30)
             outcomes.append(lease.check() > 0)
 
     thread = threading.Thread(target=other)
     with pytest.raises(LeaseLost):
         with lock:
             thread.start()
-            assert entered.wait(10)
+            assert entered.wait(30)
     left.set()
     thread.join()
     assert outcomes == [True]
@@ -115,10 +115,10 @@ def test_leaving_an_expired_block_does_not_end_the_next_ones() -> None:
 
 @both_apis
 async def test_acquiring_again_does_not_lose_the_first_token(api: Api) -> None:
-    lock = api.Redlock(memory_nodes("again")).lock("r", ttl=0.1)
+    lock = api.Redlock(memory_nodes("again")).lock("r", ttl=1)
     assert await api(lock.acquire())
     first = lock.lease
-    assert await api(lock.acquire(timeout=5))
+    assert await api(lock.acquire(timeout=20))
     second = lock.lease
     assert second.token != first.token
     assert second.fencing_token > first.fencing_token
@@ -173,7 +173,7 @@ def test_a_lease_is_used_from_other_threads() -> None:
     with Redlock(memory_nodes("threads")).lock("r") as lease:
         with ThreadPoolExecutor(4) as pool:
             validities = list(pool.map(lambda _: lease.extend(30), range(20)))
-        assert all(validity > 29 for validity in validities)
+        assert all(validity > 20 for validity in validities)
 
 
 def test_waiting_threads_take_turns() -> None:

@@ -157,11 +157,15 @@ def test_delay_is_added_in_each_direction(cluster3: Cluster, fault_proxy: Proxie
         proxy.delay(0.1)
         start = time.monotonic()
         connection.command("PING")
-        assert 0.2 <= time.monotonic() - start < 2
+        assert time.monotonic() - start >= 0.2
         proxy.heal()
-        start = time.monotonic()
-        connection.command("PING")
-        assert time.monotonic() - start < 0.1
+        # Several chances, for a machine that does other things too.
+        took = [0.1]
+        while took[-1] >= 0.1:
+            assert len(took) < 6, took
+            start = time.monotonic()
+            connection.command("PING")
+            took.append(time.monotonic() - start)
 
 
 @pytest.mark.parametrize("direction", ["both", "to_server", "to_client"])

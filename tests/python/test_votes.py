@@ -16,7 +16,7 @@ def outcomes(told: object) -> list[str]:
 
 @both_apis
 async def test_a_renewal_refreshes_the_votes(api: Api, cluster3: Cluster) -> None:
-    async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=2)) as lease:
+    async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=6)) as lease:
         await api.until(lambda: outcomes(lease) == ["granted"] * 3)
         cluster3[1].kill()
         await api.until(lambda: outcomes(lease) == ["granted", "failed", "granted"])
@@ -27,7 +27,7 @@ async def test_a_renewal_refreshes_the_votes(api: Api, cluster3: Cluster) -> Non
 
 @both_apis
 async def test_an_extension_refreshes_the_votes(api: Api, cluster3: Cluster) -> None:
-    lock = api.Redlock(cluster3.urls, unreachable_timeout=0.2).lock("r", ttl=10)
+    lock = api.Redlock(cluster3.urls, unreachable_timeout=1).lock("r", ttl=30)
     assert await api(lock.acquire())
     lease = lock.lease
     await api.until(lambda: outcomes(lease) == ["granted"] * 3)
@@ -59,7 +59,7 @@ async def test_a_loss_that_is_told_in_the_block_has_the_last_votes(
     api: Api, cluster3: Cluster
 ) -> None:
     with pytest.raises(LeaseLost) as lost:
-        async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=2)) as lease:
+        async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=4)) as lease:
             await api.until(lambda: outcomes(lease) == ["granted"] * 3)
             cluster3[1].kill()
             cluster3[2].kill()

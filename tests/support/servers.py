@@ -29,6 +29,7 @@ from tests.support import watchdog
 from tests.support.binary import server_binary
 from tests.support.options import ADMIN, HOST, Options, arguments
 from tests.support.resp import Connection, Reply, ReplyError
+from tests.support.wait import eventually
 from tests.support.wall_clock import WallClock
 
 __all__ = [
@@ -131,6 +132,11 @@ class Server:
                 connection.command("SELECT", db)
             return connection.command(*words)
 
+    def _wall_clock(self) -> float:
+        shown = self.command("TIME")
+        assert isinstance(shown, list)
+        return float(str(shown[0])) + float(str(shown[1])) / 1e6
+
     def flush(self) -> None:
         """Deletes all keys of all databases: for clients, the node has forgotten its locks."""
         self.command("FLUSHALL")
@@ -166,9 +172,13 @@ class Server:
     # -- what happens to servers ---------------------------------------------------------------
 
     def set_clock(self, ahead: float) -> None:
-        """Sets its wall clock so many seconds ahead of the true one (`Options.clock`)."""
+        """Sets its wall clock so many seconds ahead of the true one (`Options.clock`).
+
+        Returns when it goes by it: a server that is awake goes on by what it has read before.
+        """
         assert self._clock is not None, "it was started without Options(clock=True)"
         self._clock.step(ahead - self._clock.offset)
+        eventually(lambda: abs(self._wall_clock() - time.time() - ahead) < 1)
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered. Returns when it has stopped."""

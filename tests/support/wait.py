@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(condition: Callable[[], object], within: float = 5.0) -> None:
+def eventually(condition: Callable[[], object], within: float = 20.0) -> None:
     """Returns when `condition()` is true; raises TimeoutError after `within` seconds.
 
     An AssertionError inside the condition counts as "not yet", and is the cause of the timeout.

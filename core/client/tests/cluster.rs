@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quorlock::{ErrorKind, NodeState, Redlock, ReleaseOutcome, Vote};
+use quorlock::{ErrorKind, NodeState, Policy, Redlock, ReleaseOutcome, Vote};
 use support::proxy::Proxy;
 use support::server::Server;
 use support::{run, until};
 use tokio::time::{sleep, timeout};
+
+/// How long after the end a loss is told, at most.
+const PROMPT: Duration = Duration::from_millis(50);
 
 fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
@@ -44,7 +47,10 @@ async fn median<F: Future<Output = ()>>(rounds: usize, mut pair: impl FnMut() ->
 fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves() {
     run(async {
         let mut servers = servers(5);
-        let locks = over(&servers);
+        // So long that a node which is waited for would show, and that no other is given up.
+        let policy = Policy::builder().node_timeout(Duration::from_secs(2)).build().unwrap();
+        let urls = servers.iter().map(Server::url);
+        let locks = Redlock::builder().nodes(urls).policy(policy).build().expect("addresses");
         let pair = || async {
             let lease = locks.lock("r").try_once().acquire().await.expect("a quorum");
             assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
@@ -54,11 +60,13 @@ fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves()
         servers[0].pause();
         servers[1].kill();
         median(20, pair).await;
-        // What is promised is 1.3; the rest, and the second and third chance, are for a machine that
-        // does other things meanwhile. A hung node that is waited for costs a hundred times as much.
+        // What is promised is 1.3; the rest, and the further chances, are for a machine that does other
+        // things meanwhile. A hung node that is waited for costs a thousand times as much.
         let mut hurt = median(300, pair).await;
-        for _ in 0..2 {
-            hurt = hurt.min(median(300, pair).await);
+        for _ in 0..5 {
+            if hurt >= healthy * 2 {
+                hurt = hurt.min(median(300, pair).await);
+            }
         }
         assert!(hurt < healthy * 2, "{hurt:?} against {healthy:?}");
         servers[0].resume();
@@ -77,8 +85,8 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
         let locks = over(&servers);
         let lock = locks.lock("r").ttl(Duration::from_secs(1)).auto_extend(true);
         let mut smallest = Duration::MAX;
-        // Three chances, for a machine that does other things meanwhile.
-        for _ in 0..3 {
+        // Several chances, for a machine that does other things meanwhile.
+        for _ in 0..5 {
             let lease = lock.acquire().await.unwrap();
             for server in &servers {
                 server.pause();
@@ -92,8 +100,11 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
             assert_eq!(error.kind(), ErrorKind::LeaseLost);
             assert!(told + Duration::from_millis(5) >= end, "not before the end");
             smallest = smallest.min(told.saturating_duration_since(end));
+            if smallest < PROMPT {
+                return;
+            }
         }
-        assert!(smallest < Duration::from_millis(50), "{smallest:?} late");
+        panic!("{smallest:?} late");
     });
 }
 
@@ -124,7 +135,7 @@ fn a_held_lease_outlives_the_death_and_rebirth_of_a_minority() {
     run(async {
         let mut servers = servers(3);
         let locks = over(&servers);
-        let lock = locks.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
+        let lock = locks.lock("r").ttl(Duration::from_secs(5)).auto_extend(true);
         let lease = lock.acquire().await.unwrap();
         until("all three hold it", || holders(&servers, lease.token()) == 3).await;
         servers[2].restart();
@@ -140,7 +151,7 @@ fn an_extension_given_up_does_not_end_renewal() {
     run(async {
         let servers = servers(3);
         let locks = over(&servers);
-        let ttl = Duration::from_secs(1);
+        let ttl = Duration::from_secs(4);
         let lease = locks.lock("r").ttl(ttl).auto_extend(true).acquire().await.unwrap();
         servers[0].pause();
         servers[1].pause();
@@ -149,7 +160,7 @@ fn an_extension_given_up_does_not_end_renewal() {
         servers[1].resume();
         assert!(gave_up.is_err(), "it waited for a majority");
         // Nobody asks for the loss meanwhile: that alone would start the watch again.
-        sleep(ttl * 2).await;
+        sleep(ttl + ttl / 4).await;
         assert!(lease.is_valid(), "still renewed");
     });
 }
@@ -163,7 +174,7 @@ fn a_lost_reply_does_not_lock_the_caller_out() {
         locks.lock("other").acquire().await.unwrap().release().await.unwrap();
         proxy.lose_replies();
         let acquiring = tokio::spawn({
-            let lock = locks.lock("r").timeout(Duration::from_secs(5));
+            let lock = locks.lock("r").timeout(Duration::from_secs(20));
             async move { lock.acquire().await }
         });
         until("the key is there", || key(&server) != "(nil)").await;

@@ -10,14 +10,27 @@ use support::proxy::Proxy;
 use support::server::Server;
 use support::{run, until, urls, warm_up};
 
-const TTL: Duration = Duration::from_secs(3);
+/// Of locks that must outlast a schedule, however slow the machine is.
+const TTL: Duration = Duration::from_secs(20);
+/// Of locks whose end is waited for.
+const SHORT: Duration = Duration::from_secs(5);
+/// How long a second client tries to get in.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
 }
 
 fn client<S: AsRef<str>>(urls: impl IntoIterator<Item = S>, guard: RestartGuard) -> Redlock {
-    let policy = Policy::builder().ttl(TTL).restart_guard(guard).build().unwrap();
+    client_of(TTL, urls, guard)
+}
+
+fn client_of<S: AsRef<str>>(
+    ttl: Duration,
+    urls: impl IntoIterator<Item = S>,
+    guard: RestartGuard,
+) -> Redlock {
+    let policy = Policy::builder().ttl(ttl).restart_guard(guard).build().unwrap();
     Redlock::builder().nodes(urls).policy(policy).build().expect("valid addresses")
 }
 
@@ -25,9 +38,8 @@ async fn try_lock(locks: &Redlock) -> Result<LeaseGuard, LockError> {
     locks.lock("r").try_once().acquire().await
 }
 
-/// For a good part of the time for which the first lease is valid.
 async fn keep_trying(locks: &Redlock) -> Result<LeaseGuard, LockError> {
-    locks.lock("r").timeout(TTL / 2).acquire().await
+    locks.lock("r").timeout(PATIENCE).acquire().await
 }
 
 /// Three servers, and a lock held on A and C alone: B cannot be reached by its holder.
@@ -38,10 +50,11 @@ struct Scene {
 }
 
 impl Scene {
-    async fn set() -> Self {
+    async fn set(ttl: Duration) -> Self {
         let servers = servers(3);
         let to_b = Proxy::to(servers[1].port()).await;
-        let locks = client([&servers[0].url(), &to_b.url(), &servers[2].url()], RestartGuard::Auto);
+        let urls = [servers[0].url(), to_b.url(), servers[2].url()];
+        let locks = client_of(ttl, urls, RestartGuard::Auto);
         warm_up(&locks).await;
         to_b.refuse(true);
         to_b.cut();
@@ -56,7 +69,7 @@ impl Scene {
 async fn crash_recovery(
     second: impl AsyncFnOnce(&mut Scene) -> Redlock,
 ) -> Result<LeaseGuard, LockError> {
-    let mut scene = Scene::set().await;
+    let mut scene = Scene::set(TTL).await;
     let locks = second(&mut scene).await;
     let result = keep_trying(&locks).await;
     assert!(scene.holder.is_valid(), "the schedule took too long to mean anything");
@@ -145,7 +158,7 @@ fn a_flushed_node_is_held_back_without_a_reconnection() {
 #[test]
 fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
     run(async {
-        let mut scene = Scene::set().await;
+        let mut scene = Scene::set(TTL).await;
         // What was on disk before the lock: the canary of that run, and no lock.
         let mut c = scene.servers[2].ask();
         let (lock, ttl) = (c.call(&["GET", "r"]), c.call(&["PTTL", "r"]));
@@ -163,16 +176,16 @@ fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
 #[test]
 fn the_quarantine_ends_with_the_last_lock_that_may_have_been_forgotten() {
     run(async {
-        let mut scene = Scene::set().await;
+        let mut scene = Scene::set(SHORT).await;
         scene.servers[2].restart();
-        let locks = client(urls(&scene.servers), RestartGuard::Auto);
+        let locks = client_of(SHORT, urls(&scene.servers), RestartGuard::Auto);
         assert_held_back(try_lock(&locks).await);
-        let second = locks.lock("r").timeout(2 * TTL).acquire().await.expect("in the end");
+        let second = locks.lock("r").timeout(4 * SHORT).acquire().await.expect("in the end");
         assert!(!scene.holder.is_valid());
         second.release().await.unwrap();
         until("C takes part again", || locks.nodes()[2].1 == NodeState::Healthy).await;
         // Whoever comes now finds that somebody has waited.
-        let newcomer = client(urls(&scene.servers), RestartGuard::Auto);
+        let newcomer = client_of(SHORT, urls(&scene.servers), RestartGuard::Auto);
         warm_up(&newcomer).await;
         drop(scene.to_b);
     });
@@ -184,7 +197,7 @@ fn the_holder_goes_on_and_heals_the_node_that_forgot() {
         let mut servers = servers(3);
         let locks = client(urls(&servers), RestartGuard::Auto);
         warm_up(&locks).await;
-        let lock = locks.lock("r").ttl(Duration::from_millis(900)).auto_extend(true);
+        let lock = locks.lock("r").ttl(SHORT).auto_extend(true);
         let lease = lock.acquire().await.unwrap();
         servers[2].restart();
         until("C has the key again", || servers[2].ask().call(&["GET", "r"]) == lease.token())
@@ -198,7 +211,7 @@ fn the_holder_goes_on_and_heals_the_node_that_forgot() {
 fn a_majority_that_restarts_blocks_new_locks_and_says_for_how_long() {
     run(async {
         let mut servers = servers(3);
-        let locks = client(urls(&servers), RestartGuard::Auto);
+        let locks = client_of(SHORT, urls(&servers), RestartGuard::Auto);
         warm_up(&locks).await;
         servers[0].restart();
         let begun = Instant::now();
@@ -211,8 +224,8 @@ fn a_majority_that_restarts_blocks_new_locks_and_says_for_how_long() {
         .await;
         let error = refusal(try_lock(&locks).await);
         assert!(error.to_string().contains("2 of 3 nodes in restart quarantine, "), "{error}");
-        locks.lock("r").timeout(2 * TTL).acquire().await.map(drop).expect("after the quarantine");
-        assert!(begun.elapsed() >= TTL, "{:?}", begun.elapsed());
+        locks.lock("r").timeout(4 * SHORT).acquire().await.map(drop).expect("after the quarantine");
+        assert!(begun.elapsed() >= SHORT, "{:?}", begun.elapsed());
     });
 }
 
@@ -220,10 +233,10 @@ fn a_majority_that_restarts_blocks_new_locks_and_says_for_how_long() {
 fn a_strict_guard_holds_a_new_cluster_back_too() {
     run(async {
         let servers = servers(3);
-        let locks = client(urls(&servers), RestartGuard::Strict);
+        let locks = client_of(SHORT, urls(&servers), RestartGuard::Strict);
         let error = refusal(try_lock(&locks).await);
         assert!(error.to_string().contains("3 of 3 nodes in restart quarantine, "), "{error}");
-        locks.lock("r").timeout(2 * TTL).acquire().await.map(drop).expect("after the quarantine");
+        locks.lock("r").timeout(4 * SHORT).acquire().await.map(drop).expect("after the quarantine");
     });
 }
 
@@ -272,10 +285,10 @@ fn a_node_that_keeps_everything_on_disk_is_not_held_back() {
 
 #[test]
 fn a_lock_above_the_longest_ttl_is_refused() {
-    let policy = Policy::builder().max_ttl(Some(TTL)).ttl(TTL);
+    let policy = Policy::builder().max_ttl(Some(SHORT)).ttl(SHORT);
     assert!(policy.clone().build().is_ok());
-    let text = policy.ttl(2 * TTL).build().unwrap_err().to_string();
-    assert!(text.contains("max_ttl, 3000 ms") && text.contains("6000 ms"), "{text}");
+    let text = policy.ttl(2 * SHORT).build().unwrap_err().to_string();
+    assert!(text.contains("max_ttl, 5000 ms") && text.contains("10000 ms"), "{text}");
 }
 
 #[test]

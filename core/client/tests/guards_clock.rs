@@ -11,14 +11,27 @@ use support::proxy::Proxy;
 use support::server::Server;
 use support::{run, until, urls, warm_up};
 
-const TTL: Duration = Duration::from_secs(4);
+/// Of locks that must outlast a schedule, however slow the machine is.
+const TTL: Duration = Duration::from_secs(20);
+/// Of locks whose end is waited for.
+const SHORT: Duration = Duration::from_secs(4);
+/// How long a second client tries to get in.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 fn servers() -> Vec<Server> {
     (0..3).map(|_| Server::with_clock()).collect()
 }
 
 fn client<S: AsRef<str>>(urls: impl IntoIterator<Item = S>, guarded: bool) -> Redlock {
-    let policy = Policy::builder().ttl(TTL).clock_guard(guarded).build().unwrap();
+    client_of(TTL, urls, guarded)
+}
+
+fn client_of<S: AsRef<str>>(
+    ttl: Duration,
+    urls: impl IntoIterator<Item = S>,
+    guarded: bool,
+) -> Redlock {
+    let policy = Policy::builder().ttl(ttl).clock_guard(guarded).build().unwrap();
     Redlock::builder().nodes(urls).policy(policy).build().expect("valid addresses")
 }
 
@@ -36,7 +49,7 @@ async fn clock_jump(
     until("B is out of reach", || matches!(locks.nodes()[1].1, NodeState::Down(_))).await;
     let holder = locks.lock("r").acquire().await.expect("A and C are a quorum");
     let locks = second(&servers).await;
-    let result = locks.lock("r").timeout(TTL / 2).acquire().await;
+    let result = locks.lock("r").timeout(PATIENCE).acquire().await;
     assert!(holder.is_valid(), "the schedule took too long to mean anything");
     result
 }
@@ -103,7 +116,7 @@ fn a_clock_that_is_set_back_costs_nothing() {
 fn a_node_whose_clock_was_set_forward_takes_part_again_after_the_quarantine() {
     run(async {
         let servers = servers();
-        let locks = client(urls(&servers), true);
+        let locks = client_of(SHORT, urls(&servers), true);
         warm_up(&locks).await;
         servers[2].set_clock(40);
         let begun = Instant::now();
@@ -113,8 +126,8 @@ fn a_node_whose_clock_was_set_forward_takes_part_again_after_the_quarantine() {
         })
         .await;
         until("it takes part again", || locks.nodes()[2].1 == NodeState::Healthy).await;
-        assert!(begun.elapsed() >= TTL, "{:?}", begun.elapsed());
-        let newcomer = client(urls(&servers), true);
+        assert!(begun.elapsed() >= SHORT, "{:?}", begun.elapsed());
+        let newcomer = client_of(SHORT, urls(&servers), true);
         warm_up(&newcomer).await;
     });
 }

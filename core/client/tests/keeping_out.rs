@@ -146,7 +146,8 @@ fn an_early_release_keeps_others_out_until_the_least_hold_is_over() {
         assert!(lease.is_released() && !lease.is_valid());
         eventually("all are told", || is_kept(&servers, &token, 0..1600) || is_free(&servers))
             .await;
-        assert!(begun.elapsed() >= wanted || is_refused(&locks).await);
+        // Asked first: the time may pass while the answer is on its way.
+        assert!(is_refused(&locks).await || begun.elapsed() >= wanted);
         eventually("the keys have ended", || is_free(&servers)).await;
         assert!(begun.elapsed() >= wanted);
     });

@@ -9,7 +9,7 @@ use quorlock::{Builder, NodeState, NoticeReport, Policy, QuarantineReason, Redlo
 use support::server::Server;
 use support::{run, until};
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(5);
 
 /// What was told.
 #[derive(Clone, Default)]

@@ -53,7 +53,7 @@ fn commands_wait_for_the_first_connection_until_they_are_too_late() {
     run(async {
         let server = Server::start();
         server.pause();
-        let mut client = node_at(&server.url());
+        let mut client = node_with(&server.url(), patient());
         let (late, early) = (claim(&["late"], "a"), claim(&["early"], "a"));
         let not_after = lease_clock() + Duration::from_millis(50);
         let first = client.send_until(&late, grant(60_000), not_after);
@@ -246,11 +246,7 @@ fn a_hung_server_gets_no_grants_but_its_revokes_in_order() {
             let action = if number % 2 == 0 { grant(60_000) } else { fenced(60_000, 5) };
             tickets.push(client.send(ghost, action));
         }
-        let since = Instant::now();
         client.until(|state| *state == NodeState::Unresponsive).await;
-        let noticed = since.elapsed();
-        assert!(noticed > Duration::from_millis(240), "after {noticed:?}");
-        assert!(noticed < Duration::from_secs(1), "after {noticed:?}");
         for action in [grant(1_000), fenced(1_000, 1), extend(1_000), raise(5), Action::Inspect] {
             let fault = client.fault(&claim(&["more"], "a"), action).await;
             assert_eq!(fault.kind(), FaultKind::NotSent);
@@ -270,6 +266,33 @@ fn a_hung_server_gets_no_grants_but_its_revokes_in_order() {
         let mut ask = server.ask();
         assert_eq!(ask.call(&["KEYS", "ghost*"]), "");
         assert_eq!(ask.call(&["KEYS", "more"]), "");
+    });
+}
+
+#[test]
+fn a_hung_server_is_noticed_in_time_and_not_too_early() {
+    run(async {
+        let server = Server::start();
+        let mut client = node_at(&server.url());
+        let mine = claim(&["r"], "a");
+        assert_eq!(client.grant(&mine, 60_000).await, OURS);
+        let mut noticed = Duration::MAX;
+        // Several chances, for a machine that does other things meanwhile.
+        for _ in 0..5 {
+            server.pause();
+            let since = Instant::now();
+            let extended = client.send(&mine, extend(60_000));
+            client.until(|state| *state == NodeState::Unresponsive).await;
+            noticed = noticed.min(since.elapsed());
+            server.resume();
+            assert_eq!(client.replies_to(&[extended]).await[0].answer, OURS);
+            client.until(is_healthy).await;
+            assert!(noticed > Duration::from_millis(240), "after {noticed:?}");
+            if noticed < Duration::from_secs(1) {
+                return;
+            }
+        }
+        panic!("after {noticed:?}");
     });
 }
 
@@ -418,7 +441,7 @@ fn whoever_is_no_redis_is_told() {
         (b"$9223372036854775807\r\n", "not Redis's"),
     ] {
         run(async {
-            let mut client = node_at(&babbler(words).await);
+            let mut client = node_with(&babbler(words).await, patient());
             client.node.settled().await;
             let shown = String::from_utf8_lossy(words);
             let NodeState::Down(fault) = client.node.state() else { panic!("up with {shown:?}") };
@@ -439,7 +462,7 @@ fn whoever_speaks_first_is_heard() {
     ] {
         for hangs_up in [false, true] {
             run(async {
-                let client = node_at(&greeter(words, hangs_up).await);
+                let client = node_with(&greeter(words, hangs_up).await, patient());
                 client.node.settled().await;
                 let NodeState::Down(fault) = client.node.state() else { panic!("up") };
                 assert!(fault.detail().contains(part), "{hangs_up}: {fault}");
@@ -517,6 +540,11 @@ fn a_node_that_is_dropped_lets_go_of_its_connection() {
         eventually("no connection", || !ask.call(&["CLIENT", "LIST"]).contains("addr=127.0.0.1:"))
             .await;
     });
+}
+
+/// For nodes that say what is wrong, or come in the end, however busy this machine is.
+fn patient() -> NodeSettings {
+    NodeSettings { connect_timeout: Duration::from_secs(20), ..NodeSettings::default() }
 }
 
 fn is_healthy(state: &NodeState) -> bool {

@@ -53,8 +53,8 @@ fn a_report_says_what_there_is_to_say_beyond_the_vote() {
 #[tokio::test]
 async fn a_lease_tells_what_it_took_and_what_became_of_it() {
     let locks = over("lease");
-    let other = locks.lock("r").ttl(Duration::from_millis(100)).acquire().await.unwrap();
-    let lock = locks.lock("r").set(|policy| policy.retry_delay(Duration::from_millis(20)));
+    let other = locks.lock("r").ttl(Duration::from_secs(1)).acquire().await.unwrap();
+    let lock = locks.lock("r").set(|policy| policy.retry_delay(Duration::from_millis(200)));
     let lease = lock.acquire().await.unwrap();
     drop(other);
     assert_eq!(lease.lost_rounds().len() + 1, lease.attempts() as usize);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -75,11 +75,16 @@ impl Server {
     }
 
     /// Sets the wall clock of a server from [`Self::with_clock`] so many seconds ahead of the true one.
+    /// Returns when it goes by it: a server that is awake goes on for a while by what it has read before.
     pub fn set_clock(&self, ahead: i32) {
         let offset = i64::from(ahead) * 1_000_000_000;
         // In place: the server has the file mapped.
         let file = fs::OpenOptions::new().write(true).open(self.folder.join("clock"));
         file.and_then(|mut file| file.write_all(&offset.to_ne_bytes())).expect("the clock's file");
+        let (mut ask, begun) = (self.ask(), Instant::now());
+        while wall_seconds_of(&mut ask).abs_diff(wall_seconds() + i64::from(ahead)) > 1 {
+            assert!(begun.elapsed() < Duration::from_secs(10), "its clock is not set");
+        }
     }
 
     pub fn port(&self) -> u16 {
@@ -185,6 +190,16 @@ impl Drop for Server {
         // What cannot be deleted lies in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn wall_seconds() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    i64::try_from(now.as_secs()).expect("long before the end of time")
+}
+
+fn wall_seconds_of(server: &mut Ask) -> i64 {
+    let shown = server.call(&["TIME"]);
+    shown.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("a number")
 }
 
 /// An empty folder of one's own, short enough for the path of a socket.
