@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import threading
 import time
@@ -44,10 +45,19 @@ class Session:
             for name, value in message["settings"].items()
         }
         watched = settings["auto_extend"]
-        self.locks = locks = module.Redlock(message["urls"], restart_guard="off", clock_guard=False)
-        self.warm_lock = locks.lock(WARM_UP)
-        on_lost = self.tell_loss if watched else None
-        self.lock = locks.lock("r", **settings, raise_on_lost=False, on_lost=on_lost)
+        self.is_guarded = settings["clock_guard"]
+        self.locks = module.Redlock(message["urls"], **settings, raise_on_lost=False)
+        self.on_lost = self.tell_loss if watched else None
+
+    def lock(self, message: Json) -> Any:
+        """The lock that is asked for."""
+        ttl = message.get("ttl")
+        asked = {} if ttl is None else {"ttl": ttl / 1000}
+        return self.locks.lock("r", **asked, on_lost=self.on_lost)
+
+    def warm_lock(self) -> Any:
+        """A lock that is asked for only to have the nodes connected and looked at."""
+        return self.locks.lock(WARM_UP, auto_extend=False)
 
     def tell_loss(self, loss: LeaseLost) -> None:
         """The lease is lost."""
@@ -62,6 +72,11 @@ class Session:
         now = time.monotonic()
         validity = 0.0 if self.lease is None else self.lease.validity
         self.tell("look", number=message["number"], until=now + validity if validity > 0 else None)
+
+    def nodes(self, message: Json) -> None:
+        """What is known of the nodes."""
+        nodes = [{"state": it.state, "quarantine": it.quarantine} for it in self.locks.nodes]
+        self.tell("nodes", number=message["number"], nodes=nodes)
 
     def close(self) -> None:
         """Closes the manager."""
@@ -103,12 +118,16 @@ class Blocking(Session):
 
     def warm(self, _: Json) -> None:
         """Connects."""
-        self.warm_lock.locked()
+        if self.is_guarded:
+            with self.warm_lock():
+                pass
+        else:
+            self.warm_lock().locked()
         self.tell("warm")
 
-    def acquire(self, _: Json) -> Json:
+    def acquire(self, message: Json) -> Json:
         """As a block does, which tells every error."""
-        return self.won(self.lock.__enter__())
+        return self.won(self.lock(message).__enter__())
 
     def extend(self, message: Json) -> Json:
         """Extends the lease."""
@@ -144,12 +163,16 @@ class Asyncio(Session):
 
     async def warm(self, _: Json) -> None:
         """Connects."""
-        await self.warm_lock.locked()
+        if self.is_guarded:
+            async with self.warm_lock():
+                pass
+        else:
+            await self.warm_lock().locked()
         self.tell("warm")
 
-    async def acquire(self, _: Json) -> Json:
+    async def acquire(self, message: Json) -> Json:
         """As a block does, which tells every error."""
-        return self.won(await self.lock.__aenter__())
+        return self.won(await self.lock(message).__aenter__())
 
     async def extend(self, message: Json) -> Json:
         """Extends the lease."""
@@ -169,6 +192,7 @@ def listen(act: Callable[[Json], None]) -> None:
 
 def main() -> None:
     """The command line."""
+    logging.getLogger("quorlock").addHandler(logging.NullHandler())
     sessions: dict[int, Any] = {}
     is_blocking = sys.argv[1] == "blocking"
 
@@ -178,8 +202,8 @@ def main() -> None:
             sessions[message["session"]] = made
             return
         session = sessions[message["session"]]
-        if message["do"] == "look":
-            session.look(message)
+        if message["do"] in {"look", "nodes"}:
+            getattr(session, message["do"])(message)
         elif message["do"] == "close":
             session.close()
         else:

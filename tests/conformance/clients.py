@@ -139,7 +139,7 @@ class Session:
         self.operation = 0
         self._number = number
         self._asked = 0
-        self._looks: dict[int, asyncio.Future[Json]] = {}
+        self._asking: dict[int, asyncio.Future[Json]] = {}
         self.is_warm = False
         self.is_gone = False
 
@@ -157,11 +157,19 @@ class Session:
 
     async def until(self) -> float | None:
         """Until when the lease is trusted; None if it is over."""
-        future = asyncio.get_running_loop().create_future()
-        self._looks[self.do("look")] = future
-        told: float | None = (await asyncio.wait_for(future, 10))["until"]
+        told: float | None = (await self._ask("look"))["until"]
         self.trusted = told or self.trusted
         return told
+
+    async def nodes(self) -> list[Json]:
+        """The state of each node, and for how many seconds it is held back yet."""
+        told: list[Json] = (await self._ask("nodes"))["nodes"]
+        return told
+
+    async def _ask(self, what: str) -> Json:
+        future = asyncio.get_running_loop().create_future()
+        self._asking[self.do(what)] = future
+        return await asyncio.wait_for(future, 10)
 
     def take(self, message: Json) -> None:
         """The process told something."""
@@ -170,8 +178,8 @@ class Session:
             self.ended = message
         elif event == "lost":
             self.lost = message
-        elif event == "look":
-            self._looks.pop(message["number"]).set_result(message)
+        elif event in {"look", "nodes"}:
+            self._asking.pop(message["number"]).set_result(message)
         elif event == "warm":
             self.is_warm = True
         elif event == "gone":

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 
+from tests.conformance import guards
 from tests.conformance.schedule import Line
 from tests.conformance.stage import GRACE, HUNG_AFTER, LIMIT, Actor, Failed, Stage
 from tests.support.scripted_node import Command
@@ -70,6 +71,13 @@ class Judge:
                 await self._lost(actor, reason)
             case ("at", "rest"):
                 await self._at_rest(actor)
+            case ("trusts", *nodes):
+                await guards.expect_trusted(stage, actor, [int(node) for node in nodes])
+            case ("holds", "back", node, millis):
+                await guards.expect_held_back(stage, actor, int(node), int(millis))
+            case ("says", *words):
+                message = str((actor.session.ended or {}).get("message"))
+                guards.expect_said(stage, message, " ".join(words))
             case _:
                 raise Failed("nothing that can be expected")
 

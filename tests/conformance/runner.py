@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from tests.conformance import guards
 from tests.conformance.clients import LIBRARIES, Library, Process
 from tests.conformance.judge import Judge
-from tests.conformance.schedule import Case
+from tests.conformance.schedule import Case, Line
 from tests.conformance.stage import Failed, Stage
 
 #: Milliseconds here for one of the file: at the first, and at further tries.
@@ -25,7 +26,7 @@ _QUICK = {"one-failed-renewal-does-not-end-renewal": (2, 2, 2)}
 #: Seconds between the beginnings of two cases.
 _APART = 0.05
 #: What a file may need that is there.
-_OFFERS = {"virtual-time", "tickets", "hold"}
+_OFFERS = {"virtual-time", "tickets", "hold", "guards"}
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,20 @@ async def run(
     """Runs one case once, in a while."""
     await asyncio.sleep(delay)
     scale = _QUICK.get(case.name, SCALES)[attempt]
-    sleeps = any(line.words == ("asleep",) for line in case.lines)
+    alone = any(line.words[0] in {"asleep", "still"} for line in case.lines)
     stage = Stage(case, library, scale)
-    async with _processes(library, shared=not sleeps and not shared) as own:
+    async with _processes(library, shared=not alone and not shared) as own:
+
+        async def enter(name: str) -> None:
+            if alone:
+                own.append(await Process.start(library))
+            await stage.open(name, (own or shared)[-1])
+
         try:
-            for name in case.clients:
-                if sleeps:
-                    own.append(await Process.start(library))
-                await stage.open(name, (own or shared)[-1])
-            await _play(stage)
+            # With the guards it matters what a client has seen: it comes with its first line.
+            for name in case.clients[: 1 if case.settings.guards else None]:
+                await enter(name)
+            await _play(stage, enter)
         except Failed as problem:
             reason = str(problem)
         except Exception as problem:  # noqa: BLE001 - one case must not end all others
@@ -102,21 +108,38 @@ async def run(
     return Result(case.name, "failed", f"{reason}{stage.trace()}", attempt + 1)
 
 
-async def _play(stage: Stage) -> None:
+async def _play(stage: Stage, enter: Callable[[str], Awaitable[None]]) -> None:
     judge, lines = Judge(stage), stage.case.lines
+    waiting: list[Line] = []
     stage.began = asyncio.get_running_loop().time()
     for place, line in enumerate(lines):
         rest = lines[place + 1 :]
         stage.next = next((later for later in rest if later.at is not None), None)
-        try:
-            if line.at is None:
-                stage.awake(line.client)
-                await judge.expect(line)
-            else:
-                await stage.happen(line)
-        except Failed as problem:
-            raise Failed(f"line {line.number}: {line.text}: {problem}") from None
+        if line.client not in stage.actors:
+            await enter(line.client)
+        if line.at is None and guards.must_wait(stage, line):
+            waiting.append(line)
+            continue
+        await _step(stage, judge, line)
+        if line.at is not None:
+            for earlier in waiting:
+                await _step(stage, judge, earlier)
+            waiting.clear()
         await stage.doze(line.client, rest)
+
+
+async def _step(stage: Stage, judge: Judge, line: Line) -> None:
+    try:
+        if line.at is None:
+            stage.awake(line.client)
+            await judge.expect(line)
+        elif guards.is_theirs(line):
+            await guards.happen(stage, line)
+        else:
+            await guards.prepare(stage, line)
+            await stage.happen(line)
+    except Failed as problem:
+        raise Failed(f"line {line.number}: {line.text}: {problem}") from None
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,7 @@ class Settings:
     lock_delay: int = 0
     min_hold: int = 0
     wall: int = 1000
+    guards: bool = False
 
     def drift(self, ttl: int) -> float:
         """What is taken off a ttl for clocks that run apart."""
@@ -98,8 +99,6 @@ def read(path: Path) -> Case:
                 case.lines.append(Line(number, raw.strip(), client, None, tuple(words[1:])))
             elif words[0] == "needs":
                 case.needs.add(words[1])
-            elif words == ["guards", "on"]:
-                case.needs.add("guards")
             else:
                 name, value = words
                 case.settings = replace(case.settings, **{name: _value(name, value)})
@@ -120,7 +119,7 @@ def _words(raw: str) -> list[str]:
 
 
 def _value(name: str, value: str) -> Any:
-    if name == "fencing":
+    if name in {"fencing", "guards"}:
         return value == "on"
     if name == "drift_factor":
         return float(value)

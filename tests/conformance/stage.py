@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tests.conformance.clients import Library, Process, Session
 from tests.conformance.schedule import Case, Line
 from tests.support.scripted_node import WARM_UP, Command, ScriptedNode
+from tests.support.scripted_site import Site
 
 #: How long something may take that must happen, in seconds.
 LIMIT = 10.0
@@ -85,6 +86,8 @@ class Stage:
         self.case = case
         self.scale = scale
         self.actors: dict[str, Actor] = {}
+        #: The servers behind the nodes of all clients, where the guards look at them.
+        self.sites = [Site() for _ in range(case.settings.nodes)] if case.settings.guards else []
         self.began = 0.0
         #: When the last happening was done, and what it was.
         self.done_at = 0.0
@@ -99,8 +102,8 @@ class Stage:
     def token(self, written: int) -> int:
         """A token of the file, as this run has it: the wall clock cannot be made to stand still."""
         wall = self.case.settings.wall
-        actor = next(iter(self.actors.values()))
-        first = next(command.proposal for _, command in actor.commands if command.proposal)
+        every = (command for actor in self.actors.values() for _, command in actor.commands)
+        first = min((it for it in every if it.proposal), key=lambda it: it.arrived).proposal or 0
         return first + (written - wall) + (_AHEAD if written > wall else 0)
 
     async def open(self, name: str, process: Process) -> None:
@@ -108,12 +111,13 @@ class Stage:
         settings, scale = self.case.settings, self.scale
         down = {int(line.words[1]) for line in self.case.happenings(name)
                 if line.words[-2:] == ("fault", "NOT_SENT")}  # fmt: skip
-        nodes = [await ScriptedNode.open() for _ in range(settings.nodes)]
+        sites: list[Site | None] = [*self.sites] or [None] * settings.nodes
+        nodes = [await ScriptedNode.open(site) for site in sites]
         for index in down:
             await nodes[index].close()
         session = process.session()
         asked = [settings.ttl, *(int(line.words[2]) for line in self.case.happenings(name)
-                                 if line.words[:2] == ("extend", "ttl"))]  # fmt: skip
+                                 if line.words[1:2] == ("ttl",))]  # fmt: skip
         kept = {(ttl + settings.lock_delay) * scale: ttl for ttl in asked}
         actor = Actor(session, nodes, down, kept)
         self.actors[name] = actor
@@ -137,6 +141,8 @@ class Stage:
                 "lock_delay": settings.lock_delay * scale,
                 "min_hold": settings.min_hold * scale,
                 "auto_extend": self.case.does(name, "hold"),
+                "restart_guard": "auto" if settings.guards else "off",
+                "clock_guard": settings.guards,
             },
         )
         session.do("warm", resource=WARM_UP)
@@ -152,11 +158,7 @@ class Stage:
         """Does what happens."""
         actor, words = self.actors[line.client], line.words
         session = actor.session
-        assert line.at is not None
-        if words == ("asleep",):
-            await self._sleep_until(self.real(line.at) + 0.1)
-        else:
-            await self._sleep_until(self.real(line.at))
+        await self.until_due(line)
         if actor.sleeps and line.words[0] != "node" and line.words != ("asleep",):
             self._wake(actor)
         if words[0] in {"extend", "hold", "release"}:
@@ -166,8 +168,9 @@ class Stage:
                 pass
             case ("hold",):
                 actor.is_held = True  # `auto_extend` does it, from the moment that the lock is won
-            case ("acquire",):
-                session.begin("acquire")
+            case ("acquire", *rest):
+                ttl = int(rest[1]) if rest else self.case.settings.ttl
+                session.begin("acquire", ttl=ttl * self.scale)
             case ("extend", *rest):
                 ttl = int(rest[1]) if rest else self.case.settings.ttl
                 session.begin("extend", ttl=ttl * self.scale)
@@ -181,6 +184,16 @@ class Stage:
                 await self._answer(actor, int(node), command, answer)
             case _:
                 raise Failed(f"nothing that can happen: {' '.join(words)}")
+        self.has_happened(line)
+
+    async def until_due(self, line: Line) -> None:
+        """Waits for the time of a line."""
+        assert line.at is not None
+        moment = self.real(line.at) + (0.1 if line.words == ("asleep",) else 0)
+        await asyncio.sleep(max(moment - time.monotonic(), 0))
+
+    def has_happened(self, line: Line) -> None:
+        """What comes of it comes from now on."""
         self.last, self.done_at = line, time.monotonic()
 
     async def doze(self, name: str, rest: list[Line]) -> None:
@@ -268,15 +281,20 @@ class Stage:
             command.breaks = True
             node.cut()
         elif answer != ["fault", "TIMED_OUT"]:
-            node.answer(command, self._reply(command, answer))
+            node.answer(command, self._reply(node.site, command, answer))
 
-    def _reply(self, command: Command, answer: list[str]) -> bytes | list[int]:
+    def _reply(self, site: Site | None, command: Command, answer: list[str]) -> bytes | list[int]:
         match answer:
             case ["ours", *token]:
                 if command.is_plain:
                     return b"+OK\r\n"
                 number = self.token(int(token[0])) if token else 0
-                return [1, number, -2, int(time.time() * 1_000_000)]
+                if site is None:
+                    return [1, number, -2, int(time.time() * 1_000_000)]
+                is_known = command.kind != "grant" or command.canary == site.canary
+                return [1, number, -2, site.micros] if is_known else site.forgot()
+            case ["fault", "QUARANTINED"] if site is not None:
+                return site.forgot()
             case ["gone"]:
                 return [2, 0, -2, 0]
             case ["theirs", *details]:
@@ -290,10 +308,6 @@ class Stage:
             case ["fault", code] if code in _ERRORS:
                 return b"-%s\r\n" % _ERRORS[code].encode()
         raise Failed(f"not an answer: {' '.join(answer)}")
-
-    @staticmethod
-    async def _sleep_until(moment: float) -> None:
-        await asyncio.sleep(max(moment - time.monotonic(), 0))
 
     @staticmethod
     def _wake(actor: Actor) -> None:

@@ -7,6 +7,7 @@ Knows the protocol's types and nothing about locks.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from typing import Any
 
 Reply = Any  # str, int, None, bytes or a list of these
@@ -21,6 +22,17 @@ def encode(*words: object) -> bytes:
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     head = b"*%d\r\n" % len(parts)
     return head + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def integers(numbers: Iterable[int]) -> bytes:
+    """An array of integers, as scripts reply."""
+    items = [b":%d\r\n" % number for number in numbers]
+    return b"*%d\r\n" % len(items) + b"".join(items)
+
+
+def bulk(text: str) -> bytes:
+    """A bulk string."""
+    return b"$%d\r\n%s\r\n" % (len(text.encode()), text.encode())
 
 
 def frame_end(data: bytes | bytearray, start: int = 0) -> int | None:

@@ -6,8 +6,8 @@ and nothing of what an answer means to it.
     node.commands[-1].kind                # "grant"
     node.answer(node.commands[-1], [1, 7, -2, 0])
 
-What belongs to logging in is answered by itself. Like a server that hangs, it answers in order, and
-a second connection only when the first is gone.
+What belongs to logging in is answered by itself, and with a `Site` what the guards ask. Like a
+server that hangs, it answers in order, and a second connection only when the first is gone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.resp import decode, frame_end
+from tests.support.resp import bulk, decode, frame_end, integers
+from tests.support.scripted_site import CHECKUP, Site
 
 _SCRIPTS = Path(__file__).parents[2] / "core/client/src/scripts"
 _KINDS = {"raise_fence": "raise"}
-#: Names of resources that are asked about only to make the client connect.
+#: The name of a resource that is asked for only to make the client connect; nobody holds it.
 WARM_UP = "warm-up"
 
 Reply = bytes | Iterable[int]
@@ -38,6 +39,7 @@ class Command:
     holder: str
     ttl: int | None  # milliseconds, of a grant or an extend
     proposal: int | None  # the fencing token that a grant proposes
+    canary: str  # what must stand in the canary key for a grant
     is_plain: bool  # a bare SET NX PX
     words: tuple[str, ...]
     arrived: float  # time.monotonic() of the first copy
@@ -53,6 +55,7 @@ class _Slot:
 
     reply: bytes | None = None
     command: Command | None = None
+    look: tuple[str, ...] | None = None  # the arguments of a look, which is done in its turn
 
 
 @dataclass
@@ -65,9 +68,12 @@ class _Connection:
 class ScriptedNode:
     """One node, on the event loop that opened it."""
 
-    def __init__(self) -> None:
+    def __init__(self, site: Site | None) -> None:
         """See `open`."""
         self.port = 0
+        self.site = site
+        #: How many looks of the guards were answered.
+        self.looks = 0
         self.commands: list[Command] = []
         self.is_warm = False
         #: Whether revokes are answered by themselves, as done.
@@ -83,9 +89,9 @@ class ScriptedNode:
         self._digests: dict[str, str] = {}
 
     @classmethod
-    async def open(cls) -> ScriptedNode:
-        """A node that listens."""
-        node = cls()
+    async def open(cls, site: Site | None = None) -> ScriptedNode:
+        """A node that listens; with a site it can be looked at by the guards."""
+        node = cls(site)
         node._server = await asyncio.start_server(node._accept, "127.0.0.1", 0)
         node.port = node._server.sockets[0].getsockname()[1]
         return node
@@ -104,6 +110,11 @@ class ScriptedNode:
                     slot.reply = data
                     command.is_answered = True
             self._flush(connection)
+
+    @property
+    def owes_a_look(self) -> bool:
+        """Whether a look waits behind a command that is not answered."""
+        return any(slot.look for connection in self._connections for slot in connection.slots)
 
     def unanswered_before(self, command: Command) -> list[Command]:
         """What must be answered first, as replies come in order."""
@@ -164,13 +175,14 @@ class ScriptedNode:
         if ready is not None:
             connection.slots.append(_Slot(reply=ready))
             return self._flush(connection)
+        if self.site is not None and words[:2] == ("EVAL", CHECKUP):
+            connection.slots.append(_Slot(look=words[5:]))
+            return self._flush(connection)
         command = self._parse(words)
         if command is None:
             connection.slots.append(_Slot(reply=b"-ERR unknown command\r\n"))
-        elif command.kind == "inspect":
-            connection.slots.append(_Slot(reply=integers([2, 0, -2, 0])))
-            if WARM_UP in words:
-                self.is_warm = True
+        elif command.kind == "inspect" or WARM_UP in words:
+            connection.slots.append(_Slot(reply=self._warm_up(command)))
         else:
             command = self._known(command)
             connection.slots.append(_Slot(command=command))
@@ -179,9 +191,17 @@ class ScriptedNode:
             if command.breaks:
                 return self.cut()
         self._flush(connection)
-        self.news.set()
-        self.news = asyncio.Event()
+        self._tell_news()
         return None
+
+    def _warm_up(self, command: Command) -> bytes:
+        """The reply to what only makes the client connect."""
+        self.is_warm = self.is_warm or WARM_UP in command.words
+        if command.kind == "inspect" or self.site is None:
+            return integers([2, 0, -2, 0])
+        if command.kind == "grant" and command.canary != self.site.canary:
+            return self.site.forgot()
+        return integers([1, command.proposal or 0, -2, self.site.micros])
 
     def _known(self, command: Command) -> Command:
         """The command itself, or the earlier one that this is a copy of."""
@@ -202,6 +222,8 @@ class ScriptedNode:
                 return bulk(f"id={len(self.commands)} addr=127.0.0.1:{self.port}")
             case ["CLIENT" | "AUTH" | "SELECT", *_]:
                 return b"+OK\r\n"
+            case ["INFO", *_] if self.site is not None:
+                return self.site.info()
             case ["SCRIPT", "LOAD"]:
                 digest = hashlib.sha1(words[2].encode()).hexdigest()
                 self._digests[digest] = words[2]
@@ -211,7 +233,7 @@ class ScriptedNode:
     def _parse(self, words: tuple[str, ...]) -> Command | None:
         now = time.monotonic()
         if words[0] == "SET":
-            return Command("grant", words[2], int(words[5]), None, True, words, now)
+            return Command("grant", words[2], int(words[5]), None, "", True, words, now)
         if words[0] not in {"EVAL", "EVALSHA"}:
             return None
         text = self._digests.get(words[1], "") if words[0] == "EVALSHA" else words[1]
@@ -223,24 +245,24 @@ class ScriptedNode:
             kind = "restore"
         ttl = int(rest[0]) if kind in {"grant", "restore", "extend"} else None
         proposal = int(rest[3]) if kind == "grant" and len(rest) > 3 else None
-        return Command(kind, holder, ttl, proposal, False, words, now)
+        canary = rest[2] if kind == "grant" else ""
+        return Command(kind, holder, ttl, proposal, canary, False, words, now)
 
-    @staticmethod
-    def _flush(connection: _Connection) -> None:
+    def _flush(self, connection: _Connection) -> None:
         slots = connection.slots
-        while slots and slots[0].reply is not None and not connection.is_gone:
+        while slots and not connection.is_gone:
+            slot = slots[0]
+            if slot.look is not None and self.site is not None:
+                slot.reply = self.site.check_up(slot.look)
+                self.looks += 1
+                self._tell_news()
+            if slot.reply is None:
+                return
             connection.writer.write(slots.popleft().reply or b"")
 
-
-def integers(numbers: Iterable[int]) -> bytes:
-    """An array of integers, as scripts reply."""
-    items = [b":%d\r\n" % number for number in numbers]
-    return b"*%d\r\n" % len(items) + b"".join(items)
-
-
-def bulk(text: str) -> bytes:
-    """A bulk string."""
-    return b"$%d\r\n%s\r\n" % (len(text.encode()), text.encode())
+    def _tell_news(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
 
 
 _TEXTS = {

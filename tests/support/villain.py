@@ -20,8 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.resp import decode, frame_end
-from tests.support.scripted_node import bulk
+from tests.support.resp import bulk, decode, frame_end
 
 HOST = "127.0.0.1"
 GIGABYTE = 1 << 30

@@ -20,8 +20,8 @@ class Session {
     this.session = session
     this.settings = settings
     this.redlock = new Redlock(urls, {
-      restartGuard: 'off',
-      clockGuard: false,
+      restartGuard: settings.restart_guard,
+      clockGuard: settings.clock_guard,
       nodeTimeout: settings.node_timeout,
       driftFactor: settings.drift_factor,
       retryCount: settings.retry_limit ?? -1,
@@ -35,6 +35,7 @@ class Session {
       autoExtend: settings.auto_extend,
       ...(settings.timeout === null ? {} : { timeout: settings.timeout }),
     })
+    this.redlock.on('warning', () => {})
   }
 
   /**
@@ -47,14 +48,20 @@ class Session {
 
   /** @param {Message} message */
   async warm({ resource }) {
-    await this.redlock.isLocked(resource)
+    const { ttl, clock_guard: isGuarded } = this.settings
+    if (isGuarded) {
+      await (await this.redlock.acquire(resource, ttl, { autoExtend: false })).release()
+    } else {
+      await this.redlock.isLocked(resource)
+    }
     this.tell('warm')
   }
 
-  async acquire() {
+  /** @param {Message} message */
+  async acquire({ ttl = this.settings.ttl }) {
     this.#giveUp = new AbortController()
     const { signal } = this.#giveUp
-    const lock = await this.redlock.acquire('r', this.settings.ttl, { signal })
+    const lock = await this.redlock.acquire('r', ttl, { signal })
     this.#lock = lock
     if (this.settings.auto_extend) {
       lock.signal.addEventListener('abort', () =>
@@ -83,6 +90,15 @@ class Session {
     const from = now()
     const validity = this.#lock?.validity ?? 0
     this.tell('look', { number, until: validity > 0 ? from + validity / 1000 : null })
+  }
+
+  /** @param {Message} message */
+  nodes({ number }) {
+    const nodes = this.redlock.nodes.map(({ state, quarantinedFor = null }) => ({
+      state,
+      quarantine: quarantinedFor && quarantinedFor / 1000,
+    }))
+    this.tell('nodes', { number, nodes })
   }
 
   async close() {
