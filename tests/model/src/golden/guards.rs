@@ -32,6 +32,8 @@ pub(super) struct Sentinel {
     guards: Guards,
     rulings: Vec<Option<Ruling>>,
     env: Env,
+    /// What the lease clock has lost, from the moment that it is known.
+    lost: Duration,
 }
 
 struct Env {
@@ -90,7 +92,7 @@ impl Sentinel {
         let mut guards = Guards::new(policy, Quorum::of(count));
         guards.handle_policy(policy);
         let env = Env { now, wall: 0, client, drawn: 0 };
-        let mut sentinel = Self { guards, rulings: vec![None; count], env };
+        let mut sentinel = Self { guards, rulings: vec![None; count], env, lost: Duration::ZERO };
         sentinel.look_around(cluster, now);
         sentinel
     }
@@ -104,7 +106,7 @@ impl Sentinel {
     }
 
     pub(super) fn lost_time(&mut self) -> Duration {
-        self.guards.take_lost_time()
+        std::mem::take(&mut self.lost)
     }
 
     /// A lock of `policy` is about to be asked for: the nodes are told if it lasts longer than any before,
@@ -146,8 +148,10 @@ impl Sentinel {
         now: Moment,
     ) -> bool {
         let micros = cluster.micros(node.index());
-        let reading = ClockReading { sent: now, received: now, micros };
+        let at = now + self.lost;
+        let reading = ClockReading { sent: at, received: at, micros };
         let is_steady = self.guards.handle_clock(node, reading);
+        self.lost += self.guards.take_lost_time();
         let canary = &cluster.nodes[node.index()].canary;
         let remembers = matches!(&self.rulings[node.index()], Some(Ruling::Trusted(known))
             if Some(known) == canary.as_ref());
@@ -171,11 +175,14 @@ impl Sentinel {
     }
 
     pub(super) fn look(&mut self, cluster: &mut Cluster, node: usize, now: Moment) {
-        (self.env.now, self.env.wall) = (now, (SINCE_1970 + cluster.now) * 1000);
+        self.env.wall = (SINCE_1970 + cluster.now) * 1000;
         let id = NodeId(u8::try_from(node).unwrap_or(u8::MAX));
         let micros = cluster.micros(node);
         let site = &mut cluster.nodes[node];
         for _ in 0..PATIENCE {
+            // The lease clock is set forward as soon as it is known to have lost time.
+            let now = now + self.lost;
+            self.env.now = now;
             let notes = self.guards.notes_for(id, now);
             site.notes.longest = site.notes.longest.max(notes.longest);
             site.notes.skew = notes.skew.or(site.notes.skew);
@@ -186,7 +193,9 @@ impl Sentinel {
                 clock: ClockReading { sent: now, received: now, micros },
                 notes: site.notes,
             };
-            match self.guards.handle_checkup(&mut self.env, id, &checkup) {
+            let ruling = self.guards.handle_checkup(&mut self.env, id, &checkup);
+            self.lost += self.guards.take_lost_time();
+            match ruling {
                 Ruling::Write { expected, canary } if site.canary == expected => {
                     site.canary = Some(canary);
                 }
