@@ -1,22 +1,24 @@
-//! The core's manager, as an object of JavaScript. Converts in and calls; decides nothing.
+//! The core's manager, in the hands of JavaScript. Converts in and calls; decides nothing.
+
+use std::sync::Arc;
 
 use napi::Either;
-use napi::bindgen_prelude::Function;
+use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
 use quorlock::{Builder, LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
 use crate::errors::Failure;
-use crate::lease::NativeLease;
+use crate::lease::Held;
 use crate::notices::{self, Notice};
 use crate::options::{self, Settings};
 use crate::outcome::{Outcome, millis};
-use crate::queue::Bridge;
+use crate::queue::Queue;
 
-/// Locks over N nodes.
-#[napi]
-pub struct NativeRedlock {
+/// Locks over N nodes, for one environment.
+pub struct Manager {
     locks: Redlock,
+    queue: Arc<Queue>,
 }
 
 /// What is known of one node.
@@ -37,13 +39,14 @@ pub struct NodeStatus {
 // What JavaScript passes is a copy of its own already.
 #[allow(clippy::needless_pass_by_value)]
 pub fn open(
+    bridge: &External<Arc<Queue>>,
     nodes: Vec<Either<String, NodeSpec>>,
     settings: Settings,
     on_notice: Function<'_, Notice, ()>,
-) -> napi::Result<Either<NativeRedlock, Failure>> {
+) -> napi::Result<Either<External<Manager>, Failure>> {
     let builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
     Ok(match build(builder, nodes, &settings) {
-        Ok(locks) => Either::A(NativeRedlock { locks }),
+        Ok(locks) => Either::A(External::new(Manager { locks, queue: Arc::clone(bridge) })),
         Err(error) => Either::B(Failure::new(&error)),
     })
 }
@@ -60,75 +63,75 @@ fn build(
     builder.build()
 }
 
+/// Acquires a lock on all of `resources`; ends with a lease.
 #[napi]
-impl NativeRedlock {
-    /// Acquires a lock on all of `resources`; ends with a lease.
-    #[napi]
-    pub fn acquire(
-        &self,
-        bridge: &Bridge,
-        id: u32,
-        resources: Vec<String>,
-        duration: f64,
-        settings: Option<Settings>,
-    ) {
-        let locks = self.locks.clone();
-        bridge.run(self.locks.engine(), id, async move {
-            let lock = locks.lock_all(&resources);
-            let changed = options::ttl(duration).and_then(|ttl| match &settings {
-                None => Ok(lock.ttl(ttl)),
-                Some(settings) => settings
-                    .apply(locks.policy().to_builder())
-                    .map(|policy| lock.set(|_| policy.ttl(ttl))),
-            });
-            match changed.map_err(LockError::from) {
-                Ok(lock) => match lock.acquire_here().await {
-                    Ok(guard) => Outcome::Acquired(guard.on_its_way()),
-                    Err(error) => error.into(),
-                },
-                Err(error) => error.into(),
-            }
+pub fn acquire(
+    manager: &External<Manager>,
+    id: u32,
+    resources: Vec<String>,
+    duration: f64,
+    settings: Option<Settings>,
+) {
+    let locks = manager.locks.clone();
+    manager.queue.run(manager.locks.engine(), id, async move {
+        let lock = locks.lock_all(&resources);
+        let changed = options::ttl(duration).and_then(|ttl| match &settings {
+            None => Ok(lock.ttl(ttl)),
+            Some(settings) => settings
+                .apply(locks.policy().to_builder())
+                .map(|policy| lock.set(|_| policy.ttl(ttl))),
         });
-    }
-
-    /// Whether anyone holds one of `resources`; ends with an answer.
-    #[napi]
-    pub fn is_locked(&self, bridge: &Bridge, id: u32, resources: Vec<String>) {
-        let locks = self.locks.clone();
-        bridge.run(self.locks.engine(), id, async move {
-            match locks.is_locked(&resources).await {
-                Ok(answer) => Outcome::Answer(answer),
+        match changed.map_err(LockError::from) {
+            Ok(lock) => match lock.acquire_here().await {
+                Ok(guard) => Outcome::Acquired(guard.on_its_way()),
                 Err(error) => error.into(),
-            }
-        });
-    }
-
-    /// Takes over the lease that another handed over.
-    #[napi]
-    // What JavaScript passes is a copy of its own already.
-    #[allow(clippy::needless_pass_by_value)]
-    pub fn adopt(&self, resources: Vec<String>, token: String) -> Either<NativeLease, Failure> {
-        match self.locks.lease(&resources, &token) {
-            Ok(lease) => Either::A(NativeLease::new(lease)),
-            Err(error) => Either::B(Failure::new(&error)),
+            },
+            Err(error) => error.into(),
         }
-    }
+    });
+}
 
-    /// Every node with its state, in the order given.
-    #[napi]
-    pub fn nodes(&self) -> Vec<NodeStatus> {
-        let status = |(address, state): (std::sync::Arc<str>, NodeState)| NodeStatus {
-            address: address.to_string(),
-            state: state.name(),
-            detail: state.detail().map(str::to_owned),
-            quarantined_for: state.quarantine_left().map(millis),
-        };
-        self.locks.nodes().into_iter().map(status).collect()
-    }
+/// Whether anyone holds one of `resources`; ends with an answer.
+#[napi]
+pub fn is_locked(manager: &External<Manager>, id: u32, resources: Vec<String>) {
+    let locks = manager.locks.clone();
+    manager.queue.run(manager.locks.engine(), id, async move {
+        match locks.is_locked(&resources).await {
+            Ok(answer) => Outcome::Answer(answer),
+            Err(error) => error.into(),
+        }
+    });
+}
 
-    /// Closes the connections; what is still held runs out.
-    #[napi]
-    pub fn close(&self) {
-        self.locks.close();
+/// Takes over the lease that another handed over.
+#[napi]
+// What JavaScript passes is a copy of its own already.
+#[allow(clippy::needless_pass_by_value)]
+pub fn adopt(
+    manager: &External<Manager>,
+    resources: Vec<String>,
+    token: String,
+) -> Either<External<Arc<Held>>, Failure> {
+    match manager.locks.lease(&resources, &token) {
+        Ok(lease) => Either::A(External::new(Held::new(lease, &manager.queue))),
+        Err(error) => Either::B(Failure::new(&error)),
     }
+}
+
+/// Every node with its state, in the order given.
+#[napi]
+pub fn nodes(manager: &External<Manager>) -> Vec<NodeStatus> {
+    let status = |(address, state): (Arc<str>, NodeState)| NodeStatus {
+        address: address.to_string(),
+        state: state.name(),
+        detail: state.detail().map(str::to_owned),
+        quarantined_for: state.quarantine_left().map(millis),
+    };
+    manager.locks.nodes().into_iter().map(status).collect()
+}
+
+/// Closes the connections; what is still held runs out.
+#[napi]
+pub fn close(manager: &External<Manager>) {
+    manager.locks.close();
 }

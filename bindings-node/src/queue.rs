@@ -1,7 +1,7 @@
 //! The way back to one JavaScript environment. Owns what has ended there and what is under way.
 //!
 //! Both ways go in batches. What is asked for in one turn of JavaScript starts together, at its end
-//! ([`Bridge::flush`]). Every result goes through one list; the environment's thread is woken only when
+//! ([`flush`]). Every result goes through one list; the environment's thread is woken only when
 //! the list was empty, after the turn of the core's thread, and takes all of it at once. What is still
 //! under way when the environment ends is dropped, which withdraws it.
 
@@ -15,23 +15,17 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use napi::bindgen_prelude::Function;
+use napi::bindgen_prelude::{External, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
 use quorlock::{Engine, Task};
 
-use crate::lease::Leases;
-use crate::outcome::{Outcome, Settled};
-
-/// The results for one JavaScript environment.
-#[napi]
-pub struct Bridge {
-    queue: Arc<Queue>,
-}
+use crate::lease::{Held, Leases};
+use crate::outcome::{Outcome, Part};
 
 /// Shared by the environment's thread and the core's.
-pub(crate) struct Queue {
+pub struct Queue {
     wake: Wake,
     /// Of the task that starts what is asked for.
     intake: AtomicWaker,
@@ -55,87 +49,62 @@ type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// Weak: an open bridge does not keep the process alive. What has to is decided in JavaScript.
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
+/// Makes the bridge of this environment; `wake` is called when there is something to take.
 #[napi]
-impl Bridge {
-    /// Makes the bridge of this environment; `wake` is called when there is something to take.
-    #[napi(constructor)]
-    pub fn new(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<Self> {
-        let wake = wake.build_threadsafe_function().weak::<true>().build()?;
-        let queue = Queue { wake, intake: AtomicWaker::new(), state: Mutex::default() };
-        let queue = Arc::new(queue);
-        env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
-        Ok(Self { queue })
-    }
-
-    /// Starts what has been asked for since the last call.
-    #[napi]
-    pub fn flush(&self) {
-        self.queue.intake.wake();
-    }
-
-    /// Everything that has ended since the last call, in order.
-    #[napi]
-    pub fn take(&self) -> Vec<Settled> {
-        let mut state = self.queue.lock();
-        let ended = mem::take(&mut state.ended);
-        let (kept, cancelled): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(id, outcome)| {
-            matches!(outcome, Outcome::Lost(_) | Outcome::Renewal(_))
-                || state.running.remove(id).is_some()
-        });
-        drop(state);
-        // A lease that nobody waits for any more is withdrawn by its guard.
-        drop(cancelled);
-        let settled: Vec<_> =
-            kept.into_iter().map(|(id, outcome)| Settled::new(id, outcome)).collect();
-        let mut state = self.queue.lock();
-        for lease in settled.iter().filter_map(|each| each.lease.as_ref()) {
-            state.leases.add(lease);
-        }
-        drop(state);
-        settled
-    }
-
-    /// The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
-    /// have been told.
-    #[napi]
-    pub fn finish(&self, patience: f64) {
-        let Ok(engine) = Engine::shared() else { return self.queue.close() };
-        let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
-        // What was asked for last is on its way first: a release is not taken back.
-        self.flush();
-        pass(&engine, patience);
-        self.queue.close();
-        pass(&engine, patience);
-        engine.drain(patience);
-    }
-
-    /// Gives an operation up; tells whether it was still under way. No result comes after this.
-    #[napi]
-    pub fn cancel(&self, id: u32) -> bool {
-        let task = self.queue.lock().running.remove(&id);
-        task.is_some()
-    }
+pub fn bridge(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<External<Arc<Queue>>> {
+    let wake = wake.build_threadsafe_function().weak::<true>().build()?;
+    let queue = Queue { wake, intake: AtomicWaker::new(), state: Mutex::default() };
+    let queue = Arc::new(queue);
+    env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
+    Ok(External::new(queue))
 }
 
-impl Bridge {
-    /// Has an operation run on the core's thread, from the next [`Self::flush`] on; its outcome comes back
-    /// under `id`.
-    pub(crate) fn run<F>(&self, engine: &Engine, id: u32, operation: F)
-    where
-        F: Future<Output = Outcome> + Send + 'static,
-    {
-        let mut state = self.queue.lock();
-        state.asked.push((id, Box::pin(operation)));
-        state.running.insert(id, None);
-        if state.starter.is_none() {
-            let starting = start(Arc::clone(&self.queue), engine.clone());
-            state.starter = Some(engine.spawn(starting));
-        }
-    }
+/// Starts what has been asked for since the last call.
+#[napi]
+pub fn flush(bridge: &External<Arc<Queue>>) {
+    bridge.intake.wake();
+}
 
-    pub(crate) fn queue(&self) -> Arc<Queue> {
-        Arc::clone(&self.queue)
+/// Everything that has ended since the last call, in order: for each the operation's id and the two
+/// parts of its [`Outcome`].
+#[napi(ts_return_type = "Array<unknown>")]
+pub fn take(bridge: &External<Arc<Queue>>) -> Vec<Part> {
+    let mut state = bridge.lock();
+    let ended = mem::take(&mut state.ended);
+    let (kept, cancelled): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(id, outcome)| {
+        matches!(outcome, Outcome::Lost(_) | Outcome::Renewal(_))
+            || state.running.remove(id).is_some()
+    });
+    drop(state);
+    // A lease that nobody waits for any more is withdrawn by its guard.
+    drop(cancelled);
+    let mut parts = Vec::with_capacity(3 * kept.len());
+    for (id, outcome) in kept {
+        let (value, beside) = outcome.parts(bridge);
+        parts.extend([Part::A(id), value, beside]);
     }
+    parts
+}
+
+/// The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
+/// have been told.
+#[napi]
+pub fn finish(bridge: &External<Arc<Queue>>, patience: f64) {
+    let Ok(engine) = Engine::shared() else { return bridge.close() };
+    let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
+    // What was asked for last is on its way first: a release is not taken back.
+    bridge.intake.wake();
+    pass(&engine, patience);
+    bridge.close();
+    pass(&engine, patience);
+    engine.drain(patience);
+}
+
+/// Gives an operation up; tells whether it was still under way. No result comes after this.
+#[napi]
+pub fn cancel(bridge: &External<Arc<Queue>>, id: u32) -> bool {
+    let task = bridge.lock().running.remove(&id);
+    task.is_some()
 }
 
 /// Starts what is asked for, for as long as the environment lasts.
@@ -167,6 +136,26 @@ async fn start(queue: Arc<Queue>, engine: Engine) {
 }
 
 impl Queue {
+    /// Has an operation run on the core's thread, from the next [`flush`] on; its outcome comes back
+    /// under `id`.
+    pub(crate) fn run<F>(self: &Arc<Self>, engine: &Engine, id: u32, operation: F)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let mut state = self.lock();
+        state.asked.push((id, Box::pin(operation)));
+        state.running.insert(id, None);
+        if state.starter.is_none() {
+            let starting = start(Arc::clone(self), engine.clone());
+            state.starter = Some(engine.spawn(starting));
+        }
+    }
+
+    /// JavaScript has a lease, until it forgets it.
+    pub(crate) fn know(&self, held: &Arc<Held>) {
+        self.lock().leases.add(held);
+    }
+
     /// Something that has come up by itself.
     pub(crate) fn push(self: &Arc<Self>, id: u32, outcome: Outcome) {
         drop(self.put(id, outcome));

@@ -1,7 +1,7 @@
 //! What nodes did, on its way into JavaScript.
 
 use napi_derive::napi;
-use quorlock::{Answer, Frees, NodeReport, ReleaseVotes, Vote};
+use quorlock::{Answer, Frees, NodeReport, Vote};
 
 use crate::outcome::millis;
 
@@ -46,26 +46,5 @@ impl NodeVote {
             fault: fault.map(|fault| fault.kind().code()),
             detail: fault.map(|fault| fault.detail().to_owned()),
         }
-    }
-}
-
-/// What the nodes answer to a release, also after its outcome is certain.
-#[napi]
-pub struct NativeVotes {
-    votes: ReleaseVotes,
-}
-
-#[napi]
-impl NativeVotes {
-    /// What is known by now.
-    #[napi]
-    pub fn now(&self) -> Vec<NodeVote> {
-        NodeVote::list(&self.votes.now())
-    }
-}
-
-impl NativeVotes {
-    pub(crate) const fn new(votes: ReleaseVotes) -> Self {
-        Self { votes }
     }
 }

@@ -3,20 +3,30 @@
 
 import { clearInterval, setInterval } from 'node:timers'
 
-import { Bridge, type NativeLease, type NodeVote, type Settled } from './native'
+import { type Bridge, type Failure, native, type NativeLease, type NodeVote } from './native'
 import { onAbort } from './signals'
+
+/** What an operation ended with. */
+export interface Settled {
+  /** What it was asked for, unless it failed. */
+  readonly value: unknown
+  /** What goes with it: the token of a lease. */
+  readonly beside: unknown
+  /** Why it failed, or what else is wrong. */
+  readonly error: Failure | undefined
+}
 
 /** Who hears of a watched lease. */
 export interface Watcher {
   /** It is lost; nothing comes after this. */
-  lost(settled: Settled): void
+  lost(error: Failure | undefined): void
   /** A round of renewal is over in which a node did not consent. */
   renewed(votes: readonly NodeVote[]): void
 }
 
 const waiting = new Map<number, (settled: Settled) => void>()
 const watching = new Map<number, Watcher>()
-let native: Bridge | undefined
+let own: Bridge | undefined
 let isFlushing = false
 let lastId = 0
 let holds = 0
@@ -27,35 +37,46 @@ let anchor: NodeJS.Timeout | undefined
  *
  * Resolves with `undefined` if `signal` aborts first; the operation is then withdrawn.
  */
+export function run(start: (id: number) => void, signal: AbortSignal): Promise<Settled | undefined>
+export function run(start: (id: number) => void, signal?: undefined): Promise<Settled>
 export function run(
-  start: (bridge: Bridge, id: number) => void,
+  start: (id: number) => void,
   signal?: AbortSignal,
 ): Promise<Settled | undefined> {
   return new Promise((resolve) => {
     const id = nextId()
-    const end = (settled: Settled | undefined): void => {
-      waiting.delete(id)
-      unlisten?.()
-      letGo()
-      resolve(settled)
-    }
-    const abort = (): void => {
-      // False: the result is on its way already.
-      if (bridge().cancel(id)) end(undefined)
-    }
-    start(bridge(), id)
+    start(id)
     flushSoon()
     hold()
-    waiting.set(id, end)
-    const unlisten = signal && onAbort(signal, abort)
+    waiting.set(id, signal === undefined ? resolve : orAborted(id, signal, resolve))
   })
+}
+
+/** What is to be told of the end of operation `id`, which is given up when `signal` aborts. */
+function orAborted(
+  id: number,
+  signal: AbortSignal,
+  resolve: (settled: Settled | undefined) => void,
+): (settled: Settled) => void {
+  const unlisten = onAbort(signal, () => {
+    // False: the result is on its way already.
+    if (!native.cancel(bridge(), id)) return
+    unlisten()
+    waiting.delete(id)
+    letGo()
+    resolve(undefined)
+  })
+  return (settled) => {
+    unlisten()
+    resolve(settled)
+  }
 }
 
 /** Tells `watcher` of the lease until the returned function is called. */
 export function watch(lease: NativeLease, watcher: Watcher): () => void {
   const id = nextId()
   watching.set(id, watcher)
-  lease.watch(bridge(), id)
+  native.watch(lease, id)
   return () => void watching.delete(id)
 }
 
@@ -74,12 +95,13 @@ export function letGo(): void {
   if (holds === 0) anchor?.unref()
 }
 
-function bridge(): Bridge {
-  if (native === undefined) {
-    native = new Bridge(drain)
+/** The way into the native half and back, of this environment. */
+export function bridge(): Bridge {
+  if (own === undefined) {
+    own = native.bridge(drain)
     process.once('exit', finish)
   }
-  return native
+  return own
 }
 
 /** Has what is asked for in this turn of the event loop started together, at its end. */
@@ -91,28 +113,40 @@ function flushSoon(): void {
 
 function flush(): void {
   isFlushing = false
-  bridge().flush()
+  native.flush(bridge())
 }
 
 /** Everything that has ended since the last time, in one hop from the native half's thread. */
 function drain(): void {
-  for (const settled of bridge().take()) {
-    const watcher = watching.get(settled.id)
-    if (settled.renewal !== undefined) {
-      watcher?.renewed(settled.renewal)
-    } else if (watcher !== undefined) {
-      watching.delete(settled.id)
-      watcher.lost(settled)
-    } else {
-      waiting.get(settled.id)?.(settled)
+  const parts = native.take(bridge())
+  for (let index = 0; index < parts.length; index += 3) {
+    const id = parts[index] as number
+    const [value, beside] = [parts[index + 1], parts[index + 2]]
+    const error = typeof beside === 'object' ? (beside as Failure) : undefined
+    const resolve = waiting.get(id)
+    if (resolve === undefined) tell(id, value, error)
+    else {
+      waiting.delete(id)
+      letGo()
+      resolve({ value, beside, error })
     }
+  }
+}
+
+/** What has come up by itself, for a watcher. */
+function tell(id: number, value: unknown, error: Failure | undefined): void {
+  const watcher = watching.get(id)
+  if (Array.isArray(value)) watcher?.renewed(value)
+  else if (watcher !== undefined) {
+    watching.delete(id)
+    watcher.lost(error)
   }
 }
 
 /** What is under way when the process exits is withdrawn; nodes that answer at once hear of it. */
 function finish(): void {
   clearInterval(anchor)
-  native?.finish(EXIT_PATIENCE)
+  if (own !== undefined) native.finish(own, EXIT_PATIENCE)
 }
 
 function nextId(): number {

@@ -5,11 +5,20 @@ import { inspect } from 'node:util'
 
 import { run } from './bridge'
 import { LossWatch, type RedlockAbortSignal } from './loss'
-import type { NativeLease, NodeVote } from './native'
+import { native, type NativeLease, type NodeVote } from './native'
 import { readDuration } from './options'
 import type { Redlock } from './redlock'
 import { ReleaseResult } from './release'
 import { type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
+
+/** A lease that was won, for the lock that users get. */
+export interface Won {
+  readonly lease: NativeLease
+  readonly resources: string[]
+  readonly value: string
+  /** Whether it extends itself. */
+  readonly isExtended: boolean
+}
 
 /**
  * A lock that is held, as {@link Redlock.acquire} gives it.
@@ -58,23 +67,24 @@ export class Lock {
     expiration?: number,
   )
   /** @internal */
-  constructor(redlock: Redlock, lease: NativeLease, alive: boolean)
+  constructor(redlock: Redlock, won: Won)
   constructor(
     redlock: Redlock,
-    resources: string[] | NativeLease,
-    value: string | boolean,
+    resources: string[] | Won,
+    value?: string,
     attempts?: ReadonlyArray<Promise<ExecutionStats>>,
     expiration = 0,
   ) {
-    const lease = Array.isArray(resources) ? redlock._adopt(resources, value) : resources
+    const isWon = typeof resources === 'object' && resources !== null && 'lease' in resources
+    const won = isWon ? resources : redlock._adopt(resources, value)
     this.redlock = redlock
-    this.resources = lease.resources
-    this.value = lease.token
-    this.#lease = lease
+    this.resources = won.resources
+    this.value = won.value
+    this.#lease = won.lease
     this.#attempts = attempts
     this.#claimed = expiration
     defineDispose()
-    if (value === true) this.#watch(true)
+    if (won.isExtended) this.#watch(true)
   }
 
   /**
@@ -82,19 +92,19 @@ export class Lock {
    * refuse a smaller one.
    */
   get fencingToken(): number | undefined {
-    return this.#lease.fencingToken ?? undefined
+    return native.fencingToken(this.#lease) ?? undefined
   }
 
   /**
    * What is left of the time for which the lock may be trusted, in milliseconds; 0 once it is over.
    */
   get validity(): number {
-    return this.#lease.validity
+    return native.validity(this.#lease)
   }
 
   /** Whether the lock may be trusted now. */
   get isValid(): boolean {
-    return this.#lease.validity > 0
+    return this.validity > 0
   }
 
   /**
@@ -102,7 +112,7 @@ export class Lock {
    * does without the wall clock.
    */
   get expiration(): number {
-    const { validity } = this.#lease
+    const { validity } = this
     if (validity <= 0) return this.#isReleased || this.#claimed < Date.now() ? 0 : this.#claimed
     this.#claimed = 0
     const now = Math.floor(Date.now() + validity)
@@ -116,7 +126,7 @@ export class Lock {
    * acquisition, or the latest that was to extend it, by itself or by {@link extend}.
    */
   get votes(): readonly LockVote[] {
-    return this.redlock._votes(this.#lease.votes(), this.resources)
+    return this.redlock._votes(native.votes(this.#lease), this.resources)
   }
 
   /**
@@ -150,8 +160,8 @@ export class Lock {
    */
   async extend(duration: number): Promise<Lock> {
     const millis = readDuration(duration)
-    const settled = await run((bridge, id) => this.#lease.extend(bridge, id, millis))
-    if (settled?.error !== undefined) {
+    const settled = await run((id) => native.extend(this.#lease, id, millis))
+    if (settled.error !== undefined) {
       const { rounds, attempts } = settled.error
       const error = this.redlock._failure(settled.error, 'extend')
       // Without a try of its own, it tells votes that were told before.
@@ -171,9 +181,9 @@ export class Lock {
    * few answer to tell.
    */
   async check(): Promise<number> {
-    const settled = await run((bridge, id) => this.#lease.check(bridge, id))
-    if (settled?.error !== undefined) throw this.redlock._failure(settled.error, 'other')
-    return settled?.validity ?? 0
+    const settled = await run((id) => native.check(this.#lease, id))
+    if (settled.error !== undefined) throw this.redlock._failure(settled.error, 'other')
+    return settled.value as number
   }
 
   /**
@@ -185,13 +195,14 @@ export class Lock {
    */
   async release(): Promise<ReleaseResult> {
     this.#isReleased = true
-    const settled = await run((bridge, id) => this.#lease.release(bridge, id))
+    const settled = await run((id) => native.release(this.#lease, id))
     this.#loss?.end()
-    const look = (): LockVote[] => this.redlock._votes(settled?.votes?.now() ?? [], this.resources)
-    const error = settled?.error && this.redlock._failure(settled.error, 'other')
+    const look = (): LockVote[] =>
+      this.redlock._votes(native.releaseVotes(this.#lease), this.resources)
+    const error = settled.error && this.redlock._failure(settled.error, 'other')
     this.redlock._reports.late(look)
     if (error !== undefined) throw this.#loss?.signal.error ?? error
-    const outcome = settled?.outcome === 'released' ? 'released' : 'unknown'
+    const outcome = settled.value === 'released' ? 'released' : 'unknown'
     return new ReleaseResult(outcome, look, this.redlock._patience)
   }
 
@@ -215,7 +226,7 @@ export class Lock {
   _withdraw(): void {
     this.#isReleased = true
     this.#loss?.end()
-    this.#lease.withdraw()
+    native.withdraw(this.#lease)
   }
 
   /** @internal */
@@ -224,7 +235,7 @@ export class Lock {
   }
 
   #lostRounds(): LockVote[][] {
-    return this.#lease.lostRounds().map((votes) => this.redlock._votes(votes, this.resources))
+    return native.lostRounds(this.#lease).map((votes) => this.redlock._votes(votes, this.resources))
   }
 
   #reportRounds(rounds: readonly (readonly NodeVote[])[]): void {

@@ -28,7 +28,7 @@ export class LossWatch {
   constructor(lease: NativeLease, alive: boolean, { errorOf, renewed }: Hearing) {
     this.#holds = alive
     if (alive) hold()
-    const lost = ({ error }: { error?: Failure | undefined }): void => {
+    const lost = (error: Failure | undefined): void => {
       this.end()
       if (error !== undefined) this.abort(errorOf(error))
     }

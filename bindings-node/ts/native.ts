@@ -1,20 +1,21 @@
 // Finds and loads the native half. Knows where it may lie; nothing of what it does.
 
-import type * as native from '../native'
+import type * as natives from '../native'
 
-export type { Failure, NodeSpec, NodeVote, Notice, Settings, Settled, TlsSpec } from '../native'
-export type Bridge = native.Bridge
-export type NativeLease = native.NativeLease
-export type NativeRedlock = native.NativeRedlock
+export type { Failure, NodeSpec, NodeVote, Notice, Settings, TlsSpec } from '../native'
+/** A lease, a Redlock and the results of this environment, in the native half's hands. */
+export type NativeLease = natives.ExternalObject<natives.Held>
+export type NativeRedlock = natives.ExternalObject<natives.Manager>
+export type Bridge = natives.ExternalObject<natives.Queue>
 
 /** The native half for this platform. */
-export const { Bridge, NativeRedlock, defaults, open } = load()
+export const native = load()
 
-function load(): typeof native {
+function load(): typeof natives {
   const tried: string[] = []
   for (const place of places()) {
     try {
-      return require(place) as typeof native
+      return require(place) as typeof natives
     } catch (error) {
       const reason = error instanceof Error ? error.message.split('\n')[0] : String(error)
       tried.push(`  ${place}: ${reason}`)

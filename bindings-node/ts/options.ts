@@ -2,7 +2,7 @@
 // half's.
 
 import { ConfigError, describe, wrongType } from './errors'
-import { defaults, type Settings as NativeSettings } from './native'
+import { native, type Settings as NativeSettings } from './native'
 import { warnOfUnknown } from './unknown'
 
 /**
@@ -105,7 +105,7 @@ export interface AcquireOptions extends Partial<Omit<Settings, GuardSettings>> {
 
 /** Options after the check: what goes to the native half, and the signal. */
 export interface ReadOptions {
-  native: NativeSettings | undefined
+  given: NativeSettings | undefined
   signal: AbortSignal | undefined
 }
 
@@ -113,29 +113,29 @@ export interface ReadOptions {
 export const defaultSettings: Readonly<Settings> = Object.freeze({
   automaticExtensionThreshold: 500,
   ...Object.fromEntries(
-    defaults().flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
+    native.defaults().flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
   ),
 } as Settings & { ttl?: number })
 
 /** The options of one call. */
 export function readOptions(options: AcquireOptions | null | undefined): ReadOptions {
-  if (options === undefined || options === null) return { native: undefined, signal: undefined }
-  const { native, signal } = pick(options)
-  const isSet = Object.keys(native).length > 0
-  return { native: isSet ? native : undefined, signal }
+  if (options === undefined || options === null) return { given: undefined, signal: undefined }
+  const { given, signal } = pick(options)
+  const isSet = Object.keys(given).length > 0
+  return { given: isSet ? given : undefined, signal }
 }
 
 /** The settings of a manager: for the native half, and with the defaults for users. */
 export function readSettings(settings: Partial<Settings> | null | undefined): {
-  native: NativeSettings
+  given: NativeSettings
   all: Settings
 } {
-  const { native } = pick(settings ?? {})
-  const given = Object.entries(settings ?? {}).filter(
+  const { given } = pick(settings ?? {})
+  const told = Object.entries(settings ?? {}).filter(
     ([name, value]) => name in KINDS && value != null,
   )
   const { ttl: _, ...base } = defaultSettings as Settings & { ttl?: number }
-  return { native, all: Object.freeze({ ...base, ...Object.fromEntries(given) }) }
+  return { given, all: Object.freeze({ ...base, ...Object.fromEntries(told) }) }
 }
 
 /** One resource or several, as a list. What a name may be is the core's to say. */
@@ -151,7 +151,8 @@ export function readResources(resources: unknown): string[] {
     if (LONE_SURROGATE.test(name))
       throw new ConfigError('a resource name must be well-formed Unicode')
   }
-  return list as string[]
+  // A copy: the lock keeps it, and its user may go on with the array.
+  return [...(list as string[])]
 }
 
 /** A duration in milliseconds. */
@@ -164,21 +165,21 @@ export function readDuration(duration: unknown): number {
   return duration
 }
 
-function pick(options: object): { native: NativeSettings; signal: AbortSignal | undefined } {
+function pick(options: object): { given: NativeSettings; signal: AbortSignal | undefined } {
   if (typeof options !== 'object' || Array.isArray(options)) {
     throw wrongType(`settings must be an object, not ${describe(options)}`)
   }
-  const native: Record<string, unknown> = {}
+  const given: Record<string, unknown> = {}
   for (const [name, kind] of Object.entries(KINDS)) {
     const value = (options as Record<string, unknown>)[name]
     if (value === undefined || value === null) continue
     if (typeof value !== kind) throw wrongType(`${name} must be a ${kind}, not ${describe(value)}`)
-    if (name !== 'automaticExtensionThreshold') native[name] = value
+    if (name !== 'automaticExtensionThreshold') given[name] = value
   }
   // What is copied from the defaults says nothing that is not so.
   const said = Object.entries(options).filter(([name, value]) => value !== DEFAULTS[name])
   warnOfUnknown(Object.fromEntries(said), KNOWN)
-  return { native, signal: readSignal((options as AcquireOptions).signal) }
+  return { given, signal: readSignal((options as AcquireOptions).signal) }
 }
 
 function readSignal(signal: unknown): AbortSignal | undefined {

@@ -3,18 +3,18 @@
 
 import { EventEmitter } from 'node:events'
 
-import { run } from './bridge'
+import { bridge, run } from './bridge'
 import { quitClient, type NodeAddress, readClients } from './clients'
 import { ConfigError, describe, wrongType } from './errors'
 import { errorOf, type Operation } from './failures'
-import { Lock } from './lock'
+import { Lock, type Won } from './lock'
 import {
   type Failure,
+  native,
   type NativeLease,
-  NativeRedlock,
+  type NativeRedlock,
   type NodeVote,
   type Notice,
-  open,
 } from './native'
 import {
   type AcquireOptions,
@@ -112,20 +112,21 @@ export class Redlock extends EventEmitter {
   ) {
     super()
     const nodes = readClients(clients)
-    const { native, all } = readSettings(settings)
+    const { given, all } = readSettings(settings)
     checkScripts(scripts)
     // The native half must not keep this object from being collected.
     const self = new WeakRef(this)
-    const opened = open(
+    const opened = native.open(
+      bridge(),
       nodes.map(({ node }) => node),
-      native,
+      given,
       (notice) => self.deref()?._warn(notice),
     )
     this.#clients = nodes.map(({ client }) => client)
     this.clients = new Set(this.#clients)
     this.settings = all
     this._reports = new Reports(this, this._patience)
-    if (!(opened instanceof NativeRedlock)) throw this._failure(opened, 'other')
+    if ('message' in opened) throw this._failure(opened, 'other')
     this.#native = opened
   }
 
@@ -149,12 +150,10 @@ export class Redlock extends EventEmitter {
   ): Promise<Lock> {
     const names = readResources(resources)
     const millis = readDuration(duration)
-    const { native, signal } = readOptions(options)
+    const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
-    const settled = await run(
-      (bridge, id) => this.#native.acquire(bridge, id, names, millis, native),
-      signal,
-    )
+    const start = (id: number): void => native.acquire(this.#native, id, names, millis, given)
+    const settled = signal === undefined ? await run(start) : await run(start, signal)
     if (settled === undefined) throw reasonOf(signal as AbortSignal)
     if (settled.error !== undefined) {
       const { rounds } = settled.error
@@ -162,8 +161,12 @@ export class Redlock extends EventEmitter {
       this._reports.rounds(() => rounds.map((votes) => this._votes(votes, names)))
       throw error
     }
-    const isExtended = native?.autoExtend ?? this.settings.autoExtend ?? false
-    const lock = new Lock(this, settled.lease as NativeLease, isExtended)
+    const lock = new Lock(this, {
+      lease: settled.value as NativeLease,
+      resources: names,
+      value: settled.beside as string,
+      isExtended: given?.autoExtend ?? this.settings.autoExtend ?? false,
+    })
     // It may have been aborted after the lock was won and before we came to know.
     if (signal?.aborted) {
       lock._withdraw()
@@ -251,14 +254,14 @@ export class Redlock extends EventEmitter {
    */
   async isLocked(resources: string | readonly string[]): Promise<boolean> {
     const names = readResources(resources)
-    const settled = await run((bridge, id) => this.#native.isLocked(bridge, id, names))
-    if (settled?.error !== undefined) throw this._failure(settled.error, 'other')
-    return settled?.answer ?? false
+    const settled = await run((id) => native.isLocked(this.#native, id, names))
+    if (settled.error !== undefined) throw this._failure(settled.error, 'other')
+    return settled.value as boolean
   }
 
   /** Every node with its state, in the order given. */
   get nodes(): NodeStatus[] {
-    return this.#native.nodes().map(({ address, state, detail, quarantinedFor }, index) => ({
+    return native.nodes(this.#native).map(({ address, state, detail, quarantinedFor }, index) => ({
       address,
       client: this.#clients[index] as Client,
       state: state as NodeStatus['state'],
@@ -272,7 +275,7 @@ export class Redlock extends EventEmitter {
    * Locks that are still held run out; later operations reject. Doing it twice does nothing more.
    */
   async quit(): Promise<void> {
-    this.#native.close()
+    native.close(this.#native)
     await Promise.allSettled(this.#clients.map((client) => quitClient(client)))
   }
 
@@ -291,12 +294,13 @@ export class Redlock extends EventEmitter {
   }
 
   /** @internal */
-  _adopt(resources: string[], value: unknown): NativeLease {
+  _adopt(resources: unknown, value: unknown): Won {
     if (typeof value !== 'string')
       throw wrongType(`the value of a lock must be a string, not ${describe(value)}`)
-    const adopted = this.#native.adopt(readResources(resources), value)
-    if ('message' in adopted) throw this._failure(adopted, 'other')
-    return adopted
+    const names = readResources(resources)
+    const lease = native.adopt(this.#native, names, value)
+    if ('message' in lease) throw this._failure(lease, 'other')
+    return { lease, resources: names, value, isExtended: false }
   }
 
   /** @internal */
