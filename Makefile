@@ -44,7 +44,7 @@ soak: ## random schedules for SECONDS=600, from a new seed
 	@$(MODEL) soak --seconds $(or $(SECONDS),600)
 
 teeth: ## break a copy of the protocol in every listed way; the search must notice each
-	@$(MODEL) teeth
+	@$(MODEL) teeth --write
 
 torture: ## fork, interrupt, cancel and end programs as often as it takes (an hour)
 	@$(CHECK) build

@@ -46,7 +46,7 @@ pub(crate) enum Input<'a> {
 
 impl Actor<'_> {
     pub(crate) fn clock(&self) -> Moment {
-        self.scope.client_rate.moment(self.now)
+        self.client.clock(self.scope, self.now)
     }
 
     pub(crate) const fn quorum(&self) -> Quorum {

@@ -1,8 +1,8 @@
 //! What must hold in every state of the world. Owns the checks; the machines and the nodes know of none.
 
-use quorlock_protocol::{Moment, ReleaseOutcome};
+use quorlock_protocol::ReleaseOutcome;
 
-use crate::client::{Phase, Release, Status, Work};
+use crate::client::{Client, Phase, Release, Status, Work};
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
 use crate::site::{Health, Owner};
@@ -12,27 +12,31 @@ use crate::world::World;
 impl World {
     /// The first promise that this state breaks.
     pub(crate) fn check(&self, scope: &Scope) -> Result<(), Violation> {
-        let clock = scope.client_rate.moment(self.now);
         let results = [
-            self.check_exclusion(scope, clock),
-            self.check_standing(scope, clock),
-            self.check_known(scope, clock),
-            self.check_clients(clock),
+            self.check_exclusion(scope),
+            self.check_standing(scope),
+            self.check_known(scope),
+            self.check_clients(scope),
             self.check_keys(scope),
         ];
         let mut breaches = results.into_iter().filter_map(Result::err);
         breaches.find(|breach| scope.minds(breach.property)).map_or(Ok(()), Err)
     }
 
-    fn check_exclusion(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
+    fn check_exclusion(&self, scope: &Scope) -> Result<(), Violation> {
+        // Whose machine stood still trusts a lease for too long, until it can know.
+        let excused = |client: &Client| client.dazed.is_some() && scope.limit.is_none();
+        let holds = |client: &Client| {
+            !excused(client) && client.valid_lease(client.clock(scope, self.now)).is_some()
+        };
         for (place, client) in self.clients.iter().enumerate() {
-            if client.valid_lease(clock).is_none() {
+            if !holds(client) {
                 continue;
             }
             let wants = scope.wants_of(client.id);
             for other in &self.clients[place + 1..] {
                 let shares = scope.wants_of(other.id).iter().any(|it| wants.contains(it));
-                if shares && other.valid_lease(clock).is_some() {
+                if shares && holds(other) {
                     let (one, two) = (name(client.id), name(other.id));
                     let text = format!("at {} ms both {one} and {two} hold the lock", self.now);
                     return Err(Violation::new(Property::Exclusion, text));
@@ -42,9 +46,9 @@ impl World {
         Ok(())
     }
 
-    fn check_standing(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
+    fn check_standing(&self, scope: &Scope) -> Result<(), Violation> {
         for client in &self.clients {
-            let Some(holding) = client.valid_lease(clock) else {
+            let Some(holding) = client.valid_lease(client.clock(scope, self.now)) else {
                 continue;
             };
             if holding.over {
@@ -72,8 +76,9 @@ impl World {
     }
 
     /// The token of a valid lease is known to a quorum, so that the next one is higher.
-    fn check_known(&self, scope: &Scope, clock: Moment) -> Result<(), Violation> {
+    fn check_known(&self, scope: &Scope) -> Result<(), Violation> {
         for client in self.clients.iter().filter(|_| !scope.is_guarded()) {
+            let clock = client.clock(scope, self.now);
             let token = client.valid_lease(clock).and_then(|it| it.lease.fencing_token());
             let Some(token) = token else {
                 continue;
@@ -102,8 +107,9 @@ impl World {
             .fold(0, |bits, (place, _)| bits | 1 << place)
     }
 
-    fn check_clients(&self, clock: Moment) -> Result<(), Violation> {
+    fn check_clients(&self, scope: &Scope) -> Result<(), Violation> {
         for client in self.clients.iter().filter(|client| client.status == Status::Running) {
+            let clock = client.clock(scope, self.now);
             // What is due now may still be done now.
             if client.wake() <= clock {
                 continue;
@@ -138,8 +144,8 @@ impl World {
                 }
                 let client = &self.clients[usize::from(key.owner.client)];
                 // What was done later than its command allowed runs out by itself.
-                if key.in_time && !client.owns(key.owner.draw) && !self.has_revoke(key.owner, place)
-                {
+                let counts = key.in_time && !client.lapse.is_ahead();
+                if counts && !client.owns(key.owner.draw) && !self.has_revoke(key.owner, place) {
                     let text = format!(
                         "at {} ms node {place} has a key of {} that nobody will take back",
                         self.now,
@@ -161,12 +167,14 @@ impl World {
     /// A lease was won just now.
     pub(crate) fn check_won(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
         self.won += 1;
-        let serial = self.won;
-        let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase else {
+        let (serial, clock) = (self.won, self.clock(scope, client));
+        let one = &mut self.clients[usize::from(client)];
+        let is_dazed = one.dazed.is_some();
+        let Phase::Holding(holding) = &mut one.phase else {
             return Ok(());
         };
         holding.serial = serial;
-        if holding.until() <= scope.client_rate.moment(self.now) {
+        if holding.until() <= clock {
             let text = format!("at {} ms {} won a lease that is over", self.now, name(client));
             return Err(Violation::new(Property::Standing, text));
         }
@@ -177,6 +185,13 @@ impl World {
         };
         for resource in scope.wants_of(client) {
             let highest = &mut self.tokens[usize::from(*resource)];
+            if token.0 <= *highest && is_dazed {
+                // Its machine stood still after the grants: the next holder came before it knew.
+                if let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase {
+                    holding.serial = 0;
+                }
+                continue;
+            }
             if token.0 <= *highest {
                 let text = format!(
                     "{} got token {token} for a resource whose last holder had {highest}",
@@ -191,12 +206,11 @@ impl World {
 
     /// Whoever has lost a lease, or has to keep the lock from others, has had its time.
     fn check_kept_out(&self, scope: &Scope, winner: u8) -> Result<(), Violation> {
-        let clock = scope.client_rate.moment(self.now);
         let wants = scope.wants_of(winner);
         let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
         let others = self.clients.iter().filter(|it| it.id != winner && shares(it.id));
         for other in others {
-            if clock < other.keeps_out {
+            if other.clock(scope, self.now) < other.keeps_out {
                 let (one, two) = (name(winner), name(other.id));
                 let text = format!("at {} ms {one} begins and {two} is to keep it out", self.now);
                 return Err(Violation::new(Property::Delay, text));
@@ -217,7 +231,7 @@ impl World {
         let standing = self.stands_on(scope, owner);
         let held = release.deleted | standing;
         let free = scope.nodes - standing.count_ones() as usize;
-        let keeps = release.keeps > scope.client_rate.moment(self.now);
+        let keeps = release.keeps > self.clock(scope, owner.client);
         if keeps && outcome == ReleaseOutcome::Released {
             self.clients[usize::from(owner.client)].keeps_out = release.keeps;
         }
@@ -225,7 +239,9 @@ impl World {
             // It held until the release, and so many nodes are free that another can have it, or none
             // that the keys are kept from.
             ReleaseOutcome::Released => {
-                (few(release.stood) && few(release.deleted)) || (!keeps && free < scope.quorum())
+                // A node that forgets takes its part along, which the guards keep all others from using.
+                let stood = !few(release.stood) || !few(release.deleted) || scope.is_guarded();
+                !stood || (!keeps && free < scope.quorum())
             }
             ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(held),
             ReleaseOutcome::Unknown => false,
@@ -256,9 +272,11 @@ impl World {
     /// A withdrawal ended by the clock just now: the nodes must have forgotten the keys by then.
     pub(crate) fn check_given_up(&self, client: u8, draw: u32) -> Result<(), Violation> {
         let owner = Owner { client, draw };
+        // By a clock that was set forward too far it is over too early.
+        let is_early = self.clients[usize::from(client)].lapse.is_ahead();
         for (place, node) in self.nodes.iter().enumerate() {
             let mut keys = node.keys.iter().flatten();
-            if keys.any(|key| key.owner == owner && key.in_time) {
+            if keys.any(|key| key.owner == owner && key.in_time && !is_early) {
                 let text = format!(
                     "at {} ms {} no longer takes back what node {place} ({}) still has",
                     self.now,

@@ -13,6 +13,7 @@ impl World {
         steps.clear();
         self.messages(scope, steps);
         self.users(scope, steps);
+        self.glances(steps);
         self.passing(scope, steps);
         if self.budget.faults > 0 {
             self.faults(scope, steps);
@@ -47,6 +48,13 @@ impl World {
         }
     }
 
+    /// A client looks at its nodes now and then; that matters once its machine has stood still.
+    fn glances(&self, steps: &mut Vec<Step>) {
+        let running = self.clients.iter().filter(|it| it.status == Status::Running);
+        let dazed = running.filter(|it| it.dazed.is_some() && it.watch.is_some());
+        steps.extend(dazed.map(|client| Step::Glance(client.id)));
+    }
+
     fn users(&self, scope: &Scope, steps: &mut Vec<Step>) {
         let budget = &self.budget;
         for client in self.clients.iter().filter(|client| client.status == Status::Running) {
@@ -66,7 +74,7 @@ impl World {
                     user(budget.shortens > 0 && !busy, Deed::Shorten);
                     user(budget.cancels > 0 && busy, Deed::Cancel);
                     let writes = scope.target != Target::None;
-                    let clock = scope.client_rate.moment(self.now);
+                    let clock = client.clock(scope, self.now);
                     let valid = client.valid_lease(clock).is_some();
                     user(writes && !holding.looked && valid, Deed::Look);
                     user(writes && holding.looked, Deed::Write);
@@ -76,10 +84,9 @@ impl World {
     }
 
     fn passing(&self, scope: &Scope, steps: &mut Vec<Step>) {
-        let clock = scope.client_rate.moment(self.now);
         let mut is_due = false;
         for client in self.clients.iter().filter(|client| client.status == Status::Running) {
-            if client.wake() <= clock {
+            if client.wake() <= client.clock(scope, self.now) {
                 is_due = true;
                 steps.push(Step::Timer(client.id));
             }
@@ -94,23 +101,23 @@ impl World {
 
     /// The next true time at which anything can change by itself.
     pub(crate) fn next_moment(&self, scope: &Scope) -> Option<u64> {
-        let rate = scope.client_rate;
+        let reaches = |client: &Client, moment| client.lapse.reaches(scope.client_rate, moment);
         let timers = self
             .clients
             .iter()
             .filter(|client| client.status == Status::Running)
-            .filter_map(|client| rate.reaches(client.wake()));
-        let looks = self.next_look().filter_map(|moment| rate.reaches(moment));
+            .filter_map(|client| reaches(client, client.wake()));
+        let looks = self.next_looks().filter_map(|(client, moment)| reaches(client, moment));
         let leases = self.clients.iter().filter_map(|client| match &client.phase {
-            Phase::Holding(holding) => rate.reaches(holding.until()),
+            Phase::Holding(holding) => reaches(client, holding.until()),
             _ => None,
         });
         // Between a lease's beginning and its end nothing changes by itself; but what is asked then,
         // and answered later, is another schedule than what is asked at the beginning.
-        let extends = self.budget.extends + self.budget.shortens > 0;
+        let extends = self.budget.extends > 0 || self.budget.shortens > 0;
         let half = scope.policy.ttl().as_duration() / 2;
         let midway = self.clients.iter().filter_map(|client| match &client.phase {
-            Phase::Holding(holding) if extends => rate.reaches(holding.until().before(half)),
+            Phase::Holding(holding) if extends => reaches(client, holding.until().before(half)),
             _ => None,
         });
         let keys = self.nodes.iter().flat_map(|node| {
@@ -136,17 +143,22 @@ impl World {
         };
         for node in self.node_ids().filter(|node| self.is_up(*node) && self.counts(scope, *node)) {
             fault(budget.restarts, Fault::Restart(node, false));
-            fault(budget.forgets, Fault::Restart(node, true));
-            fault(budget.rollbacks, Fault::Rollback(node));
-            fault(budget.flushes, Fault::Flush(node));
             fault(budget.downs, Fault::Down(node));
             fault(budget.hangs, Fault::Hang(node));
-            fault(budget.clock_steps, Fault::ClockStep(node));
+            if self.may_be_struck(scope, node) {
+                fault(budget.forgets, Fault::Restart(node, true));
+                fault(budget.rollbacks, Fault::Rollback(node));
+                fault(budget.flushes, Fault::Flush(node));
+                fault(budget.clock_steps, Fault::ClockStep(node));
+            }
         }
         for client in self.clients.iter().filter(|client| client.status == Status::Running) {
             let busy = is_busy(client);
             if busy {
                 fault(budget.pauses, Fault::Pause(client.id));
+                if scope.stands_still.is_none_or(|only| only == client.id) {
+                    fault(budget.freezes, Fault::Freeze(client.id));
+                }
                 fault(budget.crashes, Fault::Crash(client.id, true));
                 fault(budget.crashes, Fault::Crash(client.id, false));
             }
@@ -165,7 +177,7 @@ impl World {
         for node in self.node_ids().filter(|node| !self.is_up(*node)) {
             steps.push(Step::Fault(Fault::Up(node)));
         }
-        for client in self.clients.iter().filter(|client| client.status == Status::Paused) {
+        for client in self.clients.iter().filter(|client| client.is_stopped()) {
             steps.push(Step::Fault(Fault::Resume(client.id)));
         }
     }

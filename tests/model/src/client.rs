@@ -8,6 +8,7 @@ use quorlock_protocol::{
 };
 
 use crate::guarded::Watch;
+use crate::lapse::Lapse;
 use crate::link::Op;
 use crate::scope::Scope;
 
@@ -34,6 +35,9 @@ pub(crate) struct Client {
     pub(crate) keeps_out: Moment,
     /// Its side of the guards; `None` if nothing is guarded.
     pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) lapse: Lapse,
+    /// The nodes, as bits, that it has looked at since its machine stood still; `None` from a quorum on.
+    pub(crate) dazed: Option<u64>,
 }
 
 /// Whether a client runs.
@@ -41,6 +45,8 @@ pub(crate) struct Client {
 pub(crate) enum Status {
     Running,
     Paused,
+    /// Its machine stands still, and so do its clocks.
+    Frozen,
     Dead,
 }
 
@@ -138,13 +144,20 @@ impl Client {
             excused: Vec::new(),
             keeps_out: Moment::default(),
             watch: None,
+            lapse: Lapse::default(),
+            dazed: None,
         }
+    }
+
+    /// Its lease clock at true time `now`.
+    pub(crate) fn clock(&self, scope: &Scope, now: u64) -> Moment {
+        self.lapse.moment(scope.client_rate, now)
     }
 
     /// What its machines see of the world at true time `now`.
     pub(crate) fn env<'a>(&'a mut self, scope: &Scope, now: u64) -> Env<'a> {
         Env {
-            now: scope.client_rate.moment(now),
+            now: self.clock(scope, now),
             wall: scope.wall(self.id, now).saturating_sub(self.wall_back),
             client: self.id,
             seed: scope.seed,
@@ -221,9 +234,20 @@ impl Client {
         }
     }
 
-    /// Notes that it was stopped, so that nothing under way has to be in time.
+    /// Whether it is there, and does nothing.
+    pub(crate) const fn is_stopped(&self) -> bool {
+        matches!(self.status, Status::Paused | Status::Frozen)
+    }
+
+    /// Stops it, so that nothing under way has to be in time.
     pub(crate) fn stop(&mut self) {
         self.status = Status::Paused;
+        self.lapse.has_stopped = self.watch.is_some();
+        self.excuse();
+    }
+
+    /// Nothing under way has to be in time: its clock is not that of the nodes.
+    pub(crate) fn excuse(&mut self) {
         for release in self.background.iter_mut().filter_map(|it| it.release.as_mut()) {
             release.bound.stopped = true;
         }

@@ -30,6 +30,12 @@ impl Rate {
         Some(nanos.div_ceil(self.nanos(1)))
     }
 
+    /// The last true time at which the clock shows `moment` or less.
+    pub(crate) fn passes(self, moment: Moment) -> u64 {
+        u64::try_from(moment.since_epoch().as_nanos())
+            .map_or(u64::MAX, |nanos| nanos / self.nanos(1))
+    }
+
     /// The first true time at which the clock shows `millis` or more.
     pub(crate) fn reaches_millis(self, millis: u64) -> Option<u64> {
         Some(millis.checked_mul(1_000_000)?.div_ceil(self.nanos(1)))

@@ -2,16 +2,31 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::Policy;
+use quorlock_protocol::{Policy, RestartGuard};
 
 use crate::clock::Rate;
 use crate::print::fingerprint;
+use crate::property::Property;
 use crate::scope::{Budget, Scope, Target, policy};
 
 /// The world of a seed: 3 to 7 nodes, up to 24 clients, up to 8 resources, clocks within the allowance,
-/// and every fault that the promises allow for.
+/// and every fault that the promises allow for. In every other one the guards are on, and at any time a
+/// minority of nodes forgets or has its clock set forward.
 pub(crate) fn world_of(seed: u64) -> Scope {
     let dice = &mut Dice::new(seed);
+    let scope = plain(seed, dice);
+    if seed.is_multiple_of(2) { scope } else { guarded(dice, scope) }
+}
+
+/// The world of a seed as it was without its guards, which two holders are to be seen in sooner or later.
+pub(crate) fn unguarded_world_of(seed: u64) -> Scope {
+    let scope = world_of(seed);
+    let policy = scope.policy.to_builder().restart_guard(RestartGuard::Off).clock_guard(false);
+    let policy = policy.build().expect("it was valid before");
+    Scope { name: UNGUARDED, policy, limit: Some(Property::Exclusion), ..scope }
+}
+
+fn plain(seed: u64, dice: &mut Dice) -> Scope {
     let nodes = dice.one_of(&[3, 5, 5, 7]);
     let clients = 2 + dice.place(23);
     let all = dice.one_of(&[1, 2, 4, 8]);
@@ -34,6 +49,38 @@ pub(crate) fn world_of(seed: u64) -> Scope {
         seed: seed | 1,
         target: if fencing { Target::Checking } else { Target::None },
         ..Scope::base("a random world", nodes)
+    }
+}
+
+/// The same with the guards on, and with what they are there for.
+fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
+    let stands_still = dice.below(2) == 0;
+    let many = u16::MAX;
+    // A node that forgets a token cannot know it: then tokens rest on the wall clocks of clients.
+    let fencing = scope.policy.fencing() && !stands_still;
+    let settings = scope.policy.to_builder().fencing(fencing);
+    let settings = settings.restart_guard(RestartGuard::Auto).clock_guard(true);
+    let rates = [(0, 0), (400, 0), (-400, 0), (200, -200)];
+    let (node_rate, client_rate) = dice.one_of(&rates);
+    Scope {
+        newcomers: dice.place(scope.clients / 2 + 1),
+        policy: settings.build().expect("it was valid before"),
+        shorter: policy(|it| it.ttl(Duration::from_millis(200)).fencing(fencing)),
+        budget: Budget {
+            forgets: many,
+            flushes: many,
+            rollbacks: many,
+            clock_steps: many,
+            freezes: if stands_still { many } else { 0 },
+            wall_steps: 0,
+            ..scope.budget
+        },
+        node_rate: Rate(node_rate),
+        client_rate: Rate(client_rate),
+        walls: vec![1_000_000],
+        spares_majority: true,
+        target: if fencing { Target::Checking } else { Target::None },
+        ..scope
     }
 }
 
@@ -72,6 +119,7 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         hangs: many,
         clock_steps: 0,
         pauses: many,
+        freezes: 0,
         crashes: u16::try_from(dice.place(clients / 2 + 1)).unwrap_or(0),
         wall_steps: many,
         cancels: many,
@@ -109,3 +157,5 @@ impl Dice {
         Duration::from_millis(from + self.below(to - from))
     }
 }
+
+const UNGUARDED: &str = "a random world without its guards";

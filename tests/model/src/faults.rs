@@ -1,7 +1,5 @@
 //! What goes wrong. Owns the effect of each fault and what it costs.
 
-use quorlock_protocol::Moment;
-
 use crate::client::Status;
 use crate::print::fingerprint;
 use crate::scope::{Budget, Scope};
@@ -11,32 +9,35 @@ use crate::world::World;
 
 impl World {
     pub(crate) fn fail(&mut self, scope: &Scope, fault: Fault) {
-        let clock = scope.client_rate.moment(self.now);
         self.budget.spend(fault);
         if let Some(node) = fault.node() {
             let view = &mut self.views.0[usize::from(node)];
             *view = fingerprint(&(*view, self.now, fault.kind()));
         }
+        if scope.spares_majority && fault.strikes() {
+            let node = usize::from(fault.node().unwrap_or(u8::MAX));
+            self.nodes[node].struck_at = Some(self.now);
+        }
         match fault {
-            Fault::Break(client, node, again) => self.break_link(client, node, again, clock),
+            Fault::Break(client, node, again) => self.break_link(scope, client, node, again),
             Fault::Restart(node, forgets) => {
                 self.nodes[usize::from(node)].run += u32::from(scope.is_guarded());
                 if forgets {
                     self.nodes[usize::from(node)].forget();
                 }
-                self.break_links_of(node, true, clock);
+                self.break_links_of(scope, node, true);
             }
             Fault::Rollback(node) => {
                 let site = &mut self.nodes[usize::from(node)];
                 let (canary, notes) = (site.canary.clone(), site.notes);
                 site.forget();
                 (site.run, site.canary, site.notes) = (site.run + 1, canary, notes);
-                self.break_links_of(node, true, clock);
+                self.break_links_of(scope, node, true);
             }
             Fault::Flush(node) => self.nodes[usize::from(node)].forget(),
             Fault::Down(node) => {
                 self.nodes[usize::from(node)].health = Health::Down;
-                self.break_links_of(node, false, clock);
+                self.break_links_of(scope, node, false);
             }
             Fault::Up(node) => self.nodes[usize::from(node)].health = Health::Up,
             Fault::Hang(node) => self.nodes[usize::from(node)].health = Health::Hung,
@@ -45,20 +46,22 @@ impl World {
                 self.pass(scope, self.now);
             }
             Fault::Pause(client) => self.clients[usize::from(client)].stop(),
-            Fault::Resume(client) => self.clients[usize::from(client)].status = Status::Running,
+            Fault::Freeze(client) => self.freeze(client),
+            Fault::Resume(client) => self.resume(scope, client),
             Fault::Crash(client, arrives) => self.crash(client, arrives),
             Fault::WallBack(client) => self.clients[usize::from(client)].wall_back += WALL_STEP,
         }
     }
 
-    fn break_links_of(&mut self, node: u8, again: bool, clock: Moment) {
+    fn break_links_of(&mut self, scope: &Scope, node: u8, again: bool) {
         for client in 0..self.clients.len() {
             let client = u8::try_from(client).unwrap_or(u8::MAX);
-            self.break_link(client, node, again, clock);
+            self.break_link(scope, client, node, again);
         }
     }
 
-    fn break_link(&mut self, client: u8, node: u8, again: bool, clock: Moment) {
+    fn break_link(&mut self, scope: &Scope, client: u8, node: u8, again: bool) {
+        let clock = self.clock(scope, client);
         // Nobody is left to make a new connection for a dead client.
         let again = again && self.clients[usize::from(client)].status != Status::Dead;
         self.link_mut(client, node).break_off(again, clock);
@@ -96,6 +99,7 @@ impl Budget {
             Fault::Hang(_) => &mut self.hangs,
             Fault::ClockStep(_) => &mut self.clock_steps,
             Fault::Pause(_) => &mut self.pauses,
+            Fault::Freeze(_) => &mut self.freezes,
             Fault::Crash(..) => &mut self.crashes,
             Fault::WallBack(_) => &mut self.wall_steps,
         };

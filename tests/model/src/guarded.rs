@@ -1,71 +1,50 @@
-//! What the guards add to the world: clients look at nodes as the shipping client does, and nodes answer as
-//! `checkup.lua` does. Owns when a client looks; what it makes of that is the shipping `Guards`.
+//! What the guards add to the world: clients look at nodes as the shipping client does. Owns when a client
+//! looks; what it makes of that is the shipping `Guards`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, CanaryKey, Checkup, ClockReading, Command, Guards, HolderId, Moment, NodeId, Notes,
-    Policy, Quorum, Ruling, Surroundings,
+    Action, ClockReading, Command, Guards, Moment, NodeId, Policy, Quorum, Ruling,
 };
 
 use crate::client::{Client, Phase, Status};
 use crate::link::Ward;
 use crate::scope::Scope;
-use crate::site::{Health, Site};
+use crate::site::Health;
 use crate::world::World;
 
 /// A client's side of the guards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Watch {
     pub(crate) guards: Guards,
-    gates: Vec<Gate>,
-    drawn: u32,
-    /// It took itself for one that had stood still.
+    pub(crate) gates: Vec<Gate>,
+    pub(crate) drawn: u32,
+    /// It took itself for one that had stood still, and had not.
     pub(crate) is_fooled: bool,
 }
 
 /// What a client makes of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Gate {
+pub(crate) struct Gate {
     /// `None` before the first look, and while the node is gone.
-    ruling: Option<Ruling>,
+    pub(crate) ruling: Option<Ruling>,
     /// The connection was lost since the last look.
-    is_stale: bool,
+    pub(crate) is_stale: bool,
+    /// When it is looked at again, whatever it is.
+    pub(crate) again: Option<Moment>,
 }
 
 impl Gate {
     /// When the node is to be looked at, if nothing happens before.
-    fn due(&self) -> Option<Moment> {
-        match &self.ruling {
+    pub(crate) fn due(&self) -> Option<Moment> {
+        let due = match &self.ruling {
             Some(Ruling::Quarantined(quarantine)) => Some(quarantine.until),
             Some(Ruling::Undecided(at)) => Some(*at),
             _ => None,
-        }
-    }
-}
-
-struct Env {
-    now: Moment,
-    wall: u64,
-    client: u8,
-    drawn: u32,
-}
-
-impl Surroundings for Env {
-    fn now(&self) -> Moment {
-        self.now
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.wall
-    }
-
-    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
-        self.drawn += 1;
-        let mut bytes = [0; HolderId::RANDOM_BYTES];
-        bytes[0] = self.client + 1;
-        bytes[4..8].copy_from_slice(&self.drawn.to_be_bytes());
-        bytes
+        };
+        let again = self.again.filter(|_| self.ruling.is_some());
+        due.into_iter().chain(again).min()
     }
 }
 
@@ -80,14 +59,9 @@ impl Watch {
     /// What must stand in the node's canary key for a grant; `None` if no grant is sent.
     fn canary(&self, node: u8) -> Option<&Arc<str>> {
         match &self.gates[usize::from(node)] {
-            Gate { ruling: Some(Ruling::Trusted(canary)), is_stale: false } => Some(canary),
+            Gate { ruling: Some(Ruling::Trusted(canary)), is_stale: false, .. } => Some(canary),
             _ => None,
         }
-    }
-
-    fn settle(&mut self) {
-        self.is_fooled |= !self.guards.take_lost_time().is_zero();
-        drop(self.guards.take_notices());
     }
 }
 
@@ -126,7 +100,7 @@ impl World {
 
     /// Looks at every node that is to be looked at before a grant is sent.
     pub(crate) fn prepare(&mut self, scope: &Scope, client: u8) {
-        let clock = scope.client_rate.moment(self.now);
+        let clock = self.clock(scope, client);
         self.look_around(scope, client, |gate| {
             gate.is_stale || gate.ruling.is_none() || gate.due().is_some_and(|due| due <= clock)
         });
@@ -147,7 +121,7 @@ impl World {
             return Ok(None);
         }
         let canary = Arc::clone(watch.canary(node).ok_or(())?);
-        let now = scope.client_rate.moment(self.now);
+        let now = self.clock(scope, client);
         // The note goes ahead of the grant, on the same connection.
         let longest = watch.guards.notes_for(NodeId(node), now).longest;
         Ok(Some(Ward { canary, longest, sent: now, micros: None }))
@@ -165,7 +139,7 @@ impl World {
     pub(crate) fn is_connected(&self, client: u8, node: u8) -> bool {
         let client = &self.clients[usize::from(client)];
         let stale = |watch: &Watch| watch.gates[usize::from(node)].is_stale;
-        client.status != Status::Paused || !client.watch.as_deref().is_some_and(stale)
+        !client.is_stopped() || !client.watch.as_deref().is_some_and(stale)
     }
 
     /// A connection that was made anew begins with a look. Afterwards a grant that goes out once more
@@ -194,7 +168,7 @@ impl World {
     /// Before time passes every lost connection is made anew; then whatever has become due is looked at.
     pub(crate) fn look_when_due(&mut self, scope: &Scope) {
         for client in 0..u8::try_from(self.clients.len()).unwrap_or(u8::MAX) {
-            let clock = scope.client_rate.moment(self.now);
+            let clock = self.clock(scope, client);
             let is_interested = is_interested(&self.clients[usize::from(client)]);
             self.look_around(scope, client, |gate| {
                 gate.is_stale && gate.ruling.is_some()
@@ -203,11 +177,24 @@ impl World {
         }
     }
 
-    /// When the next look is due.
-    pub(crate) fn next_look(&self) -> impl Iterator<Item = Moment> + '_ {
-        let clients = self.clients.iter().filter(|it| is_interested(it));
-        let gates = clients.filter_map(|it| it.watch.as_deref()).flat_map(|it| &it.gates);
-        gates.filter_map(Gate::due)
+    /// When each client looks next.
+    pub(crate) fn next_looks(&self) -> impl Iterator<Item = (&Client, Moment)> {
+        self.clients.iter().filter(|it| is_interested(it)).flat_map(|client| {
+            let gates = client.watch.as_deref().into_iter().flat_map(|it| &it.gates);
+            gates.filter_map(Gate::due).map(move |due| (client, due))
+        })
+    }
+
+    /// Whether the node may forget or have its clock set, so that the guards have to do with a minority.
+    pub(crate) fn may_be_struck(&self, scope: &Scope, node: u8) -> bool {
+        let others = self.node_ids().filter(|other| *other != node);
+        let struck = others.filter(|other| self.nodes[usize::from(*other)].is_struck(self.now));
+        !scope.spares_majority || struck.count() < scope.nodes - scope.quorum()
+    }
+
+    /// A client looks at its nodes for no other reason than that it does so now and then.
+    pub(crate) fn glance(&mut self, scope: &Scope, client: u8) {
+        self.look_around(scope, client, |_| true);
     }
 
     /// The answer to a grant came in: whether it counts.
@@ -219,24 +206,26 @@ impl World {
         ward: &Ward,
         has_forgotten: bool,
     ) -> bool {
-        let received = scope.client_rate.moment(self.now);
+        let received = self.clock(scope, client);
         let Some(watch) = self.watch_mut(client) else {
             return true;
         };
         let reading = ward.micros.map(|micros| ClockReading { sent: ward.sent, received, micros });
         let is_steady =
             reading.is_none_or(|reading| watch.guards.handle_clock(NodeId(node), reading));
-        watch.settle();
+        self.clients[usize::from(client)].settle();
         if is_steady && !has_forgotten {
             return true;
         }
-        watch.gates[usize::from(node)].ruling = Some(Ruling::Undecided(received));
+        if let Some(watch) = self.watch_mut(client) {
+            watch.gates[usize::from(node)].ruling = Some(Ruling::Undecided(received));
+        }
         self.look(scope, client, node);
         self.follow_up(scope, client);
         false
     }
 
-    fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {
+    pub(crate) fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {
         self.clients[usize::from(client)].watch.as_deref_mut()
     }
 
@@ -271,77 +260,20 @@ impl World {
             }
         }
     }
-
-    /// One look at one node, as often as there is something to write.
-    fn look(&mut self, scope: &Scope, client: u8, node: u8) {
-        let (place, now) = (usize::from(node), scope.client_rate.moment(self.now));
-        let wall = scope.wall(client, self.now);
-        let wall = wall.saturating_sub(self.clients[usize::from(client)].wall_back);
-        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
-        let (site, client_side) = (&mut self.nodes[place], &mut self.clients[usize::from(client)]);
-        let Some(watch) = client_side.watch.as_deref_mut() else {
-            return;
-        };
-        let mut env = Env { now, wall, client, drawn: watch.drawn };
-        let mut ruling = None;
-        if site.health == Health::Up {
-            let mut writing = None;
-            for _ in 0..PATIENCE {
-                let notes = watch.guards.notes_for(NodeId(node), now);
-                let checkup = site.check_up(notes, writing.take(), (now, micros));
-                match watch.guards.handle_checkup(&mut env, NodeId(node), &checkup) {
-                    Ruling::Write { expected, canary } => writing = Some((expected, canary)),
-                    other => {
-                        ruling = Some(other);
-                        break;
-                    }
-                }
-            }
-        } else {
-            watch.guards.handle_down(NodeId(node));
-        }
-        watch.drawn = env.drawn;
-        watch.settle();
-        let gate = &mut watch.gates[place];
-        // A node that is gone is looked at when it is back.
-        (gate.is_stale, gate.ruling) = (ruling.is_none() && gate.ruling.is_some(), ruling);
-        let seen = (4_u8, gate.due(), gate.is_stale);
-        self.note(client, node, seen);
-    }
 }
 
-impl Site {
-    /// What `checkup.lua` does and answers, at `now` of the client, when the node's clock shows `micros`.
-    fn check_up(
-        &mut self,
-        notes: Notes,
-        writing: Option<(Option<Arc<str>>, Arc<str>)>,
-        (now, micros): (Moment, u64),
-    ) -> Checkup {
-        if let Some((expected, canary)) = writing
-            && self.canary == expected
-        {
-            self.canary = Some(canary);
-        }
-        self.notes.longest = self.notes.longest.max(notes.longest);
-        self.notes.skew = notes.skew.or(self.notes.skew);
-        Checkup {
-            run: self.run.to_string().into(),
-            durable: false,
-            canary: CanaryKey::read(self.canary.as_deref()),
-            clock: ClockReading { sent: now, received: now, micros },
-            notes: self.notes,
-        }
-    }
-}
-
-/// Whether it still wants locks.
+/// Whether it still wants locks, or looks now and then whether it does or not.
 fn is_interested(client: &Client) -> bool {
+    let looks = |watch: &Watch| watch.gates.iter().any(|gate| gate.again.is_some());
     client.status == Status::Running
-        && (client.locks > 0 || matches!(client.phase, Phase::Acquiring(_)))
+        && (client.locks > 0
+            || matches!(client.phase, Phase::Acquiring(_))
+            || client.watch.as_deref().is_some_and(looks))
 }
 
 /// How often in a row something may be looked at.
-const PATIENCE: usize = 8;
+pub(crate) const PATIENCE: usize = 8;
+/// After how long a client looks again, where it does.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The nodes' clocks show a time at which nothing is zero.
 pub(crate) const NODE_WALL: u64 = 1_000_000;

@@ -27,6 +27,8 @@ pub(crate) struct Sent {
     pub(crate) op: Op,
     pub(crate) owner: Owner,
     pub(crate) command: Command,
+    /// The true time up to which the client counts with its being done.
+    pub(crate) in_time_until: Option<u64>,
     /// How often it went out.
     sends: u8,
     /// Present once the node has done it.
@@ -52,14 +54,22 @@ impl Hash for Sent {
     /// The claim is told by its owner; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
-        (self.command.not_after, self.sends, self.answer, &self.ward).hash(state);
+        (self.command.not_after, self.in_time_until, self.sends, self.answer, &self.ward)
+            .hash(state);
     }
 }
 
 impl Link {
     /// Sends a command.
-    pub(crate) fn send(&mut self, op: Op, owner: Owner, command: Command, ward: Option<Ward>) {
-        self.out.push_back(Sent { op, owner, command, sends: 1, answer: None, ward });
+    pub(crate) fn send(
+        &mut self,
+        op: Op,
+        owner: Owner,
+        command: Command,
+        (ward, in_time_until): (Option<Ward>, Option<u64>),
+    ) {
+        let sent = Sent { op, owner, command, in_time_until, sends: 1, answer: None, ward };
+        self.out.push_back(sent);
     }
 
     /// Answers a command that is not sent at all.
@@ -107,6 +117,20 @@ impl Link {
             if let Some(ward) = &mut sent.ward {
                 ward.micros = Some(micros);
             }
+        }
+    }
+
+    /// Has `counts` judge the clocks that the grants tell whose replies are on their way; one that does not
+    /// count is no grant.
+    pub(crate) fn judge_replies(&mut self, mut counts: impl FnMut(&Ward) -> bool) {
+        for sent in self.out.iter_mut().filter(|sent| matches!(sent.answer, Some(Ok(_)))) {
+            let Some(ward) = &mut sent.ward else {
+                continue;
+            };
+            if !counts(ward) {
+                sent.answer = Some(Err(FaultKind::Quarantined));
+            }
+            ward.micros = None;
         }
     }
 

@@ -14,9 +14,12 @@ mod dice;
 mod faults;
 mod golden;
 mod guarded;
+mod lapse;
 mod lease;
 mod link;
 mod lone;
+mod look;
+mod page;
 mod print;
 mod property;
 mod scope;
@@ -36,6 +39,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dice::{unguarded_world_of, world_of};
 use scope::Scope;
 use search::{Limits, Report, Trace, search};
 use site::Flaw;
@@ -49,13 +53,18 @@ fn main() -> ExitCode {
         ["search", "--long"] => search_all(&scopes::long(), LONG) && show_limits(),
         ["search", "--scope", name] => search_named(name),
         ["limits"] => show_limits(),
-        ["simulate", "--seed", seed] => number(seed).is_some_and(replay_seed),
+        ["simulate", "--seed", seed] => number(seed).is_some_and(|it| replay_seed(it, world_of)),
+        ["simulate", "--unguarded", "--seed", seed] => {
+            number(seed).is_some_and(|it| replay_seed(it, unguarded_world_of))
+        }
         ["simulate"] => soak(0, Duration::from_secs(20)),
         ["soak", "--seconds", seconds] => number(seconds)
             .is_some_and(|seconds| soak(seed_of_today(), Duration::from_secs(seconds))),
         ["golden"] => show_golden(),
-        ["teeth"] => bite_all(""),
-        ["teeth", "--only", part] => bite_all(part),
+        ["teeth"] => bite_all("", false),
+        ["teeth", "--write"] => bite_all("", true),
+        ["teeth", "--only", part] => bite_all(part, false),
+        ["teeth", "--write", "--only", part] => bite_all(part, true),
         ["hunt", only] => {
             if let Some(found) = teeth::hunt(Flaw::None, only) {
                 println!("{}{found}", teeth::CAUGHT);
@@ -131,7 +140,21 @@ fn show_limits() -> bool {
             None => println!("  {}: NOT SEEN ({} states)", scope.name, report.states),
         }
     }
-    is_well
+    is_well && show_walks()
+}
+
+/// Walks through the random worlds of the guards, without these, until two hold one lock.
+fn show_walks() -> bool {
+    let mut tally = Tally::default();
+    let found = walk::first_breach(1, UNGUARDED_WALKS, unguarded_world_of, WALK, &mut tally);
+    match &found {
+        Some((seed, trace)) => {
+            let short = shrink::shrink(&unguarded_world_of(*seed), trace);
+            println!("  random worlds, without guards: {} (seed {seed})", outline(&short));
+        }
+        None => println!("  random worlds, without guards: NOT SEEN ({} steps)", tally.steps),
+    }
+    found.is_some()
 }
 
 fn outline(trace: &Trace) -> String {
@@ -167,14 +190,14 @@ fn soak(first: u64, time: Duration) -> bool {
     let Some((seed, trace)) = found else {
         return true;
     };
-    let scope = dice::world_of(seed);
+    let scope = world_of(seed);
     show(&scope, &shrink::shrink(&scope, &trace));
     println!("again: cargo run -p quorlock-model --profile model -- simulate --seed {seed}");
     false
 }
 
-fn replay_seed(seed: u64) -> bool {
-    let scope = dice::world_of(seed);
+fn replay_seed(seed: u64, world_of: fn(u64) -> Scope) -> bool {
+    let scope = world_of(seed);
     let mut tally = Tally::default();
     let Some(trace) = walk::walk(&scope, seed, WALK, &mut tally) else {
         println!("seed {seed}: {} steps, nothing broken", tally.steps);
@@ -200,7 +223,7 @@ fn show_golden() -> bool {
     }
 }
 
-fn bite_all(part: &str) -> bool {
+fn bite_all(part: &str, writes: bool) -> bool {
     let mutants = match teeth::mutants() {
         Ok(mutants) => mutants,
         Err(problem) => {
@@ -209,20 +232,22 @@ fn bite_all(part: &str) -> bool {
         }
     };
     println!("| mutant | broken promise | steps | states | found in |\n|---|---|---|---|---|");
+    let mut page = writes.then(page::Page::read);
     let mut is_well = true;
     for mutant in mutants.iter().filter(|mutant| mutant.name.contains(part)) {
-        let result = match teeth::bite(mutant) {
-            Ok(teeth::Bite { caught: Some(line) }) => line,
-            Ok(teeth::Bite { caught: None }) => {
-                is_well = false;
-                format!("NOT CAUGHT ({}) | | |", mutant.meaning)
-            }
-            Err(problem) => {
-                is_well = false;
-                format!("NOT BUILT: {problem} | | |")
-            }
+        let (result, is_caught) = match teeth::bite(mutant) {
+            Ok(teeth::Bite { caught: Some(line) }) => (line, true),
+            Ok(teeth::Bite { caught: None }) => ("NOT CAUGHT | | |".to_owned(), false),
+            Err(problem) => (format!("NOT BUILT: {problem} | | |"), false),
         };
+        is_well &= is_caught;
         println!("| {} | {result} |", mutant.name);
+        if let Some(Err(problem)) =
+            page.as_mut().map(|page| page.write(&mutants, &mutant.name, &result))
+        {
+            println!("{problem}");
+            is_well = false;
+        }
     }
     is_well
 }
@@ -241,14 +266,17 @@ const SMALL: Limits = Limits { states: 4_000_000, time: Duration::from_secs(60) 
 const LONG: Limits = Limits { states: 60_000_000, time: Duration::from_secs(900) };
 /// How many scopes are searched at once.
 const THREADS: usize = 2;
+/// How many walks without guards may pass before two holders are seen.
+const UNGUARDED_WALKS: u64 = 400;
 /// How many steps a walk has.
 const WALK: usize = 5000;
 
 const HELP: &str = "\
 quorlock-model search [--long | --scope NAME]   every schedule of the small (large) worlds, and the known limits
 quorlock-model limits                           only the known limits
-quorlock-model simulate [--seed N]              random walks for 20 s, or the one of a seed
+quorlock-model simulate [[--unguarded] --seed N]
+                                                random walks for 20 s, or the one of a seed
 quorlock-model soak --seconds N                 random walks from a new seed, for a time
 quorlock-model golden                           the golden schedules of tests/conformance
-quorlock-model teeth [--only NAME]              breaks a copy of the protocol in every listed way; each must be noticed
+quorlock-model teeth [--write] [--only NAME]    breaks a copy of the protocol in every listed way; each must be noticed
 quorlock-model hunt NAME                        what 'teeth' runs in each broken copy";

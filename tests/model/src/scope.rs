@@ -35,6 +35,8 @@ pub(crate) struct Budget {
     pub(crate) clock_steps: u16,
     /// Clients stopping.
     pub(crate) pauses: u16,
+    /// Machines of clients standing still, their clocks with them.
+    pub(crate) freezes: u16,
     /// Clients dying.
     pub(crate) crashes: u16,
     /// Wall clocks of clients jumping back.
@@ -75,6 +77,11 @@ pub(crate) struct Scope {
     pub(crate) others: Option<Policy>,
     /// How many clients, the last ones, have never looked at the nodes when the world begins.
     pub(crate) newcomers: usize,
+    /// The only client whose machine may stand still, if not any may.
+    pub(crate) stands_still: Option<u8>,
+    /// Whether a minority of nodes at the most forgets or has its clock set at any time, and every client
+    /// looks at its nodes once a second (ten in the shipping client, whose locks last for ten).
+    pub(crate) spares_majority: bool,
     /// Whether users give leases back; otherwise these run out.
     pub(crate) releases: bool,
     /// How many nodes, the last ones, are down when the world begins, so that a lock stands on fewer.
@@ -119,6 +126,8 @@ impl Scope {
             policy: policy(PolicyBuilder::try_once),
             others: None,
             newcomers: 0,
+            stands_still: None,
+            spares_majority: false,
             down: 0,
             releases: true,
             is_fresh: false,

@@ -253,6 +253,11 @@ pub(crate) fn limits() -> Vec<Scope> {
                 it.clock_steps = 1;
             })),
         ),
+        limit(Property::Exclusion, guarded::still("a machine that stood still and has not looked")),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::still("a machine that stands still, without guards")),
+        ),
         limit(Property::Exclusion, faulty("a majority forgets", 2, |it| it.forgets = 2)),
         limit(
             Property::Fencing,

@@ -43,7 +43,7 @@ pub(crate) fn replay(scope: &Scope, steps: &[Step], property: Property) -> Optio
     let mut possible = Vec::new();
     for step in steps {
         world.choices(scope, &mut possible);
-        let Some(step) = fitting(*step, &possible) else {
+        let Some(step) = fitting(world.now, *step, &possible) else {
             continue;
         };
         done.push(step);
@@ -62,16 +62,19 @@ fn lone_breach(scope: &Scope, world: &World, property: Property) -> Option<Viola
     crate::lone::run(scope, world).err()
 }
 
-/// The step itself, or what has become of it: time passes to another moment, a reply comes at once.
-fn fitting(step: Step, possible: &[Step]) -> Option<Step> {
+/// The step itself, or what has become of it: time passes to another moment, a reply comes at once. A walk
+/// also stops on the way to the next moment.
+fn fitting(now: u64, step: Step, possible: &[Step]) -> Option<Step> {
     if possible.contains(&step) {
         return Some(step);
     }
     let other = |step: Step| possible.contains(&step).then_some(step);
     match step {
-        Step::Until(wanted) => {
-            possible.iter().copied().find(|it| matches!(it, Step::Until(time) if *time <= wanted))
-        }
+        Step::Until(wanted) => possible.iter().find_map(|it| match *it {
+            Step::Until(next) if now < next.min(wanted) => Some(Step::Until(next.min(wanted))),
+            Step::Until(next) if next <= wanted => Some(*it),
+            _ => None,
+        }),
         Step::Trip(client, node) => {
             other(Step::Exec(client, node)).or(other(Step::Reply(client, node)))
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, Answer, Command, Fence, FencingToken, Frees, HolderId, Notes, Ttl,
+    Action, Answer, Canary, CanaryState, Command, Fence, FencingToken, Frees, HolderId, Notes, Ttl,
 };
 
 use crate::clock::Rate;
@@ -74,6 +74,8 @@ pub(crate) struct Site {
     pub(crate) fence_ends: Vec<u64>,
     /// How far its clock was stepped forward, in milliseconds.
     pub(crate) stepped: u64,
+    /// When it last forgot or had its clock set, where that is counted.
+    pub(crate) struck_at: Option<u64>,
     /// Whether it answers.
     pub(crate) health: Health,
     /// The run of the server: a new one with each start.
@@ -125,6 +127,7 @@ impl Site {
             fences: vec![0; resources],
             fence_ends: vec![u64::MAX; resources],
             stepped: 0,
+            struck_at: None,
             health: Health::Up,
             run: 0,
             canary: None,
@@ -157,6 +160,17 @@ impl Site {
         self.keys.fill(None);
         self.fences.fill(0);
         self.fence_ends.fill(u64::MAX);
+    }
+
+    /// Whether the guards may have something to do with it yet.
+    pub(crate) fn is_struck(&self, now: u64) -> bool {
+        let is_recent = self.struck_at.is_some_and(|at| now < at + STRUCK_MILLIS);
+        let canary = self.canary.as_deref().and_then(|text| text.parse::<Canary>().ok());
+        let is_trusted = canary.is_some_and(|canary| {
+            *canary.run == *self.run.to_string()
+                && matches!(canary.state, CanaryState::Trusted { .. })
+        });
+        is_recent || !is_trusted
     }
 
     /// Whether every key of the resources is `owner`'s.
@@ -329,3 +343,5 @@ impl Site {
 
 /// How far beyond the node's wall clock a proposed token may lie.
 const CLAMP_MICROS: u64 = 1_000_000;
+/// For how long a node counts as struck, whatever its canary says: until every client has looked at it.
+const STRUCK_MILLIS: u64 = 3000;

@@ -13,6 +13,8 @@ pub(crate) enum Step {
     Trip(u8, u8),
     /// The client takes every reply that has come in, without looking up in between.
     Batch(u8),
+    /// The client looks at its nodes, as it does now and then.
+    Glance(u8),
     /// A timer of the client is due.
     Timer(u8),
     /// Time passes, up to this moment.
@@ -65,6 +67,8 @@ pub(crate) enum Fault {
     ClockStep(u8),
     /// A client stops, and does not know.
     Pause(u8),
+    /// The same, and its clocks stand still.
+    Freeze(u8),
     /// A client goes on.
     Resume(u8),
     /// A client is gone; with `true` what it has sent still arrives.
@@ -87,6 +91,12 @@ impl Fault {
             | Self::ClockStep(node) => Some(node),
             _ => None,
         }
+    }
+
+    /// Whether a node forgets by it, or has its clock set.
+    pub(crate) const fn strikes(self) -> bool {
+        let forgets = matches!(self, Self::Restart(_, true) | Self::Rollback(_) | Self::Flush(_));
+        forgets || matches!(self, Self::ClockStep(_))
     }
 
     /// The same for every node.
@@ -116,6 +126,7 @@ impl fmt::Display for Step {
                 write!(out, "node {node} does the next of {}, who hears at once", name(*client))
             }
             Self::Batch(client) => write!(out, "{} hears all at once", name(*client)),
+            Self::Glance(client) => write!(out, "{} looks at its nodes", name(*client)),
             Self::Timer(client) => write!(out, "{} is woken by its timer", name(*client)),
             Self::Until(time) => write!(out, "time passes to {time} ms"),
             Self::User(client, deed) => write!(out, "{} {deed}", name(*client)),
@@ -163,6 +174,9 @@ impl fmt::Display for Fault {
             Self::Hang(node) => write!(out, "FAULT: node {node} hangs"),
             Self::ClockStep(node) => write!(out, "FAULT: the clock of node {node} jumps forward"),
             Self::Pause(client) => write!(out, "FAULT: {} stops", name(*client)),
+            Self::Freeze(client) => {
+                write!(out, "FAULT: the machine of {} stands still, its clocks too", name(*client))
+            }
             Self::Resume(client) => write!(out, "{} goes on", name(*client)),
             Self::Crash(client, true) => write!(out, "FAULT: {} dies", name(*client)),
             Self::Crash(client, false) => {

@@ -69,26 +69,35 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
     Ok(Bite { caught })
 }
 
-/// Searches the small worlds with `only` in their names, then walks; a line on what was found.
+/// Searches the small worlds with `only` in their names, at first not deeply, then walks; a line on what was
+/// found.
 pub(crate) fn hunt(flaw: Flaw, only: &str) -> Option<String> {
-    let limits = Limits { states: 2_000_000, time: Duration::from_secs(12) };
-    for scope in scopes::small().into_iter().filter(|scope| scope.name.contains(only)) {
-        let scope = Scope { flaw, ..scope };
+    let seeds = 1..=WALKS;
+    let find = |states| search_small(flaw, only, states);
+    find(FEW)
+        .or_else(|| seeds.clone().take(FEW_WALKS).find_map(|seed| walk_once(flaw, seed)))
+        .or_else(|| find(MANY))
+        .or_else(|| seeds.clone().skip(FEW_WALKS).find_map(|seed| walk_once(flaw, seed)))
+        .or_else(|| {
+            let (_, failed) = golden::run_all().ok()?;
+            let case = failed.first()?.split(':').next()?;
+            Some(format!("golden schedule | - | - | {case}"))
+        })
+}
+
+fn search_small(flaw: Flaw, only: &str, states: usize) -> Option<String> {
+    let limits = Limits { states, time: Duration::from_secs(60) };
+    let scopes = scopes::small().into_iter().filter(|scope| scope.name.contains(only));
+    scopes.map(|scope| Scope { flaw, ..scope }).find_map(|scope| {
         let report = search(&scope, limits);
-        if let Some(trace) = report.found {
-            return Some(line(&scope, &trace, report.states));
-        }
-    }
-    for seed in 0..1000 {
-        let scope = Scope { flaw, ..world_of(seed) };
-        let mut tally = walk::Tally::default();
-        if let Some(trace) = walk::walk(&scope, seed, 3000, &mut tally) {
-            return Some(line(&scope, &trace, trace.steps.len()));
-        }
-    }
-    let (_, failed) = golden::run_all().ok()?;
-    let case = failed.first()?.split(':').next()?;
-    Some(format!("golden schedule | - | - | {case}"))
+        Some(line(&scope, &report.found?, report.states))
+    })
+}
+
+fn walk_once(flaw: Flaw, seed: u64) -> Option<String> {
+    let scope = Scope { flaw, ..world_of(seed) };
+    let trace = walk::walk(&scope, seed, 3000, &mut walk::Tally::default())?;
+    Some(line(&scope, &trace, trace.steps.len()))
 }
 
 fn line(scope: &Scope, trace: &Trace, states: usize) -> String {
@@ -257,3 +266,10 @@ const NODE_FLAWS: [(Flaw, &str, &str); 8] = [
         "the grant script does not look at the canary, so that a flush goes unnoticed",
     ),
 ];
+
+/// How many states of each small world are searched at first, and then.
+const FEW: usize = 30_000;
+const MANY: usize = 2_000_000;
+/// How many walks there are, and how many of them come before the deeper search.
+const WALKS: u64 = 1000;
+const FEW_WALKS: usize = 60;

@@ -41,7 +41,7 @@ impl World {
                 self.act(scope, client, |actor| actor.abandon())
             }
             Deed::Look => {
-                let clock = scope.client_rate.moment(self.now);
+                let clock = self.clock(scope, client);
                 let valid = self.clients[usize::from(client)].valid_lease(clock).is_some();
                 if let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase {
                     holding.looked = valid;

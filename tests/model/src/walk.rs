@@ -55,6 +55,7 @@ fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Opt
     let weight = |step: &Step| match step {
         Step::Exec(..) | Step::Reply(..) | Step::Trip(..) => 400,
         Step::Batch(_) => 100,
+        Step::Glance(..) => 10,
         Step::Timer(_) => 2000,
         Step::Until(_) => 150,
         Step::User(_, Deed::Acquire) => 60,
@@ -104,6 +105,7 @@ const fn word(fault: Fault) -> &'static str {
         Fault::Hang(_) => "node hung",
         Fault::ClockStep(_) => "node clock stepped",
         Fault::Pause(_) => "client stopped",
+        Fault::Freeze(_) => "client's machine stood still",
         Fault::Resume(_) => "client went on",
         Fault::Crash(..) => "client died",
         Fault::WallBack(_) => "wall clock set back",
@@ -135,5 +137,76 @@ pub(crate) fn soak(
     (seed - first, None)
 }
 
+/// The seed and schedule of the first breach in the worlds of `count` odd seeds from `first` on: those with
+/// guards.
+pub(crate) fn first_breach(
+    first: u64,
+    count: u64,
+    world_of: fn(u64) -> Scope,
+    length: usize,
+    tally: &mut Tally,
+) -> Option<(u64, Trace)> {
+    let mut seeds = (0..count).map(|number| (first | 1) + 2 * number);
+    seeds.find_map(|seed| Some((seed, walk(&world_of(seed), seed, length, tally)?)))
+}
+
 /// After so many steps a lone client is let run.
 const LONE_SHARE: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dice::unguarded_world_of;
+    use crate::property::Property;
+    use crate::shrink::{replay, shrink};
+
+    /// Walks until the guards are missed; a seed, the schedule and the shortened one.
+    fn breach() -> (u64, Trace, Trace) {
+        let mut tally = Tally::default();
+        let found = first_breach(1, 20, unguarded_world_of, 2000, &mut tally);
+        let (seed, trace) = found.expect("two hold one lock where the guards are off");
+        let short = shrink(&unguarded_world_of(seed), &trace);
+        (seed, trace, short)
+    }
+
+    #[test]
+    fn without_the_guards_two_hold_one_lock_and_with_them_nobody_does() {
+        let (seed, trace, short) = breach();
+        assert_eq!(trace.violation.property, Property::Exclusion);
+        assert!(short.steps.len() < trace.steps.len());
+        assert!(short.steps.iter().any(|step| matches!(step, Step::Fault(it) if it.strikes())));
+        // The same seed is the same walk, and the short schedule shows it by itself.
+        let scope = unguarded_world_of(seed);
+        let again = walk(&scope, seed, 2000, &mut Tally::default()).expect("as before");
+        assert_eq!(again.steps, trace.steps);
+        assert!(replay(&scope, &short.steps, Property::Exclusion).is_some());
+        assert!(replay(&world_of(seed), &short.steps, Property::Exclusion).is_none());
+        let guarded = walk(&world_of(seed), seed, 2000, &mut Tally::default());
+        assert!(guarded.is_none_or(|trace| panic!("{}", trace.violation)));
+    }
+
+    #[test]
+    fn at_any_time_a_minority_is_struck() {
+        let mut tally = Tally::default();
+        for seed in [1, 3, 5] {
+            let scope = world_of(seed);
+            assert!(scope.is_guarded() && scope.spares_majority);
+            let mut world = World::new(&scope);
+            let mut possible = Vec::new();
+            for _ in 0..scope.nodes {
+                world.choices(&scope, &mut possible);
+                let fault = possible.iter().find_map(|step| match step {
+                    Step::Fault(fault @ Fault::Flush(_)) => Some(*fault),
+                    _ => None,
+                });
+                if let Some(fault) = fault {
+                    world.fail(&scope, fault);
+                }
+                let is_struck = |node: &&crate::site::Site| node.is_struck(world.now);
+                assert!(world.nodes.iter().filter(is_struck).count() <= scope.nodes / 2);
+            }
+            assert!(walk(&scope, seed, 300, &mut tally).is_none());
+        }
+        assert!(tally.faults.len() > 3, "{:?}", tally.faults);
+    }
+}

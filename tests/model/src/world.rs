@@ -101,6 +101,10 @@ impl World {
                 self.deliver(scope, client, node)
             }
             Step::Batch(client) => self.deliver_all(scope, client),
+            Step::Glance(client) => {
+                self.glance(scope, client);
+                Ok(())
+            }
             Step::Timer(client) => self.act(scope, client, |actor| actor.wake()),
             Step::Until(time) => {
                 self.pass(scope, time);
@@ -151,7 +155,7 @@ impl World {
             resources: scope.wants_of(sent.owner.client),
             clock,
             wall: scope.wall(u8::MAX, self.now) + NODE_WALL,
-            in_time: scope.client_rate.moment(self.now) <= sent.command.not_after,
+            in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
             fences_end: scope.fences_end,
             flaw: scope.flaw,
         };
@@ -264,11 +268,12 @@ impl World {
                 self.nodes[node.index()].health == Health::Down || command.not_after < clock;
             self.note(client, node.0, (3_u8, command.ticket, command.action));
             let ward = self.ward(scope, client, node.0, &command);
+            let in_time_until = self.in_time_until(scope, client, &command);
             let link = self.link_mut(client, node.0);
             match ward {
                 _ if refused => link.refuse(op, &command, FaultKind::NotSent),
                 Err(()) => link.refuse(op, &command, FaultKind::Quarantined),
-                Ok(ward) => link.send(op, owner, command, ward),
+                Ok(ward) => link.send(op, owner, command, (ward, in_time_until)),
             }
         }
         for event in events {
@@ -310,8 +315,8 @@ impl World {
         }
         self.look_when_due(scope);
         self.now = self.now.max(time);
-        let clock = scope.client_rate.moment(self.now);
         for client in &mut self.clients {
+            let clock = client.clock(scope, self.now);
             if let Phase::Holding(holding) = &mut client.phase {
                 holding.over |= holding.until() <= clock;
             }

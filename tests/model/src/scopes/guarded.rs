@@ -4,7 +4,7 @@
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 
 use super::{faulty, millis};
-use crate::scope::{Budget, Scope, policy};
+use crate::scope::{Budget, Scope, Target, policy};
 
 /// Nodes of a minority that forget or whose clocks jump, and what the guards make of that.
 pub(super) fn small() -> Vec<Scope> {
@@ -42,7 +42,27 @@ pub(super) fn small() -> Vec<Scope> {
             newcomers: 1,
             ..forgetful("guards: a newcomer, and a clock that jumps", |it| it.clock_steps = 1)
         },
+        still("guards: a machine that stands still"),
+        Scope {
+            policy: watching(|it| it.fencing(true)),
+            target: Target::Checking,
+            stands_still: Some(0),
+            ..still("guards: checked writes, and a machine that stands still")
+        },
     ]
+}
+
+/// The machine of a client stands still, with the guards on.
+pub(super) fn still(name: &'static str) -> Scope {
+    Scope { policy: watching(|it| it), ..forgetful(name, |it| it.freezes = 1) }
+}
+
+/// The same, and one more fault.
+fn still_and(name: &'static str, change: impl FnOnce(&mut Budget)) -> Scope {
+    let scope = still(name);
+    let mut budget = Budget { faults: 2, ..scope.budget };
+    change(&mut budget);
+    Scope { budget, ..scope }
 }
 
 /// One node is down at first, so that a lock stands on the other two, and `change` says what may happen to
@@ -65,6 +85,27 @@ pub(super) fn long() -> Vec<Scope> {
         Scope {
             policy: guarding(|it| it.auto_extend(true).max_hold(millis(400))),
             ..forgetful("guards: renewal, and a node that forgets", |it| it.forgets = 1)
+        },
+        Scope {
+            policy: watching(|it| it.auto_extend(true).max_hold(millis(400))),
+            others: Some(watching(|it| it)),
+            stands_still: Some(0),
+            ..still("guards: renewal, and a machine that stands still")
+        },
+        Scope {
+            others: Some(watching(|it| it.retry_limit(Some(1)))),
+            stands_still: Some(1),
+            ..still_and("guards: a machine that stands still, and a node that forgets", |it| {
+                it.forgets = 1;
+            })
+        },
+        Scope {
+            others: Some(watching(|it| it.retry_limit(Some(1)))),
+            stands_still: Some(1),
+            down: 0,
+            ..still_and("guards: a machine that stands still, and a clock that jumps", |it| {
+                it.clock_steps = 1;
+            })
         },
         five(forgetful("guards: five nodes, two forget", |it| (it.faults, it.forgets) = (2, 2))),
         Scope {

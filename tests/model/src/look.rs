@@ -1,0 +1,147 @@
+//! One look of a client at a node: the node answers as `checkup.lua` does, and the shipping `Guards` make of
+//! it what they make of it. Owns the order of what the client hears.
+
+use std::sync::Arc;
+
+use quorlock_protocol::{
+    CanaryKey, Checkup, ClockReading, HolderId, Moment, NodeId, Notes, Ruling, Surroundings,
+};
+
+use crate::client::Client;
+use crate::guarded::{LOOK_AGAIN, NODE_WALL, PATIENCE};
+use crate::scope::Scope;
+use crate::site::{Health, Site};
+use crate::world::World;
+
+impl World {
+    /// One look at one node, as often as there is something to write.
+    pub(crate) fn look(&mut self, scope: &Scope, client: u8, node: u8) {
+        self.hear_clocks(scope, client, node);
+        let is_up = self.nodes[usize::from(node)].health == Health::Up;
+        let ruling = if is_up { self.ask(scope, client, node) } else { None };
+        let now = self.clock(scope, client);
+        let Some(watch) = self.watch_mut(client) else {
+            return;
+        };
+        if !is_up {
+            watch.guards.handle_down(NodeId(node));
+        }
+        let gate = &mut watch.gates[usize::from(node)];
+        gate.again = scope.spares_majority.then(|| now + LOOK_AGAIN);
+        // A node that is gone is looked at when it is back.
+        (gate.is_stale, gate.ruling) = (ruling.is_none() && gate.ruling.is_some(), ruling);
+        let seen = (4_u8, gate.due(), gate.is_stale);
+        if is_up {
+            self.clients[usize::from(client)].has_looked(node, scope.quorum());
+        }
+        self.note(client, node, seen);
+    }
+
+    fn ask(&mut self, scope: &Scope, client: u8, node: u8) -> Option<Ruling> {
+        let place = usize::from(node);
+        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
+        let (site, client) = (&mut self.nodes[place], &mut self.clients[usize::from(client)]);
+        let wall = scope.wall(client.id, self.now).saturating_sub(client.wall_back);
+        let mut writing = None;
+        for _ in 0..PATIENCE {
+            let now = client.clock(scope, self.now);
+            let watch = client.watch.as_deref_mut()?;
+            let mut env = Env { now, wall, client: client.id, drawn: watch.drawn };
+            let notes = watch.guards.notes_for(NodeId(node), now);
+            let checkup = site.check_up(notes, writing.take(), (now, micros));
+            let ruling = watch.guards.handle_checkup(&mut env, NodeId(node), &checkup);
+            watch.drawn = env.drawn;
+            client.settle();
+            match ruling {
+                Ruling::Write { expected, canary } => writing = Some((expected, canary)),
+                other => return Some(other),
+            }
+        }
+        None
+    }
+
+    /// What is on its way from the node comes before the answer to a look.
+    fn hear_clocks(&mut self, scope: &Scope, client: u8, node: u8) {
+        let received = self.clock(scope, client);
+        let place = usize::from(client) * self.nodes.len() + usize::from(node);
+        let (link, client) = (&mut self.links[place], &mut self.clients[usize::from(client)]);
+        let Some(watch) = client.watch.as_deref_mut() else {
+            return;
+        };
+        link.judge_replies(|ward| {
+            ward.micros.is_none_or(|micros| {
+                let reading = ClockReading { sent: ward.sent, received, micros };
+                watch.guards.handle_clock(NodeId(node), reading)
+            })
+        });
+        client.settle();
+    }
+}
+
+impl Client {
+    /// Sets its lease clock forward by what the guards say that it has lost.
+    pub(crate) fn settle(&mut self) {
+        let Some(watch) = self.watch.as_deref_mut() else {
+            return;
+        };
+        drop(watch.guards.take_notices());
+        let lost = watch.guards.take_lost_time();
+        if lost.is_zero() {
+            return;
+        }
+        watch.is_fooled |= !self.lapse.has_stopped;
+        self.lapse.set_forward(lost);
+        self.dazed = None;
+        self.excuse();
+    }
+}
+
+impl Site {
+    /// What `checkup.lua` does and answers, at `now` of the client, when the node's clock shows `micros`.
+    fn check_up(
+        &mut self,
+        notes: Notes,
+        writing: Option<(Option<Arc<str>>, Arc<str>)>,
+        (now, micros): (Moment, u64),
+    ) -> Checkup {
+        if let Some((expected, canary)) = writing
+            && self.canary == expected
+        {
+            self.canary = Some(canary);
+        }
+        self.notes.longest = self.notes.longest.max(notes.longest);
+        self.notes.skew = notes.skew.or(self.notes.skew);
+        Checkup {
+            run: self.run.to_string().into(),
+            durable: false,
+            canary: CanaryKey::read(self.canary.as_deref()),
+            clock: ClockReading { sent: now, received: now, micros },
+            notes: self.notes,
+        }
+    }
+}
+
+struct Env {
+    now: Moment,
+    wall: u64,
+    client: u8,
+    drawn: u32,
+}
+
+impl Surroundings for Env {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.wall
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        self.drawn += 1;
+        let mut bytes = [0; HolderId::RANDOM_BYTES];
+        bytes[0] = self.client + 1;
+        bytes[4..8].copy_from_slice(&self.drawn.to_be_bytes());
+        bytes
+    }
+}
