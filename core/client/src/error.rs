@@ -130,7 +130,7 @@ impl LockError {
             resources: resources.names().map(str::to_owned).collect(),
             elapsed,
             attempts,
-            rounds: rounds.iter().map(|round| name_votes(round, addresses)).collect(),
+            rounds: rounds.iter().map(|round| name_votes(&round.votes, addresses)).collect(),
         };
         Self { kind, message: failure.explain().into(), details: Arc::new(details) }
     }
@@ -160,12 +160,12 @@ impl From<ConfigError> for LockError {
 }
 
 /// The votes of a round with the addresses of their nodes.
-pub(crate) fn name_votes(round: &RoundReport, addresses: &[Arc<str>]) -> Vec<NodeReport> {
+pub(crate) fn name_votes(votes: &[NodeVote], addresses: &[Arc<str>]) -> Vec<NodeReport> {
     let name = |(vote, address): (&NodeVote, &Arc<str>)| NodeReport {
         address: Arc::clone(address),
         vote: vote.vote,
         answer: vote.answer.clone(),
         latency: vote.took,
     };
-    round.votes.iter().zip(addresses).map(name).collect()
+    votes.iter().zip(addresses).map(name).collect()
 }

@@ -9,6 +9,7 @@ use futures_util::task::AtomicWaker;
 use quorlock_protocol::{Moment, NodeId, Reply};
 
 use crate::clock;
+use crate::late::LateVotes;
 
 /// What has come in for one operation, or for several that share it, and was not looked at yet.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Inbox {
 struct Incoming {
     replies: Vec<Arrival>,
     cancelled: bool,
+    /// Where replies go once the operation is over.
+    late: Option<Arc<LateVotes>>,
 }
 
 /// Tells apart the operations that share an inbox.
@@ -70,6 +73,15 @@ impl Inbox {
         self.waker.wake();
     }
 
+    /// The operation is over: what its last round still gets counts for `late`.
+    pub(crate) fn leave_to(&self, late: &Arc<LateVotes>) {
+        let mut incoming = self.lock();
+        incoming.late = Some(Arc::clone(late));
+        for arrival in mem::take(&mut incoming.replies) {
+            late.count(arrival);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Incoming> {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +109,13 @@ impl ReplyTo {
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
         let (operation, node) = (self.operation, self.node);
-        self.inbox.lock().replies.push(Arrival { at: clock::now(), operation, node, reply });
+        let arrival = Arrival { at: clock::now(), operation, node, reply };
+        let mut incoming = self.inbox.lock();
+        if let Some(late) = &incoming.late {
+            return late.count(arrival);
+        }
+        incoming.replies.push(arrival);
+        drop(incoming);
         self.inbox.waker.wake();
     }
 }

@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, FencingToken, Hold, LossReason, Moment, Policy, RoundReport, Won};
+use quorlock_protocol::{Claim, FencingToken, Hold, LossReason, Moment, Policy, Won};
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::engine::Engine;
-use crate::error::{LockError, NodeReport};
+use crate::error::{LockError, NodeReport, name_votes};
 use crate::inbox::{Inbox, OperationId};
+use crate::late::Brief;
 use crate::manager::Manager;
 
 mod keep;
@@ -37,15 +38,12 @@ struct Shared {
     manager: Arc<Manager>,
     claim: Arc<Claim>,
     spent: (u32, Duration),
-    lost_rounds: Vec<Vec<NodeReport>>,
+    lost_rounds: Box<[Vec<NodeReport>]>,
     state: Mutex<State>,
-    /// One explicit extension at a time.
-    gate: tokio::sync::Mutex<()>,
-    told: Notify,
 }
 
 struct State {
-    policy: Policy,
+    policy: Arc<Policy>,
     proof: Proof,
     stage: Stage,
     /// Why it was lost, remembered beyond the release.
@@ -60,6 +58,15 @@ struct State {
     extending: Option<Arc<Inbox>>,
     /// Whether someone waits to be told of the loss.
     watched: bool,
+    extras: Option<Box<Extras>>,
+}
+
+/// What few leases need.
+#[derive(Default)]
+struct Extras {
+    /// One explicit extension at a time.
+    gate: Arc<tokio::sync::Mutex<()>>,
+    told: Arc<Notify>,
     on_lost: Vec<Box<dyn FnOnce(LockError) + Send>>,
     on_renewal: Vec<OnRenewal>,
     renewals: Renewals,
@@ -72,7 +79,7 @@ enum Proof {
     /// Nothing yet: it was taken over and not confirmed.
     Missing,
     /// It is neither renewed nor watched.
-    Bare(quorlock_protocol::Lease),
+    Bare(Box<quorlock_protocol::Lease>),
     /// The keeper renews or watches it.
     Kept(OperationId, Box<Hold>),
 }
@@ -89,57 +96,42 @@ impl Lease {
         manager: &Arc<Manager>,
         won: Won,
         policy: Policy,
-        inbox: Arc<Inbox>,
+        inbox: &Inbox,
         spent: (u32, Duration),
         lost_rounds: Vec<Vec<NodeReport>>,
     ) -> Self {
+        let auto_extend = policy.auto_extend();
         let claim = Arc::clone(won.lease.claim());
-        let mut lease = Self::bare(manager, claim, policy, spent);
-        let shared = Arc::get_mut(&mut lease.shared).expect("nobody else has it yet");
-        shared.lost_rounds = lost_rounds;
-        let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.proof = Proof::Bare(won.lease);
-        state.votes = LastVotes::Open(won.round, inbox);
-        if policy.auto_extend() {
+        let proof = Proof::Bare(Box::new(won.lease));
+        let votes = LastVotes::of(won.round, inbox);
+        let state = State::new(manager.share(policy), proof, votes);
+        let lost_rounds = lost_rounds.into();
+        let lease = Self::over(Shared {
+            manager: Arc::clone(manager),
+            claim,
+            spent,
+            lost_rounds,
+            state: Mutex::new(state),
+        });
+        if auto_extend {
             lease.keep();
         }
         lease
     }
 
     pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Policy) -> Self {
-        Self::bare(manager, claim, policy, (0, Duration::ZERO))
-    }
-
-    fn bare(
-        manager: &Arc<Manager>,
-        claim: Arc<Claim>,
-        policy: Policy,
-        spent: (u32, Duration),
-    ) -> Self {
-        let state = State {
-            policy,
-            proof: Proof::Missing,
-            stage: Stage::Held,
-            lost: None,
-            at_risk: false,
-            held_since: clock::now(),
-            votes: LastVotes::Closed(RoundReport::default()),
-            release: None,
-            extending: None,
-            watched: false,
-            on_lost: Vec::new(),
-            on_renewal: Vec::new(),
-            renewals: Renewals::default(),
-        };
-        let shared = Shared {
+        let votes = LastVotes::Closed(Brief::default());
+        let state = State::new(manager.share(policy), Proof::Missing, votes);
+        Self::over(Shared {
             manager: Arc::clone(manager),
             claim,
-            spent,
-            lost_rounds: Vec::new(),
+            spent: (0, Duration::ZERO),
+            lost_rounds: Box::default(),
             state: Mutex::new(state),
-            gate: tokio::sync::Mutex::default(),
-            told: Notify::new(),
-        };
+        })
+    }
+
+    fn over(shared: Shared) -> Self {
         Self { shared: Arc::new(shared) }
     }
 
@@ -211,7 +203,8 @@ impl Lease {
     /// A round counts once it is over. What the nodes answer to a release is told by
     /// [`Self::release_told`].
     pub fn votes(&self) -> Vec<NodeReport> {
-        self.shared.lock().votes.now(&self.shared.manager.addresses)
+        let votes = self.shared.lock().votes.now();
+        name_votes(&votes, &self.shared.manager.addresses)
     }
 }
 
@@ -222,6 +215,26 @@ impl Shared {
 }
 
 impl State {
+    fn new(policy: Arc<Policy>, proof: Proof, votes: LastVotes) -> Self {
+        Self {
+            policy,
+            proof,
+            stage: Stage::Held,
+            lost: None,
+            at_risk: false,
+            held_since: clock::now(),
+            votes,
+            release: None,
+            extending: None,
+            watched: false,
+            extras: None,
+        }
+    }
+
+    fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
     fn facts(&self) -> Option<&quorlock_protocol::Lease> {
         match &self.proof {
             Proof::Missing => None,
@@ -256,7 +269,7 @@ impl State {
             return false;
         };
         keeper.forget(*operation);
-        self.proof = Proof::Bare(hold.lease().clone());
+        self.proof = Proof::Bare(Box::new(hold.lease().clone()));
         true
     }
 }
@@ -275,5 +288,19 @@ impl fmt::Debug for Lease {
             .field("resources", &self.shared.claim.resources.to_string())
             .field("validity", &self.validity())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use std::mem::size_of;
+
+    use super::*;
+
+    /// With its names, its holder id and its place in the keeper's book: below 1 KiB.
+    #[test]
+    fn a_lease_that_is_held_takes_little_memory() {
+        let all = size_of::<Shared>() + size_of::<Hold>() + size_of::<Claim>();
+        assert!(all <= 432, "{all} bytes");
     }
 }

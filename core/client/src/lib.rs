@@ -37,6 +37,7 @@ mod error;
 mod guard;
 mod inbox;
 mod keys;
+mod late;
 mod lease;
 mod lock;
 mod manager;

@@ -1,8 +1,8 @@
 //! The nodes of one user, and the locks over them. Owns the way into every operation.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -54,6 +54,8 @@ pub(crate) struct Manager {
     pub(crate) keeper: Keeper,
     watch: Watch,
     pub(crate) policy: Policy,
+    /// That of the latest lease, for the next one to share.
+    latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
     known: AtomicU64,
     settled: AtomicBool,
@@ -171,6 +173,7 @@ impl Manager {
             watch,
             engine,
             policy,
+            latest: Mutex::new(Arc::new(policy)),
             settings,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
@@ -236,8 +239,9 @@ impl Manager {
                 }
                 self.withdraw_afresh(left);
                 let spent = (outcome.attempts, outcome.elapsed);
-                let lost = lost.iter().map(|round| name_votes(round, &self.addresses)).collect();
-                Ok(LeaseGuard::new(Lease::won(self, won, policy, driver.inbox, spent, lost)))
+                let lost =
+                    lost.iter().map(|round| name_votes(&round.votes, &self.addresses)).collect();
+                Ok(LeaseGuard::new(Lease::won(self, won, policy, &driver.inbox, spent, lost)))
             }
             Err(kind) => {
                 self.withdraw_rest(&driver, left);
@@ -245,6 +249,15 @@ impl Manager {
                 Err(self.error(kind, &resources, &outcome.lost_rounds, spent))
             }
         }
+    }
+
+    /// The policy for a lease to keep: leases that follow one another mostly have the same.
+    pub(crate) fn share(&self, policy: Policy) -> Arc<Policy> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if **latest != policy {
+            *latest = Arc::new(policy);
+        }
+        Arc::clone(&latest)
     }
 
     /// Has the guards of every node know of locks that last longer than any before.
@@ -295,7 +308,7 @@ impl Manager {
     }
 
     pub(crate) fn name_votes(&self, round: &quorlock_protocol::RoundReport) -> Vec<NodeReport> {
-        name_votes(round, &self.addresses)
+        name_votes(&round.votes, &self.addresses)
     }
 
     pub(crate) fn check_open(&self, resources: &Resources) -> Result<(), LockError> {

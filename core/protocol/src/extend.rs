@@ -12,6 +12,7 @@
 //! made while others may have held the lock.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use crate::time::Moment;
 pub struct Extend {
     claim: Arc<Claim>,
     fencing_token: Option<FencingToken>,
-    policy: Policy,
+    policy: Arc<Policy>,
     quorum: Quorum,
     started: Moment,
     /// The end of what is proven; no round starts or wins after it.
@@ -49,8 +50,12 @@ pub struct Extend {
 enum State {
     Idle,
     Voting(Round),
-    BackingOff { until: Moment, report: RoundReport },
-    Finished(ExtendOutcome),
+    BackingOff {
+        until: Moment,
+        report: RoundReport,
+    },
+    /// Boxed, as it is larger than all the rest.
+    Finished(Box<ExtendOutcome>),
 }
 
 /// How an extension ended.
@@ -91,11 +96,16 @@ pub struct Extension {
 
 impl Extend {
     /// Starts to prolong a lease by the ttl of `policy`, counted from now.
-    pub fn new(now: Moment, extension: Extension, policy: Policy, quorum: Quorum) -> Self {
+    pub fn new(
+        now: Moment,
+        extension: Extension,
+        policy: impl Into<Arc<Policy>>,
+        quorum: Quorum,
+    ) -> Self {
         Self {
             claim: extension.claim,
             fencing_token: extension.fencing_token,
-            policy,
+            policy: policy.into(),
             quorum,
             started: now,
             until: extension.until,
@@ -165,16 +175,21 @@ impl Extend {
         let State::Voting(round) = &self.state else {
             return;
         };
+        let verdict = round.verdict(self.quorum);
+        if verdict == Verdict::Pending {
+            return;
+        }
+        let State::Voting(round) = mem::replace(&mut self.state, State::Idle) else {
+            return;
+        };
         let now = env.now();
-        let (report, verdict) = (round.report(), round.verdict(self.quorum));
-        match verdict {
-            Verdict::Pending => {}
-            Verdict::Won => self.win(now, round.clone()),
-            Verdict::Lost if self.quorum.is_blocked_by(report.tally().refused) => {
-                let round = round.clone();
-                self.finish(now, Err(ErrorKind::LeaseLost), Some(round), report);
-            }
-            Verdict::Lost => self.fail(env, report),
+        if verdict == Verdict::Won {
+            self.win(now, round);
+        } else if self.quorum.is_blocked_by(round.tally().refused) {
+            let report = round.report();
+            self.finish(now, Err(ErrorKind::LeaseLost), Some(round), report);
+        } else {
+            self.fail(env, round.report());
         }
     }
 
@@ -238,8 +253,8 @@ impl Extend {
         let attempts = self.failures + 1;
         let elapsed = now.since(self.started);
         let until = self.until;
-        self.state =
-            State::Finished(ExtendOutcome { result, until, attempts, elapsed, report, round });
+        let outcome = ExtendOutcome { result, until, attempts, elapsed, report, round };
+        self.state = State::Finished(Box::new(outcome));
     }
 }
 
@@ -261,7 +276,7 @@ impl Machine for Extend {
                 |(node, command)| Output::Send(node, command),
             ),
             State::BackingOff { until, .. } => Output::WakeAt(*until),
-            State::Finished(outcome) => Output::Done(outcome.clone()),
+            State::Finished(outcome) => Output::Done((**outcome).clone()),
             State::Idle => Output::WakeAt(env.now()),
         }
     }

@@ -31,15 +31,15 @@ use crate::withdraw::{Withdraw, Withdrawal};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     lease: Lease,
-    policy: Policy,
+    policy: Arc<Policy>,
     quorum: Quorum,
     /// When renewal stops for good.
     limit: Moment,
     next_ticket: u32,
     failed: bool,
     /// The round that decided the last renewal, which may still get the answer of a node that has lost
-    /// the keys.
-    straggling: Option<Round>,
+    /// the keys. Boxed, as most leases have none most of the time.
+    straggling: Option<Box<Round>>,
     sends: VecDeque<(NodeId, Command)>,
     state: State,
 }
@@ -51,7 +51,7 @@ enum State {
     },
     /// Boxed: most leases rest most of the time.
     Renewing(Box<Extend>),
-    Finished(HoldEnd),
+    Finished(Box<HoldEnd>),
 }
 
 /// Why a lease is no longer held.
@@ -90,7 +90,14 @@ impl LossReason {
 
 impl Hold {
     /// Holds `lease` from `now` on; renews it if the policy says so, until `max_hold` after `since`.
-    pub fn new(now: Moment, lease: Lease, policy: Policy, since: Moment, quorum: Quorum) -> Self {
+    pub fn new(
+        now: Moment,
+        lease: Lease,
+        policy: impl Into<Arc<Policy>>,
+        since: Moment,
+        quorum: Quorum,
+    ) -> Self {
+        let policy = policy.into();
         let limit = if policy.auto_extend { since + policy.max_hold } else { now };
         let mut hold = Self {
             lease,
@@ -101,7 +108,7 @@ impl Hold {
             failed: false,
             straggling: None,
             sends: VecDeque::new(),
-            state: State::Finished(HoldEnd::Stopped),
+            state: State::Resting { renew_at: Moment::FAR_FUTURE },
         };
         hold.rest(now);
         hold
@@ -128,9 +135,15 @@ impl Hold {
         match &self.state {
             State::Renewing(extend) => extend.failed_round().cloned(),
             State::Resting { .. } | State::Finished(_) => {
-                self.straggling.as_ref().map(Round::report)
+                self.straggling.as_deref().map(Round::report)
             }
         }
+    }
+
+    /// Forgets the last round of renewal if nothing more can come of it, for a driver that has noted what
+    /// [`Self::last_round`] told.
+    pub fn close_round(&mut self) {
+        self.straggling = self.straggling.take().filter(|round| !round.is_complete());
     }
 
     /// Rests until a third of the validity is used, cut to a grid so that many leases fall due
@@ -155,7 +168,7 @@ impl Hold {
             first_ticket: self.next_ticket,
         };
         self.straggling = None;
-        let extend = Extend::new(now, extension, self.policy, self.quorum)
+        let extend = Extend::new(now, extension, Arc::clone(&self.policy), self.quorum)
             .outlasting(self.lease.forgotten());
         self.state = State::Renewing(Box::new(extend));
     }
@@ -174,7 +187,7 @@ impl Hold {
             Output::WakeAt(at) => Some(Output::WakeAt(at.min(self.lease.until()))),
             Output::Done(outcome) => {
                 self.failed = outcome.result.is_err();
-                self.straggling = outcome.round;
+                self.straggling = outcome.round.map(Box::new);
                 match outcome.result {
                     Ok(lease) => {
                         self.lease = lease;
@@ -203,7 +216,7 @@ impl Hold {
         );
         let withdraw = self.policy.lock_delay.is_zero().then_some(withdraw);
         self.lease.until = self.lease.until.min(now);
-        self.state = State::Finished(HoldEnd::Lost(reason, withdraw));
+        self.state = State::Finished(Box::new(HoldEnd::Lost(reason, withdraw)));
     }
 
     /// The clock alone decides: whatever woke the machine, look at it first.
@@ -230,7 +243,7 @@ impl Machine for Hold {
         }
         match &self.state {
             State::Resting { renew_at } => Output::WakeAt((*renew_at).min(self.lease.until())),
-            State::Finished(end) => Output::Done(end.clone()),
+            State::Finished(end) => Output::Done((**end).clone()),
             State::Renewing(_) => Output::WakeAt(env.now()),
         }
     }
@@ -264,7 +277,7 @@ impl Machine for Hold {
 
     /// Stops renewing; the caller releases the lease or lets it run out.
     fn cancel(&mut self, _env: &mut dyn Surroundings) {
-        self.state = State::Finished(HoldEnd::Stopped);
+        self.state = State::Finished(Box::new(HoldEnd::Stopped));
     }
 }
 

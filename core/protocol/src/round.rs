@@ -120,6 +120,11 @@ impl Round {
         }
     }
 
+    /// Whether every node has answered, so that nothing more can come of the round.
+    pub fn is_complete(&self) -> bool {
+        self.ballots.iter().all(|ballot| matches!(ballot.answer, Some(Ok(_))))
+    }
+
     /// The claim that the round is about.
     pub fn claim(&self) -> &Arc<Claim> {
         &self.claim

@@ -20,8 +20,9 @@ impl Lease {
     /// answer. May be dropped at any time.
     pub async fn lost(&self) -> LockError {
         self.watch();
+        let told = Arc::clone(&self.shared.lock().extras().told);
         loop {
-            let told = self.shared.told.notified();
+            let told = told.notified();
             let stage = self.shared.lock().stage;
             if let Stage::Lost(reason) = stage {
                 return self.lost_error(reason);
@@ -40,7 +41,7 @@ impl Lease {
                 callback(self.lost_error(reason));
             }
             Stage::Held => {
-                state.on_lost.push(Box::new(callback));
+                state.extras().on_lost.push(Box::new(callback));
                 drop(state);
                 self.watch();
             }
@@ -51,14 +52,21 @@ impl Lease {
     /// Calls `callback`, on the engine's thread, with what every node did in a round of renewal: once a
     /// round, as soon as all have answered or the next one begins. It must not block.
     pub fn on_renewal(&self, callback: impl Fn(&[NodeReport]) + Send + Sync + 'static) {
-        self.shared.lock().on_renewal.push(Arc::new(callback));
+        let mut state = self.shared.lock();
+        // What is over already is not news.
+        let over = state.hold().and_then(Hold::last_round);
+        let extras = state.extras();
+        if extras.on_renewal.is_empty() {
+            extras.renewals.see(over);
+        }
+        extras.on_renewal.push(Arc::new(callback));
     }
 
     /// Renews the lease no longer: it ends with the validity that is proved, unless it is extended or
     /// released before. For a holder that cannot go on, such as a thread that was ended.
     pub fn let_run_out(&self) {
         let mut state = self.shared.lock();
-        state.policy = state.policy.without_auto_extend();
+        state.policy = self.shared.manager.share(state.policy.without_auto_extend());
         state.stop(&self.shared.manager.keeper);
         let watched = state.watched;
         drop(state);
@@ -95,12 +103,12 @@ impl Lease {
         let (Stage::Held, Proof::Bare(facts)) = (state.stage, &state.proof) else {
             return;
         };
-        let mut policy = state.policy;
+        let mut policy = Arc::clone(&state.policy);
         if manager.is_closed() {
-            policy = policy.without_auto_extend();
+            policy = manager.share(policy.without_auto_extend());
         }
         let since = state.held_since;
-        let mut hold = Hold::new(clock::now(), facts.clone(), policy, since, manager.quorum);
+        let mut hold = Hold::new(clock::now(), (**facts).clone(), policy, since, manager.quorum);
         // One that has only begun has nothing to send.
         let due = match hold.poll(&mut System) {
             Output::WakeAt(at) => at,
@@ -120,14 +128,18 @@ impl Lease {
         state.stop(&self.shared.manager.keeper);
         state.stage = Stage::Lost(reason);
         state.lost = Some(reason);
-        let callbacks = std::mem::take(&mut state.on_lost);
+        let extras = state.extras.as_mut();
+        let told = extras.map(|it| (Arc::clone(&it.told), std::mem::take(&mut it.on_lost)));
         let takes_back = state.policy.lock_delay().is_zero();
         drop(state);
-        self.shared.told.notify_waiters();
+        let (waiting, callbacks) = told.unzip();
+        if let Some(waiting) = waiting {
+            waiting.notify_waiters();
+        }
         if takes_back {
             self.shared.manager.withdraw_afresh(vec![self.withdrawal(Ending::Withdrawn)]);
         }
-        for callback in callbacks {
+        for callback in callbacks.into_iter().flatten() {
             callback(self.lost_error(reason));
         }
     }
@@ -181,7 +193,7 @@ impl Shared {
 
     fn end(self: &Arc<Self>, end: &HoldEnd) {
         if let HoldEnd::Lost(reason, _) = *end {
-            let last = self.lock().renewals.see(None);
+            let last = self.lock().see_renewal(None);
             self.tell_renewals(last);
             Lease { shared: Arc::clone(self) }.lose(reason);
         }
@@ -191,10 +203,7 @@ impl Shared {
         let Some(round) = round else {
             return;
         };
-        let callbacks = self.lock().on_renewal.clone();
-        if callbacks.is_empty() {
-            return;
-        }
+        let callbacks = self.lock().extras().on_renewal.clone();
         let votes = self.manager.name_votes(&round);
         for callback in callbacks {
             callback(&votes);
@@ -203,6 +212,13 @@ impl Shared {
 }
 
 impl State {
+    fn hold(&self) -> Option<&Hold> {
+        match &self.proof {
+            Proof::Kept(_, hold) => Some(hold),
+            Proof::Missing | Proof::Bare(_) => None,
+        }
+    }
+
     fn kept_as(&mut self, operation: OperationId) -> Option<&mut Hold> {
         match &mut self.proof {
             Proof::Kept(current, hold) if *current == operation => Some(hold),
@@ -213,15 +229,22 @@ impl State {
     /// Takes over what the hold machine has found out; gives the round of renewal to tell now, if there is
     /// one.
     fn note_renewal(&mut self) -> Option<RoundReport> {
-        let Proof::Kept(_, hold) = &self.proof else {
+        let Proof::Kept(_, hold) = &mut self.proof else {
             return None;
         };
         self.at_risk = hold.is_at_risk(clock::now());
         let round = hold.last_round();
+        hold.close_round();
         if let Some(round) = &round {
-            self.votes = LastVotes::Closed(round.clone());
+            self.votes = LastVotes::over(round.clone());
         }
-        self.renewals.see(round)
+        self.see_renewal(round)
+    }
+
+    /// Counts nothing where nobody listens.
+    fn see_renewal(&mut self, round: Option<RoundReport>) -> Option<RoundReport> {
+        let extras = self.extras.as_mut().filter(|extras| !extras.on_renewal.is_empty())?;
+        extras.renewals.see(round)
     }
 }
 

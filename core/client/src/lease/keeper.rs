@@ -9,8 +9,7 @@ use std::time::Duration;
 use quorlock_protocol::{Moment, NodeId};
 use tokio::select;
 use tokio::sync::Notify;
-use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use crate::clock;
@@ -183,9 +182,9 @@ async fn run(desk: Arc<Desk>) {
     let mut is_behind = false;
     loop {
         let wake = if is_behind {
-            // What was sent goes out, and others have their turn, before the next ones are looked at.
-            yield_now().await;
-            desk.inbox.try_take(&mut batch)
+            // What was sent goes out, and is answered if the nodes are quick, before more is sent: so the
+            // work under way stays small, and others have their turn.
+            timeout(BREATH, desk.inbox.take(&mut batch)).await.ok()
         } else {
             desk.wait(&mut batch).await
         };
@@ -244,6 +243,7 @@ impl Book {
 }
 
 const LONGEST_NAP: Duration = Duration::from_secs(1);
+const BREATH: Duration = Duration::from_millis(1);
 /// So many leases act before others have their turn on the thread: what one command to a node carries.
 const AT_ONCE: usize = 256;
 /// For so many replies room is kept.

@@ -33,7 +33,8 @@ impl Lease {
     /// # Errors
     /// As for [`Self::extend`].
     pub async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
-        let _one_at_a_time = self.shared.gate.lock().await;
+        let gate = self.gate();
+        let _one_at_a_time = gate.lock().await;
         let policy = self.policy_with(ttl)?;
         self.shared.manager.announce(&policy);
         self.shared.manager.settle(None).await?;
@@ -51,13 +52,13 @@ impl Lease {
         match outcome.result {
             Ok(lease) => {
                 let votes = match outcome.round {
-                    Some(round) => LastVotes::Open(round, Arc::clone(&driver.inbox)),
-                    None => LastVotes::Closed(outcome.report),
+                    Some(round) => LastVotes::of(round, &driver.inbox),
+                    None => LastVotes::over(outcome.report),
                 };
                 self.finish_extension(lease, policy, votes)
             }
             Err(kind) => {
-                self.note_votes(&outcome.report);
+                self.note_votes(outcome.report.clone());
                 if kind == ErrorKind::LeaseLost {
                     let is_over = clock::now() >= outcome.until;
                     self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
@@ -82,9 +83,10 @@ impl Lease {
     /// # Errors
     /// As for [`Self::check`].
     pub async fn check_here(&self) -> Result<Duration, LockError> {
-        let _one_at_a_time = self.shared.gate.lock().await;
+        let gate = self.gate();
+        let _one_at_a_time = gate.lock().await;
         self.check_usable()?;
-        let policy = self.shared.lock().policy;
+        let policy = *self.shared.lock().policy;
         self.shared.manager.settle(None).await?;
         let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
         let spent = (1, clock::now().since(inspection.report.started));
@@ -94,7 +96,7 @@ impl Lease {
                 // What was proved before may reach further than the slowest node's answer.
                 let is_news = matches!(state.proof, Proof::Missing);
                 if is_news {
-                    state.proof = Proof::Bare(lease);
+                    state.proof = Proof::Bare(Box::new(lease));
                 }
                 drop(state);
                 if is_news {
@@ -107,10 +109,14 @@ impl Lease {
             Standing::Unknown => ErrorKind::QuorumUnreachable,
         };
         if kind == ErrorKind::LeaseLost {
-            self.note_votes(&inspection.report);
+            self.note_votes(inspection.report.clone());
             self.lose(LossReason::Gone);
         }
         Err(self.error(kind, &[inspection.report], spent))
+    }
+
+    fn gate(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.shared.lock().extras().gate)
     }
 
     fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
@@ -144,8 +150,8 @@ impl Lease {
             return Err(self.not_held());
         }
         let was_kept = state.let_go(&self.shared.manager.keeper);
-        state.proof = Proof::Bare(lease);
-        state.policy = policy;
+        state.proof = Proof::Bare(Box::new(lease));
+        state.policy = self.shared.manager.share(policy);
         state.votes = votes;
         drop(state);
         if was_kept {
@@ -155,9 +161,9 @@ impl Lease {
     }
 
     /// The nodes have been asked again: what they said before is of no use any more.
-    fn note_votes(&self, report: &RoundReport) {
+    fn note_votes(&self, report: RoundReport) {
         if !report.votes.is_empty() {
-            self.shared.lock().votes = LastVotes::Closed(report.clone());
+            self.shared.lock().votes = LastVotes::over(report);
         }
     }
 
@@ -182,7 +188,7 @@ impl Lease {
     }
 
     fn policy_with(&self, ttl: Option<Duration>) -> Result<Policy, LockError> {
-        let policy = self.shared.lock().policy;
+        let policy = *self.shared.lock().policy;
         match ttl {
             Some(ttl) => Ok(policy.to_builder().ttl(ttl).build()?),
             None => Ok(policy),

@@ -2,30 +2,37 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quorlock_protocol::{Round, RoundReport, Vote};
+use quorlock_protocol::{NodeVote, Round, RoundReport, Vote};
 
 use crate::error::{NodeReport, name_votes};
-use crate::inbox::{Inbox, Wake};
+use crate::inbox::Inbox;
+use crate::late::{Brief, LateVotes};
 
-/// The last round's votes; those that come late are looked at when someone asks.
+/// The last round's votes.
 pub(super) enum LastVotes {
-    Open(Round, Arc<Inbox>),
-    Closed(RoundReport),
+    /// It still counts what comes late.
+    Late(Arc<LateVotes>),
+    Closed(Brief),
 }
 
 impl LastVotes {
-    pub(super) fn now(&mut self, addresses: &[Arc<str>]) -> Vec<NodeReport> {
-        let (round, inbox) = match self {
-            Self::Closed(report) => return name_votes(report, addresses),
-            Self::Open(round, inbox) => (round, inbox),
-        };
-        let mut batch = Vec::new();
-        if inbox.try_take(&mut batch) == Some(Wake::Replies) {
-            for arrival in batch {
-                round.handle_reply(arrival.at, arrival.node, arrival.reply);
-            }
+    /// Those of a round that is decided; what still comes to `inbox` counts.
+    pub(super) fn of(round: Round, inbox: &Inbox) -> Self {
+        let late = Arc::new(LateVotes::new(round));
+        inbox.leave_to(&late);
+        Self::Late(late)
+    }
+
+    /// Those of a round that counts no more.
+    pub(super) fn over(report: RoundReport) -> Self {
+        Self::Closed(Brief::of(report.votes))
+    }
+
+    pub(super) fn now(&self) -> Vec<NodeVote> {
+        match self {
+            Self::Late(late) => late.now(),
+            Self::Closed(brief) => brief.votes(),
         }
-        name_votes(&round.report(), addresses)
     }
 }
 
@@ -73,13 +80,13 @@ impl ReleaseVotes {
     /// What is known by now; empty if the lease was known to be over, because no node is asked then.
     pub fn now(&self) -> Vec<NodeReport> {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        name_votes(&report, &self.addresses)
+        name_votes(&report.votes, &self.addresses)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use quorlock_protocol::{Moment, NodeVote};
+    use quorlock_protocol::Moment;
 
     use super::*;
 

@@ -36,7 +36,7 @@ pub(super) struct Session {
 /// The machine under way.
 pub(super) enum Work {
     None,
-    Acquire(Acquire),
+    Acquire(Box<Acquire>),
     Extend(Extend),
     Hold(Hold),
     Withdraw(Withdraw),
@@ -197,7 +197,7 @@ impl Session {
     fn settle(&mut self) {
         match std::mem::replace(&mut self.work, Work::None) {
             Work::None => {}
-            Work::Acquire(mut machine) => match self.poll(&mut machine) {
+            Work::Acquire(mut machine) => match self.poll(&mut *machine) {
                 None => self.work = Work::Acquire(machine),
                 Some(outcome) => match outcome.result {
                     Ok(won) => {
@@ -291,7 +291,7 @@ impl Session {
         let (quorum, known) = (self.settings.quorum(), FencingToken::default());
         let machine = Acquire::new(self.env.now, resources, policy, quorum, known);
         self.result = Outcome::Pending;
-        self.work = Work::Acquire(machine);
+        self.work = Work::Acquire(Box::new(machine));
         Ok(())
     }
 

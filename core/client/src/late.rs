@@ -1,0 +1,136 @@
+//! The votes of a round that is decided: those that come late are still counted, and all are kept in little
+//! room. They decide nothing here.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use quorlock_protocol::{Answer, FencingToken, NodeVote, Round, Vote};
+
+use crate::inbox::Arrival;
+
+/// A round that nobody waits for any more.
+pub(crate) struct LateVotes {
+    tale: Mutex<Tale>,
+}
+
+enum Tale {
+    /// Some nodes have not answered, or may yet answer better.
+    Open(Box<Round>),
+    Closed(Brief),
+}
+
+/// What every node did in a round that is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Brief {
+    /// All granted, with the same token, after so many microseconds each.
+    Granted(Option<FencingToken>, Box<[u32]>),
+    Mixed(Box<[NodeVote]>),
+}
+
+impl LateVotes {
+    pub(crate) fn new(round: Round) -> Self {
+        Self { tale: Mutex::new(Tale::of(Box::new(round))) }
+    }
+
+    /// Counts one more.
+    pub(crate) fn count(&self, arrival: Arrival) {
+        let mut tale = self.tale.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Tale::Open(round) = &mut *tale
+            && round.handle_reply(arrival.at, arrival.node, arrival.reply)
+            && round.is_complete()
+        {
+            *tale = Tale::Closed(Brief::of(round.report().votes));
+        }
+    }
+
+    /// What is known by now.
+    pub(crate) fn now(&self) -> Vec<NodeVote> {
+        match &*self.tale.lock().unwrap_or_else(PoisonError::into_inner) {
+            Tale::Open(round) => round.report().votes,
+            Tale::Closed(brief) => brief.votes(),
+        }
+    }
+}
+
+impl Tale {
+    fn of(round: Box<Round>) -> Self {
+        if round.is_complete() {
+            Self::Closed(Brief::of(round.report().votes))
+        } else {
+            Self::Open(round)
+        }
+    }
+}
+
+impl Brief {
+    pub(crate) fn of(votes: Vec<NodeVote>) -> Self {
+        let token = |vote: &NodeVote| match vote.answer {
+            Some(Ok(Answer::Ours { token, remaining: None })) => Some(token),
+            _ => None,
+        };
+        match votes.first().and_then(token) {
+            Some(first) if votes.iter().all(|vote| token(vote) == Some(first)) => {
+                let micros =
+                    |vote: &NodeVote| u32::try_from(vote.took.as_micros()).unwrap_or(u32::MAX);
+                Self::Granted(first, votes.iter().map(micros).collect())
+            }
+            _ => Self::Mixed(votes.into()),
+        }
+    }
+
+    pub(crate) fn votes(&self) -> Vec<NodeVote> {
+        match self {
+            Self::Granted(token, times) => {
+                let answer = Ok(Answer::Ours { token: *token, remaining: None });
+                let vote = |micros: &u32| NodeVote {
+                    vote: Vote::Granted,
+                    answer: Some(answer.clone()),
+                    took: Duration::from_micros((*micros).into()),
+                };
+                times.iter().map(vote).collect()
+            }
+            Self::Mixed(votes) => votes.to_vec(),
+        }
+    }
+}
+
+impl Default for Brief {
+    fn default() -> Self {
+        Self::Mixed(Box::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorlock_protocol::{Fault, FaultKind};
+
+    use super::*;
+
+    fn vote(vote: Vote, answer: Result<Answer, Fault>) -> NodeVote {
+        NodeVote { vote, answer: Some(answer), took: Duration::from_micros(120) }
+    }
+
+    fn granted(token: Option<u64>, remaining: Option<Duration>) -> NodeVote {
+        let token = token.map(FencingToken);
+        vote(Vote::Granted, Ok(Answer::Ours { token, remaining }))
+    }
+
+    #[test]
+    fn votes_come_out_as_they_went_in() {
+        let fault = vote(Vote::Failed, Err(Fault::new(FaultKind::Broken, "gone")));
+        let missing = NodeVote { vote: Vote::Missing, answer: None, took: Duration::ZERO };
+        let rounds = [
+            vec![],
+            vec![granted(None, None), granted(None, None)],
+            vec![granted(Some(7), None), granted(Some(7), None)],
+            vec![granted(Some(7), None), granted(Some(8), None)],
+            vec![granted(Some(7), Some(Duration::from_secs(1))), granted(Some(7), None)],
+            vec![granted(Some(7), None), fault, missing],
+        ];
+        for votes in rounds {
+            assert_eq!(Brief::of(votes.clone()).votes(), votes);
+        }
+        let brief = Brief::of(vec![granted(Some(7), None); 3]);
+        assert!(matches!(brief, Brief::Granted(..)), "what is usual takes little room");
+    }
+}
