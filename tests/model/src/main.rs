@@ -177,8 +177,9 @@ fn soak(first: u64, time: Duration) -> bool {
     };
     let (seeds, found) = walk::soak(first, time, WALK, &mut tally, progress);
     println!(
-        "seeds {first} to {}: {} steps, {} locks won, {} s of virtual time in {:.0} s",
+        "seeds {first} to {} ({} with guards): {} steps, {} locks won, {} s of virtual time in {:.0} s",
         first + seeds,
+        (first..first + seeds).filter(|seed| world_of(*seed).is_guarded()).count(),
         tally.steps,
         tally.won,
         tally.virtual_millis / 1000,
