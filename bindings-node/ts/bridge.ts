@@ -27,6 +27,7 @@ export interface Watcher {
 const waiting = new Map<number, (settled: Settled) => void>()
 const watching = new Map<number, Watcher>()
 let own: Bridge | undefined
+let asked = 0
 let isFlushing = false
 let lastId = 0
 let holds = 0
@@ -104,15 +105,23 @@ export function bridge(): Bridge {
   return own
 }
 
-/** Has what is asked for in this turn of the event loop started together, at its end. */
+/**
+ * Has what is asked for in one turn of the event loop started together, at its end; where that is
+ * much, in parts, so that the nodes are at work on one while the next is made.
+ */
 function flushSoon(): void {
+  asked += 1
+  if (asked === PART) flush()
   if (isFlushing) return
   isFlushing = true
-  process.nextTick(flush)
+  process.nextTick(() => {
+    isFlushing = false
+    if (asked > 0) flush()
+  })
 }
 
 function flush(): void {
-  isFlushing = false
+  asked = 0
   native.flush(bridge())
 }
 
@@ -160,3 +169,5 @@ function nextId(): number {
  * How long the end of the process may be held up, in milliseconds: only if a node does not answer.
  */
 const EXIT_PATIENCE = 100
+/** So many operations are worth a wake-up of their own. */
+const PART = 32
