@@ -159,9 +159,7 @@ class Worker:
                 try:
                     await self._hold(habit, asked, lease)
                 finally:
-                    # Not where the task was cancelled by a loss: what was promised stands.
-                    if not isinstance(sys.exc_info()[1], asyncio.CancelledError):
-                        self._ends()
+                    self._ends()
         elif await self._acquire(habit, lock):
             try:
                 await self._hold(habit, asked, lock.lease)

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use quorlock::{LeaseGuard, LockError, NodeState, Policy, Redlock, RestartGuard};
+use quorlock::{ErrorKind, LeaseGuard, LockError, NodeState, Policy, Redlock, RestartGuard};
 use support::proxy::Proxy;
 use support::server::Server;
 use support::{run, until, urls, warm_up};
@@ -204,6 +204,47 @@ fn the_holder_goes_on_and_heals_the_node_that_forgot() {
             .await;
         assert!(lease.is_valid());
         lease.release().await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_left_of_a_lease_that_is_lost_early_keeps_others_out_until_its_holder_lets_go() {
+    run(async {
+        let servers = servers(5);
+        let proxies = [Proxy::to(servers[3].port()).await, Proxy::to(servers[4].port()).await];
+        let mut holders = urls(&servers);
+        holders.splice(3.., proxies.iter().map(Proxy::url));
+        let holders = client(holders, RestartGuard::Auto);
+        let others = client(urls(&servers), RestartGuard::Auto);
+        warm_up(&holders).await;
+        warm_up(&others).await;
+        let state = |index: usize| holders.nodes()[index].1.clone();
+        for proxy in &proxies {
+            proxy.refuse(true);
+            proxy.cut();
+        }
+        until("D and E are out of reach", || {
+            (3..5).all(|index| matches!(state(index), NodeState::Down(_)))
+        })
+        .await;
+        let lease = holders.lock("r").acquire().await.expect("A, B and C are a quorum");
+        let lease = lease.into_lease();
+        until("all three have it", || {
+            servers[..3].iter().all(|it| it.ask().call(&["GET", "r"]) == lease.token())
+        })
+        .await;
+        for proxy in &proxies {
+            proxy.refuse(false);
+        }
+        until("D and E are back", || (3..5).all(|index| state(index) == NodeState::Healthy)).await;
+        assert_eq!(servers[2].ask().call(&["FLUSHALL"]), "OK");
+        let promised = Instant::now() + lease.validity();
+        let error = lease.extend(None).await.expect_err("three of five have no key");
+        assert_eq!(error.kind(), ErrorKind::LeaseLost);
+        refusal(keep_trying(&others).await);
+        lease.release().await.expect("it was not released before");
+        others.lock("r").timeout(TTL).acquire().await.map(drop).expect("free as soon as that");
+        assert!(Instant::now() < promised, "the schedule took too long to mean anything");
     });
 }
 

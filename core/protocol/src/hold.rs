@@ -58,7 +58,8 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
     /// It is over, and why; what keys may be left are to be taken back. With a lock-delay they are not:
-    /// it is for such an end that they last longer.
+    /// it is for such an end that they last longer. Nor are they where the nodes have told of the loss:
+    /// until the holder hears of that, it may rely on a validity that it has read.
     Lost(LossReason, Option<Withdraw>),
     /// The caller stopped the machine.
     Stopped,
@@ -214,7 +215,8 @@ impl Hold {
                 node_timeout: self.policy.node_timeout(),
             },
         );
-        let withdraw = self.policy.lock_delay.is_zero().then_some(withdraw);
+        let takes_back = self.policy.lock_delay.is_zero() && reason != LossReason::Gone;
+        let withdraw = takes_back.then_some(withdraw);
         self.lease.until = self.lease.until.min(now);
         self.state = State::Finished(Box::new(HoldEnd::Lost(reason, withdraw)));
     }

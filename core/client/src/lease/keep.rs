@@ -118,8 +118,8 @@ impl Lease {
         state.proof = Proof::Kept(operation, Box::new(hold));
     }
 
-    /// The lease is over: no more of it is renewed, its keys are taken back (or left to their lock-delay),
-    /// everyone is told.
+    /// The lease is over: no more of it is renewed, everyone is told. Its keys are taken back, unless they are
+    /// left to their lock-delay, or the validity is not over that the holder may have read.
     pub(super) fn lose(&self, reason: LossReason) {
         let mut state = self.shared.lock();
         if state.stage != Stage::Held {
@@ -130,7 +130,7 @@ impl Lease {
         state.lost = Some(reason);
         let extras = state.extras.as_mut();
         let told = extras.map(|it| (Arc::clone(&it.told), std::mem::take(&mut it.on_lost)));
-        let takes_back = state.policy.lock_delay().is_zero();
+        let takes_back = state.policy.lock_delay().is_zero() && reason != LossReason::Gone;
         drop(state);
         let (waiting, callbacks) = told.unzip();
         if let Some(waiting) = waiting {

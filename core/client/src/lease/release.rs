@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock_protocol::{ReleaseOutcome, Ticket, Withdraw, Withdrawal};
+use quorlock_protocol::{LossReason, ReleaseOutcome, Ticket, Withdraw, Withdrawal};
 use tokio::sync::oneshot;
 
 use super::{Lease, ReleaseVotes, Stage};
@@ -27,8 +27,8 @@ impl Lease {
     /// expired is no error here: it is an outcome, told at once. Where too few nodes answer, it is
     /// [`ReleaseOutcome::Expired`] if the validity was over, and otherwise [`ReleaseOutcome::Unknown`].
     ///
-    /// Where a lock-delay left the keys of a lost lease, they are taken back now: the work under it has
-    /// ended. Earlier than `min_hold` after the acquisition the nodes are told to keep the keys until then;
+    /// Where a lock-delay or a loss before the end of the validity left the keys of a lost lease, they are
+    /// taken back now: the work under it has ended. Earlier than `min_hold` after the acquisition the nodes are told to keep the keys until then;
     /// for the caller the lease is over all the same, and `Released` the outcome.
     ///
     /// # Errors
@@ -90,9 +90,12 @@ impl Lease {
         }
     }
 
-    /// The work under a lost lease has ended: what its lock-delay left is of no use any more.
+    /// The work under a lost lease has ended: what was left of its keys is of no use any more.
     fn end_delay(&self) {
-        if !self.shared.lock().policy.lock_delay().is_zero() {
+        let state = self.shared.lock();
+        let left = !state.policy.lock_delay().is_zero() || state.lost == Some(LossReason::Gone);
+        drop(state);
+        if left {
             self.take_back(Ending::GivenBack);
         }
     }
