@@ -15,7 +15,7 @@ use crate::error::ConfigError;
 /// # Ok::<(), quorlock_protocol::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource(Box<str>);
+pub struct Resource(Arc<str>);
 
 impl Resource {
     /// The longest name, in bytes of UTF-8.
@@ -112,7 +112,14 @@ pub struct Claim {
 
 /// One or more distinct resources that are locked all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resources(Arc<[Resource]>);
+pub struct Resources(Names);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Names {
+    /// Without a list around it: nearly all locks are on one.
+    One(Resource),
+    Many(Arc<[Resource]>),
+}
 
 impl Resources {
     /// The largest number of resources in one lock.
@@ -124,34 +131,42 @@ impl Resources {
     /// [`ConfigError`] if there is none, one is invalid or named twice, or there are more than
     /// [`Self::MAX_COUNT`].
     pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
-        let list = names
-            .into_iter()
-            .map(|name| Resource::new(name.as_ref()))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut names = names.into_iter().map(|name| Resource::new(name.as_ref()));
+        let first = names
+            .next()
+            .ok_or_else(|| ConfigError::new("a lock needs at least one resource"))??;
+        let Some(second) = names.next() else {
+            return Ok(Self(Names::One(first)));
+        };
+        let list: Vec<_> =
+            [Ok(first), second].into_iter().chain(names).collect::<Result<_, _>>()?;
         let mut sorted: Vec<&Resource> = list.iter().collect();
         sorted.sort();
         let mut pairs = sorted.windows(2);
         if let Some([twice, _]) = pairs.find(|pair| matches!(pair, [one, next] if one == next)) {
             return Err(ConfigError::new(format!("resource '{twice}' is named twice")));
         }
-        match list.len() {
-            0 => Err(ConfigError::new("a lock needs at least one resource")),
-            1..=Self::MAX_COUNT => Ok(Self(list.into())),
-            count => Err(ConfigError::new(format!(
-                "a lock takes at most {} resources, not {count}",
-                Self::MAX_COUNT
-            ))),
+        if list.len() > Self::MAX_COUNT {
+            return Err(ConfigError::new(format!(
+                "a lock takes at most {} resources, not {}",
+                Self::MAX_COUNT,
+                list.len()
+            )));
         }
+        Ok(Self(Names::Many(list.into())))
     }
 
     /// The resources as a slice; never empty.
     pub fn as_slice(&self) -> &[Resource] {
-        &self.0
+        match &self.0 {
+            Names::One(name) => std::slice::from_ref(name),
+            Names::Many(names) => names,
+        }
     }
 
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(Resource::as_str)
+        self.as_slice().iter().map(Resource::as_str)
     }
 }
 
