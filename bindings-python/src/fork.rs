@@ -39,6 +39,11 @@ impl<T> OfProcess<T> {
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.as_ref().filter(|_| self.generation == generation())
     }
+
+    /// The value, also in a child: only for what never changes and is behind no lock.
+    pub(crate) fn unchecked_get(&self) -> &T {
+        self.value.as_ref().expect("it is only taken when it is dropped")
+    }
 }
 
 impl<T> Drop for OfProcess<T> {

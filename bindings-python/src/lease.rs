@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 use quorlock::{Lease, Vote};
 
 use crate::convert::seconds;
@@ -18,8 +18,7 @@ use crate::runtime;
 #[pyclass(frozen, subclass, weakref, module = "quorlock._native")]
 pub(crate) struct LeaseState {
     lease: OfProcess<Lease>,
-    token: String,
-    resources: Vec<String>,
+    /// Kept here, too, for children of this process: they may not ask the lease.
     fencing_token: Option<u64>,
 }
 
@@ -29,12 +28,7 @@ impl LeaseState {
     #[new]
     fn new(py: Python<'_>, operation: &Operation) -> PyResult<Self> {
         let lease = operation.take_lease(py)?;
-        Ok(Self {
-            token: lease.token().to_owned(),
-            resources: lease.resources().map(str::to_owned).collect(),
-            fencing_token: lease.fencing_token(),
-            lease: OfProcess::new(lease),
-        })
+        Ok(Self { fencing_token: lease.fencing_token(), lease: OfProcess::new(lease) })
     }
 
     /// The number of this acquisition: greater than that of every earlier holder of the resource, so
@@ -73,19 +67,19 @@ impl LeaseState {
     /// release the lease: `locks.lease(resource, token)`.
     #[getter]
     fn token(&self) -> &str {
-        &self.token
+        self.lease.unchecked_get().token()
     }
 
     /// The name of the resource; the first of several.
     #[getter]
-    fn resource(&self) -> &str {
-        &self.resources[0]
+    fn resource(&self) -> Option<&str> {
+        self.names().next()
     }
 
     /// The names of the resources.
     #[getter]
-    fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
-        pyo3::types::PyTuple::new(py, &self.resources)
+    fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.names().collect::<Vec<_>>())
     }
 
     /// The seconds for which the nodes were last asked to keep the lock.
@@ -117,7 +111,7 @@ impl LeaseState {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
         let name = slf.get_type().name()?;
-        Ok(format!("<{name} {} {}>", errors::quoted(&this.resources), this.standing()))
+        Ok(format!("<{name} {} {}>", errors::quoted(&this.owned_names()), this.standing()))
     }
 
     /// `held 8.2s left 3/3 nodes`, `released` or `lost`.
@@ -190,7 +184,15 @@ impl LeaseState {
 }
 
 impl LeaseState {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.lease.unchecked_get().resources()
+    }
+
+    fn owned_names(&self) -> Vec<String> {
+        self.names().map(str::to_owned).collect()
+    }
+
     fn here(&self, py: Python<'_>) -> PyResult<&Lease> {
-        self.lease.get().ok_or_else(|| errors::not_held_after_fork(py, &self.resources))
+        self.lease.get().ok_or_else(|| errors::not_held_after_fork(py, &self.owned_names()))
     }
 }
