@@ -161,8 +161,7 @@ impl World {
         };
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
         let answer = self.nodes[place].run(&request);
-        let is_sound = matches!(scope.flaw, Flaw::None | Flaw::IgnoresCanary);
-        if held && sent.command.action == Action::Revoke && is_sound {
+        if held && sent.command.action == Action::Revoke {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }
         self.note(client, node, (0_u8, answer));
