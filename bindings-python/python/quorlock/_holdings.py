@@ -56,15 +56,15 @@ class Holdings(Generic[L]):
             if hold.lease is lease:
                 self._remove(hold)
 
-    def leave_block(self) -> L | None:
-        """Take out the lease of the innermost block of the current context."""
+    def leave_block(self, taken: list[L]) -> None:
+        """Take out the lease of the innermost block of the current context, into `taken`."""
         mine = [hold for hold in self._mine(current_context()) if hold.is_block]
         # A generator may be entered by one thread and left by another.
         hold = _last(mine) or _last([hold for hold in self._holds.copy() if hold.is_block])
-        if hold is None:
-            return None
-        self._remove(hold)
-        return hold.lease
+        if hold is not None:
+            # Before it is forgotten here: whoever is interrupted in between still knows of it.
+            taken.append(hold.lease)
+            self._remove(hold)
 
     def release(self) -> L | None:
         """The lease that `release()` means. It is taken out, unless its block still runs."""
@@ -76,8 +76,13 @@ class Holdings(Generic[L]):
             hold = _last([hold for hold in alive if stranger or _is_over(hold.context)])
         if hold is None:
             return None
-        if not hold.is_block:
-            self._remove(hold)
+        try:
+            if not hold.is_block:
+                self._remove(hold)
+        except BaseException:
+            # Ctrl-C can come in between: nobody else would give it back.
+            hold.lease.withdraw()
+            raise
         return hold.lease
 
     def current(self) -> L | None:

@@ -152,15 +152,17 @@ class Lock(LockBase[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        lease = None
+        taken: list[Lease] = []
         try:
-            lease = self._holdings.leave_block()
-            if lease is None or lease.is_released:
+            self._holdings.leave_block(taken)
+            if not taken or taken[0].is_released:
                 return  # given back inside the block, or held by the parent of this process
-            operation = lease.begin_release()
+            operation = taken[0].begin_release()
         except BaseException:
             # Ctrl-C can come between any two steps: the keys do not stay until their ttl is over.
-            if lease is not None:
+            if not taken:
+                self._holdings.leave_block(taken)
+            for lease in taken:
                 lease.withdraw()
             raise
         wait(operation)

@@ -147,11 +147,12 @@ class Lock(LockBase[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        lease = None
+        taken: list[Lease] = []
         try:
-            lease = self._holdings.leave_block()
-            if lease is None:
+            self._holdings.leave_block(taken)
+            if not taken:
                 return
+            lease = taken[0]
             interruption = lease._watch if isinstance(lease._watch, Interruption) else None
             ours = interruption is not None and interruption.end(error)
             if lease.is_released:
@@ -159,7 +160,9 @@ class Lock(LockBase[Lease]):
             operation = lease.begin_release()
         except BaseException:
             # As in the blocking lock: a handler of Ctrl-C can raise here, too.
-            if lease is not None:
+            if not taken:
+                self._holdings.leave_block(taken)
+            for lease in taken:
                 lease.withdraw()
             raise
         await finished(operation)
