@@ -161,15 +161,16 @@ impl Queue {
         drop(self.put(id, outcome));
     }
 
-    /// Whoever drops what this returns, if anything, wakes the environment's thread.
-    fn put(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<WakeOnDrop> {
+    /// Whoever drops what this returns, if anything, wakes the environment's thread. Also tells whether
+    /// nothing else is under way.
+    fn put(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<(WakeOnDrop, bool)> {
         let mut state = self.lock();
         if state.closed {
             return None;
         }
         let was_empty = state.ended.is_empty();
         state.ended.push((id, outcome));
-        was_empty.then(|| WakeOnDrop(Arc::clone(self)))
+        was_empty.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
     }
 
     /// The environment ends: what is under way is dropped, which withdraws it, and what is held is
@@ -217,9 +218,11 @@ struct Ticket {
 impl Ticket {
     async fn see_through(self, operation: Operation) {
         let outcome = operation.await;
-        if let Some(wake) = self.queue.put(self.id, outcome) {
-            // What ends in the same turn comes along.
-            turn().await;
+        if let Some((wake, is_alone)) = self.queue.put(self.id, outcome) {
+            if !is_alone {
+                // What ends in the same turn comes along.
+                turn().await;
+            }
             drop(wake);
         }
     }
