@@ -142,6 +142,10 @@ impl World {
                     let text = format!("a key of node {place} lasts beyond the ttl");
                     return Err(Violation::new(Property::Expiry, text));
                 }
+                if !node.stands_for(key.owner, scope.wants_of(key.owner.client)) {
+                    let text = format!("node {place} has a part of the keys that were asked for");
+                    return Err(Violation::new(Property::Whole, text));
+                }
                 let client = &self.clients[usize::from(key.owner.client)];
                 // What was done later than its command allowed runs out by itself.
                 let counts = key.in_time && !client.lapse.is_ahead();

@@ -47,7 +47,8 @@ Each mutant is the protocol, or a node, that is wrong in one way. `make teeth` b
 searches the small worlds (each up to 30,000 states, then up to 2,000,000), walks at random, and writes this page;
 `cargo run -p quorlock-model --profile model -- teeth --write --only NAME` does so for some. *Steps* is the length
 of the shortened schedule that breaks the promise, *states* how many had been seen in that world (in a random one:
-the steps of the walk). A mutant that nothing notices fails the command.
+the steps of the walk). A mutant that nothing notices fails the command; one without a row here was not run since
+it was added or changed.
 
 | mutant | what is wrong | broken promise | steps | states | found in |
 |---|---|---|---|---|---|

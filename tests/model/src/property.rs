@@ -17,6 +17,8 @@ pub(crate) enum Property {
     Delay,
     /// No key lasts longer on a node than the ttl that was asked for.
     Expiry,
+    /// A node has all keys of a claim or none.
+    Whole,
     /// No key is left on a node that nobody will take back.
     Orphan,
     /// A release tells what was the case.
@@ -39,6 +41,7 @@ impl Property {
             Self::StaleWrite => "stale write",
             Self::Delay => "delay",
             Self::Expiry => "expiry",
+            Self::Whole => "whole",
             Self::Orphan => "orphan",
             Self::Outcome => "outcome",
             Self::LossTold => "loss told",

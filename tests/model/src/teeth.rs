@@ -87,7 +87,9 @@ pub(crate) fn hunt(flaw: Flaw, only: &str) -> Option<String> {
 
 fn search_small(flaw: Flaw, only: &str, states: usize) -> Option<String> {
     let limits = Limits { states, time: Duration::from_secs(60) };
-    let scopes = scopes::small().into_iter().filter(|scope| scope.name.contains(only));
+    // Whoever says where to look may mean a large world.
+    let long = if only.is_empty() { Vec::new() } else { scopes::long() };
+    let scopes = scopes::small().into_iter().chain(long).filter(|it| it.name.contains(only));
     scopes.map(|scope| Scope { flaw, ..scope }).find_map(|scope| {
         let report = search(&scope, limits);
         Some(line(&scope, &report.found?, report.states))

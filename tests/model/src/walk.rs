@@ -81,7 +81,7 @@ fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Opt
     })?;
     // Time may also stop on the way to the next moment.
     Some(match *step {
-        Step::Until(time) if dice.below(3) == 0 => {
+        Step::Until(time) if time > world.now && dice.below(3) == 0 => {
             Step::Until(world.now + 1 + dice.below(time - world.now))
         }
         step => step,
