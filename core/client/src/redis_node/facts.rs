@@ -18,6 +18,7 @@ pub(super) struct Facts {
     /// Whether the user says that every change is on disk before it is answered.
     is_declared_durable: bool,
     has_log: bool,
+    is_loading: bool,
     /// The setting `appendfsync`, where this user may ask for it.
     syncs: Option<String>,
 }
@@ -43,6 +44,11 @@ impl Facts {
     /// Whether the server writes every change to disk before it answers, as it says or the user does.
     pub(super) fn is_durable(&self) -> bool {
         self.is_declared_durable || (self.has_log && self.syncs.as_deref() == Some("always"))
+    }
+
+    /// Whether the server still reads its keys from disk. Until it has, it says that it keeps no log.
+    pub(super) fn is_loading(&self) -> bool {
+        self.is_loading
     }
 
     /// Takes what ROLE said of a replica's master.
@@ -75,7 +81,10 @@ impl Facts {
         let may_evict = field("maxmemory").is_some_and(|limit| limit != "0");
         let policy = field("maxmemory_policy").filter(|it| may_evict && *it != "noeviction");
         let master = field("master_host").zip(field("master_port"));
-        self.has_log = field("aof_enabled") == Some("1");
+        self.is_loading = field("loading") == Some("1");
+        if !self.is_loading {
+            self.has_log = field("aof_enabled") == Some("1");
+        }
         self.has_cluster = field("cluster_enabled") == Some("1");
         let known = &mut self.identity;
         known.run = name(field("run_id"));
@@ -178,6 +187,15 @@ mod tests {
         assert!(!durable("host", "aof_enabled:0\n", "always"));
         assert!(!durable("host", "aof_enabled:1\n", "everysec"));
         assert!(durable("redis://host?durable=true", "aof_enabled:0\n", "everysec"));
+    }
+
+    #[test]
+    fn a_server_that_loads_does_not_tell_whether_it_is_durable() {
+        let mut facts = facts("host", "loading:0\naof_enabled:1\n");
+        facts.syncs = Some("always".into());
+        assert!(facts.is_durable() && !facts.is_loading());
+        facts.renew(&Value::BulkString(b"loading:1\r\naof_enabled:0\r\n".to_vec()));
+        assert!(facts.is_durable() && facts.is_loading());
     }
 
     #[test]

@@ -96,6 +96,11 @@ pub(super) fn replica(master: Option<&str>) -> Fault {
     Fault::new(FaultKind::Replica, words)
 }
 
+/// The fault of a server that has only begun to run.
+pub(super) fn loading() -> Fault {
+    Fault::new(FaultKind::Busy, "the server is still reading its keys from disk")
+}
+
 /// The usual words for an input or output error, without codes.
 pub(super) fn io_words(error: &io::Error) -> String {
     match error.kind() {

@@ -88,11 +88,14 @@ pub(super) async fn log_in(
             _ => {}
         }
     }
+    if facts.is_loading() {
+        return Err(faults::loading());
+    }
     if facts.has_cluster() {
         let mut call = redis::cmd("CLUSTER");
         call.arg("NODES");
         pipe.request(&call);
-        facts.learn_cluster(&poll_fn(|context| pipe.poll_reply(context)).await?);
+        facts.learn_cluster(&poll_fn(|context| pipe.poll_reply(context)).await?.into());
     }
     Ok(Login { pipe, digests: Digests::new(digests), client, facts })
 }

@@ -31,15 +31,17 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// Waits until `condition` is met, looking often.
-pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub async fn until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(became_true(condition).await, "{what}: never came true");
+}
+
+async fn became_true(mut condition: impl FnMut() -> bool) -> bool {
     let wait = async {
         while !condition() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(20), wait)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: never came true"));
+    timeout(Duration::from_secs(20), wait).await.is_ok()
 }
 
 pub fn urls(servers: &[Server]) -> Vec<String> {
@@ -49,10 +51,8 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
 /// Locks and releases, so that every node is connected and its canary stands.
 pub async fn warm_up(locks: &Redlock) {
     locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");
-    until("every node is healthy", || {
-        locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy)
-    })
-    .await;
+    let all_healthy = || locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy);
+    assert!(became_true(all_healthy).await, "not every node is healthy: {:?}", locks.nodes());
 }
 
 /// The node at `address`, on the runtime of the caller.
