@@ -19,11 +19,13 @@ pub(crate) fn lock_key<'a>(prefix: &str, resource: &'a Resource) -> Cow<'a, str>
 /// The slot is that of the first `{...}` that is not empty, or of the whole key. (A name that has no
 /// such tag but holds a '}' cannot be put into a tag; its fence lies in another slot, which matters
 /// to a cluster alone.)
-pub(crate) fn fence_key(lock_key: &str) -> String {
+///
+/// Three parts, which stand one after another.
+pub(crate) fn fence_key(lock_key: &str) -> [&str; 3] {
     if has_hash_tag(lock_key) {
-        format!("quorlock:fence:{lock_key}")
+        ["quorlock:fence:", lock_key, ""]
     } else {
-        format!("quorlock:fence:{{{lock_key}}}")
+        ["quorlock:fence:{", lock_key, "}"]
     }
 }
 
@@ -46,7 +48,7 @@ mod tests {
             ("a{}b", "quorlock:fence:{a{}b}"),
             ("a{b", "quorlock:fence:{a{b}"),
         ] {
-            assert_eq!(fence_key(lock), fence);
+            assert_eq!(fence_key(lock).concat(), fence);
         }
     }
 

@@ -132,7 +132,7 @@ impl Store {
                 }
                 for lock in &locks {
                     if self.fence(now, lock) < Some(token) {
-                        self.put(now, fence_key(lock), Value::Fence(token), retention);
+                        self.put(now, fence_key(lock).concat(), Value::Fence(token), retention);
                     }
                 }
                 found.answer(self.highest_fence(now, &locks))
@@ -182,7 +182,7 @@ impl Store {
         let floor = highest.map_or(1, |token| token.0 + 1);
         let token = FencingToken(fence.proposal.0.min(ceiling).max(floor));
         for lock in locks {
-            self.put(now, fence_key(lock), Value::Fence(token), fence.retention.max(ttl));
+            self.put(now, fence_key(lock).concat(), Value::Fence(token), fence.retention.max(ttl));
         }
         Answer::Ours { token: Some(token), remaining: None }
     }
@@ -215,7 +215,7 @@ impl Store {
     }
 
     fn fence(&mut self, now: Moment, lock: &str) -> Option<FencingToken> {
-        match self.live(now, &fence_key(lock)) {
+        match self.live(now, &fence_key(lock).concat()) {
             Some(Entry { value: Value::Fence(token), .. }) => Some(*token),
             _ => None,
         }

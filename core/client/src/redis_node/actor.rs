@@ -24,8 +24,6 @@ use crate::sentry::Sentry;
 /// The task behind a node: the only one to touch its connection.
 pub(super) struct Actor {
     dialer: Dialer,
-    /// Tells what may change the ruling of the guards.
-    changes: Option<Sentry>,
     mailbox: mpsc::UnboundedReceiver<Mail>,
     state: watch::Sender<NodeState>,
     batch: Vec<Mail>,
@@ -51,7 +49,6 @@ impl Actor {
         state: watch::Sender<NodeState>,
     ) -> Self {
         Self {
-            changes: dialer.sentry().cloned(),
             dialer,
             mailbox,
             state,
@@ -86,6 +83,7 @@ impl Actor {
         let has_guards = self.dialer.sentry().is_some_and(Sentry::looks);
         let mut look_timer = std::pin::pin!(sleep_until(after(link.look_at())));
         let mut probe: Option<BoxFuture<'static, Link>> = None;
+        let mut news = std::pin::pin!(change(self.dialer.sentry().cloned()));
         loop {
             let is_hung = probe.is_some();
             if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
@@ -115,10 +113,13 @@ impl Actor {
                     if !self.closing && (is_hung || link.load() < MOST_OUT) =>
                 {
                     self.closing = count == 0;
-                    self.gather().await;
+                    if count > 1 || link.load() >= CROWD {
+                        self.gather().await;
+                    }
                     self.admit(link, is_hung);
                 }
-                () = change(&mut self.changes) => {
+                changes = news.as_mut() => {
+                    news.set(change(changes));
                     let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
                     if matches!(link.gate(), Gate::Undecided) || is_wanted {
                         link.look();
@@ -148,7 +149,7 @@ impl Actor {
     }
 
     /// Lets everybody who has something to send put it in the queue first, so that it goes out in one
-    /// write. Costs one look at the sockets, and nobody a wait.
+    /// write. Costs one look at the sockets, and nobody a wait; worth it where there are many.
     async fn gather(&mut self) {
         yield_now().await;
         while self.batch.len() < MOST_AT_ONCE {
@@ -341,11 +342,13 @@ fn state_of(link: &Link) -> NodeState {
     }
 }
 
-async fn change(changes: &mut Option<Sentry>) {
-    match changes {
+/// Waits for what may change the ruling of the guards; gives back what tells it.
+async fn change(mut changes: Option<Sentry>) -> Option<Sentry> {
+    match &mut changes {
         Some(sentry) => sentry.changed().await,
         None => pending().await,
     }
+    changes
 }
 
 /// When a moment of the lease clock comes, or sooner: timers stop while the computer sleeps.
@@ -370,6 +373,8 @@ pub(super) fn refuse(letter: Letter, fault: &Fault) {
 
 const SILENT: &str = "the node is connected, but does not answer";
 const LONGEST_NAP: Duration = Duration::from_secs(1);
+/// With so many parcels unanswered there are others who may have something to send.
+const CROWD: usize = 3;
 /// How many letters are taken from the queue at once.
 const MOST_AT_ONCE: usize = 1024;
 /// With so many parcels unanswered the rest waits in the queue; a silent node gets no further revokes.

@@ -1,21 +1,46 @@
 //! The replies of Redis's protocol (RESP2), as bytes. Owns the reading of whole ones; asks for nothing.
 
 use redis::{RedisError, RedisResult, Value};
+use smallvec::SmallVec;
 
 /// What the bytes read so far amount to.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
     /// A reply, and how many bytes it took.
-    Whole(Value, usize),
+    Whole(Reply, usize),
     /// The beginning of one.
     Partial,
+}
+
+/// A reply. What our scripts say to commands are numbers: read without taking memory for each.
+#[derive(Debug, PartialEq)]
+pub(super) enum Reply {
+    /// An array of nothing but numbers.
+    Numbers(Numbers),
+    Other(Value),
+}
+
+pub(super) type Numbers = SmallVec<[i64; 4]>;
+
+impl From<Reply> for Value {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Numbers(numbers) => Self::Array(numbers.into_iter().map(Self::Int).collect()),
+            Reply::Other(value) => value,
+        }
+    }
 }
 
 /// Reads the reply at the beginning of `bytes`.
 pub(super) fn read(bytes: &[u8]) -> RedisResult<Frame> {
     let mut reader = Reader { bytes, at: 0 };
+    match reader.numbers()? {
+        Some(Some(numbers)) => return Ok(Frame::Whole(Reply::Numbers(numbers), reader.at)),
+        Some(None) => return Ok(Frame::Partial),
+        None => reader.at = 0,
+    }
     let value = reader.value(0)?;
-    Ok(value.map_or(Frame::Partial, |value| Frame::Whole(value, reader.at)))
+    Ok(value.map_or(Frame::Partial, |value| Frame::Whole(Reply::Other(value), reader.at)))
 }
 
 struct Reader<'a> {
@@ -24,6 +49,31 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// An array of one or more numbers; nothing of it if it is something else, and no numbers if it is
+    /// not all there.
+    fn numbers(&mut self) -> RedisResult<Option<Option<Numbers>>> {
+        if self.bytes.first() != Some(&b'*') {
+            return Ok(None);
+        }
+        let Some(line) = self.line()? else {
+            return Ok(Some(None));
+        };
+        let length = length(&line[1..])?.unwrap_or(0);
+        let mut numbers = Numbers::new();
+        while numbers.len() < length {
+            match self.bytes.get(self.at) {
+                None => return Ok(Some(None)),
+                Some(b':') => {}
+                Some(_) => return Ok(None),
+            }
+            let Some(line) = self.line()? else {
+                return Ok(Some(None));
+            };
+            numbers.push(number(&line[1..])?);
+        }
+        Ok((length > 0).then_some(Some(numbers)))
+    }
+
     /// The next value; `None` if it is not all there.
     fn value(&mut self, depth: usize) -> RedisResult<Option<Value>> {
         let start = self.at;
@@ -105,8 +155,16 @@ impl Reader<'_> {
 }
 
 fn number(digits: &[u8]) -> RedisResult<i64> {
-    let text = std::str::from_utf8(digits).map_err(|_| garbled())?;
-    text.parse().map_err(|_| garbled())
+    let (sign, digits) = match digits {
+        [b'-', digits @ ..] => (-1, digits),
+        digits => (1, digits),
+    };
+    let add = |sum: i64, digit: &u8| match digit {
+        b'0'..=b'9' => sum.checked_mul(10)?.checked_add(sign * i64::from(digit - b'0')),
+        _ => None,
+    };
+    let number = if digits.is_empty() { None } else { digits.iter().try_fold(0, add) };
+    number.ok_or_else(garbled)
 }
 
 /// A length; `None` for a value that is not there (-1).
@@ -132,7 +190,7 @@ mod tests {
 
     fn whole(bytes: &[u8]) -> Value {
         match read(bytes) {
-            Ok(Frame::Whole(value, length)) if length == bytes.len() => value,
+            Ok(Frame::Whole(reply, length)) if length == bytes.len() => reply.into(),
             other => panic!("{other:?}"),
         }
     }
@@ -142,6 +200,7 @@ mod tests {
         assert_eq!(whole(b"+OK\r\n"), Value::Okay);
         assert_eq!(whole(b"+PONG\r\n"), Value::SimpleString("PONG".into()));
         assert_eq!(whole(b":-42\r\n"), Value::Int(-42));
+        assert_eq!(whole(b":-9223372036854775808\r\n"), Value::Int(i64::MIN));
         assert_eq!(whole(b"$-1\r\n"), Value::Nil);
         assert_eq!(whole(b"*-1\r\n"), Value::Nil);
         assert_eq!(whole(b"$4\r\na\r\nb\r\n"), Value::BulkString(b"a\r\nb".to_vec()));
@@ -162,6 +221,10 @@ mod tests {
             b"\r\n",
             b"+OK\n",
             b":x\r\n",
+            b":\r\n",
+            b":-\r\n",
+            b":9223372036854775808\r\n",
+            b"*1\r\n:1x\r\n",
             b"$-2\r\n",
             b"$2\r\nabcd",
             b"$99999999999999999999\r\n",
@@ -222,7 +285,13 @@ mod tests {
             }
             let length = bytes.len();
             bytes.extend(behind);
-            prop_assert_eq!(read(&bytes).unwrap(), Frame::Whole(value, length));
+            match read(&bytes).unwrap() {
+                Frame::Whole(reply, taken) => {
+                    prop_assert_eq!(Value::from(reply), value);
+                    prop_assert_eq!(taken, length);
+                }
+                Frame::Partial => prop_assert!(false, "it was all there"),
+            }
         }
 
         #[test]

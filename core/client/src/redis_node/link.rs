@@ -25,7 +25,9 @@ use quorlock_protocol::{Fault, FaultKind, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use super::call::Call;
 use super::faults;
+use super::frame::Reply;
 use super::gate::Gate;
 use super::login::{self, ClientId, Login};
 use super::lookout::Lookout;
@@ -39,6 +41,8 @@ use crate::sentry::Sentry;
 pub(super) struct Link {
     login: Login,
     prefix: String,
+    /// Where calls are put together.
+    call: Call,
     /// What is out, in the order of the replies.
     out: VecDeque<Out>,
     /// What the server did not do for want of the script, in order.
@@ -82,6 +86,7 @@ impl Link {
         Self {
             login,
             prefix: prefix.to_owned(),
+            call: Call::default(),
             out: VecDeque::new(),
             undone: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -149,13 +154,13 @@ impl Link {
 
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
-        let value = match ready!(self.login.pipe.poll_reply(context)) {
-            Ok(value) => value,
+        let reply = match ready!(self.login.pipe.poll_reply(context)) {
+            Ok(reply) => reply,
             Err(fault) => return Poll::Ready(Event::Lost(fault)),
         };
         self.has_answered = true;
         let result = match self.out.pop_front() {
-            Some(out) => self.handle(out, value),
+            Some(out) => self.handle(out, reply),
             None => Err(faults::garbled()),
         };
         if self.out.is_empty() && !self.undone.is_empty() {
@@ -204,13 +209,18 @@ impl Link {
         }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
         let canary = self.lookout.canary();
-        let (call, form) = wire::encode(&parcel, digests, (&self.prefix, canary));
+        let form = wire::encode(&mut self.call, &parcel, digests, (&self.prefix, canary));
         parcel.note_sent();
-        self.request(&call, form, Load::Parcel(parcel));
+        self.login.pipe.request_call(&self.call);
+        self.note_out(form, Load::Parcel(parcel));
     }
 
     fn request(&mut self, call: &Cmd, form: Form, load: Load) {
         self.login.pipe.request(call);
+        self.note_out(form, load);
+    }
+
+    fn note_out(&mut self, form: Form, load: Load) {
         self.out.push_back(Out { since: Instant::now(), sent: clock::now(), form, load });
     }
 
@@ -220,34 +230,35 @@ impl Link {
         }
     }
 
-    fn handle(&mut self, out: Out, value: Value) -> Result<Event, Fault> {
+    fn handle(&mut self, out: Out, reply: Reply) -> Result<Event, Fault> {
         let mut parcel = match out.load {
             Load::Parcel(parcel) => parcel,
             Load::Script => {
-                if matches!(&value, Value::ServerError(error) if faults::is_not_permitted(error)) {
+                if matches!(&reply, Reply::Other(Value::ServerError(error)) if faults::is_not_permitted(error))
+                {
                     self.login.digests = None;
                 }
                 return Ok(Event::Answered);
             }
             Load::Facts => {
-                self.login.facts.renew(&value);
+                self.login.facts.renew(&reply.into());
                 self.lookout.handle_facts(&self.login.facts);
                 return Ok(Event::Answered);
             }
             Load::Look => {
-                let next = self.lookout.handle_look(out.sent, &value, &self.login.facts);
+                let next = self.lookout.handle_look(out.sent, &reply.into(), &self.login.facts);
                 self.request_look(next);
                 return Ok(Event::Looked);
             }
         };
-        match value {
-            Value::ServerError(error)
+        match reply {
+            Reply::Other(Value::ServerError(error))
                 if faults::is_no_script(&error) && out.form == Form::ByDigest =>
             {
                 parcel.note_undone();
                 self.undone.push_back(parcel);
             }
-            Value::ServerError(error)
+            Reply::Other(Value::ServerError(error))
                 if error.code() == "CROSSSLOT" && parcel.letters().len() > 1 =>
             {
                 // A single-node cluster: it takes each lease by itself.
@@ -257,19 +268,19 @@ impl Link {
                     self.send(single);
                 }
             }
-            Value::ServerError(error) => {
+            Reply::Other(Value::ServerError(error)) => {
                 let fault = faults::of_reply(&error, Some(&parcel));
                 parcel.answer_all(&fault);
             }
-            value => {
-                let Some(mut answers) = wire::decode(&parcel, out.form, &value) else {
+            reply => {
+                let Some(mut answers) = wire::decode(&parcel, out.form, &reply) else {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
                 if parcel.first().is_grant()
                     && let Some(answer) = answers.first_mut()
                 {
-                    let look = self.lookout.inspect(out.sent, &value, answer);
+                    let look = self.lookout.inspect(out.sent, &reply, answer);
                     self.request_look(look);
                 }
                 self.drop_withdrawn(&parcel);

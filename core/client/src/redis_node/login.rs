@@ -69,7 +69,7 @@ pub(super) async fn log_in(
     }
     let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::of(address));
     for (step, _) in steps {
-        let value = poll_fn(|context| pipe.poll_reply(context)).await?;
+        let value = Value::from(poll_fn(|context| pipe.poll_reply(context)).await?);
         match (step, value) {
             (Step::Authenticate, Value::ServerError(error)) => return Err(refused(&error)),
             (Step::Select, Value::ServerError(error)) => {

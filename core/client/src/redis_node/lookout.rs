@@ -5,6 +5,7 @@ use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
 use redis::{Cmd, Value};
 
 use super::facts::Facts;
+use super::frame::Reply;
 use super::gate::{self, Gate, Writing};
 use super::wire;
 use crate::clock;
@@ -149,12 +150,12 @@ impl Lookout {
     pub(super) fn inspect(
         &mut self,
         sent: Moment,
-        value: &Value,
+        reply: &Reply,
         answer: &mut Result<Answer, Fault>,
     ) -> Option<Cmd> {
         let sentry = self.sentry.as_ref()?;
         let reading = |micros| ClockReading { sent, received: clock::now(), micros };
-        let is_steady = wire::time_in(value).is_none_or(|time| sentry.handle_clock(reading(time)));
+        let is_steady = wire::time_in(reply).is_none_or(|time| sentry.handle_clock(reading(time)));
         let has_forgotten = matches!(answer, Err(fault) if fault.kind() == FaultKind::Quarantined);
         if is_steady && !has_forgotten {
             return None;

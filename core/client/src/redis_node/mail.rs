@@ -4,6 +4,7 @@
 use std::mem;
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply};
+use smallvec::{SmallVec, smallvec};
 
 use crate::inbox::ReplyTo;
 
@@ -50,7 +51,7 @@ impl Letter {
 /// Letters that go out as one call: one, or several extensions.
 pub(super) struct Parcel {
     /// Never empty; more than one only if all are extensions.
-    letters: Vec<Letter>,
+    letters: SmallVec<[Letter; 1]>,
     keys: usize,
     /// How often it went out and may have been done.
     sends: u8,
@@ -66,7 +67,7 @@ impl Parcel {
 
     pub(super) fn new(letter: Letter) -> Self {
         let keys = letter.keys();
-        Self { letters: vec![letter], keys, sends: 0 }
+        Self { letters: smallvec![letter], keys, sends: 0 }
     }
 
     /// Takes `letter` in if both are extensions and there is room; otherwise hands it back.

@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use quorlock_protocol::Fault;
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, RedisError};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
+use super::call::Call;
 use super::faults;
-use super::frame::{self, Frame};
+use super::frame::{self, Frame, Reply};
 use super::stream::{Allowance, Metered, Stream};
 
 /// A connection whose reading and writing happens inside [`Self::poll_reply`]: no task of its own.
@@ -18,8 +19,9 @@ pub(super) struct Pipe {
     /// What is to be written, and how much of it was.
     outgoing: Vec<u8>,
     written: usize,
-    /// What was read, and how much of it was taken.
+    /// Room for what is read: of it, so much is filled, and of that so much was taken.
     incoming: Vec<u8>,
+    filled: usize,
     taken: usize,
     outstanding: usize,
     allowance: Allowance,
@@ -34,7 +36,8 @@ impl Pipe {
             stream: Metered::new(stream, allowance.clone()),
             outgoing: Vec::new(),
             written: 0,
-            incoming: Vec::with_capacity(READ_AT_ONCE),
+            incoming: Vec::new(),
+            filled: 0,
             taken: 0,
             outstanding: 0,
             allowance,
@@ -44,20 +47,30 @@ impl Pipe {
 
     /// Puts a call in, behind all others. It is written by the next [`Self::poll_reply`].
     pub(super) fn request(&mut self, call: &Cmd) {
-        self.allowance.grow();
-        self.outstanding += 1;
+        self.expect_reply();
         call.write_packed_command(&mut self.outgoing);
     }
 
+    /// The same for a call that was put together here.
+    pub(super) fn request_call(&mut self, call: &Call) {
+        self.expect_reply();
+        call.write_to(&mut self.outgoing);
+    }
+
+    fn expect_reply(&mut self) {
+        self.allowance.grow();
+        self.outstanding += 1;
+    }
+
     /// The reply to the oldest call, or why there will be no more.
-    pub(super) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Value, Fault>> {
+    pub(super) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         if let Some(fault) = &self.failure {
             return Poll::Ready(Err(fault.clone()));
         }
         // Replies first, so that what arrived before the connection ended still counts.
         loop {
             match self.take_reply() {
-                Ok(Some(value)) => return Poll::Ready(Ok(value)),
+                Ok(Some(reply)) => return Poll::Ready(Ok(reply)),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Err(self.fail(&error))),
             }
@@ -75,21 +88,20 @@ impl Pipe {
     }
 
     /// The next whole reply among what was read.
-    fn take_reply(&mut self) -> Result<Option<Value>, RedisError> {
+    fn take_reply(&mut self) -> Result<Option<Reply>, RedisError> {
         if self.outstanding == 0 {
             // What nobody asked for is not Redis's protocol.
-            return if self.incoming.len() > self.taken { Err(garbled()) } else { Ok(None) };
+            return if self.filled > self.taken { Err(garbled()) } else { Ok(None) };
         }
-        match frame::read(&self.incoming[self.taken..])? {
-            Frame::Whole(value, length) => {
+        if self.filled == self.taken {
+            return Ok(None);
+        }
+        match frame::read(&self.incoming[self.taken..self.filled])? {
+            Frame::Whole(reply, length) => {
                 self.taken += length;
-                if self.taken == self.incoming.len() {
-                    self.incoming.clear();
-                    self.taken = 0;
-                }
                 self.outstanding -= 1;
                 self.allowance.renew(self.outstanding);
-                Ok(Some(value))
+                Ok(Some(reply))
             }
             Frame::Partial => Ok(None),
         }
@@ -114,18 +126,26 @@ impl Pipe {
 
     /// Reads what is there; `false` if the other side has hung up.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.taken > 0 {
-            self.incoming.drain(..self.taken);
-            self.taken = 0;
-        }
-        let before = self.incoming.len();
-        self.incoming.resize(before + READ_AT_ONCE, 0);
-        let mut buffer = ReadBuf::new(&mut self.incoming[before..]);
-        let result = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+        self.make_room();
+        let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         let count = buffer.filled().len();
-        self.incoming.truncate(before + count);
-        ready!(result)?;
+        self.filled += count;
         Poll::Ready(Ok(count > 0))
+    }
+
+    /// Room for one reading more. It is filled with zeros when it grows and not before each reading.
+    fn make_room(&mut self) {
+        self.incoming.copy_within(self.taken..self.filled, 0);
+        self.filled -= self.taken;
+        self.taken = 0;
+        if self.incoming.len() > KEPT && self.filled < KEPT {
+            self.incoming.truncate(KEPT);
+            self.incoming.shrink_to_fit();
+        }
+        if self.incoming.len() < self.filled + READ_AT_ONCE {
+            self.incoming.resize((2 * self.incoming.len()).max(self.filled + READ_AT_ONCE), 0);
+        }
     }
 
     /// Why the connection is over: the first reason stays.
@@ -150,5 +170,5 @@ fn garbled() -> RedisError {
 }
 
 const READ_AT_ONCE: usize = 4 * 1024;
-/// So much of the buffer for writing is kept when it has been written.
+/// So much of a buffer is kept when it is empty.
 const KEPT: usize = 64 * 1024;

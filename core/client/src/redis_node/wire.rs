@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use quorlock_protocol::{Action, Answer, Fault, FaultKind, FencingToken, Frees, Ticket};
-use redis::{Cmd, Value};
+use redis::Value;
+use smallvec::{SmallVec, smallvec};
 
+use super::call::Call;
+use super::frame::Reply;
 use super::gate::CANARY_KEY;
 use super::mail::{Letter, Parcel};
 use super::scripts::{Digests, Script};
@@ -23,13 +26,17 @@ pub(super) enum Form {
     Whole,
 }
 
-/// The call for `parcel`: by `digests` if the server has the scripts. `prefix` goes before every key; a
+/// The answers to a parcel: to one letter, most of the time.
+pub(super) type Answers = SmallVec<[Result<Answer, Fault>; 1]>;
+
+/// Makes `call` the one for `parcel`: by `digests` if the server has the scripts. `prefix` goes before every key; a
 /// grant is done only if `canary` stands where it should (nothing is guarded without one).
 pub(super) fn encode(
+    call: &mut Call,
     parcel: &Parcel,
     digests: Option<&Digests>,
     (prefix, canary): (&str, Option<&str>),
-) -> (Cmd, Form) {
+) -> Form {
     let letter = parcel.first();
     if let Action::Grant { ttl, fence: None } = letter.command.action
         && letter.command.claim.resources.as_slice().len() == 1
@@ -37,54 +44,45 @@ pub(super) fn encode(
         && canary.is_none()
         && !parcel.was_sent()
     {
-        let mut call = redis::cmd("SET");
         let claim = &letter.command.claim;
         let key = lock_key(prefix, &claim.resources.as_slice()[0]);
-        call.arg(&*key).arg(claim.holder.as_str()).arg("NX").arg("PX").arg(ttl.as_millis());
-        return (call, Form::Plain);
+        call.begin("SET").arg(&key).arg(claim.holder.as_str());
+        call.arg("NX").arg("PX").number(ttl.as_millis());
+        return Form::Plain;
     }
     let script = script_of(&letter.command.action);
     let (name, script_name, form) = match digests {
         Some(digests) => ("EVALSHA", digests.of(script), Form::ByDigest),
         None => ("EVAL", script.text(), Form::Whole),
     };
-    let mut call = redis::cmd(name);
-    call.arg(script_name);
+    call.begin(name).arg(script_name);
     if script == Script::Extend {
-        write_extensions(&mut call, parcel.letters(), prefix);
+        write_extensions(call, parcel.letters(), prefix);
     } else {
-        write_one(&mut call, letter, (prefix, canary));
+        write_one(call, letter, (prefix, canary));
     }
-    (call, form)
+    form
 }
 
 /// The answers in the server's reply to `parcel`, one for each letter; `None` if it has not the shape
 /// of the protocol.
-pub(super) fn decode(
-    parcel: &Parcel,
-    form: Form,
-    value: &Value,
-) -> Option<Vec<Result<Answer, Fault>>> {
-    if form == Form::Plain {
-        return match value {
-            Value::Okay => Some(vec![Ok(Answer::Ours { token: None, remaining: None })]),
-            Value::Nil => Some(vec![Ok(Answer::Theirs { floor: None, frees: Frees::Unknown })]),
-            _ => None,
-        };
-    }
-    let Value::Array(items) = value else {
-        return None;
+pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answers> {
+    let numbers = match (form, reply) {
+        (Form::Plain, Reply::Other(Value::Okay)) => {
+            return Some(smallvec![Ok(Answer::Ours { token: None, remaining: None })]);
+        }
+        (Form::Plain, Reply::Other(Value::Nil)) => {
+            return Some(smallvec![Ok(Answer::Theirs { floor: None, frees: Frees::Unknown })]);
+        }
+        (Form::ByDigest | Form::Whole, Reply::Numbers(numbers)) => numbers,
+        _ => return None,
     };
-    let numbers: Vec<i64> = items
-        .iter()
-        .map(|item| if let Value::Int(number) = item { Some(*number) } else { None })
-        .collect::<Option<_>>()?;
     // A single reply may have grown at its end; in a batch they stand one after another.
     if parcel.letters().len() > 1 && numbers.len() != parcel.letters().len() * REPLY_NUMBERS {
         return None;
     }
     let chunks = numbers.chunks_exact(REPLY_NUMBERS);
-    let answers: Vec<_> = parcel
+    let answers: Answers = parcel
         .letters()
         .iter()
         .zip(chunks)
@@ -103,56 +101,56 @@ fn script_of(action: &Action) -> Script {
     }
 }
 
-fn write_extensions(call: &mut Cmd, letters: &[Letter], prefix: &str) {
+fn write_extensions(call: &mut Call, letters: &[Letter], prefix: &str) {
     let keys: usize = letters.iter().map(|it| it.command.claim.resources.as_slice().len()).sum();
-    call.arg(keys);
+    call.count(keys);
     for resource in letters.iter().flat_map(|it| it.command.claim.resources.as_slice()) {
-        call.arg(&*lock_key(prefix, resource));
+        call.arg(&lock_key(prefix, resource));
     }
     for letter in letters {
         let claim = &letter.command.claim;
         let Action::Extend { ttl } = letter.command.action else {
             continue;
         };
-        call.arg(claim.holder.as_str()).arg(ttl.as_millis()).arg(claim.resources.as_slice().len());
+        call.arg(claim.holder.as_str()).number(ttl.as_millis());
+        call.count(claim.resources.as_slice().len());
     }
 }
 
-fn write_one(call: &mut Cmd, letter: &Letter, (prefix, canary): (&str, Option<&str>)) {
+fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&str>)) {
     let claim = &letter.command.claim;
-    let locks: Vec<_> = claim.resources.as_slice().iter().map(|it| lock_key(prefix, it)).collect();
+    let resources = claim.resources.as_slice();
+    let write_fences = |call: &mut Call| {
+        for resource in resources {
+            call.joined(fence_key(&lock_key(prefix, resource)));
+        }
+    };
     let action = letter.command.action;
     let fenced = matches!(action, Action::Grant { fence: Some(_), .. } | Action::RaiseFence { .. });
-    call.arg(if fenced { 2 * locks.len() } else { locks.len() });
-    for key in &locks {
-        call.arg(&**key);
+    call.count(if fenced { 2 * resources.len() } else { resources.len() });
+    for resource in resources {
+        call.arg(&lock_key(prefix, resource));
     }
     if fenced {
-        for key in &locks {
-            call.arg(fence_key(key));
-        }
+        write_fences(call);
     }
     call.arg(claim.holder.as_str());
     match action {
         Action::Restore { ttl } => {
-            call.arg(ttl.as_millis());
+            call.number(ttl.as_millis());
         }
         Action::Grant { ttl, fence } => {
-            call.arg(ttl.as_millis());
+            call.number(ttl.as_millis());
             let canary = canary.unwrap_or_default();
             call.arg(if canary.is_empty() { "" } else { CANARY_KEY }).arg(canary);
             if let Some(fence) = fence {
-                call.arg(fence.proposal.0).arg(fence.retention.max(ttl).as_millis());
+                call.number(fence.proposal.0).number(fence.retention.max(ttl).as_millis());
             }
         }
         Action::RaiseFence { token, retention } => {
-            call.arg(token.0).arg(retention.as_millis());
+            call.number(token.0).number(retention.as_millis());
         }
-        Action::Inspect => {
-            for key in &locks {
-                call.arg(fence_key(key));
-            }
-        }
+        Action::Inspect => write_fences(call),
         Action::Revoke | Action::Extend { .. } => {}
     }
 }
@@ -188,14 +186,12 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
 }
 
 /// The node's clock in the reply to a grant, in microseconds.
-pub(super) fn time_in(value: &Value) -> Option<u64> {
-    let Value::Array(items) = value else {
+pub(super) fn time_in(reply: &Reply) -> Option<u64> {
+    let Reply::Numbers(numbers) = reply else {
         return None;
     };
-    match items.get(REPLY_NUMBERS - 1) {
-        Some(Value::Int(time)) => u64::try_from(*time).ok().filter(|time| *time > 0),
-        _ => None,
-    }
+    let time = numbers.get(REPLY_NUMBERS - 1)?;
+    u64::try_from(*time).ok().filter(|time| *time > 0)
 }
 
 /// The sentence for a key of another type in the way of `letter`.
