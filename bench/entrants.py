@@ -58,19 +58,20 @@ def _ours(language: str, style: str, program: str, *variants: str) -> Iterable[E
         "block": ", with block",
         "using": ", using",
         "engine": ", on the engine",
+        "blocking": ", blocking",
     }
     for variant in ("", *variants):
         yield Entrant(
             name=f"quorlock {told}{ways[variant]}",
             label=f"quorlock {told}{ways[variant]}",
             role=OURS, language=language, program=program, variant=variant, style=style,
-            holds=variant == "",
+            flight=variant != "blocking", holds=variant == "",
         )  # fmt: skip
 
 
 ENTRANTS: tuple[Entrant, ...] = (
     Entrant("floor", "the floor: bare sockets in C", FLOOR, "C", "floor", style="c", flight=False),
-    *_ours("Rust", "tokio", "quorlock", "plain", "engine"),
+    *_ours("Rust", "tokio", "quorlock", "plain", "engine", "blocking"),
     *_ours("Python", "sync", "quorlock_sync", "plain", "block"),
     *_ours("Python", "asyncio", "quorlock_aio", "plain"),
     *_ours("Node", "node", "quorlock", "plain", "using"),

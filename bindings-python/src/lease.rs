@@ -1,8 +1,5 @@
 //! A lease as Python sees it: what is known of it, and the beginnings of what can be done with it.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use quorlock::{Lease, Vote};
@@ -140,29 +137,25 @@ impl LeaseState {
         let lease = self.here(py)?.clone();
         let ttl = ttl.map(|ttl| seconds("ttl", ttl)).transpose()?;
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move { lease.extend_here(ttl).await.map(Outcome::Time) }))
+        Ok(Operation::new(engine, async move { lease.extend_here(ttl).await.map(Outcome::Time) }))
     }
 
     /// Begins to ask the nodes; gives the validity.
     fn begin_check(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move { lease.check_here().await.map(Outcome::Time) }))
+        Ok(Operation::new(engine, async move { lease.check_here().await.map(Outcome::Time) }))
     }
 
     /// Gives the lease back; the operation only waits for the outcome.
     fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = runtime::engine(py)?;
-        let mut release: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+        // Whatever becomes of the wait, the lease is given back.
+        Ok(Operation::due(engine, async move {
             let outcome = lease.release().await?;
             Ok(Outcome::Released(outcome, lease.loss(outcome)))
-        });
-        // The first step is taken here, so that the lease is given back whatever becomes of the wait.
-        match release.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Ok(Operation::done(engine, result)),
-            Poll::Pending => Ok(Operation::start(engine, release)),
-        }
+        }))
     }
 
     /// Posts `number` to the mailbox, with the error, when the lease is lost.

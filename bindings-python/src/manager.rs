@@ -142,7 +142,7 @@ impl Plan {
         }
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move {
+        Ok(Operation::new(engine, async move {
             lock.acquire_here().await.map(|guard| Outcome::Won(guard.on_its_way()))
         }))
     }
@@ -152,7 +152,7 @@ impl Plan {
         let core = self.manager.get().core(py)?;
         let names = self.names.clone();
         let engine = runtime::engine(py)?;
-        Ok(Operation::start(engine, async move { core.is_locked(names).await.map(Outcome::Flag) }))
+        Ok(Operation::new(engine, async move { core.is_locked(names).await.map(Outcome::Flag) }))
     }
 
     /// Takes a lease over by its token.

@@ -1,14 +1,13 @@
-//! One operation under way on the engine: waited for, announced to a mailbox, or cancelled. Owns the
-//! hand-over of its result; what it does is the core's.
+//! One operation: run by the thread that waits for it, or by the engine and announced to a mailbox. Owns
+//! the hand-over of its result; what it does is the core's.
 //!
-//! Blocking code, asyncio and gevent all start the same operations and differ only in how they wait. A
+//! Blocking code, asyncio and gevent all begin the same operations and differ only in how they wait. A
 //! lease is withdrawn unless Python has taken it: a wait may be interrupted at the moment it is won.
 
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyTypeError;
@@ -29,8 +28,20 @@ pub(crate) struct Operation {
 struct Inner {
     engine: &'static Engine,
     shared: Arc<Shared>,
-    /// `None` where the operation had ended before it was begun.
-    task: Option<Task<()>>,
+    work: Mutex<Work>,
+    /// What it does is done also if nobody waits for it.
+    is_due: bool,
+}
+
+/// Where the work is.
+#[derive(Default)]
+enum Work {
+    /// Begun or not, it waits for a thread to run it.
+    Here(Running),
+    OnEngine(#[expect(dead_code, reason = "dropped, it is cancelled")] Task<()>),
+    /// It is run now and cannot be given up, or it has ended.
+    #[default]
+    Taken,
 }
 
 /// What a successful operation gives.
@@ -59,22 +70,45 @@ struct Progress {
 }
 
 impl Operation {
-    /// Runs `future` on the engine.
-    pub(crate) fn start(
+    /// Has `future` run by whoever waits, or by the engine once it is announced; dropped before, it is
+    /// given up.
+    pub(crate) fn new(
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared::default());
-        let ending = Ending(Arc::clone(&shared));
-        let task = Some(engine.spawn(Running { future: Box::pin(future), ending }));
-        Self { inner: OfProcess::new(Inner { engine, shared, task }) }
+        Self::over(engine, future, false)
+    }
+
+    /// The same for what is done in any case, also if nobody waits for it.
+    pub(crate) fn due(
+        engine: &'static Engine,
+        future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
+    ) -> Self {
+        Self::over(engine, future, true)
     }
 
     /// An operation that has this result already.
     pub(crate) fn done(engine: &'static Engine, result: Result<Outcome, LockError>) -> Self {
         let shared = Arc::new(Shared::default());
         shared.end(Some(result));
-        Self { inner: OfProcess::new(Inner { engine, shared, task: None }) }
+        let work = Mutex::default();
+        Self { inner: OfProcess::new(Inner { engine, shared, work, is_due: false }) }
+    }
+
+    fn over(
+        engine: &'static Engine,
+        future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
+        is_due: bool,
+    ) -> Self {
+        let shared = Arc::new(Shared::default());
+        let ending = Ending(Arc::clone(&shared));
+        let running = Box::pin(async move {
+            let ending = ending;
+            let result = future.await;
+            ending.0.end(Some(result));
+        });
+        let work = Mutex::new(Work::Here(running));
+        Self { inner: OfProcess::new(Inner { engine, shared, work, is_due }) }
     }
 
     /// The lease that was won or adopted, for good: from now on it is Python's.
@@ -102,20 +136,20 @@ impl Operation {
     /// Waits until the operation has ended. A signal's exception (as of Ctrl-C) cancels it.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
-        let shared = &inner.shared;
-        if py.detach(|| shared.wait(TICK)) {
+        if py.detach(|| inner.run(TICK)) {
             return Ok(());
         }
         inner.wait_for_signals(py).inspect_err(|_| {
             inner.cancel();
             py.detach(|| {
-                shared.wait(SETTLE);
+                inner.shared.wait(SETTLE);
                 inner.engine.drain(SETTLE)
             });
         })
     }
 
-    /// Posts `number` to the mailbox when the operation has ended; at once if it has.
+    /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if
+    /// it has.
     fn announce(&self, py: Python<'_>, mailbox: &Mailbox, number: u64) -> PyResult<()> {
         let (Some(inner), Some(mailbox)) = (self.inner.get(), mailbox.inner()) else {
             return Err(errors::cancelled(py));
@@ -126,6 +160,8 @@ impl Operation {
             mailbox.post(number, None);
         } else {
             progress.announce = Some((Arc::clone(mailbox), number));
+            drop(progress);
+            inner.hand_over();
         }
         Ok(())
     }
@@ -169,15 +205,45 @@ impl Inner {
     fn wait_for_signals(&self, py: Python<'_>) -> PyResult<()> {
         if !is_main_thread(py)? {
             // Signals are handled in the main thread only.
-            py.detach(|| self.shared.wait(Duration::MAX));
+            py.detach(|| self.run(Duration::MAX));
             return Ok(());
         }
         loop {
             py.check_signals()?;
-            if py.detach(|| self.shared.wait(TICK)) {
+            if py.detach(|| self.run(TICK)) {
                 return Ok(());
             }
         }
+    }
+
+    /// Runs the operation here, or waits for it if another does, for `timeout` at the most; tells
+    /// whether it has ended.
+    fn run(&self, timeout: Duration) -> bool {
+        let Work::Here(mut running) = mem::take(&mut *self.work()) else {
+            return self.shared.wait(timeout);
+        };
+        let has_ended = self.engine.block_on_for(timeout, running.as_mut()).is_some();
+        if !has_ended {
+            *self.work() = Work::Here(running);
+        }
+        has_ended
+    }
+
+    /// Has the engine run the operation, unless it is run already.
+    fn hand_over(&self) {
+        let mut work = self.work();
+        *work = match mem::take(&mut *work) {
+            Work::Here(running) if self.is_due => {
+                self.engine.background(running);
+                Work::Taken
+            }
+            Work::Here(running) => Work::OnEngine(self.engine.spawn(running)),
+            elsewhere => elsewhere,
+        };
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cancel(&self) {
@@ -186,13 +252,30 @@ impl Inner {
         let result = progress.result.take();
         let taken = progress.taken.take();
         drop(progress);
-        if let Some(task) = &self.task {
-            task.cancel();
-        }
+        self.give_up();
         if let Some(lease) = taken {
             lease.withdraw();
         }
         drop(result);
+    }
+
+    /// Drops the work, wherever it is, or leaves to the engine what is done in any case.
+    fn give_up(&self) {
+        let work = mem::take(&mut *self.work());
+        match work {
+            Work::Here(running) if self.is_due => self.engine.background(running),
+            work => {
+                drop(work);
+                // What the dropping has sent is on its way at once.
+                self.engine.prod();
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
@@ -239,19 +322,8 @@ impl Shared {
     }
 }
 
-/// The future with its ending, which comes last also when the task is aborted.
-struct Running<F> {
-    future: Pin<Box<F>>,
-    ending: Ending,
-}
-
-impl<F: Future<Output = Result<Outcome, LockError>>> Future for Running<F> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.future.as_mut().poll(context).map(|result| self.ending.0.end(Some(result)))
-    }
-}
+/// The operation with its ending, which comes last also when it is dropped half-way.
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Ending(Arc<Shared>);
 

@@ -144,7 +144,7 @@ async def test_an_acquisition_that_is_given_up_keeps_nothing(api: Api, cluster3:
     plan = lock._planned()[0]
     for takes in (False, True):
         operation = plan.acquire(blocking=True, timeout=-1, block=False)
-        await api.until(partial(getattr, operation, "has_ended"))
+        operation.wait()
         if takes:  # interrupted between winning and handing out
             assert Lease(operation).is_valid
         operation.cancel()

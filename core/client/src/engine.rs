@@ -1,16 +1,18 @@
-//! The thread on which all locks of a process live. Owns the runtime and the work left behind.
+//! The thread on which all locks of a process live. Owns what runs there and the work left behind.
+
+mod helm;
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+
+use self::helm::Helm;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
@@ -22,11 +24,10 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
+/// Dropped with the last handle, which ends the thread.
 struct Shared {
-    handle: Handle,
+    helm: Arc<Helm>,
     background: Arc<Background>,
-    /// Dropped with the last handle, which ends the thread.
-    _stop: oneshot::Sender<()>,
 }
 
 /// Counts the withdrawals that go on after their caller has left.
@@ -49,19 +50,7 @@ impl Engine {
     /// # Errors
     /// Whatever the operating system says when it cannot start one.
     pub fn start() -> io::Result<Self> {
-        let (stop, stopped) = oneshot::channel();
-        let (send_handle, handle) = std::sync::mpsc::channel();
-        thread::Builder::new().name("quorlock".into()).spawn(move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(send_handle.send(Err(error))),
-            };
-            let _ = send_handle.send(Ok(runtime.handle().clone()));
-            let _ = runtime.block_on(stopped);
-        })?;
-        let handle =
-            handle.recv().map_err(|_| io::Error::other("the lock thread did not start"))??;
-        Ok(Self { shared: Arc::new(Shared { handle, background: Arc::default(), _stop: stop }) })
+        Ok(Self { shared: Arc::new(Shared { helm: Helm::start()?, background: Arc::default() }) })
     }
 
     /// The engine that the locks of this process share; started at the first call.
@@ -77,6 +66,42 @@ impl Engine {
         Ok(SHARED.get_or_init(|| engine).clone())
     }
 
+    /// Runs `future` to its end on the calling thread, which drives the engine meanwhile: the shortest way
+    /// for code that blocks anyway, since no other thread has to be woken. Many threads may do so at once.
+    ///
+    /// ```
+    /// use quorlock::Redlock;
+    ///
+    /// # fn main() -> Result<(), quorlock::LockError> {
+    /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
+    /// let lock = locks.lock("invoice:42");
+    /// let lease = locks.engine().block_on(lock.acquire_here())?;
+    /// assert!(lease.is_valid());
+    /// locks.engine().block_on(lease.release())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// On a thread of an async runtime, which must not block.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.shared.helm.block_on(future)
+    }
+
+    /// [`Self::block_on`] for `timeout` at the most; `None` if the future has not ended by then.
+    ///
+    /// # Panics
+    /// As for [`Self::block_on`].
+    pub fn block_on_for<F: Future>(&self, timeout: Duration, future: F) -> Option<F::Output> {
+        self.block_on(async { tokio::time::timeout(timeout, future).await.ok() })
+    }
+
+    /// Has the thread look at once for what was handed to the engine from outside (what the dropping of
+    /// a half-run future sends), instead of soon.
+    pub fn prod(&self) {
+        self.shared.helm.prod();
+    }
+
     /// Runs `future` on the thread. Dropping the task before it has ended drops the future.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
@@ -86,7 +111,7 @@ impl Engine {
         let leaving = Arc::new(OnceLock::new());
         // In this order: what the future leaves behind is counted before its leaving is over.
         let parts = (Box::pin(future), Arc::clone(&leaving));
-        let join = self.shared.handle.spawn(async move {
+        let join = self.hand_over(async move {
             let mut parts = parts;
             (&mut parts.0).await
         });
@@ -96,16 +121,26 @@ impl Engine {
     /// Runs `future` on the thread for as long as it lasts; nobody waits for it, not even the end of the
     /// process.
     pub(crate) fn spawn_detached(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.shared.handle.spawn(future);
+        self.hand_over(future);
     }
 
-    /// Runs `future` to its end on the thread, whoever waits for it.
-    pub(crate) fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
+    /// Runs `future` to its end on the thread, also if nobody waits for it; [`Self::drain`] does.
+    pub fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ticket = BackgroundTicket::new(&self.shared.background);
-        self.shared.handle.spawn(async move {
+        self.hand_over(async move {
             future.await;
             drop(ticket);
         });
+    }
+
+    fn hand_over<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let join = self.handle().spawn(future);
+        self.shared.helm.prod();
+        join
     }
 
     /// Waits until every withdrawal left behind has been answered, but not for longer than `timeout`.
@@ -132,7 +167,13 @@ impl Engine {
     }
 
     pub(crate) fn handle(&self) -> &Handle {
-        &self.shared.handle
+        self.shared.helm.handle()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.helm.stop();
     }
 }
 

@@ -1,0 +1,186 @@
+//! Whose turn it is to drive the runtime: a caller's that waits anyway, or the engine's own thread's.
+//!
+//! A caller that drives sends its commands and reads the replies itself, which saves two changes of
+//! thread. The thread takes over when no caller has come for a [`LULL`], so that renewals and what was
+//! left behind go on; with callers that follow close upon each other it stays out of their way.
+
+use std::future::Future;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
+
+/// A runtime that whoever has the helm drives.
+pub(super) struct Helm {
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+    turns: Mutex<Turns>,
+    /// Wakes the thread while it is not at the helm.
+    relief: Condvar,
+    /// Asks the thread to leave the helm.
+    hand_over: Notify,
+}
+
+#[derive(Default)]
+struct Turns {
+    /// How many callers drive, or wait for one that does.
+    callers: usize,
+    /// How many have come so far.
+    come: u64,
+    thread: Place,
+    /// There is work for the thread at once.
+    is_prodded: bool,
+    is_stopped: bool,
+}
+
+impl Turns {
+    /// Whether the thread is to leave the helm.
+    const fn is_wanted(&self) -> bool {
+        self.callers > 0 || self.is_stopped
+    }
+}
+
+/// Where the engine's thread is.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    AtHelm,
+    /// Looks now and then whether callers still come.
+    #[default]
+    Napping,
+    /// Until the last caller leaves.
+    Asleep,
+}
+
+impl Helm {
+    /// Starts a runtime, and the thread that drives it when nobody else does.
+    pub(super) fn start() -> io::Result<Arc<Self>> {
+        let helm = Arc::new(Self {
+            runtime: Some(Builder::new_current_thread().enable_all().build()?),
+            turns: Mutex::new(Turns { is_prodded: true, ..Turns::default() }),
+            relief: Condvar::new(),
+            hand_over: Notify::new(),
+        });
+        let mine = Arc::clone(&helm);
+        thread::Builder::new().name("quorlock".into()).spawn(move || mine.keep())?;
+        Ok(helm)
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        self.runtime().handle()
+    }
+
+    /// Drives the runtime on the calling thread until `future` has ended.
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let _turn = Turn::begin(self);
+        self.runtime().block_on(future)
+    }
+
+    /// There is something to do that was not handed over by who drives: it does not wait for the lull.
+    pub(super) fn prod(&self) {
+        let mut turns = self.lock();
+        if turns.callers == 0 && turns.thread != Place::AtHelm {
+            turns.is_prodded = true;
+            self.relief.notify_one();
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.hand_over.notify_one();
+        self.relief.notify_one();
+    }
+
+    /// The engine's thread.
+    fn keep(&self) {
+        while self.wait_for_turn() {
+            self.runtime().block_on(self.relieved());
+        }
+    }
+
+    /// Waits while callers drive; `false` once it is all over.
+    fn wait_for_turn(&self) -> bool {
+        let mut turns = self.lock();
+        let mut seen = None;
+        loop {
+            if turns.is_stopped {
+                return false;
+            }
+            let is_quiet = turns.is_prodded || seen == Some(turns.come);
+            if is_quiet && turns.callers == 0 {
+                turns.is_prodded = false;
+                turns.thread = Place::AtHelm;
+                return true;
+            }
+            turns = if is_quiet {
+                // One of them waits for long.
+                turns.thread = Place::Asleep;
+                self.relief.wait(turns).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                turns.thread = Place::Napping;
+                seen = Some(turns.come);
+                let nap = self.relief.wait_timeout(turns, LULL);
+                nap.unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+
+    /// Waits until a caller wants the helm.
+    async fn relieved(&self) {
+        loop {
+            let asked = self.hand_over.notified();
+            if self.lock().is_wanted() {
+                return;
+            }
+            asked.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("a helm has its runtime until it is dropped")
+    }
+}
+
+impl Drop for Helm {
+    fn drop(&mut self) {
+        // Anywhere, also on a thread of another runtime, which must not block.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A caller's turn.
+struct Turn<'a>(&'a Helm);
+
+impl<'a> Turn<'a> {
+    fn begin(helm: &'a Helm) -> Self {
+        let mut turns = helm.lock();
+        turns.callers += 1;
+        turns.come += 1;
+        if turns.thread == Place::AtHelm {
+            // Once: until it has left, the next callers find it there too.
+            helm.hand_over.notify_one();
+        }
+        Self(helm)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut turns = self.0.lock();
+        turns.callers -= 1;
+        if turns.callers == 0 && turns.thread == Place::Asleep {
+            self.0.relief.notify_one();
+        }
+    }
+}
+
+/// The thread takes the helm when no caller has come for so long.
+const LULL: Duration = Duration::from_millis(5);
