@@ -369,9 +369,15 @@ fn a_revoke_that_was_done_is_not_followed_by_its_grant() {
             client.send(&mine, Action::Revoke),
         ];
         let replies = client.replies_in_any_order(&tickets).await;
-        assert_eq!(kind(&replies[0].answer), Some(FaultKind::NotSent), "{:?}", replies[0]);
+        match &replies[0].answer {
+            // Where the server deletes by itself, the revoke has found nothing and came again, behind.
+            Ok(_) => assert_eq!(replies[2].answer, OURS),
+            Err(fault) => {
+                assert_eq!(fault.kind(), FaultKind::NotSent);
+                assert_eq!(replies[2].answer, ABSENT);
+            }
+        }
         assert_eq!(replies[1].answer, ours_with(5));
-        assert_eq!(replies[2].answer, ABSENT);
         assert_eq!(ask.call(&["EXISTS", "r", "s"]), "1");
     });
 }

@@ -201,15 +201,45 @@ fn a_user_without_the_fence_can_lock_without_fencing() {
     });
 }
 
+/// Some servers have a command of their own for what the script does.
+#[test]
+fn a_revoke_needs_no_more_than_the_script() {
+    run(async {
+        let server = Server::start();
+        let rules = ["~*", "+@all", "-delifeq", "-delex"];
+        // A server that does not know the commands does not know the rules.
+        let known: Vec<_> =
+            rules.into_iter().filter(|it| knows(&server, it.trim_start_matches('-'))).collect();
+        let mut client = user(&server, &known);
+        for _ in 0..2 {
+            whole_life(&mut client, "r").await;
+            let (mine, other) = (claim(&["r"], "a"), claim(&["r"], "b"));
+            assert_eq!(client.grant(&mine, 60_000).await, OURS);
+            let refused = client.ask(&other, Action::Revoke).await;
+            assert!(matches!(refused, Ok(Answer::Theirs { .. })), "{refused:?}");
+            assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+            assert_eq!(client.ask(&mine, Action::Revoke).await, ABSENT);
+        }
+    });
+}
+
+fn knows(server: &Server, rule: &str) -> bool {
+    !rule.starts_with("del") || server.ask().call(&["COMMAND", "INFO", rule]).contains(rule)
+}
+
 #[test]
 fn missing_permissions_are_told_with_the_rule_to_add() {
     run(async {
         let server = Server::start();
         let keys = ["~r*", "~quorlock:fence:*"];
-        for missing in ["+evalsha", "+set", "+get", "+time"] {
+        // A lock that is free is taken without looking at it.
+        assert_eq!(server.ask().call(&["SET", "r_held", "another"]), "OK");
+        for (missing, name) in
+            [("+evalsha", "r"), ("+set", "r"), ("+get", "r_held"), ("+time", "r")]
+        {
             let rules: Vec<_> = NEEDED.into_iter().filter(|it| *it != missing).collect();
             let mut client = user(&server, &[&rules[..], &keys[..]].concat());
-            let fault = client.fault(&claim(&["r"], "a"), fenced(1_000, 5)).await;
+            let fault = client.fault(&claim(&[name], "a"), fenced(1_000, 5)).await;
             assert_eq!(fault.kind(), FaultKind::NotPermitted, "{missing}: {fault}");
             assert!(fault.detail().contains("ACL SETUSER"), "{missing}: {fault}");
             assert!(fault.detail().contains(missing), "{missing}: {fault}");

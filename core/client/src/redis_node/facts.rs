@@ -10,6 +10,7 @@ use crate::address::{self, Address};
 
 /// What is read of a server when a connection is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Facts {
     /// Who it is; empty if this user may not ask.
     identity: Identity,
@@ -19,8 +20,18 @@ pub(super) struct Facts {
     is_declared_durable: bool,
     has_log: bool,
     is_loading: bool,
+    deletion: Option<Deletion>,
     /// The setting `appendfsync`, where this user may ask for it.
     syncs: Option<String>,
+}
+
+/// The server's own command that deletes a key if it holds a value: cheaper than a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deletion {
+    /// `DELIFEQ key value`, of Valkey 9.0 and later.
+    DelIfEq,
+    /// `DELEX key IFEQ value`, of Redis 8.4 and later.
+    DelEx,
 }
 
 impl Facts {
@@ -44,6 +55,11 @@ impl Facts {
     /// Whether the server writes every change to disk before it answers, as it says or the user does.
     pub(super) fn is_durable(&self) -> bool {
         self.is_declared_durable || (self.has_log && self.syncs.as_deref() == Some("always"))
+    }
+
+    /// How the server deletes a key by its value, if it has a command for that.
+    pub(super) fn deletion(&self) -> Option<Deletion> {
+        self.deletion
     }
 
     /// Whether the server still reads its keys from disk. Until it has, it says that it keeps no log.
@@ -85,6 +101,11 @@ impl Facts {
         if !self.is_loading {
             self.has_log = field("aof_enabled") == Some("1");
         }
+        let since = |name, first| field(name).and_then(version).is_some_and(|it| it >= first);
+        self.deletion = match field("valkey_version") {
+            Some(_) => since("valkey_version", (9, 0)).then_some(Deletion::DelIfEq),
+            None => since("redis_version", (8, 4)).then_some(Deletion::DelEx),
+        };
         self.has_cluster = field("cluster_enabled") == Some("1");
         let known = &mut self.identity;
         known.run = name(field("run_id"));
@@ -114,6 +135,12 @@ impl Facts {
 /// Something that stands in the place of a name is none: proxies and look-alikes know no better.
 fn is_name(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic()) && text.bytes().any(|byte| byte != b'0')
+}
+
+/// The first two numbers of a version.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 fn place(host: &str, port: &str) -> Option<Arc<str>> {
@@ -196,6 +223,21 @@ mod tests {
         assert!(facts.is_durable() && !facts.is_loading());
         facts.renew(&Value::BulkString(b"loading:1\r\naof_enabled:0\r\n".to_vec()));
         assert!(facts.is_durable() && facts.is_loading());
+    }
+
+    #[test]
+    fn a_server_has_the_commands_of_its_version() {
+        let deletion = |info: &str| facts("host", info).deletion();
+        let valkey =
+            |own| format!("redis_version:7.2.4\nserver_name:valkey\nvalkey_version:{own}\n");
+        assert_eq!(deletion(&valkey("9.0.0")), Some(Deletion::DelIfEq));
+        assert_eq!(deletion(&valkey("10.1.0-rc1")), Some(Deletion::DelIfEq));
+        assert_eq!(deletion(&valkey("8.1.3")), None);
+        assert_eq!(deletion("redis_version:8.4.0\n"), Some(Deletion::DelEx));
+        assert_eq!(deletion("redis_version:8.2.3\n"), None);
+        assert_eq!(deletion("redis_version:255.255.255\n"), Some(Deletion::DelEx));
+        assert_eq!(deletion("redis_version:unstable\n"), None);
+        assert_eq!(deletion(""), None);
     }
 
     #[test]

@@ -60,6 +60,12 @@ pub(super) fn is_not_permitted(error: &ServerError) -> bool {
     kind_of(error.code(), error.details().unwrap_or_default()) == FaultKind::NotPermitted
 }
 
+/// Whether the server, or this user on it, has not the command that was tried.
+pub(super) fn is_not_there(error: &ServerError) -> bool {
+    let text = error.details().unwrap_or_default();
+    is_not_permitted(error) || text.starts_with("unknown command")
+}
+
 /// The fault behind a connection that ended.
 pub(super) fn of_connection(error: &RedisError) -> Fault {
     // The redis crate keeps the inner error in an Arc, and hands out the Arc.

@@ -34,11 +34,10 @@ impl From<Reply> for Value {
 /// Reads the reply at the beginning of `bytes`.
 pub(super) fn read(bytes: &[u8]) -> RedisResult<Frame> {
     let mut reader = Reader { bytes, at: 0 };
-    match reader.numbers()? {
-        Some(Some(numbers)) => return Ok(Frame::Whole(Reply::Numbers(numbers), reader.at)),
-        Some(None) => return Ok(Frame::Partial),
-        None => reader.at = 0,
+    if let Some(numbers) = reader.numbers()? {
+        return Ok(Frame::Whole(Reply::Numbers(numbers), reader.at));
     }
+    reader.at = 0;
     let value = reader.value(0)?;
     Ok(value.map_or(Frame::Partial, |value| Frame::Whole(Reply::Other(value), reader.at)))
 }
@@ -49,29 +48,26 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// An array of one or more numbers; nothing of it if it is something else, and no numbers if it is
-    /// not all there.
-    fn numbers(&mut self) -> RedisResult<Option<Option<Numbers>>> {
+    /// An array of one or more numbers; `None` if it is something else, or not all there.
+    fn numbers(&mut self) -> RedisResult<Option<Numbers>> {
         if self.bytes.first() != Some(&b'*') {
             return Ok(None);
         }
         let Some(line) = self.line()? else {
-            return Ok(Some(None));
+            return Ok(None);
         };
         let length = length(&line[1..])?.unwrap_or(0);
         let mut numbers = Numbers::new();
         while numbers.len() < length {
-            match self.bytes.get(self.at) {
-                None => return Ok(Some(None)),
-                Some(b':') => {}
-                Some(_) => return Ok(None),
+            if self.bytes.get(self.at) != Some(&b':') {
+                return Ok(None);
             }
             let Some(line) = self.line()? else {
-                return Ok(Some(None));
+                return Ok(None);
             };
             numbers.push(number(&line[1..])?);
         }
-        Ok((length > 0).then_some(Some(numbers)))
+        Ok((length > 0).then_some(numbers))
     }
 
     /// The next value; `None` if it is not all there.

@@ -9,6 +9,8 @@
 //! 1. From the first NOSCRIPT on nothing new is written; what comes waits.
 //! 2. Every call that is out is heard. What was done is answered. What was not is kept, in order, save
 //!    that a revoke that was done takes the kept commands of its holder with it: answered as not sent.
+//!    A revoke by the server's own command that found nothing is not done: it waits, and goes out behind
+//!    its grant.
 //! 3. When nothing is out any more, the scripts are loaded anew and the kept commands go out in order
 //!    as whole scripts (which cannot fail this way), then what has waited.
 //!
@@ -26,6 +28,7 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::facts::Deletion;
 use super::faults;
 use super::frame::Reply;
 use super::gate::Gate;
@@ -50,6 +53,7 @@ pub(super) struct Link {
     /// What must not be written before `undone` is.
     waiting: VecDeque<Parcel>,
     merges: bool,
+    deletion: Option<Deletion>,
     since: Instant,
     has_answered: bool,
     lookout: Lookout,
@@ -83,6 +87,7 @@ pub(super) enum Event {
 
 impl Link {
     pub(super) fn new(login: Login, prefix: &str, sentry: Option<Sentry>) -> Self {
+        let deletion = login.facts.deletion();
         Self {
             login,
             prefix: prefix.to_owned(),
@@ -91,6 +96,7 @@ impl Link {
             undone: VecDeque::new(),
             waiting: VecDeque::new(),
             merges: true,
+            deletion,
             since: Instant::now(),
             has_answered: false,
             lookout: Lookout::new(sentry),
@@ -209,7 +215,8 @@ impl Link {
         }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
         let canary = self.lookout.canary();
-        let form = wire::encode(&mut self.call, &parcel, digests, (&self.prefix, canary));
+        let means = (digests, self.deletion);
+        let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, canary));
         parcel.note_sent();
         self.login.pipe.request_call(&self.call);
         self.note_out(form, Load::Parcel(parcel));
@@ -257,6 +264,17 @@ impl Link {
             {
                 parcel.note_undone();
                 self.undone.push_back(parcel);
+            }
+            Reply::Other(Value::Int(0)) if out.form == Form::Deletion => {
+                parcel.note_missed();
+                self.send(parcel);
+            }
+            Reply::Other(Value::ServerError(error))
+                if out.form == Form::Deletion && faults::is_not_there(&error) =>
+            {
+                self.deletion = None;
+                parcel.note_undone();
+                self.send(parcel);
             }
             Reply::Other(Value::ServerError(error))
                 if error.code() == "CROSSSLOT" && parcel.letters().len() > 1 =>

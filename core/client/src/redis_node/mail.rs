@@ -55,6 +55,8 @@ pub(super) struct Parcel {
     keys: usize,
     /// How often it went out and may have been done.
     sends: u8,
+    /// A revoke that found no key of the holder's: the script has yet to tell whose it is.
+    has_missed: bool,
 }
 
 impl Parcel {
@@ -67,7 +69,7 @@ impl Parcel {
 
     pub(super) fn new(letter: Letter) -> Self {
         let keys = letter.keys();
-        Self { letters: smallvec![letter], keys, sends: 0 }
+        Self { letters: smallvec![letter], keys, sends: 0, has_missed: false }
     }
 
     /// Takes `letter` in if both are extensions and there is room; otherwise hands it back.
@@ -104,6 +106,16 @@ impl Parcel {
     /// The call had no effect (the script was not known), so it does not count as sent.
     pub(super) fn note_undone(&mut self) {
         self.sends -= 1;
+    }
+
+    /// The same for a revoke, which is to be asked about.
+    pub(super) fn note_missed(&mut self) {
+        self.note_undone();
+        self.has_missed = true;
+    }
+
+    pub(super) fn has_missed(&self) -> bool {
+        self.has_missed
     }
 
     /// Each letter by itself.

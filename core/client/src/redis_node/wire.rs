@@ -7,6 +7,7 @@ use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
 use super::call::Call;
+use super::facts::Deletion;
 use super::frame::Reply;
 use super::gate::CANARY_KEY;
 use super::mail::{Letter, Parcel};
@@ -20,6 +21,9 @@ pub(super) enum Form {
     /// not idempotent, so it never goes out twice. Its refusal does not say when the key is free, nor
     /// that it never will be: further rounds ask by script.
     Plain,
+    /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it. If nothing was deleted, it
+    /// does not say why: a script is asked.
+    Deletion,
     /// `EVALSHA`.
     ByDigest,
     /// `EVAL`.
@@ -29,15 +33,27 @@ pub(super) enum Form {
 /// The answers to a parcel: to one letter, most of the time.
 pub(super) type Answers = SmallVec<[Result<Answer, Fault>; 1]>;
 
-/// Makes `call` the one for `parcel`: by `digests` if the server has the scripts. `prefix` goes before every key; a
+/// Makes `call` the one for `parcel`: by `digests` if the server has the scripts, by `deletion` if it has
+/// such a command. `prefix` goes before every key; a
 /// grant is done only if `canary` stands where it should (nothing is guarded without one).
 pub(super) fn encode(
     call: &mut Call,
     parcel: &Parcel,
-    digests: Option<&Digests>,
+    (digests, deletion): (Option<&Digests>, Option<Deletion>),
     (prefix, canary): (&str, Option<&str>),
 ) -> Form {
     let letter = parcel.first();
+    if let (Some(deletion), [resource]) = (deletion, letter.command.claim.resources.as_slice())
+        && letter.is_revoke()
+        && !parcel.has_missed()
+    {
+        let (key, holder) = (lock_key(prefix, resource), letter.command.claim.holder.as_str());
+        match deletion {
+            Deletion::DelIfEq => call.begin("DELIFEQ").arg(&key).arg(holder),
+            Deletion::DelEx => call.begin("DELEX").arg(&key).arg("IFEQ").arg(holder),
+        };
+        return Form::Deletion;
+    }
     if let Action::Grant { ttl, fence: None } = letter.command.action
         && letter.command.claim.resources.as_slice().len() == 1
         && letter.command.ticket == Ticket::default()
@@ -68,7 +84,8 @@ pub(super) fn encode(
 /// of the protocol.
 pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answers> {
     let numbers = match (form, reply) {
-        (Form::Plain, Reply::Other(Value::Okay)) => {
+        (Form::Plain, Reply::Other(Value::Okay))
+        | (Form::Deletion, Reply::Other(Value::Int(1))) => {
             return Some(smallvec![Ok(Answer::Ours { token: None, remaining: None })]);
         }
         (Form::Plain, Reply::Other(Value::Nil)) => {

@@ -7,6 +7,12 @@
 --        token, pttl, time   0, -2, 0 (not read)
 --
 -- A key of another type does not keep the others from being deleted; its error is the reply.
+if #KEYS == 1 then
+  local value = redis.call('GET', KEYS[1])
+  if value == ARGV[1] then redis.call('DEL', KEYS[1]) end
+  return {value == ARGV[1] and 1 or value and 3 or 2, 0, -2, 0}
+end
+
 local code, problem = 1, nil
 for i = 1, #KEYS do
   local value = redis.pcall('GET', KEYS[i])
