@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use quorlock::NoticeReport;
 
 use crate::fork;
@@ -38,33 +36,26 @@ impl Notices {
     }
 }
 
-/// Logs what has come up since, as warnings of the logger `quorlock`.
+/// What has come up since: the text, the name and the node of each.
 ///
-/// What goes wrong in logging is reported and stops nothing, save what is no `Exception`, such as Ctrl-C.
-pub(crate) fn log(py: Python<'_>) -> PyResult<()> {
+/// Python code logs it: a thread that logs while the interpreter ends may be ended there, which must not
+/// unwind through anything here that holds an object.
+#[pyfunction]
+pub(crate) fn take_notices() -> Vec<(String, &'static str, Option<String>)> {
     let Some(notices) = fork::notices().filter(|it| it.has_some.load(Ordering::Acquire)) else {
-        return Ok(());
+        return Vec::new();
     };
-    for notice in notices.take() {
-        if let Err(error) = log_one(py, &notice) {
-            if !error.is_instance_of::<PyException>(py) {
-                return Err(error);
-            }
-            error.write_unraisable(py, None);
-        }
-    }
-    Ok(())
+    let parts = |notice: &NoticeReport| {
+        (notice.to_string(), notice.name(), notice.address().map(str::to_owned))
+    };
+    notices.take().iter().map(parts).collect()
 }
 
-fn log_one(py: Python<'_>, notice: &NoticeReport) -> PyResult<()> {
-    let fields = PyDict::new(py);
-    fields.set_item("notice", notice.name())?;
-    fields.set_item("node", notice.address())?;
-    let settings = PyDict::new(py);
-    settings.set_item("extra", fields)?;
-    let logger = py.import("logging")?.call_method1("getLogger", ("quorlock",))?;
-    logger.call_method("warning", (notice.to_string(),), Some(&settings))?;
-    Ok(())
+/// Reports an error that must not stop anything.
+#[pyfunction]
+pub(crate) fn report(error: Bound<'_, PyAny>) {
+    let py = error.py();
+    PyErr::from_value(error).write_unraisable(py, None);
 }
 
 /// A process that never comes by keeps the latest.

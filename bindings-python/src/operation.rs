@@ -17,7 +17,6 @@ use quorlock::{Engine, Lease, LeaseGuard, LockError, ReleaseOutcome, Task};
 use crate::errors;
 use crate::fork::OfProcess;
 use crate::mailbox::{self, Mailbox};
-use crate::notices;
 
 /// An operation under way. Dropping it cancels it.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -113,7 +112,6 @@ impl Operation {
 
     /// The lease that was won or adopted, for good: from now on it is Python's.
     pub(crate) fn take_lease(&self, py: Python<'_>) -> PyResult<Lease> {
-        notices::log(py)?;
         let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
         let mut progress = inner.shared.lock();
         let lease = match progress.result.take() {
@@ -181,7 +179,6 @@ impl Operation {
 
     /// What it gave, once: seconds, a flag, or a release's outcome with its error. Raises its error.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        notices::log(py)?;
         let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
         let result = inner.shared.lock().result.take();
         match result {

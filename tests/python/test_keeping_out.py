@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 

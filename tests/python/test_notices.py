@@ -139,3 +139,26 @@ async def test_a_node_that_is_declared_durable_is_not_held_back(api: Api) -> Non
 
 async def settled(api: Api, locks: Any) -> None:
     await api.until(lambda: locks.nodes[0].state != "connecting")
+
+
+def test_a_program_may_end_while_a_thread_of_it_logs(evicting: Cluster) -> None:
+    code = """
+        import logging, os, threading, time, quorlock
+        logged = threading.Semaphore(0)
+        class Slow(logging.Handler):
+            def emit(self, record):
+                logged.release()
+                time.sleep(0.05)
+        logging.getLogger("quorlock").addHandler(Slow())
+        def managers():
+            while True:
+                with quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(",")) as locks:
+                    locks.lock("r", ttl=1).acquire(blocking=False)
+        for _ in range(3):
+            threading.Thread(target=managers, daemon=True).start()
+        for _ in range(6):
+            logged.acquire()
+    """
+    with Program(code, nodes=evicting.urls) as program:
+        status, _, errors = program.end(20)
+    assert (status, errors) == (0, "")

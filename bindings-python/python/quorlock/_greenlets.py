@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._native import generation
+from ._notices import tell
 from ._post import Post, dispatcher
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def wait(operation: Operation) -> None:
         operation.wait()
     else:
         _post_of(hub).wait(operation)
+    tell()
 
 
 def callbacks() -> Post:

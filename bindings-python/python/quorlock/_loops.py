@@ -9,6 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import generation
+from ._notices import tell
 from ._options import telling
 from ._post import Post, Watch, dispatcher, log
 
@@ -30,6 +31,7 @@ async def finished(operation: Operation) -> None:
         post.forget(number)
         operation.cancel()
         raise
+    tell()
 
 
 def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
