@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import entrants, machine, prepare
-from bench.measure import FULL, QUICK, Run
+from bench.measure import FULL, QUICK, SHORT, Run
 from bench.report import page
 from bench.workloads import WORKLOADS
 from tests.support.binary import server_version
@@ -27,7 +27,10 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    parser.add_argument("--quick", action="store_true", help="short turns: to try the bench itself")
+    parser.add_argument(
+        "--short", action="store_true", help="in a quarter of the time, and noisier"
+    )
+    parser.add_argument("--quick", action="store_true", help="only to try the bench itself")
     parser.add_argument("--only", action="append", metavar="TEXT", default=[],
                         help="contestants whose name contains TEXT")  # fmt: skip
     parser.add_argument("--unprepared", action="store_true", help="build and install nothing")
@@ -53,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for entrant in entrants.ENTRANTS
         if not arguments.only or any(text in entrant.name for text in arguments.only)
     ]
-    run = Run(QUICK if arguments.quick else FULL, taking_part)
+    run = Run(QUICK if arguments.quick else SHORT if arguments.short else FULL, taking_part)
     name, version = server_version()
     with machine.steady() as conditions:
         for workload in arguments.workloads or WORKLOADS:
@@ -67,6 +70,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return {
             "date": time.strftime("%Y-%m-%d"),
             "quick": arguments.quick,
+            "turns": f"{run.effort.rounds} rounds of turns of {run.effort.seconds} s",
             "machine": conditions.as_json(),
             "server": f"{name} {'.'.join(map(str, version))}",
             "versions": {**prepare.versions(), **run.versions},

@@ -79,7 +79,7 @@ def _conditions(results: Results, kept: Path) -> Iterator[str]:
     yield (
         f"Measured on {content['date']} with `make bench`: {content['server']} on "
         f"{machine['system']}, {machine['processor']}, {machine['cores']} cores; "
-        f"{', '.join(steady)}; loopback.{quick}"
+        f"{', '.join(steady)}; loopback; {content['turns']}.{quick}"
     )
     yield ""
     yield (
