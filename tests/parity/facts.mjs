@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import * as quorlock from 'quorlock'
 
-const { defaults } = createRequire(import.meta.url)('../../bindings-node/dist/native.js')
+const { native } = createRequire(import.meta.url)('../../bindings-node/dist/native.js')
 const { LockError, Redlock, defaultSettings } = quorlock
 const nodes = ['memory://a', 'memory://b', 'memory://c']
 const down = ['redis://127.0.0.1:1']
@@ -52,10 +52,10 @@ const lock = await redlock.acquire('facts', 5000)
 console.log(
   JSON.stringify({
     defaults: Object.fromEntries(
-      defaults().map((/** @type {any} */ { name, value }) => [name, value ?? null]),
+      native.defaults().map((/** @type {any} */ { name, value }) => [name, value ?? null]),
     ),
     meanings: Object.fromEntries(
-      defaults().map((/** @type {any} */ { name, meaning }) => [name, meaning]),
+      native.defaults().map((/** @type {any} */ { name, meaning }) => [name, meaning]),
     ),
     shown: defaultSettings,
     errors: await errors(),

@@ -255,6 +255,7 @@ def test_pools_of_processes(cluster3: Cluster) -> None:
 
 GUNICORN = """
 import os
+import time
 import quorlock
 
 locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.01)
@@ -265,6 +266,7 @@ assert kept.acquire()
 def application(environ, start_response):
     with locks.lock("request", ttl=5, timeout=20) as lease:
         body = f"{os.getpid()} {lease.fencing_token} {kept.owned()}".encode()
+    time.sleep(0.005)  # so that no worker alone can serve everybody
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
 """

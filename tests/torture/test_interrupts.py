@@ -34,9 +34,10 @@ WORKS = {
                 lease.extend()
                 lease.check()
                 lock.locked()
+                lock.owned()
             finally:
-                if lock.owned():
-                    lock.release()
+                try: lock.release()
+                except quorlock.LockNotHeld: pass
     """,
     "block": """
         def work():
