@@ -260,6 +260,7 @@ impl Inner {
     fn give_up(&self) {
         let work = mem::take(&mut *self.work());
         match work {
+            Work::Taken => {}
             Work::Here(running) if self.is_due => self.engine.background(running),
             work => {
                 drop(work);

@@ -18,6 +18,8 @@ __all__ = [
     "__version__",
     "drain",
     "generation",
+    "report",
+    "take_notices",
 ]
 
 __version__: Final[str]
