@@ -28,7 +28,7 @@ def row(entrant: str, number: int, p50: float, **fields: Any) -> Row:
 def content(rows: list[Row]) -> dict[str, Any]:
     machine = {"system": "S", "processor": "P", "cores": 2, "pinned": True, "spinning": True}
     return {"date": "2026-11-21", "quick": False, "machine": machine, "server": "valkey 9.1.2",
-            "versions": {"Python": "3.11"}, "rows": rows}  # fmt: skip
+            "turns": "7 rounds", "versions": {"Python": "3.11"}, "rows": rows}  # fmt: skip
 
 
 def verdict(rows: list[Row], text: str) -> str:

@@ -87,6 +87,7 @@ BLAME = """
 
     def is_gap(error):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        frames = [frame for frame in frames if frame.f_code is not handler.__code__]
         ours = [it.f_code.co_qualname for it in frames if "/quorlock/" in it.f_code.co_filename]
         # The first or last step of what a `with` calls; a release that was not begun.
         edges = {f"Lock.__{name}__" for name in ("enter", "exit", "aenter", "aexit")}
