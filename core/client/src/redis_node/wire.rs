@@ -21,8 +21,9 @@ pub(super) enum Form {
     /// not idempotent, so it never goes out twice. Its refusal does not say when the key is free, nor
     /// that it never will be: further rounds ask by script.
     Plain,
-    /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it. If nothing was deleted, it
-    /// does not say why: a script is asked.
+    /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it, of a lease or a first round.
+    /// If nothing was deleted, it does not say why and a script is asked: later rounds, which are lost to
+    /// others more often than not, ask it at once.
     Deletion,
     /// `EVALSHA`.
     ByDigest,
@@ -45,6 +46,7 @@ pub(super) fn encode(
     let letter = parcel.first();
     if let (Some(deletion), [resource]) = (deletion, letter.command.claim.resources.as_slice())
         && letter.is_revoke()
+        && letter.command.ticket == Ticket::default()
         && !parcel.has_missed()
     {
         let (key, holder) = (lock_key(prefix, resource), letter.command.claim.holder.as_str());
