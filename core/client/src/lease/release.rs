@@ -28,8 +28,9 @@ impl Lease {
     /// [`ReleaseOutcome::Expired`] if the validity was over, and otherwise [`ReleaseOutcome::Unknown`].
     ///
     /// Where a lock-delay or a loss before the end of the validity left the keys of a lost lease, they are
-    /// taken back now: the work under it has ended. Earlier than `min_hold` after the acquisition the nodes are told to keep the keys until then;
-    /// for the caller the lease is over all the same, and `Released` the outcome.
+    /// taken back now: the work under it has ended. Earlier than `min_hold` after the acquisition the
+    /// nodes are told to keep the keys until then; for the caller the lease is over all the same, and
+    /// `Released` the outcome.
     ///
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
