@@ -121,11 +121,12 @@ impl Site {
     }
 }
 
-struct Env {
-    now: Moment,
-    wall: u64,
-    client: u8,
-    drawn: u32,
+/// The time and the randomness of a client that looks.
+pub(crate) struct Env {
+    pub(crate) now: Moment,
+    pub(crate) wall: u64,
+    pub(crate) client: u8,
+    pub(crate) drawn: u32,
 }
 
 impl Surroundings for Env {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    CanaryKey, Checkup, ClockReading, Fault, FaultKind, Guards, HolderId, Moment, NodeId, Notes,
-    Policy, Quorum, Ruling, Surroundings,
+    CanaryKey, Checkup, ClockReading, Fault, FaultKind, Guards, Moment, NodeId, Notes, Policy,
+    Quorum, Ruling,
 };
 
 use super::words::number;
+use crate::look::Env;
 
 /// The nodes, as far as the guards see them. None of them has been used when a schedule begins.
 pub(super) struct Cluster {
@@ -34,30 +35,6 @@ pub(super) struct Sentinel {
     env: Env,
     /// What the lease clock has lost, from the moment that it is known.
     lost: Duration,
-}
-
-struct Env {
-    now: Moment,
-    wall: u64,
-    client: u8,
-    drawn: u32,
-}
-
-impl Surroundings for Env {
-    fn now(&self) -> Moment {
-        self.now
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.wall
-    }
-
-    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
-        self.drawn += 1;
-        let mut bytes = [self.client; HolderId::RANDOM_BYTES];
-        bytes[4..8].copy_from_slice(&self.drawn.to_be_bytes());
-        bytes
-    }
 }
 
 impl Cluster {
