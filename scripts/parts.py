@@ -1,0 +1,101 @@
+"""What is checked: the parts in their order, each with its command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from environment import PYTHON, ROOT
+from runners import CARGO, NODE, PYTEST, Command, Runner, node_tests
+
+CI = bool(os.environ.get("CI"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command."""
+
+    name: str
+    groups: frozenset[str]
+    command: Callable[[], Command]
+    #: What runs its tests (None: it has no tests).
+    runner: Runner | None = None
+    #: Files that the command writes and that are kept in the repository: they must not change.
+    generated: Sequence[str] = ()
+    #: Whether the last line that it writes belongs beside its name.
+    summary: bool = False
+
+
+def _cargo(*words: str) -> Callable[[], Command]:
+    # A clean checkout must build with the lock file as it is.
+    locked = ["--locked"] if CI and words[0] != "fmt" else []
+    return lambda: ["cargo", words[0], *locked, *words[1:]]
+
+
+def _python(*words: str) -> Callable[[], Command]:
+    return lambda: [PYTHON, "-m", *words]
+
+
+def _npm(*words: str) -> Callable[[], Command]:
+    return lambda: ["npm", "--silent", "run", *words]
+
+
+def _node_tests() -> Command:
+    # By name: what `node --test FOLDER` means differs between Node 20 and 22.
+    folders = (ROOT / "tests" / name for name in ("node", "torture"))
+    return node_tests(sorted(file for folder in folders for file in folder.glob("*.test.*js")))
+
+
+def _groups(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Quick parts first, so that a slip is told early; then what the later parts are built from.
+PARTS = [
+    Part(
+        "cargo fmt",
+        _groups("lint rust"),
+        _cargo("fmt", "--all", "--", "--check", "--color", "never"),
+    ),
+    Part("ruff check", _groups("lint python"), _python("ruff", "check")),
+    Part("ruff format", _groups("lint python"), _python("ruff", "format", "--check")),
+    Part("prettier", _groups("lint node"), _npm("format:check")),
+    Part(
+        "cargo clippy",
+        _groups("lint rust"),
+        _cargo("clippy", "--workspace", "--all-targets", "--", "-D", "warnings"),
+    ),
+    Part("cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), CARGO),
+    Part("instructions", _groups("rust"), _python("bench.guard")),
+    Part(
+        "model search",
+        _groups("rust model"),
+        _cargo("run", "--quiet", "--profile", "model", "-p", "quorlock-model", "--", "search"),
+    ),
+    Part(
+        "build python",
+        _groups("build lint python"),
+        _python("maturin", "develop", *["--locked"] * CI),
+    ),
+    Part("mypy", _groups("lint python"), _python("mypy")),
+    Part("stubtest", _groups("lint python"), _python("mypy.stubtest", "quorlock")),
+    # Before pytest: tests/parity compares the two bindings.
+    Part(
+        "build node",
+        _groups("build lint node python"),
+        _npm("build:debug"),
+        generated=["bindings-node/native.d.ts"],
+    ),
+    Part("pytest", _groups("python"), _python("pytest", "-q"), PYTEST),
+    Part("tsc", _groups("lint node"), _npm("typecheck")),
+    Part("publint", _groups("lint node"), _npm("publint")),
+    Part("node test", _groups("node"), _node_tests, NODE),
+    Part("demo", _groups("python node"), _python("demo")),
+    Part(
+        "chaos",
+        _groups("python node chaos"),
+        _python("tests.chaos", "--seconds", "60"),
+        summary=True,
+    ),
+]
