@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quorlock::{Lease, Redlock};
-use support::run;
 use support::server::Server;
-use tokio::time::sleep;
+use support::{run, until};
 
 /// Three memory nodes that no other test shares.
 fn three_nodes() -> Redlock {
@@ -33,23 +32,37 @@ fn scripts(server: &Server) -> usize {
     told.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
 }
 
+/// How many rounds of renewal these leases have had from now on.
+fn count_renewals(leases: &[Lease]) -> Vec<Arc<AtomicUsize>> {
+    let counted = |lease: &Lease| {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&count);
+        lease.on_renewal(move |_| {
+            counts.fetch_add(1, Ordering::Relaxed);
+        });
+        count
+    };
+    leases.iter().map(counted).collect()
+}
+
 #[test]
 fn leases_that_are_due_together_share_a_command_a_node() {
     const LEASES: usize = 600;
     run(async {
         let server = Server::start();
         let locks = Redlock::builder().nodes([server.url()]).build().unwrap();
-        let ttl = Duration::from_secs(3);
         let mut leases = Vec::new();
         for number in 0..LEASES {
-            leases.push(hold(&locks, &format!("r{number}"), ttl, true).await);
+            leases.push(hold(&locks, &format!("r{number}"), Duration::from_secs(6), true).await);
         }
         let before = scripts(&server);
-        sleep(2 * ttl).await;
-        assert!(leases.iter().all(Lease::is_valid), "all were renewed");
-        // At least five renewals each; by themselves that would be thousands of commands.
-        let commands = scripts(&server) - before;
-        assert!(commands < LEASES, "{commands} commands for {LEASES} leases");
+        let counts = count_renewals(&leases);
+        let renewals = || counts.iter().map(|count| count.load(Ordering::Relaxed));
+        until("all were renewed twice", || renewals().all(|count| count >= 2)).await;
+        assert!(leases.iter().all(Lease::is_valid), "none was lost");
+        // Slower machines renew in more and smaller groups, but none renews them one by one.
+        let (commands, renewals) = (scripts(&server) - before, renewals().sum::<usize>());
+        assert!(8 * commands < renewals, "{commands} commands for {renewals} renewals");
     });
 }
 
@@ -57,18 +70,18 @@ fn leases_that_are_due_together_share_a_command_a_node() {
 fn a_callback_that_panics_ends_no_other_lease() {
     run(async {
         let locks = three_nodes();
-        let ttl = Duration::from_millis(300);
-        let renewed = hold(&locks, "renewed", ttl, true).await;
-        let lost = hold(&locks, "lost", ttl, false).await;
+        let renewed = [hold(&locks, "renewed", Duration::from_secs(6), true).await];
+        let lost = hold(&locks, "lost", Duration::from_millis(300), false).await;
         let was_called = Arc::new(AtomicBool::new(false));
         let called = Arc::clone(&was_called);
         lost.on_lost(move |_| {
             called.store(true, Ordering::Relaxed);
             panic!("the test's own panic");
         });
-        sleep(4 * ttl).await;
-        assert!(was_called.load(Ordering::Relaxed));
-        assert!(renewed.is_valid(), "it is still renewed");
+        until("the loss is told", || was_called.load(Ordering::Relaxed)).await;
+        let counts = count_renewals(&renewed);
+        until("it is still renewed", || counts[0].load(Ordering::Relaxed) >= 2).await;
+        assert!(renewed[0].is_valid());
     });
 }
 
@@ -77,15 +90,18 @@ fn a_loss_is_told_on_time_while_others_are_due_much_later() {
     run(async {
         let locks = three_nodes();
         let _far = hold(&locks, "far", Duration::from_secs(60), true).await;
+        // Many chances, for a machine that does other things meanwhile. Whoever sleeps as long as the
+        // other lease lets him is late by half a second every time.
         let mut smallest = Duration::MAX;
-        // Three chances, for a machine that does other things meanwhile. Whoever sleeps as long as the
-        // other lease lets him is late by half a second.
-        for _ in 0..3 {
+        for _ in 0..10 {
             let lease = hold(&locks, "near", Duration::from_millis(300), false).await;
             let end = Instant::now() + lease.validity();
             lease.lost().await;
             smallest = smallest.min(end.elapsed());
+            if smallest < Duration::from_millis(100) {
+                return;
+            }
         }
-        assert!(smallest < Duration::from_millis(100), "{smallest:?}");
+        panic!("{smallest:?} late at best");
     });
 }
