@@ -48,6 +48,7 @@ fn pair(stage: &mut Stage) -> Result<ReleaseOutcome, Box<dyn std::error::Error>>
         claim: Arc::clone(won.lease.claim()),
         quorum,
         forgotten: won.lease.forgotten(),
+        unsent: won.lease.unsent().to_vec(),
         node_timeout: policy.node_timeout(),
     };
     let mut release = Withdraw::new(stage.now, withdrawal).valid_until(won.lease.until());

@@ -20,7 +20,6 @@ use std::time::Duration;
 use crate::backoff;
 use crate::command::{Action, Fence, Reply, Ticket};
 use crate::error::ErrorKind;
-use crate::fault::FaultKind;
 use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
 use crate::lease::Lease;
 use crate::machine::{Machine, Output, Surroundings};
@@ -189,6 +188,7 @@ impl Acquire {
             until,
             forgotten: self.forgotten(grant),
             fence_retention: self.policy.fence_retention(),
+            unsent: grant.unsent(),
         };
         let round = grant.clone();
         self.state = State::Finished(Ok(Won { lease, round }));
@@ -258,21 +258,17 @@ impl Acquire {
             State::Finished(Ok(won)) => &won.round,
             State::Idle | State::BackingOff { .. } | State::Finished(Err(_)) => return None,
         };
-        let mut withdraw = Withdraw::new(
+        let withdraw = Withdraw::new(
             env.now(),
             Withdrawal {
                 ticket: Ticket(self.next_ticket),
                 claim: Arc::clone(grant.claim()),
                 quorum: self.quorum,
                 forgotten: self.forgotten(grant),
+                unsent: grant.unsent(),
                 node_timeout: self.policy.node_timeout(),
             },
         );
-        for (node, answer) in grant.answers() {
-            if answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::NotSent) {
-                withdraw.skip(node);
-            }
-        }
         let report = grant.report();
         self.next_ticket += 1;
         self.withdrawals.retain(|withdraw| !withdraw.is_done());

@@ -211,6 +211,7 @@ impl Extend {
             until,
             forgotten: self.forgotten,
             fence_retention: self.policy.fence_retention(),
+            unsent: Vec::new(),
         };
         self.sends.extend(
             round

@@ -212,6 +212,7 @@ impl Hold {
                 claim: Arc::clone(self.lease.claim()),
                 quorum: self.quorum,
                 forgotten: self.lease.forgotten(),
+                unsent: self.lease.unsent().to_vec(),
                 node_timeout: self.policy.node_timeout(),
             },
         );

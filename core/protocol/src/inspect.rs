@@ -124,6 +124,7 @@ impl Inspect {
             until: self.policy.drift.end_of(ttl, self.round.started()),
             forgotten: self.policy.drift.forgotten_by(longest, self.round.deadline()),
             fence_retention: self.policy.fence_retention(),
+            unsent: Vec::new(),
         })
     }
 }

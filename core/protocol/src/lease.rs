@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::identity::{Claim, FencingToken, HolderId, Resources};
+use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
 use crate::time::{Moment, Ttl};
 use crate::validity::Drift;
 
@@ -19,6 +19,7 @@ pub struct Lease {
     pub(crate) until: Moment,
     pub(crate) forgotten: Moment,
     pub(crate) fence_retention: Ttl,
+    pub(crate) unsent: Vec<NodeId>,
 }
 
 impl Lease {
@@ -64,9 +65,15 @@ impl Lease {
         self.forgotten
     }
 
-    /// Knows that nodes may keep the keys until `forgotten`.
+    /// Nodes that cannot hold the keys: the grant was never sent to them, and there was no extension.
+    pub fn unsent(&self) -> &[NodeId] {
+        &self.unsent
+    }
+
+    /// An extension is under way: it may give the keys to any node, to be kept until `forgotten`.
     pub fn outlast(&mut self, forgotten: Moment) {
         self.forgotten = self.forgotten.max(forgotten);
+        self.unsent.clear();
     }
 
     /// Trusts the lease no longer than `until`.

@@ -153,6 +153,14 @@ impl Round {
             .filter_map(|(node, ballot)| Some((node, ballot.answer.as_ref()?)))
     }
 
+    /// The nodes to which the command never went.
+    pub(crate) fn unsent(&self) -> Vec<NodeId> {
+        let is_unsent = |answer: &Result<Answer, Fault>| {
+            answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::NotSent)
+        };
+        self.answers().filter(|(_, answer)| is_unsent(answer)).map(|(node, _)| node).collect()
+    }
+
     /// What every node did, for people and statistics.
     pub fn report(&self) -> RoundReport {
         let votes = self.ballots.iter().map(|ballot| NodeVote {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::backoff;
 use crate::command::{Action, Answer, Command, Reply, Ticket};
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::identity::{Claim, NodeId};
 use crate::machine::{Machine, Output, Surroundings};
 use crate::quorum::{Quorum, Vote};
@@ -113,14 +113,19 @@ pub struct Withdrawal {
     pub quorum: Quorum,
     /// When the last node will have forgotten the keys by itself; no node is asked after that.
     pub forgotten: Moment,
+    /// Nodes that cannot hold the keys, because the grant was never sent to them: they are not asked.
+    pub unsent: Vec<NodeId>,
     /// How long to wait for one node before the outcome is told without it.
     pub node_timeout: Duration,
 }
 
 impl Withdraw {
-    /// Starts to take a claim back from every node.
+    /// Starts to take a claim back from every node that may hold it.
     pub fn new(now: Moment, withdrawal: Withdrawal) -> Self {
-        let nodes = withdrawal.quorum.nodes();
+        let mut nodes = vec![Progress::new(); withdrawal.quorum.nodes()];
+        for node in withdrawal.unsent {
+            nodes[node.index()].settle(Err(Fault::new(FaultKind::NotSent, NEVER_ASKED)));
+        }
         Self {
             ticket: withdrawal.ticket,
             claim: withdrawal.claim,
@@ -130,7 +135,7 @@ impl Withdraw {
             valid_until: now,
             keep: None,
             node_timeout: withdrawal.node_timeout,
-            nodes: vec![Progress::new(); nodes],
+            nodes,
         }
     }
 
@@ -153,11 +158,6 @@ impl Withdraw {
     /// What is taken back.
     pub const fn claim(&self) -> &Arc<Claim> {
         &self.claim
-    }
-
-    /// Leaves out a node that cannot hold the keys, because the grant was never sent to it.
-    pub(crate) fn skip(&mut self, node: NodeId) {
-        self.nodes[node.index()].state = State::Settled;
     }
 
     /// Asks every node again that has not answered, for a driver that missed what came in before.
@@ -351,5 +351,6 @@ impl Progress {
     }
 }
 
+const NEVER_ASKED: &str = "not asked: the lock was never asked of it";
 const FIRST_REST: Duration = Duration::from_millis(50);
 const LONGEST_REST: Duration = Duration::from_secs(2);

@@ -161,6 +161,7 @@ impl Actor<'_> {
             claim: holding.lease.claim().clone(),
             quorum: self.quorum(),
             forgotten: holding.lease.forgotten().max(clock + holding.policy.node_timeout()),
+            unsent: holding.lease.unsent().to_vec(),
             node_timeout: holding.policy.node_timeout(),
         };
         let drift = holding.policy.drift();

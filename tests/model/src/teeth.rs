@@ -147,15 +147,20 @@ fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
     if !tree.join("Cargo.lock").exists() {
         fs::copy(root.join("Cargo.lock"), tree.join("Cargo.lock"))?;
     }
-    let mut text = fs::read_to_string(root.join(file))?;
+    fs::write(tree.join(file), edited(&root.join(file), edits)?)?;
+    Ok(tree)
+}
+
+/// What a file is with the edits made.
+fn edited(file: &Path, edits: &[(String, String)]) -> io::Result<String> {
+    let mut text = fs::read_to_string(file)?;
     for (old, new) in edits {
         let place = find(&text, old).ok_or_else(|| {
             io::Error::other(format!("the text to be replaced is not there once:\n{old}"))
         })?;
         text.replace_range(place, new);
     }
-    fs::write(tree.join(file), text)?;
-    Ok(tree)
+    Ok(text)
 }
 
 /// Where `wanted` stands in `text`, whatever the blanks and line ends between its words; `None` unless
@@ -275,3 +280,18 @@ const MANY: usize = 2_000_000;
 /// How many walks there are, and how many of them come before the deeper search.
 const WALKS: u64 = 1000;
 const FEW_WALKS: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_every_mutant_is_still_there() {
+        for mutant in mutants().expect("they can be read") {
+            if let Kind::Patch { file, edits, .. } = &mutant.kind {
+                let file = crate_dir().join("../..").join(file);
+                assert!(edited(&file, edits).is_ok(), "mutant '{}'", mutant.name);
+            }
+        }
+    }
+}

@@ -139,7 +139,8 @@ impl Lease {
     pub(super) fn withdrawal(&self, ending: Ending) -> Withdraw {
         let state = self.shared.lock();
         let now = clock::now();
-        let (forgotten, valid_until) = match state.facts() {
+        let facts = state.facts();
+        let (forgotten, valid_until) = match facts {
             Some(facts) => (facts.forgotten(), facts.kept_until(state.policy.drift())),
             None => (now + state.policy.kept().as_duration(), now),
         };
@@ -149,6 +150,7 @@ impl Lease {
             quorum: self.shared.manager.quorum,
             // At least one try, also for a lease that is long over.
             forgotten: forgotten.max(now + state.policy.node_timeout()),
+            unsent: facts.map(|facts| facts.unsent().to_vec()).unwrap_or_default(),
             node_timeout: state.policy.node_timeout(),
         };
         let machine = Withdraw::new(now, withdrawal).valid_until(valid_until);

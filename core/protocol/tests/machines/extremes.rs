@@ -195,6 +195,7 @@ proptest! {
             claim: claim("me"),
             quorum: quorum(nodes),
             forgotten: Moment::from_epoch(forgotten),
+            unsent: Vec::new(),
             node_timeout: change.node_timeout(),
         };
         let taken_back = play(Withdraw::new(now, withdrawal), nodes, &events);

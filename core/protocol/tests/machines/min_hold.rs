@@ -16,6 +16,7 @@ fn release_of(forgotten: u64, keep: u64) -> Play<Withdraw> {
         claim: claim("h"),
         quorum: quorum(3),
         forgotten: Moment::from_millis(forgotten),
+        unsent: Vec::new(),
         node_timeout: Duration::from_millis(50),
     };
     let drift = policy(|policy| policy).drift();

@@ -13,6 +13,7 @@ fn withdraw(nodes: usize) -> Play<Withdraw> {
         claim: claim("h"),
         quorum: quorum(nodes),
         forgotten: Moment::from_millis(1000),
+        unsent: Vec::new(),
         node_timeout: Duration::from_millis(50),
     };
     Play::start(Withdraw::new(Moment::from_millis(0), withdrawal))

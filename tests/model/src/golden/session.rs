@@ -330,6 +330,7 @@ impl Session {
             claim: lease.claim().clone(),
             quorum: self.settings.quorum(),
             forgotten: lease.forgotten().max(now + policy.node_timeout()),
+            unsent: lease.unsent().to_vec(),
             node_timeout: policy.node_timeout(),
         };
         self.result = Outcome::Pending;
