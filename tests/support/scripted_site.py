@@ -31,7 +31,7 @@ class Site:
         """Its keys are deleted."""
         self.canary = ""
         self.longest = 0
-        self.skew = ("", "")
+        self.skew: tuple[str, ...] = ("", "", "")
 
     @property
     def micros(self) -> int:
@@ -44,16 +44,17 @@ class Site:
 
     def check_up(self, words: tuple[str, ...]) -> bytes:
         """Does what checkup.lua does; see there for the arguments."""
-        _, longest, ahead, at, canary, expected = words
+        _, longest, *skew, canary, expected = words
         if canary and self.canary == expected:
             self.canary = canary
         if int(longest) > 0:
             self.longest = max(self.longest, int(longest))
-            if ahead or canary:
-                self.skew = (ahead, at)
-        ahead, at = self.skew
+            if skew[0] or canary:
+                self.skew = tuple(skew)
+        ahead, *rest = self.skew
         parts = [bulk(self.canary) if self.canary else b"$-1\r\n", b":%d\r\n" % self.micros]
-        parts += [b":%d\r\n" % self.longest, bulk(ahead) if ahead else b"$-1\r\n", bulk(at)]
+        parts += [b":%d\r\n" % self.longest, bulk(ahead) if ahead else b"$-1\r\n"]
+        parts += map(bulk, rest)
         return b"*%d\r\n" % len(parts) + b"".join(parts)
 
     def forgot(self) -> bytes:

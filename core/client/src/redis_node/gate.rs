@@ -79,8 +79,10 @@ pub(super) fn call(notes: Notes, writing: Option<&Writing>) -> Cmd {
     call.arg(include_str!("../scripts/checkup.lua")).arg(2).arg(CANARY_KEY).arg(NOTES_KEY);
     call.arg(millis(kept)).arg(millis(notes.longest.min(LONGEST_KEPT)));
     match notes.skew {
-        Some(skew) => call.arg(skew.ahead_micros).arg(skew.node_micros),
-        None => call.arg("").arg(""),
+        Some(Skew { ahead_micros, uncertainty_micros, node_micros }) => {
+            call.arg(ahead_micros).arg(uncertainty_micros).arg(node_micros)
+        }
+        None => call.arg("").arg("").arg(""),
     };
     match writing {
         Some(Writing { expected, canary }) => {
@@ -104,8 +106,12 @@ pub(super) fn read(value: &Value, sent: Moment, facts: &Facts) -> Result<Checkup
     };
     let canary = text(canary);
     let number = |value: Option<&Value>| text(value?)?.parse::<i64>().ok();
-    let skew = number(skew.first()).zip(number(skew.get(1))).and_then(|(ahead_micros, at)| {
-        Some(Skew { ahead_micros, node_micros: u64::try_from(at).ok()? })
+    let natural = |value| u64::try_from(number(value)?).ok();
+    let skew = number(skew.first()).zip(natural(skew.get(1))).zip(natural(skew.get(2)));
+    let skew = skew.map(|((ahead_micros, uncertainty_micros), node_micros)| Skew {
+        ahead_micros,
+        uncertainty_micros,
+        node_micros,
     });
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let canary = CanaryKey::read(canary.as_deref());

@@ -58,8 +58,7 @@ impl CanaryKey {
 pub struct Notes {
     /// The longest time for which anyone asked the nodes to keep a key; zero if nobody has.
     pub longest: Duration,
-    /// How far the node's clock lies ahead of the middle one of all nodes, in microseconds, and when
-    /// that was seen by the node's clock.
+    /// How the node's clock stands to the middle one of all nodes, as it was seen last.
     pub skew: Option<Skew>,
 }
 
@@ -68,6 +67,8 @@ pub struct Notes {
 pub struct Skew {
     /// Ahead of the middle one, in microseconds.
     pub ahead_micros: i64,
+    /// By how much that may be wrong, either way: whoever noted it had read the clocks over a network.
+    pub uncertainty_micros: u64,
     /// When that was, by the node's clock.
     pub node_micros: u64,
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::identity::NodeId;
 use crate::time::Moment;
-use crate::validity::Drift;
 
 /// What a node's clock showed, and between which moments of the lease clock it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,83 +108,16 @@ impl Clocks {
     }
 
     /// The middle offset of all that are known: the cluster's clock, if most of them are right.
-    pub(super) fn median(&self) -> Option<i64> {
-        let mut middles: Vec<i64> = self.offsets.iter().flatten().map(|it| it.middle()).collect();
-        middles.sort_unstable();
-        middles.get(middles.len().checked_sub(1)? / 2).copied()
-    }
-}
-
-/// Which clocks run at another rate than the lease clock, for long enough to be sure.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Rates {
-    tracks: Vec<Track>,
-}
-
-/// The rate of one clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Track {
-    /// Where the clock stood when the span began that is being measured.
-    from: Option<Offset>,
-    /// How many spans in a row were too fast, or (below zero) too slow.
-    spans: i8,
-    is_told: bool,
-}
-
-impl Rates {
-    pub(super) fn new(nodes: usize) -> Self {
-        Self { tracks: vec![Track::default(); nodes] }
-    }
-
-    /// Forgets what was measured: the lease clock itself was not right.
-    pub(super) fn begin_anew(&mut self) {
-        for track in &mut self.tracks {
-            (track.from, track.spans) = (None, 0);
-        }
-    }
-
-    /// Measures the clock of `node`: its rate in parts per million, the first time that it has been
-    /// beyond `drift` for three spans in a row. A span is as long as it takes to be sure, whatever steps
-    /// within `allowance` there were; a clock that is stepped runs apart faster than any rate.
-    pub(super) fn compare(
-        &mut self,
-        node: NodeId,
-        reading: ClockReading,
-        allowance: Duration,
-        drift: Drift,
-    ) -> Option<i64> {
-        let read = Offset::of(reading);
-        let track = &mut self.tracks[node.index()];
-        let from = *track.from.get_or_insert(read);
-        let span = micros(read.at.since(from.at));
-        let most = i64::from(drift.parts_per_million()).max(MILLION / RATE_DIVISOR);
-        let allowance = micros(allowance);
-        if track.is_told || span < SPAN_MICROS {
-            return None;
-        }
-        let fast = read.low.saturating_sub(from.high).saturating_sub(allowance).max(0);
-        let slow = from.low.saturating_sub(read.high).saturating_sub(allowance).max(0);
-        let rate = |gap: i64| gap.saturating_mul(MILLION) / span;
-        let rate = rate(fast) - rate(slow);
-        let is_step = rate.abs() > LARGEST_RATE;
-        if rate.abs() > most && !is_step {
-            let side: i8 = if rate > 0 { 1 } else { -1 };
-            track.spans = if track.spans.signum() == -side { side } else { track.spans + side };
-            track.from = Some(read);
-            track.is_told = track.spans.abs() >= SPANS;
-            return track.is_told.then_some(rate);
-        }
-        // So long that a rate beyond the allowance would have shown.
-        let is_sure = span / 4 > allowance.saturating_mul(MILLION) / most;
-        if is_step || is_sure {
-            (track.from, track.spans) = (Some(read), 0);
-        }
-        None
+    pub(super) fn median(&self, now: Moment) -> Option<Offset> {
+        let known = || self.offsets.iter().flatten().map(|it| it.aged(now));
+        let low = middle_one(known().map(|it| it.low).collect())?;
+        let high = middle_one(known().map(|it| it.high).collect())?;
+        Some(Offset { low, high, at: now })
     }
 }
 
 impl Offset {
-    fn of(reading: ClockReading) -> Self {
+    pub(super) fn of(reading: ClockReading) -> Self {
         let micros = i64::try_from(reading.micros).unwrap_or(i64::MAX);
         let lies = |moment: Moment| micros.saturating_sub(epoch_micros(moment));
         Self { low: lies(reading.received), high: lies(reading.sent), at: reading.received }
@@ -193,20 +125,46 @@ impl Offset {
 
     /// The bounds at a later moment: clocks run apart meanwhile.
     pub(super) fn aged(self, now: Moment) -> Self {
-        let slack = micros(now.since(self.at)) / RATE_DIVISOR;
+        Self { at: now.max(self.at), ..self.widened(now.since(self.at)) }
+    }
+
+    /// The bounds when so much time has passed that clocks ran apart.
+    pub(super) fn widened(self, age: Duration) -> Self {
+        let slack = micros(age) / RATE_DIVISOR;
         let (low, high) = (self.low.saturating_sub(slack), self.high.saturating_add(slack));
-        Self { low, high, at: now.max(self.at) }
+        Self { low, high, ..self }
+    }
+
+    /// How far this lies ahead of `other`.
+    pub(super) fn over(self, other: Self) -> Self {
+        let low = self.low.saturating_sub(other.high);
+        Self { low, high: self.high.saturating_sub(other.low), at: self.at }
     }
 
     /// What both say; a step within the allowance leaves the newer.
-    fn narrowed_by(self, other: Self) -> Self {
+    pub(super) fn narrowed_by(self, other: Self) -> Self {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         if low <= high { Self { low, high, at: self.at } } else { self }
+    }
+
+    /// What the clock shows at `now`, in microseconds.
+    pub(super) fn shows_at(self, now: Moment) -> i64 {
+        self.middle().saturating_add(epoch_micros(now))
     }
 
     pub(super) const fn middle(self) -> i64 {
         self.low.midpoint(self.high)
     }
+
+    /// How far the truth may lie from the middle, in microseconds.
+    pub(super) const fn uncertainty(self) -> u64 {
+        self.low.abs_diff(self.high).div_ceil(2)
+    }
+}
+
+fn middle_one(mut bounds: Vec<i64>) -> Option<i64> {
+    bounds.sort_unstable();
+    bounds.get(bounds.len().checked_sub(1)? / 2).copied()
 }
 
 fn epoch_micros(moment: Moment) -> i64 {
@@ -222,13 +180,7 @@ pub(super) fn duration(micros: i64) -> Duration {
 }
 
 /// Clocks that are kept by NTP run apart by one part in so many at the most (500 ppm).
-const RATE_DIVISOR: i64 = 2000;
-const MILLION: i64 = 1_000_000;
-/// A rate is measured over ten seconds at least, and told when it was seen three times in a row.
-const SPAN_MICROS: i64 = 10 * MILLION;
-const SPANS: i8 = 3;
-/// What runs apart by more than a tenth did not run, but was set.
-const LARGEST_RATE: i64 = MILLION / 10;
+pub(super) const RATE_DIVISOR: i64 = 2000;
 
 #[cfg(test)]
 mod tests {

@@ -96,10 +96,17 @@ impl Guards {
         if !self.watches_clocks || !is_sure {
             return None;
         }
-        let middle = self.clocks.offset(node)?.middle();
-        let ahead_micros = middle.saturating_sub(self.clocks.median()?);
-        let node_micros = middle.saturating_add(micros(now.since_epoch()));
-        Some(Skew { ahead_micros, node_micros: u64::try_from(node_micros).ok()? })
+        let own = self.clocks.offset(node)?.aged(now);
+        let seen = own.over(self.clocks.median(now)?);
+        let shows = own.shows_at(now);
+        // Whoever was here before may have seen it better.
+        let noted = self.seats[node.index()].valid_skew().map(|skew| skew.bounds(shows, now));
+        let skew = noted.map_or(seen, |noted| seen.narrowed_by(noted));
+        Some(Skew {
+            ahead_micros: skew.middle(),
+            uncertainty_micros: skew.uncertainty(),
+            node_micros: u64::try_from(shows).ok()?,
+        })
     }
 
     /// Whether the node is to be looked at so that its clock is noted there.
@@ -234,12 +241,18 @@ impl Guards {
         let seat = &self.seats[node.index()];
         let skew = seat.valid_skew()?;
         let offset = self.clocks.offset(node).filter(|_| seat.contact == Contact::Heard)?;
-        let shows = offset.middle().saturating_add(micros(now.since_epoch()));
-        let noted_at = i64::try_from(skew.node_micros).unwrap_or(i64::MAX);
-        let age = duration(shows.saturating_sub(noted_at));
-        let aged = Offset { at: offset.at.before(age), ..offset }.aged(offset.at);
-        let less = |bound: i64| bound.saturating_sub(skew.ahead_micros);
-        Some(Offset { low: less(aged.low), high: less(aged.high), at: aged.at })
+        Some(offset.over(skew.bounds(offset.shows_at(now), now)))
+    }
+}
+
+impl Skew {
+    /// Between which bounds the clock lies by now, when it shows so many microseconds.
+    fn bounds(self, shows: i64, at: Moment) -> Offset {
+        let slack = i64::try_from(self.uncertainty_micros).unwrap_or(i64::MAX);
+        let noted_at = i64::try_from(self.node_micros).unwrap_or(i64::MAX);
+        let low = self.ahead_micros.saturating_sub(slack);
+        let noted = Offset { low, high: self.ahead_micros.saturating_add(slack), at };
+        noted.widened(duration(shows.saturating_sub(noted_at)))
     }
 }
 

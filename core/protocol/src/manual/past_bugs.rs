@@ -42,4 +42,5 @@
 //! | a client that had stood still took the clock of a node that was stepped meanwhile for right, and its next grant for a vote: two holders | a clock that shows more than the pause is quarantined |
 //! | a quarantine that another client had begun was over at once for one that had stood still | what the lease clock is set forward by is no waiting, also where that is told by the same look |
 //! | the keys of a lease that the nodes told as lost were taken back before the validity was over that its holder had read: two at work, after one node of five was flushed (the chaos) | they stay until they run out, or until the holder releases |
+//! | newcomers held back nodes whose clocks nobody had set, on a busy machine (real servers): clocks were noted by the middle of what slow answers tell | the notes say by how much they may be wrong |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use quorlock_protocol::{Drift, Moment};
 
-use crate::guard_stage::{Cluster, PretendNode, Watcher, policy, ttl};
+use crate::guard_stage::{Cluster, PretendNode, Watcher, policy, reasons, ttl};
 
 /// What happens next.
 #[derive(Clone, Debug)]
@@ -221,6 +221,21 @@ proptest! {
     #[test]
     fn the_same_with_clocks_of_two_of_five(deeds in deeds(5, true, false)) {
         run(5, &[1_000, 1_000], &deeds)?;
+    }
+
+    #[test]
+    fn no_clock_is_accused_that_nobody_set(
+        deeds in deeds(3, false, true),
+        slow in prop::collection::vec((0_usize..3, 0_u64..500), 120),
+    ) {
+        let mut history = History::begin(3, &[1_000, 1_000]);
+        for (deed, (node, millis)) in deeds.iter().zip(slow) {
+            history.cluster.nodes[node].slow = millis;
+            history.happen(deed)?;
+            for client in &history.clients {
+                prop_assert!(!reasons(client).contains(&"clock-stepped"), "{:?}", client.told);
+            }
+        }
     }
 }
 

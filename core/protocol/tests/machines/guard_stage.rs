@@ -32,6 +32,8 @@ pub(crate) struct PretendNode {
     pub(crate) is_up: bool,
     /// It is connected, but answers nothing.
     pub(crate) hangs: bool,
+    /// How much longer its answers take than those of others, in milliseconds.
+    pub(crate) slow: u64,
 }
 
 /// One client, as far as the guards are concerned.
@@ -87,6 +89,7 @@ impl Cluster {
             durable: false,
             is_up: true,
             hangs: false,
+            slow: 0,
         };
         Self { now: 1_000_000, nodes: vec![node; count], clients: 0 }
     }
@@ -193,7 +196,7 @@ impl Watcher {
             let sent = self.now(cluster);
             let notes = self.guards.notes_for(id, sent);
             let (canary, notes, micros) = cluster.check_up(node, notes, writing.take());
-            cluster.now += self.latency;
+            cluster.now += self.latency + cluster.nodes[node].slow;
             let mut env = self.env(cluster);
             let checkup = Checkup {
                 run: cluster.nodes[node].run.to_string().into(),
@@ -249,7 +252,7 @@ impl Watcher {
         let remembers = canary.is_empty() || cluster.nodes[node].canary == Some(canary);
         let sent = self.now(cluster);
         let micros = cluster.micros(node);
-        cluster.now += self.latency;
+        cluster.now += self.latency + cluster.nodes[node].slow;
         let reading = ClockReading { sent, received: self.now(cluster), micros };
         let id = NodeId(u8::try_from(node).expect("few nodes"));
         let counts = self.guards.handle_clock(id, reading) && remembers;

@@ -12,6 +12,7 @@ mod guard_clocks;
 mod guard_founding;
 mod guard_histories;
 mod guard_memory;
+mod guard_newcomers;
 mod guard_stage;
 mod guard_waiting;
 mod hold;
