@@ -548,11 +548,6 @@ fn a_node_that_is_dropped_lets_go_of_its_connection() {
     });
 }
 
-/// For nodes that say what is wrong, or come in the end, however busy this machine is.
-fn patient() -> NodeSettings {
-    NodeSettings { connect_timeout: Duration::from_secs(20), ..NodeSettings::default() }
-}
-
 fn is_healthy(state: &NodeState) -> bool {
     *state == NodeState::Healthy
 }

@@ -110,10 +110,11 @@ fn tls_on_one_side_only_is_told() {
         let front = Front::start(Authority::new(), &["127.0.0.1"], false).await;
         let address: Address =
             format!("rediss://127.0.0.1:{}", front.server.port()).parse().unwrap();
-        let fault = down(&address).await;
+        // The server waits for the rest of what it takes for a command.
+        let fault = down(&address, &NodeSettings::default()).await;
         assert!(fault.detail().contains("speak TLS on this port"), "{fault}");
         let address: Address = format!("redis://127.0.0.1:{}", front.port).parse().unwrap();
-        let fault = down(&address).await;
+        let fault = down(&address, &patient()).await;
         assert!(fault.detail().contains("is TLS (rediss://) spoken"), "{fault}");
     });
 }
@@ -195,11 +196,11 @@ impl Front {
 
     fn client(&self, host: &str, tls: Tls) -> Client {
         let address = self.address(host, tls);
-        Client::new(connect(&address, &NodeSettings::default(), &Handle::current()))
+        Client::new(connect(&address, &patient(), &Handle::current()))
     }
 
     async fn refusal(&self, host: &str, tls: Tls) -> Fault {
-        down(&self.address(host, tls)).await
+        down(&self.address(host, tls), &patient()).await
     }
 }
 
@@ -225,8 +226,8 @@ fn config(authority: &Authority, names: &[&str], wants_client: bool) -> ServerCo
 }
 
 /// Why the node at `address` cannot be used.
-async fn down(address: &Address) -> Fault {
-    let node = connect(address, &NodeSettings::default(), &Handle::current());
+async fn down(address: &Address, settings: &NodeSettings) -> Fault {
+    let node = connect(address, settings, &Handle::current());
     node.settled().await;
     assert!(matches!(node.state(), NodeState::Down(_)), "{address}");
     Client::new(node).fault(&claim(&["r"], "a"), grant(1_000)).await

@@ -57,7 +57,12 @@ pub async fn warm_up(locks: &Redlock) {
 
 /// The node at `address`, on the runtime of the caller.
 pub fn node_at(address: &str) -> Client {
-    node_with(address, NodeSettings::default())
+    node_with(address, patient())
+}
+
+/// For nodes that say what is wrong, or come in the end, however busy this machine is.
+pub fn patient() -> NodeSettings {
+    NodeSettings { connect_timeout: Duration::from_secs(20), ..NodeSettings::default() }
 }
 
 /// [`node_at`] with settings.
