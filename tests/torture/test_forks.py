@@ -126,6 +126,24 @@ def test_children_work_whatever_the_parent_was_at(cluster3: Cluster, storm: str)
     assert out == "done True"
 
 
+def test_a_child_finds_no_lock_of_the_engine_closed(cluster3: Cluster) -> None:
+    """Whatever the threads of its parent were at, which it does not have: forks at any moment."""
+    out = run(
+        HEAD
+        + f"""
+    use("warm")
+    threads = start(*((busy, n) for n in range(4)), (busy_loop,))
+    for _ in range({times(25, 1500)}):
+        collect([child(lambda: use(f"child-{{os.getpid()}}")) for _ in range(4)])
+    stop(threads)
+    print("done")
+    """,
+        nodes=cluster3.urls,
+        within=times(90, 600),
+    )
+    assert out == "done"
+
+
 def test_a_fork_while_a_loop_gets_its_mailbox(cluster3: Cluster) -> None:
     """The one moment at which another thread has the guard of the mailboxes."""
     out = run(

@@ -113,7 +113,7 @@ impl Builder {
         };
         let addresses = specs.iter().map(NodeSpec::shown).collect();
         let observer = Observer::new(addresses, self.listener);
-        let watch = Watch::new(&self.policy, Quorum::of(specs.len()), observer);
+        let watch = Watch::new(&self.policy, Quorum::of(specs.len()), observer, engine.jumps());
         let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
             NodeSpec::At(address) => {
                 let sentry = watch.sentry(id);

@@ -1,7 +1,7 @@
 //! The only reader of the operating system's time and randomness.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_protocol::{HolderId, Moment, Surroundings};
@@ -20,27 +20,41 @@ pub fn now() -> Moment {
 /// was paused), as the clocks of a majority of nodes show that were looked at since `noticed`. Several
 /// managers may notice the same; it is lost once.
 pub(crate) fn set_forward(lost: Duration, noticed: Moment) {
-    let mut last_jump = LAST_JUMP.lock().unwrap_or_else(PoisonError::into_inner);
-    if last_jump.is_some_and(|before| noticed < before) {
+    let jump = nanos(now().since_epoch());
+    let is_news = |before| (nanos(noticed.since_epoch()) >= before).then_some(jump);
+    if LAST_JUMP.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_news).is_err() {
         return;
     }
-    *last_jump = Some(now());
-    let lost = u64::try_from(lost.as_nanos()).unwrap_or(u64::MAX);
     let _ = LOST_NANOS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
-        Some(before.saturating_add(lost))
+        Some(before.saturating_add(nanos(lost)))
     });
-    JUMPED.notify_waiters();
 }
 
-/// Waits until the lease clock is set forward.
-pub(crate) async fn jumped() {
-    JUMPED.notified().await;
+/// Wakes those who wait for a moment of the lease clock when it is set forward.
+///
+/// Every engine has its own: a lock that one thread may hold while another forks would stay closed in the
+/// child for ever. Who waits on another engine than the one that noticed looks after a nap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jumps(Arc<Notify>);
+
+impl Jumps {
+    pub(crate) async fn next(&self) {
+        self.0.notified().await;
+    }
+
+    pub(crate) fn tell(&self) {
+        self.0.notify_waiters();
+    }
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+// Atomic, and behind no lock: they are there in a forked child, too.
 static LOST_NANOS: AtomicU64 = AtomicU64::new(0);
 /// When the clock was last set forward, by what it showed before.
-static LAST_JUMP: Mutex<Option<Moment>> = Mutex::new(None);
-static JUMPED: Notify = Notify::const_new();
+static LAST_JUMP: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn since_boot() -> Duration {

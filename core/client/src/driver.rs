@@ -7,7 +7,7 @@ use quorlock_protocol::{Machine, Moment, Output};
 use tokio::select;
 use tokio::time::sleep;
 
-use crate::clock::{self, System};
+use crate::clock::{self, Jumps, System};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::Node;
 
@@ -16,11 +16,12 @@ use crate::node::Node;
 pub(crate) struct Driver {
     pub(crate) nodes: Arc<[Arc<dyn Node>]>,
     pub(crate) inbox: Arc<Inbox>,
+    jumps: Jumps,
 }
 
 impl Driver {
-    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>) -> Self {
-        Self { nodes: Arc::clone(nodes), inbox: Arc::default() }
+    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, jumps: &Jumps) -> Self {
+        Self { nodes: Arc::clone(nodes), inbox: Arc::default(), jumps: jumps.clone() }
     }
 
     /// Drives `machine` to its end. `watch` sees it after every change.
@@ -89,7 +90,7 @@ impl Driver {
         select! {
             biased;
             wake = self.inbox.take(batch) => Some(wake),
-            () = clock::jumped() => None,
+            () = self.jumps.next() => None,
             () = sleep(nap) => None,
         }
     }

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use self::helm::Helm;
+use crate::clock::Jumps;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
@@ -28,6 +29,7 @@ pub struct Engine {
 struct Shared {
     helm: Arc<Helm>,
     background: Arc<Background>,
+    jumps: Jumps,
 }
 
 /// Counts the withdrawals that go on after their caller has left.
@@ -50,7 +52,8 @@ impl Engine {
     /// # Errors
     /// Whatever the operating system says when it cannot start one.
     pub fn start() -> io::Result<Self> {
-        Ok(Self { shared: Arc::new(Shared { helm: Helm::start()?, background: Arc::default() }) })
+        let (background, jumps) = (Arc::default(), Jumps::default());
+        Ok(Self { shared: Arc::new(Shared { helm: Helm::start()?, background, jumps }) })
     }
 
     /// The engine that the locks of this process share; started at the first call.
@@ -164,6 +167,11 @@ impl Engine {
         }
         counts.waiting -= 1;
         counts.under_way == 0
+    }
+
+    /// Of what this engine's managers notice.
+    pub(crate) fn jumps(&self) -> &Jumps {
+        &self.shared.jumps
     }
 
     pub(crate) fn handle(&self) -> &Handle {

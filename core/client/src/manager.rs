@@ -168,7 +168,7 @@ impl Manager {
         Self {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
-            keeper: Keeper::new(&nodes),
+            keeper: Keeper::new(&nodes, engine.jumps()),
             nodes,
             watch,
             engine,
@@ -227,7 +227,7 @@ impl Manager {
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
         let mut acquiring =
-            Acquiring { manager: self, driver: Driver::new(&self.nodes), machine: Some(machine) };
+            Acquiring { manager: self, driver: self.driver(), machine: Some(machine) };
         let outcome = acquiring.run().await;
         let driver = acquiring.driver.clone();
         let left = outcome.withdrawals;
@@ -275,7 +275,12 @@ impl Manager {
         policy: Policy,
     ) -> quorlock_protocol::Inspection {
         let mut machine = Inspect::new(clock::now(), claim, policy, self.quorum);
-        Driver::new(&self.nodes).run(&mut machine, |_| {}).await
+        self.driver().run(&mut machine, |_| {}).await
+    }
+
+    /// For one operation.
+    pub(crate) fn driver(&self) -> Driver {
+        Driver::new(&self.nodes, self.engine.jumps())
     }
 
     /// Goes on taking keys back after the caller has left, with the inbox that the replies come to.
@@ -291,7 +296,7 @@ impl Manager {
     /// Takes keys back with an inbox of its own, asking again whoever has not answered yet.
     pub(crate) fn withdraw_afresh(&self, left: Vec<Withdraw>) {
         for mut withdraw in left {
-            let driver = Driver::new(&self.nodes);
+            let driver = self.driver();
             withdraw.restart();
             self.engine.background(async move { driver.run(&mut withdraw, |_| {}).await });
         }

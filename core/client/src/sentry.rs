@@ -8,7 +8,7 @@ use quorlock_protocol::{
 };
 use tokio::sync::watch;
 
-use crate::clock::{self, System};
+use crate::clock::{self, Jumps, System};
 use crate::observe::Observer;
 
 /// The guards of one manager.
@@ -22,6 +22,7 @@ struct Shared {
     /// Counts what may change the ruling on another node.
     changes: watch::Sender<u64>,
     observer: Observer,
+    jumps: Jumps,
 }
 
 /// The guards as one node's connection sees them.
@@ -35,9 +36,10 @@ pub(crate) struct Sentry {
 }
 
 impl Watch {
-    pub(crate) fn new(policy: &Policy, quorum: Quorum, observer: Observer) -> Self {
+    pub(crate) fn new(policy: &Policy, quorum: Quorum, observer: Observer, jumps: &Jumps) -> Self {
         let guards = Mutex::new(Guards::new(policy, quorum));
-        Self { shared: Arc::new(Shared { guards, changes: watch::Sender::new(0), observer }) }
+        let (changes, jumps) = (watch::Sender::new(0), jumps.clone());
+        Self { shared: Arc::new(Shared { guards, changes, observer, jumps }) }
     }
 
     /// The side of one node.
@@ -72,6 +74,7 @@ impl Watch {
         drop(guards);
         if !lost.is_zero() {
             clock::set_forward(lost, suspected.unwrap_or_else(clock::now));
+            self.shared.jumps.tell();
         }
         if is_news {
             self.shared.changes.send_modify(|count| *count += 1);

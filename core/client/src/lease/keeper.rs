@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use crate::clock;
+use crate::clock::{self, Jumps};
 use crate::engine::Engine;
 use crate::inbox::{Arrival, Inbox, OperationId, ReplyTo, Wake};
 use crate::node::Node;
@@ -33,6 +33,7 @@ struct Desk {
     inbox: Arc<Inbox>,
     /// Something is due before the task would wake by itself.
     nudge: Notify,
+    jumps: Jumps,
 }
 
 /// Who is kept, and when each is due.
@@ -61,12 +62,13 @@ impl From<Moment> for Due {
 }
 
 impl Keeper {
-    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>) -> Self {
+    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, jumps: &Jumps) -> Self {
         let desk = Desk {
             nodes: Arc::clone(nodes),
             book: Mutex::default(),
             inbox: Arc::default(),
             nudge: Notify::new(),
+            jumps: jumps.clone(),
         };
         Self { desk: Arc::new(desk), start: Once::new() }
     }
@@ -181,7 +183,7 @@ impl Desk {
             biased;
             wake = self.inbox.take(batch) => Some(wake),
             () = self.nudge.notified() => None,
-            () = clock::jumped() => None,
+            () = self.jumps.next() => None,
             () = timer => None,
         }
     }

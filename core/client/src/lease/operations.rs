@@ -38,7 +38,7 @@ impl Lease {
         let policy = self.policy_with(ttl)?;
         self.shared.manager.announce(&policy);
         self.shared.manager.settle(None).await?;
-        let driver = Driver::new(&self.shared.manager.nodes);
+        let driver = self.shared.manager.driver();
         let mut machine = self.begin_extension(&driver, policy)?;
         // However this ends, also when the future is dropped, the lease is watched again afterwards.
         let _resume = ResumeOnDrop { lease: self, inbox: &driver.inbox };

@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 
 use super::{Lease, ReleaseVotes, Stage};
 use crate::clock;
-use crate::driver::Driver;
 use crate::error::LockError;
 
 /// How a lease comes to its end.
@@ -121,7 +120,7 @@ impl Lease {
         mut told: Option<oneshot::Sender<ReleaseOutcome>>,
         votes: ReleaseVotes,
     ) {
-        let driver = Driver::new(&self.shared.manager.nodes);
+        let driver = self.shared.manager.driver();
         let work = async move {
             driver
                 .run(&mut machine, |machine| {
