@@ -204,7 +204,7 @@ def test_children_that_end_in_the_ordinary_way_leave_the_parents_locks_alone(
     out = run(
         HEAD
         + f"""
-    lock = locks.lock("kept", ttl=0.5, auto_extend=True, on_lost=print)
+    lock = locks.lock("kept", ttl=3, auto_extend=True, on_lost=print)
     lock.acquire()
     for _ in range({times(5, 60)}):
         pid = os.fork()
@@ -212,6 +212,10 @@ def test_children_that_end_in_the_ordinary_way_leave_the_parents_locks_alone(
             use("own")
             sys.exit(0)  # atexit, finalizers and all
         collect([pid])
+    last = lock.lease.validity
+    while (left := lock.lease.validity) <= last:  # until it is renewed
+        last = left
+        time.sleep(0.01)
     print(lock.lease.check() > 0, lock.release())
     """,
         nodes=cluster3.urls,
@@ -278,7 +282,7 @@ import quorlock
 
 locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.01)
 # Before the fork: the engine and its connections are there, and a lease is renewed.
-kept = locks.lock("kept", ttl=1, auto_extend=True)
+kept = locks.lock("kept", ttl=4, auto_extend=True)
 assert kept.acquire()
 
 def application(environ, start_response):
@@ -312,7 +316,7 @@ app.conf.broker_transport_options = {
     for name, way in (("data", "_in"), ("data", "_out"), ("control", ""))
 }
 locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.01)
-kept = locks.lock("kept", ttl=1, auto_extend=True)
+kept = locks.lock("kept", ttl=4, auto_extend=True)
 
 @celery.signals.worker_init.connect  # in the parent of the pool
 def begin(**_):
@@ -326,9 +330,13 @@ def job():
 
 PRODUCER = """
 import sys, jobs
-results = [jobs.job.delay() for _ in range(int(sys.argv[1]))]
-for result in results:
-    print(result.get(timeout=60, interval=0.05))
+replies = []
+# Until more than one worker has come up.
+while len({reply.split()[0] for reply in replies}) < 2:
+    results = [jobs.job.delay() for _ in range(int(sys.argv[1]))]
+    replies += [result.get(timeout=60, interval=0.05) for result in results]
+for reply in replies:
+    print(reply)
 """
 
 
@@ -338,12 +346,13 @@ def test_a_queue_that_forks_before_it_works(cluster3: Cluster, tmp_path: Path) -
     words = ["celery", "-A", "jobs", "worker", "--pool", "prefork", "--concurrency", "3"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "warning"]
     with service([*words, *quiet], tmp_path, cluster3):
-        count = times(20, 500)
         out = subprocess.run(
-            [sys.executable, "-c", PRODUCER, str(count)], cwd=tmp_path, check=True, text=True,
-            stdout=subprocess.PIPE, env=variables(tmp_path, cluster3), timeout=times(120, 600),
+            [sys.executable, "-c", PRODUCER, str(times(20, 500))], cwd=tmp_path, check=True,
+            text=True, stdout=subprocess.PIPE, env=variables(tmp_path, cluster3),
+            timeout=times(120, 600),
         ).stdout  # fmt: skip
-        judge([line.split() for line in out.splitlines()], count, cluster3)
+        replies = [line.split() for line in out.splitlines()]
+        judge(replies, len(replies), cluster3)
 
 
 def judge(replies: list[list[str]], count: int, cluster: Cluster) -> None:

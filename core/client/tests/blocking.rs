@@ -11,7 +11,7 @@ use quorlock::{Engine, ErrorKind, LeaseGuard, LockError, Redlock};
 use support::server::Server;
 use support::urls;
 
-const TTL: Duration = Duration::from_millis(600);
+const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(20);
 
 fn cluster() -> (Vec<Server>, Redlock) {
