@@ -93,6 +93,9 @@ pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answe
         (Form::Plain, Reply::Other(Value::Nil)) => {
             return Some(smallvec![Ok(Answer::Theirs { floor: None, frees: Frees::Unknown })]);
         }
+        (Form::ByDigest | Form::Whole, Reply::Other(Value::Int(time))) => {
+            return Some(smallvec![Ok(granted_as_asked(parcel, *time)?)]);
+        }
         (Form::ByDigest | Form::Whole, Reply::Numbers(numbers)) => numbers,
         _ => return None,
     };
@@ -174,6 +177,16 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&
     }
 }
 
+/// The answer in a grant's reply of nothing but the time: done, with the token that was proposed.
+fn granted_as_asked(parcel: &Parcel, time: i64) -> Option<Answer> {
+    let token = match parcel.first().command.action {
+        Action::Grant { fence, .. } => fence.map(|fence| fence.proposal),
+        Action::Restore { .. } => None,
+        _ => return None,
+    };
+    (time >= LEAST_TIME).then_some(Answer::Ours { token, remaining: None })
+}
+
 /// The answer in `{code, token, pttl, time}`; `None` for numbers that no script of ours replies.
 fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
     let &[code, token, pttl, _time] = numbers else {
@@ -206,11 +219,12 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
 
 /// The node's clock in the reply to a grant, in microseconds.
 pub(super) fn time_in(reply: &Reply) -> Option<u64> {
-    let Reply::Numbers(numbers) = reply else {
-        return None;
+    let time = match reply {
+        Reply::Numbers(numbers) => *numbers.get(REPLY_NUMBERS - 1)?,
+        Reply::Other(Value::Int(time)) => *time,
+        Reply::Other(_) => return None,
     };
-    let time = numbers.get(REPLY_NUMBERS - 1)?;
-    u64::try_from(*time).ok().filter(|time| *time > 0)
+    u64::try_from(time).ok().filter(|time| *time > 0)
 }
 
 /// The sentence for a key of another type in the way of `letter`.
@@ -223,5 +237,7 @@ pub(super) fn wrong_type(letter: &Letter) -> String {
 }
 
 const FORGOT: &str = "the node has forgotten its keys: it is being found out since when";
+/// A reply of a smaller number is no clock's: a day of 1970, in microseconds.
+const LEAST_TIME: i64 = 86_400_000_000;
 /// How many numbers a script replies for one claim.
 const REPLY_NUMBERS: usize = 4;

@@ -7,7 +7,9 @@
 --        4 what must stand in the canary key
 --        5 proposed fencing token  (only with fencing)
 --        6 ttl of the fence keys in milliseconds, at least the ttl of the lock keys (only with fencing)
--- reply  {code, token, pttl, time}, integers
+-- reply  time alone, an integer: granted, with the proposed token (with fencing); to write a table takes the
+--        server a quarter of the whole grant
+--        else {code, token, pttl, time}, integers
 --        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed ·
 --               5 the node has forgotten what it knew when the canary was read, nothing changed
 --        token  the highest fence: after a grant the granted token; 0 = none
@@ -29,14 +31,14 @@ local function text(number) return string.format('%.0f', number) end -- tostring
 
 -- The usual case: one lock, and it is free.
 if count == 1 and redis.call('SET', KEYS[1], holder, 'NX', 'PX', ttl) then
-  if not proposal then return {1, 0, -2, time} end
+  if not proposal then return time end
   local seen = redis.pcall('SET', KEYS[2], most == proposal and ARGV[5] or text(most), 'PX', ARGV[6], 'GET')
   if type(seen) == 'table' then
     redis.call('DEL', KEYS[1])
     return seen
   end
   seen = tonumber(seen or 0) or 0
-  if seen < most then return {1, most, -2, time} end
+  if seen < most then return most == proposal and time or {1, most, -2, time} end
   redis.call('SET', KEYS[2], text(seen + 1), 'PX', ARGV[6])
   return {1, seen + 1, -2, time}
 end
