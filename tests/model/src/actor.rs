@@ -116,7 +116,7 @@ impl Actor<'_> {
 
     pub(crate) fn foreground_op(&self) -> Option<Op> {
         match &self.client.phase {
-            Phase::Idle => None,
+            Phase::Idle | Phase::Lost(_) => None,
             Phase::Acquiring(acquiring) => Some(acquiring.task.op),
             Phase::Holding(holding) => match &holding.work {
                 Work::Nothing => None,
@@ -128,7 +128,7 @@ impl Actor<'_> {
 
     fn foreground_wake(&self) -> Moment {
         match &self.client.phase {
-            Phase::Idle => Moment::FAR_FUTURE,
+            Phase::Idle | Phase::Lost(_) => Moment::FAR_FUTURE,
             Phase::Acquiring(acquiring) => acquiring.task.wake,
             Phase::Holding(holding) => match &holding.work {
                 Work::Nothing => Moment::FAR_FUTURE,
@@ -140,7 +140,7 @@ impl Actor<'_> {
 
     pub(crate) fn move_foreground(&mut self, input: &Input) {
         match std::mem::replace(&mut self.client.phase, Phase::Idle) {
-            Phase::Idle => {}
+            lost_or_idle @ (Phase::Idle | Phase::Lost(_)) => self.client.phase = lost_or_idle,
             Phase::Acquiring(mut acquiring) => match self.turn(&mut acquiring.task, input) {
                 None => self.client.phase = Phase::Acquiring(acquiring),
                 Some(outcome) => self.acquired(&acquiring, outcome),

@@ -1,6 +1,6 @@
 //! What must hold in every state of the world. Owns the checks; the machines and the nodes know of none.
 
-use quorlock_protocol::ReleaseOutcome;
+use quorlock_protocol::{Moment, ReleaseOutcome};
 
 use crate::client::{Client, Phase, Release, Status, Work};
 use crate::property::{Property, Violation};
@@ -55,13 +55,14 @@ impl World {
                 let text = format!("the lease of {} was over and is valid again", name(client.id));
                 return Err(Violation::new(Property::LossTold, text));
             }
-            if scope.is_guarded() {
-                // A node that forgets takes its part of a lease with it; that nobody makes use of that
-                // is what the guards are for.
+            if client.dazed.is_some() || client.lapse.is_behind() {
                 continue;
             }
             let owner = Owner { client: client.id, draw: holding.draw };
-            let standing = self.stands_on(scope, owner).count_ones();
+            // A node that has forgotten since it voted took its part of the lease with it; that nobody
+            // makes use of that is what the guards are for.
+            let struck = self.struck_since(scope, client, holding.proved());
+            let standing = (self.stands_on(scope, owner) | struck).count_ones();
             if (standing as usize) < scope.quorum() {
                 let text = format!(
                     "at {} ms {} trusts a lease that stands on {standing} of {} nodes",
@@ -73,6 +74,14 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The nodes that have forgotten or had their clocks set since `moment` of the client, as bits.
+    fn struck_since(&self, scope: &Scope, client: &Client, moment: Moment) -> u64 {
+        let nodes = self.nodes.iter().enumerate();
+        let struck = nodes
+            .filter(|(_, node)| node.struck_at.is_some_and(|at| client.clock(scope, at) >= moment));
+        struck.fold(0, |bits, (place, _)| bits | 1 << place)
     }
 
     /// The token of a valid lease is known to a quorum, so that the next one is higher.
@@ -149,7 +158,8 @@ impl World {
                 let client = &self.clients[usize::from(key.owner.client)];
                 // What was done later than its command allowed runs out by itself.
                 let counts = key.in_time && !client.lapse.is_ahead();
-                if counts && !client.owns(key.owner.draw) && !self.has_revoke(key.owner, place) {
+                let is_owned = client.owns(key.owner.draw, client.clock(scope, self.now));
+                if counts && !is_owned && !self.has_revoke(key.owner, place) {
                     let text = format!(
                         "at {} ms node {place} has a key of {} that nobody will take back",
                         self.now,
@@ -214,7 +224,8 @@ impl World {
         let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
         let others = self.clients.iter().filter(|it| it.id != winner && shares(it.id));
         for other in others {
-            if other.clock(scope, self.now) < other.keeps_out {
+            let is_dazed = other.dazed.is_some() || other.lapse.is_behind();
+            if other.clock(scope, self.now) < other.keeps_out && !is_dazed {
                 let (one, two) = (name(winner), name(other.id));
                 let text = format!("at {} ms {one} begins and {two} is to keep it out", self.now);
                 return Err(Violation::new(Property::Delay, text));

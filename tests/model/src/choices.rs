@@ -79,6 +79,11 @@ impl World {
                     user(writes && !holding.looked && valid, Deed::Look);
                     user(writes && holding.looked, Deed::Write);
                 }
+                // It lets go of it in the end, by giving it back or by forgetting it.
+                Phase::Lost(_) => {
+                    user(scope.releases, Deed::Release);
+                    user(true, Deed::Abandon);
+                }
             }
         }
     }

@@ -31,7 +31,8 @@ pub(crate) struct Client {
     pub(crate) wall_back: u64,
     /// Claims whose keys may stay until they run out, as nobody is there to take them back.
     pub(crate) excused: Vec<u32>,
-    /// Before then nobody else may begin: the lock-delay, or the least hold, of its last lease.
+    /// Before then nobody else may begin: the lock-delay or the least hold of its last lease, or the end of
+    /// what was promised of one that is lost.
     pub(crate) keeps_out: Moment,
     /// Its side of the guards; `None` if nothing is guarded.
     pub(crate) watch: Option<Box<Watch>>,
@@ -56,6 +57,8 @@ pub(crate) enum Phase {
     Idle,
     Acquiring(Box<Acquiring>),
     Holding(Box<Holding>),
+    /// It was told that the lease is lost, and has not let go of it: what is left of the keys stays.
+    Lost(Box<Holding>),
 }
 
 /// A machine at work.
@@ -174,8 +177,9 @@ impl Client {
         trusts.then_some(holding)
     }
 
-    /// Whether it will take the keys of its claim `draw` back, or says that it holds them.
-    pub(crate) fn owns(&self, draw: u32) -> bool {
+    /// Whether it will take the keys of its claim `draw` back, or says at `clock` that it holds them or leaves
+    /// them to run out.
+    pub(crate) fn owns(&self, draw: u32, clock: Moment) -> bool {
         if self.excused.contains(&draw) {
             return true;
         }
@@ -183,6 +187,9 @@ impl Client {
             Phase::Idle => false,
             Phase::Acquiring(acquiring) => draw > acquiring.draws,
             Phase::Holding(holding) => holding.draw == draw,
+            Phase::Lost(holding) => {
+                holding.draw == draw && clock <= holding.lease.forgotten() + GRAIN
+            }
         };
         foreground || self.background.iter().any(|it| it.draw == draw)
     }
@@ -195,7 +202,7 @@ impl Client {
     /// When the next of its timers is due.
     pub(crate) fn wake(&self) -> Moment {
         let foreground = match &self.phase {
-            Phase::Idle => Moment::FAR_FUTURE,
+            Phase::Idle | Phase::Lost(_) => Moment::FAR_FUTURE,
             Phase::Acquiring(acquiring) => acquiring.task.wake,
             Phase::Holding(holding) => match &holding.work {
                 Work::Nothing => Moment::FAR_FUTURE,
@@ -212,6 +219,7 @@ impl Client {
             Phase::Idle => 0,
             Phase::Acquiring(_) => 1,
             Phase::Holding(_) => 2,
+            Phase::Lost(_) => 3,
         };
         (phase, self.wake(), self.last_op, self.draws, self.background.len())
     }
@@ -258,23 +266,29 @@ impl Client {
                     bound.stopped = true;
                 }
             }
-            Phase::Idle => {}
+            Phase::Idle | Phase::Lost(_) => {}
         }
     }
 
-    /// Its lease ended otherwise than by a release.
-    pub(crate) fn mourn(&mut self, holding: &Holding) {
-        let drift = holding.policy.drift();
-        if !holding.policy.lock_delay().is_zero() {
-            self.keeps_out = holding.lease.kept_until(drift);
-            self.excused.push(holding.draw);
+    /// What is left of the keys of a lease that is lost is to keep others out until `promised`.
+    pub(crate) fn mourn(&mut self, promised: Moment) {
+        // Whose machine stood still trusts what is long over.
+        if self.dazed.is_none() && !self.lapse.is_behind() {
+            self.keeps_out = promised;
         }
+    }
+
+    /// Its lease is not given back: what is left of the keys runs out.
+    pub(crate) fn let_run_out(&mut self, holding: &Holding) {
+        self.excused.push(holding.draw);
     }
 
     /// Ends it: nothing of it is left but what it has sent.
     pub(crate) fn die(&mut self) {
-        if let Phase::Holding(holding) = std::mem::replace(&mut self.phase, Phase::Idle) {
-            self.mourn(&holding);
+        if let Phase::Holding(holding) = std::mem::replace(&mut self.phase, Phase::Idle)
+            && !holding.policy.lock_delay().is_zero()
+        {
+            self.keeps_out = holding.kept_until();
         }
         self.status = Status::Dead;
         self.background.clear();
@@ -289,6 +303,19 @@ impl Holding {
     fn longest_hold(&self) -> Moment {
         let renewed = (self.since + self.policy.max_hold()).max(self.asked);
         renewed + self.lease.ttl().as_duration() * 2
+    }
+
+    /// Until when others are kept out if it is lost: the lock-delay beyond the end of its validity.
+    pub(crate) fn kept_until(&self) -> Moment {
+        let mut lease = self.lease.clone();
+        lease.limit(self.until());
+        lease.kept_until(self.policy.drift())
+    }
+
+    /// When the round began that proved the lease as it is trusted, or before.
+    pub(crate) fn proved(&self) -> Moment {
+        let validity = self.policy.drift().end_of(self.lease.ttl(), Moment::default());
+        self.until().before(validity.since_epoch())
     }
 
     /// Until when the lease is trusted.

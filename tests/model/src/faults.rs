@@ -14,7 +14,7 @@ impl World {
             let view = &mut self.views.0[usize::from(node)];
             *view = fingerprint(&(*view, self.now, fault.kind()));
         }
-        if scope.spares_majority && fault.strikes() {
+        if scope.is_guarded() && fault.strikes() {
             let node = usize::from(fault.node().unwrap_or(u8::MAX));
             self.nodes[node].struck_at = Some(self.now);
         }

@@ -2,8 +2,8 @@
 //! client keeps. Owns no property.
 
 use quorlock_protocol::{
-    ErrorKind, Extend, ExtendOutcome, Extension, Hold, HoldEnd, Policy, Ticket, Withdraw,
-    Withdrawal,
+    ErrorKind, Extend, ExtendOutcome, Extension, Hold, HoldEnd, LossReason, Moment, Policy, Ticket,
+    Withdraw, Withdrawal,
 };
 
 use crate::actor::{Actor, Event, Input};
@@ -29,6 +29,7 @@ impl Actor<'_> {
     }
 
     pub(crate) fn keep(&mut self, mut holding: Box<Holding>, mut task: Task<Hold>, input: &Input) {
+        let promised = holding.kept_until();
         let end = self.turn(&mut task, input);
         holding.lease = task.machine.lease().clone();
         let Some(end) = end else {
@@ -39,11 +40,15 @@ impl Actor<'_> {
         self.events.push(Event::Closed(task.op));
         match end {
             HoldEnd::Stopped => self.client.phase = Phase::Holding(holding),
-            HoldEnd::Lost(_, withdraw) => {
-                self.client.mourn(&holding);
+            HoldEnd::Lost(reason, withdraw) => {
+                if keeps_others_out(&holding, reason) {
+                    self.client.mourn(promised);
+                }
                 if let Some(withdraw) = withdraw {
                     let op = self.new_op();
                     self.withdraw(op, withdraw, None);
+                } else {
+                    self.client.phase = Phase::Lost(holding);
                 }
             }
         }
@@ -56,7 +61,8 @@ impl Actor<'_> {
         };
         let clock = self.clock();
         if holding.until() <= clock {
-            return self.lose(&holding);
+            let promised = holding.kept_until();
+            return self.lose(holding, LossReason::Expired, promised);
         }
         let patience = policy.timeout().unwrap_or(policy.unreachable_timeout());
         let extension = Extension {
@@ -84,6 +90,7 @@ impl Actor<'_> {
         policy: Policy,
         input: &Input,
     ) {
+        let promised = holding.kept_until();
         let outcome = self.turn(&mut task, input);
         holding.lease.limit(task.machine.until());
         holding.lease.outlast(task.machine.forgotten());
@@ -98,7 +105,11 @@ impl Actor<'_> {
                 holding.lease = lease;
                 holding.policy = policy;
             }
-            Err(ErrorKind::LeaseLost) => return self.lose(&holding),
+            Err(ErrorKind::LeaseLost) => {
+                let is_over = self.clock() >= task.machine.until();
+                let reason = if is_over { LossReason::Expired } else { LossReason::Gone };
+                return self.lose(holding, reason, promised);
+            }
             Err(_) => {}
         }
         self.client.phase = Phase::Holding(holding);
@@ -126,35 +137,57 @@ impl Actor<'_> {
 
     /// The user gives the lease back.
     pub(crate) fn release(&mut self) {
-        let Some(holding) = self.stop_work() else {
-            return;
-        };
-        let until = self.clock() + holding.policy.node_timeout();
-        let keeps = holding.since + holding.policy.min_hold();
-        let bound = Bound { until, stopped: false };
-        let release = Release { stood: 0, deleted: 0, keeps, bound };
-        if keeps > self.clock() {
-            self.client.excused.push(holding.draw);
+        if let Some(holding) = self.stop_work() {
+            let until = self.clock() + holding.policy.node_timeout();
+            let bound = Bound { until, stopped: false };
+            let keeps = self.keeps(&holding);
+            let release = Release { stood: 0, deleted: 0, keeps, bound };
+            self.take_back(&holding, keeps, Some(release));
+        } else if let Some(holding) = self.let_go() {
+            // The work under a lost lease has ended, and the outcome is told at once.
+            self.client.keeps_out = Moment::default();
+            let keeps = self.keeps(&holding);
+            self.take_back(&holding, keeps, None);
         }
-        self.take_back(&holding, Some(release));
+    }
+
+    /// Until when the nodes are told to keep the keys of a lease that is given back.
+    fn keeps(&mut self, holding: &Holding) -> Moment {
+        let keeps = holding.since + holding.policy.min_hold();
+        if keeps > self.clock() {
+            self.client.let_run_out(holding);
+        }
+        keeps
     }
 
     /// The user forgets the lease without giving it back.
     pub(crate) fn abandon(&mut self) {
-        if let Some(holding) = self.stop_work() {
-            self.client.excused.push(holding.draw);
+        if let Some(holding) = self.stop_work().or_else(|| self.let_go()) {
+            self.client.let_run_out(&holding);
         }
     }
 
-    fn lose(&mut self, holding: &Holding) {
-        if holding.policy.lock_delay().is_zero() {
-            self.take_back(holding, None);
+    /// Takes a lost lease out of the user's hands.
+    fn let_go(&mut self) -> Option<Box<Holding>> {
+        match std::mem::replace(&mut self.client.phase, Phase::Idle) {
+            Phase::Lost(holding) => Some(holding),
+            other => {
+                self.client.phase = other;
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, holding: Box<Holding>, reason: LossReason, promised: Moment) {
+        if keeps_others_out(&holding, reason) {
+            self.client.mourn(promised);
+            self.client.phase = Phase::Lost(holding);
         } else {
-            self.client.mourn(holding);
+            self.take_back(&holding, Moment::default(), None);
         }
     }
 
-    fn take_back(&mut self, holding: &Holding, release: Option<Release>) {
+    fn take_back(&mut self, holding: &Holding, keeps: Moment, release: Option<Release>) {
         let clock = self.clock();
         let withdrawal = Withdrawal {
             ticket: Ticket(0),
@@ -165,12 +198,15 @@ impl Actor<'_> {
             node_timeout: holding.policy.node_timeout(),
         };
         let drift = holding.policy.drift();
-        let machine = Withdraw::new(clock, withdrawal).valid_until(holding.lease.kept_until(drift));
-        let machine = match &release {
-            Some(release) => machine.keeping(release.keeps, drift),
-            None => machine,
-        };
+        let machine = Withdraw::new(clock, withdrawal)
+            .valid_until(holding.lease.kept_until(drift))
+            .keeping(keeps, drift);
         let op = self.new_op();
         self.withdraw(op, machine, release);
     }
+}
+
+/// Whether what is left of the keys of a lost lease stays, as its user may still be at work.
+fn keeps_others_out(holding: &Holding, reason: LossReason) -> bool {
+    !holding.policy.lock_delay().is_zero() || reason == LossReason::Gone
 }

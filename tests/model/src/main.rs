@@ -28,20 +28,17 @@ mod search;
 mod shrink;
 mod site;
 mod step;
+mod table;
 mod teeth;
 mod users;
 mod walk;
 mod world;
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use dice::{unguarded_world_of, world_of};
 use scope::Scope;
-use search::{Limits, Report, Trace, search};
 use site::Flaw;
 use walk::Tally;
 
@@ -49,10 +46,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let is_well = match words.as_slice() {
-        ["search"] => search_all(&scopes::small(), SMALL) && show_limits(),
-        ["search", "--long"] => search_all(&scopes::long(), LONG) && show_limits(),
-        ["search", "--scope", name] => search_named(name),
-        ["limits"] => show_limits(),
+        ["search"] => table::search_whole(&scopes::small()) && table::show_limits(),
+        ["search", "--long"] => table::search_long(&scopes::long()) && table::show_limits(),
+        ["search", "--scope", name] => table::search_named(name),
+        ["limits"] => table::show_limits(),
         ["simulate", "--seed", seed] => number(seed).is_some_and(|it| replay_seed(it, world_of)),
         ["simulate", "--unguarded", "--seed", seed] => {
             number(seed).is_some_and(|it| replay_seed(it, unguarded_world_of))
@@ -79,96 +76,6 @@ fn main() -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Searches every scope, two at a time, and prints a table.
-fn search_all(scopes: &[Scope], limits: Limits) -> bool {
-    println!("   states      steps depth  alone seconds  scope");
-    let started = Instant::now();
-    let next = AtomicUsize::new(0);
-    let reports = Mutex::new(Vec::new());
-    thread::scope(|threads| {
-        for _ in 0..THREADS {
-            threads.spawn(|| {
-                while let Some(scope) = scopes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let report = search(scope, limits);
-                    let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
-                    print_row(scope, &report);
-                    reports.push(report);
-                }
-            });
-        }
-    });
-    let reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let states: usize = reports.iter().map(|report| report.states).sum();
-    let steps: u64 = reports.iter().map(|report| report.steps).sum();
-    println!("{states} states, {steps} steps in {:.1} s", started.elapsed().as_secs_f64());
-    reports.iter().all(|report| report.found.is_none())
-}
-
-fn print_row(scope: &Scope, report: &Report) {
-    println!(
-        "{:>9} {:>10} {:>5} {:>6} {:>7.1}  {}{}",
-        report.states,
-        report.steps,
-        report.depth,
-        report.sampled,
-        report.took.as_secs_f64(),
-        scope.name,
-        if report.whole { "" } else { " (not to its end)" }
-    );
-    if let Some(trace) = &report.found {
-        show(scope, &shrink::shrink(scope, trace));
-    }
-}
-
-fn search_named(part: &str) -> bool {
-    let all = scopes::small().into_iter().chain(scopes::long()).chain(scopes::limits());
-    let chosen: Vec<_> = all.filter(|scope| scope.name.contains(part)).collect();
-    !chosen.is_empty() && search_all(&chosen, LONG)
-}
-
-/// Shows what the algorithm does not promise; `false` if the search did not see one of them.
-fn show_limits() -> bool {
-    println!("\nknown limits, each to be seen:");
-    let mut is_well = true;
-    for scope in scopes::limits() {
-        let report = search(&scope, SMALL);
-        let found = report.found.map(|trace| shrink::shrink(&scope, &trace));
-        let seen = found.as_ref().filter(|trace| Some(trace.violation.property) == scope.limit);
-        is_well &= seen.is_some();
-        match seen {
-            Some(trace) => println!("  {}: {}", scope.name, outline(trace)),
-            None => println!("  {}: NOT SEEN ({} states)", scope.name, report.states),
-        }
-    }
-    is_well && show_walks()
-}
-
-/// Walks through the random worlds of the guards, without these, until two hold one lock.
-fn show_walks() -> bool {
-    let mut tally = Tally::default();
-    let found = walk::first_breach(1, UNGUARDED_WALKS, unguarded_world_of, WALK, &mut tally);
-    match &found {
-        Some((seed, trace)) => {
-            let short = shrink::shrink(&unguarded_world_of(*seed), trace);
-            println!("  random worlds, without guards: {} (seed {seed})", outline(&short));
-        }
-        None => println!("  random worlds, without guards: NOT SEEN ({} steps)", tally.steps),
-    }
-    found.is_some()
-}
-
-fn outline(trace: &Trace) -> String {
-    format!("{} after {} steps", trace.violation.property.name(), trace.steps.len())
-}
-
-fn show(scope: &Scope, trace: &Trace) {
-    println!("\nBROKEN in '{}', {} nodes:", scope.name, scope.nodes);
-    for step in &trace.steps {
-        println!("    {step}");
-    }
-    println!("  {}\n", trace.violation);
-}
-
 fn soak(first: u64, time: Duration) -> bool {
     let started = Instant::now();
     let mut tally = Tally::default();
@@ -192,7 +99,7 @@ fn soak(first: u64, time: Duration) -> bool {
         return true;
     };
     let scope = world_of(seed);
-    show(&scope, &shrink::shrink(&scope, &trace));
+    table::show(&scope, &shrink::shrink(&scope, &trace));
     println!("again: cargo run -p quorlock-model --profile model -- simulate --seed {seed}");
     false
 }
@@ -204,7 +111,7 @@ fn replay_seed(seed: u64, world_of: fn(u64) -> Scope) -> bool {
         println!("seed {seed}: {} steps, nothing broken", tally.steps);
         return true;
     };
-    show(&scope, &shrink::shrink(&scope, &trace));
+    table::show(&scope, &shrink::shrink(&scope, &trace));
     false
 }
 
@@ -263,12 +170,6 @@ fn seed_of_today() -> u64 {
     now.map_or(1, |since| since.as_secs()) * 1_000_000
 }
 
-const SMALL: Limits = Limits { states: 4_000_000, time: Duration::from_secs(60) };
-const LONG: Limits = Limits { states: 60_000_000, time: Duration::from_secs(900) };
-/// How many scopes are searched at once.
-const THREADS: usize = 2;
-/// How many walks without guards may pass before two holders are seen.
-const UNGUARDED_WALKS: u64 = 400;
 /// How many steps a walk has.
 const WALK: usize = 5000;
 

@@ -93,6 +93,8 @@ pub(crate) struct Scope {
     /// How many acquisitions each client begins.
     pub(crate) locks: u16,
     pub(crate) budget: Budget,
+    /// After how many states its search ends, where it is too large for its end; always the same ones.
+    pub(crate) bound: Option<usize>,
     /// A reply arrives in the step that makes it, unless a delay is spent on it.
     pub(crate) prompt: bool,
     /// Replies may be taken several at once.
@@ -134,6 +136,7 @@ impl Scope {
             shorter: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),
             locks: 1,
             budget: Budget::default(),
+            bound: None,
             prompt: false,
             batches: false,
             symmetric: true,

@@ -122,6 +122,7 @@ fn writing() -> Vec<Scope> {
         Scope {
             walls: vec![50, 100],
             policy: retrying(1),
+            bound: Some(2_000_000),
             ..faulty("tokens and a node that hangs", 1, |it| it.hangs = 1)
         },
         Scope {
@@ -213,12 +214,11 @@ pub(crate) fn long() -> Vec<Scope> {
     ];
     scopes.push(Scope { clients: 3, ..faulty("three clients", 0, |_| {}) });
     scopes.extend(guarded::long());
-    scopes.extend(
-        small()
-            .into_iter()
-            .filter(|scope| scope.locks == 1)
-            .map(|scope| Scope { locks: 2, ..scope }),
-    );
+    scopes.extend(small().into_iter().filter(|scope| scope.locks == 1).map(|scope| Scope {
+        locks: 2,
+        bound: None,
+        ..scope
+    }));
     scopes
 }
 

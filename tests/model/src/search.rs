@@ -18,11 +18,21 @@ pub(crate) struct Report {
     /// The longest schedule without a repeated state that was walked.
     pub(crate) depth: usize,
     pub(crate) took: Duration,
-    /// Whether every state was seen.
-    pub(crate) whole: bool,
+    pub(crate) extent: Extent,
     /// The states from which a lone client was let run.
     pub(crate) sampled: usize,
     pub(crate) found: Option<Trace>,
+}
+
+/// How much of a world was searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Every state was seen.
+    Whole,
+    /// As many states as its scope says, always the same ones.
+    Bounded,
+    /// As much as time and memory were enough for.
+    Part,
 }
 
 /// A schedule that breaks a promise.
@@ -57,17 +67,19 @@ pub(crate) fn search(scope: &Scope, limits: Limits) -> Report {
             steps: 0,
             depth: 0,
             took: Duration::ZERO,
-            whole: true,
+            extent: Extent::Whole,
             sampled: 0,
             found: None,
         },
         levels: Vec::new(),
     };
+    let most = scope.bound.unwrap_or(limits.states).min(limits.states);
     search.visit(World::new(scope));
     while search.report.found.is_none() && !search.levels.is_empty() {
         let is_late = search.report.steps.is_multiple_of(1024) && started.elapsed() >= limits.time;
-        if is_late || search.seen.len() >= limits.states {
-            search.report.whole = false;
+        if is_late || search.seen.len() >= most {
+            let is_meant = !is_late && scope.bound == Some(most);
+            search.report.extent = if is_meant { Extent::Bounded } else { Extent::Part };
             break;
         }
         search.advance();

@@ -74,7 +74,7 @@ pub(crate) struct Site {
     pub(crate) fence_ends: Vec<u64>,
     /// How far its clock was stepped forward, in milliseconds.
     pub(crate) stepped: u64,
-    /// When it last forgot or had its clock set, where that is counted.
+    /// When it last forgot or had its clock set, where there are guards against that.
     pub(crate) struck_at: Option<u64>,
     /// Whether it answers.
     pub(crate) health: Health,

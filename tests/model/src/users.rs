@@ -37,7 +37,8 @@ impl World {
                 self.act(scope, client, |actor| actor.cancel())
             }
             Deed::Abandon => {
-                self.budget.abandons -= 1;
+                let is_lost = matches!(self.clients[usize::from(client)].phase, Phase::Lost(_));
+                self.budget.abandons -= u16::from(!is_lost);
                 self.act(scope, client, |actor| actor.abandon())
             }
             Deed::Look => {
@@ -53,10 +54,10 @@ impl World {
     }
 
     fn release(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
-        let Phase::Holding(holding) = &self.clients[usize::from(client)].phase else {
-            return Ok(());
+        let draw = match &self.clients[usize::from(client)].phase {
+            Phase::Holding(holding) | Phase::Lost(holding) => holding.draw,
+            Phase::Idle | Phase::Acquiring(_) => return Ok(()),
         };
-        let draw = holding.draw;
         self.act(scope, client, |actor| actor.release())?;
         self.note_release(scope, client, draw);
         Ok(())

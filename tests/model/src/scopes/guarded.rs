@@ -42,6 +42,11 @@ pub(super) fn small() -> Vec<Scope> {
             newcomers: 1,
             ..forgetful("guards: a newcomer, and a clock that jumps", |it| it.clock_steps = 1)
         },
+        Scope {
+            policy: guarding(|it| it.auto_extend(true).max_hold(millis(340))),
+            others: Some(guarding(|it| it)),
+            ..forgetful("guards: one renewal, and a node that is flushed", |it| it.flushes = 1)
+        },
         still("guards: a machine that stands still"),
         Scope {
             policy: watching(|it| it.fencing(true)),
