@@ -108,7 +108,7 @@ describe('acquire', () => {
     const start = performance.now()
     await assert.rejects(lock.release(), { name: 'LockNotHeldError', code: 'LOCK_NOT_HELD' })
     await assert.rejects(lock.extend(1000), LockNotHeldError)
-    assert.ok(performance.now() - start < 1000)
+    assert.ok(performance.now() - start < 2000)
   })
 
   it('refuses work after quit', async () => {

@@ -122,9 +122,9 @@ describe('the guards', () => {
     )
     await warmUp(redlock, 1000)
     const [a, b] = /** @type {[Server, Server]} */ (servers)
+    const begun = performance.now()
     await a.restart()
     await b.restart()
-    const restarted = performance.now()
     await eventually(() => redlock.nodes.slice(0, 2).every(({ state }) => state === 'quarantined'))
     await assert.rejects(redlock.acquire('r', 1000, { retryCount: 0 }), (error) => {
       assert.ok(error instanceof QuorumUnreachableError)
@@ -132,7 +132,7 @@ describe('the guards', () => {
       return true
     })
     const lock = await redlock.acquire('r', 1000, { timeout: 5 * SHORT })
-    assert.ok(performance.now() - restarted >= SHORT - 100)
+    assert.ok(performance.now() - begun >= SHORT)
     await lock.release()
     await redlock.quit()
   })

@@ -179,9 +179,9 @@ async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
     cluster = servers(3)
     locks = api.Redlock(cluster.urls, max_ttl=SHORT, ttl=1)
     await warm_up(api, locks, ttl=1)
+    begun = time.monotonic()
     cluster[0].restart()
     cluster[1].restart()
-    restarted = time.monotonic()
     await api.until(lambda: [it.state for it in locks.nodes[:2]] == ["quarantined"] * 2)
     node = locks.nodes[0]
     assert 0 < node.quarantine <= SHORT * 1.01 + 0.01
@@ -194,7 +194,7 @@ async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
     assert left <= SHORT * 1.01 + 0.01
     # Whoever waits gets the lock when it is over, without having to name a limit.
     async with api.block(locks.lock("r")):
-        assert time.monotonic() - restarted >= SHORT - 0.1
+        assert time.monotonic() - begun >= SHORT
     await api(locks.close())
 
 

@@ -256,8 +256,8 @@ fn a_majority_that_restarts_blocks_new_locks_and_says_for_how_long() {
         let mut servers = servers(3);
         let locks = client_of(SHORT, urls(&servers), RestartGuard::Auto);
         warm_up(&locks).await;
-        servers[0].restart();
         let begun = Instant::now();
+        servers[0].restart();
         servers[1].restart();
         until("both are seen", || {
             let held_back =

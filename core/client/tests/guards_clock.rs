@@ -118,8 +118,8 @@ fn a_node_whose_clock_was_set_forward_takes_part_again_after_the_quarantine() {
         let servers = servers();
         let locks = client_of(SHORT, urls(&servers), true);
         warm_up(&locks).await;
-        servers[2].set_clock(40);
         let begun = Instant::now();
+        servers[2].set_clock(40);
         until("it is seen", || {
             drop(locks.lock("x"));
             matches!(locks.nodes()[2].1, NodeState::Quarantined(_))
