@@ -18,6 +18,7 @@ impl World {
             self.check_known(scope),
             self.check_clients(scope),
             self.check_keys(scope),
+            self.check_blame(scope),
         ];
         let mut breaches = results.into_iter().filter_map(Result::err);
         breaches.find(|breach| scope.minds(breach.property)).map_or(Ok(()), Err)

@@ -62,8 +62,9 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
     let settings = settings.restart_guard(RestartGuard::Auto).clock_guard(true);
     let rates = [(0, 0), (400, 0), (-400, 0), (200, -200)];
     let (node_rate, client_rate) = dice.one_of(&rates);
+    let newcomers = dice.place(scope.clients / 2 + 1);
     Scope {
-        newcomers: dice.place(scope.clients / 2 + 1),
+        newcomers,
         policy: settings.build().expect("it was valid before"),
         shorter: policy(|it| it.ttl(Duration::from_millis(200)).fencing(fencing)),
         budget: Budget {
@@ -79,6 +80,7 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
         client_rate: Rate(client_rate),
         walls: vec![1_000_000],
         spares_majority: true,
+        late: dice.one_of(&[0, 30, 300]),
         target: if fencing { Target::Checking } else { Target::None },
         ..scope
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, ClockReading, Command, Guards, Moment, NodeId, Policy, Quorum, Ruling,
+    Action, ClockReading, Command, Guards, Moment, NodeId, Policy, QuarantineReason, Quorum, Ruling,
 };
 
 use crate::client::{Client, Phase, Status};
 use crate::link::Ward;
+use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::Health;
+use crate::site::{Health, Site};
 use crate::world::World;
 
 /// A client's side of the guards.
@@ -223,6 +224,21 @@ impl World {
         self.look(scope, client, node);
         self.follow_up(scope, client);
         false
+    }
+
+    /// Whose machine stood still may take a minority of the clocks for wrong that it can reach.
+    pub(crate) fn check_blame(&self, scope: &Scope) -> Result<(), Violation> {
+        let stepped = QuarantineReason::ClockStepped.name();
+        let is_blamed = |site: &Site| {
+            site.stepped == 0 && site.canary.as_deref().is_some_and(|it| it.ends_with(stepped))
+        };
+        match self.nodes.iter().position(is_blamed).filter(|_| scope.budget.freezes == 0) {
+            None => Ok(()),
+            Some(node) => {
+                let text = format!("node {node} is held back for a clock that nobody set");
+                Err(Violation::new(Property::Blame, text))
+            }
+        }
     }
 
     pub(crate) fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {

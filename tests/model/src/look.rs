@@ -2,6 +2,7 @@
 //! it what they make of it. Owns the order of what the client hears.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorlock_protocol::{
     CanaryKey, Checkup, ClockReading, HolderId, Moment, NodeId, Notes, Ruling, Surroundings,
@@ -9,6 +10,7 @@ use quorlock_protocol::{
 
 use crate::client::Client;
 use crate::guarded::{LOOK_AGAIN, NODE_WALL, PATIENCE};
+use crate::print::fingerprint;
 use crate::scope::Scope;
 use crate::site::{Health, Site};
 use crate::world::World;
@@ -39,16 +41,19 @@ impl World {
 
     fn ask(&mut self, scope: &Scope, client: u8, node: u8) -> Option<Ruling> {
         let place = usize::from(node);
-        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
+        let late = self.lateness(scope, client, node);
+        let micros = (self.node_clock(scope, place) * 1000 + NODE_WALL).saturating_sub(late * 1000);
         let (site, client) = (&mut self.nodes[place], &mut self.clients[usize::from(client)]);
         let wall = scope.wall(client.id, self.now).saturating_sub(client.wall_back);
         let mut writing = None;
         for _ in 0..PATIENCE {
             let now = client.clock(scope, self.now);
+            let sent = now.before(Duration::from_millis(late));
             let watch = client.watch.as_deref_mut()?;
             let mut env = Env { now, wall, client: client.id, drawn: watch.drawn };
             let notes = watch.guards.notes_for(NodeId(node), now);
-            let checkup = site.check_up(notes, writing.take(), (now, micros));
+            let clock = ClockReading { sent, received: now, micros };
+            let checkup = site.check_up(notes, writing.take(), clock);
             let ruling = watch.guards.handle_checkup(&mut env, NodeId(node), &checkup);
             watch.drawn = env.drawn;
             client.settle();
@@ -58,6 +63,13 @@ impl World {
             }
         }
         None
+    }
+
+    /// For how long the answer to a look has been under way, in milliseconds: the clock was read before
+    /// that, and all the rest of it stands as it is.
+    fn lateness(&self, scope: &Scope, client: u8, node: u8) -> u64 {
+        let is_late = fingerprint(&(client, node, self.now)).is_multiple_of(4);
+        if is_late { scope.late } else { 0 }
     }
 
     /// What is on its way from the node comes before the answer to a look.
@@ -97,12 +109,12 @@ impl Client {
 }
 
 impl Site {
-    /// What `checkup.lua` does and answers, at `now` of the client, when the node's clock shows `micros`.
+    /// What `checkup.lua` does and answers, when the node's clock is read so.
     fn check_up(
         &mut self,
         notes: Notes,
         writing: Option<(Option<Arc<str>>, Arc<str>)>,
-        (now, micros): (Moment, u64),
+        clock: ClockReading,
     ) -> Checkup {
         if let Some((expected, canary)) = writing
             && self.canary == expected
@@ -115,7 +127,7 @@ impl Site {
             run: self.run.to_string().into(),
             durable: false,
             canary: CanaryKey::read(self.canary.as_deref()),
-            clock: ClockReading { sent: now, received: now, micros },
+            clock,
             notes: self.notes,
         }
     }

@@ -27,6 +27,8 @@ pub(crate) enum Property {
     LossTold,
     /// Every operation ends in the time it has, whatever the nodes do.
     Timely,
+    /// No node is held back for a clock that nobody set.
+    Blame,
     /// A lone client gets the lock, from every state.
     Liveness,
 }
@@ -46,6 +48,7 @@ impl Property {
             Self::Outcome => "outcome",
             Self::LossTold => "loss told",
             Self::Timely => "timely",
+            Self::Blame => "blame",
             Self::Liveness => "liveness",
         }
     }

@@ -82,6 +82,8 @@ pub(crate) struct Scope {
     /// Whether a minority of nodes at the most forgets or has its clock set at any time, and every client
     /// looks at its nodes once a second (ten in the shipping client, whose locks last for ten).
     pub(crate) spares_majority: bool,
+    /// By how many milliseconds one answer in four to a look comes late.
+    pub(crate) late: u64,
     /// Whether users give leases back; otherwise these run out.
     pub(crate) releases: bool,
     /// How many nodes, the last ones, are down when the world begins, so that a lock stands on fewer.
@@ -130,6 +132,7 @@ impl Scope {
             newcomers: 0,
             stands_still: None,
             spares_majority: false,
+            late: 0,
             down: 0,
             releases: true,
             is_fresh: false,

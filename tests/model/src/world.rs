@@ -58,7 +58,8 @@ impl World {
     pub(crate) fn new(scope: &Scope) -> Self {
         let ids = 0..u8::try_from(scope.clients).expect("a scope has at most 255 clients");
         let mut world = Self {
-            now: 0,
+            // What comes late was under way before.
+            now: scope.late,
             nodes: vec![Site::new(scope.resources()); scope.nodes],
             clients: ids.map(|id| Client::new(id, scope.locks_of(id))).collect(),
             links: vec![Link::default(); scope.nodes * scope.clients],

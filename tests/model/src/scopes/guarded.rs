@@ -47,6 +47,14 @@ pub(super) fn small() -> Vec<Scope> {
             others: Some(guarding(|it| it)),
             ..forgetful("guards: one renewal, and a node that is flushed", |it| it.flushes = 1)
         },
+        Scope {
+            policy: watching(|it| it),
+            newcomers: 1,
+            // With that, other answers come late to the newcomer than to who was here before.
+            late: 41,
+            symmetric: false,
+            ..forgetful("guards: a newcomer, and slow answers", |it| it.faults = 0)
+        },
         still("guards: a machine that stands still"),
         Scope {
             policy: watching(|it| it.fencing(true)),
