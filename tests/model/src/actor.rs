@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, AcquireOutcome, Command, FencingToken, Lease, Machine, Moment, NodeId, Output, Policy,
-    Quorum, ReleaseOutcome, Reply, Withdraw,
+    Acquire, AcquireOutcome, Command, ErrorKind, FencingToken, Lease, Machine, Moment, NodeId,
+    Output, Policy, Quorum, ReleaseOutcome, Reply, Withdraw,
 };
 
 use crate::client::{Acquiring, Background, Bound, Client, Holding, Phase, Release, Task, Work};
@@ -26,6 +26,8 @@ pub(crate) struct Actor<'a> {
 pub(crate) enum Event {
     /// A lease was won.
     Won,
+    /// An acquisition was told that another holds the lock, and had met nobody.
+    Refused,
     /// A release told its outcome.
     Told { draw: u32, outcome: ReleaseOutcome, release: Release },
     /// A withdrawal ended by the clock, not by the answers of all nodes.
@@ -185,7 +187,8 @@ impl Actor<'_> {
         let task = Task { op: self.new_op(), machine, wake: self.clock() };
         let draws = self.client.draws;
         self.client.locks -= 1;
-        self.client.phase = Phase::Acquiring(Box::new(Acquiring { task, draws, bound }));
+        let acquiring = Acquiring { task, draws, bound, met: false };
+        self.client.phase = Phase::Acquiring(Box::new(acquiring));
         self.move_foreground(&Input::Nothing);
     }
 
@@ -196,6 +199,9 @@ impl Actor<'_> {
 
     fn acquired(&mut self, acquiring: &Acquiring, outcome: AcquireOutcome) {
         let mut left = outcome.withdrawals;
+        if outcome.result.as_ref().is_err_and(|kind| tells_of_another(*kind)) && !acquiring.met {
+            self.events.push(Event::Refused);
+        }
         let Ok(won) = outcome.result else {
             // The last one goes on with the replies that are on their way; the others ask again.
             match left.pop() {
@@ -242,6 +248,10 @@ impl Actor<'_> {
         self.client.last_op += 1;
         self.client.last_op
     }
+}
+
+const fn tells_of_another(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotAcquired | ErrorKind::AcquireTimedOut)
 }
 
 /// Who made the keys of a lease.

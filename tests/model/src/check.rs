@@ -108,6 +108,11 @@ impl World {
         Ok(())
     }
 
+    /// How many nodes hold the keys of a claim.
+    pub(crate) fn stands(&self, scope: &Scope, client: u8, draw: u32) -> usize {
+        self.stands_on(scope, Owner { client, draw }).count_ones() as usize
+    }
+
     /// The nodes that hold the keys of a claim, as bits.
     fn stands_on(&self, scope: &Scope, owner: Owner) -> u64 {
         let wants = scope.wants_of(owner.client);
@@ -233,6 +238,14 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// An acquisition was told just now that another holds the lock, and no node had refused it for another's
+    /// keys.
+    pub(crate) fn check_refused(&self, client: u8) -> Violation {
+        let one = name(client);
+        let text = format!("at {} ms {one} was told that another holds the lock", self.now);
+        Violation::new(Property::Outcome, text)
     }
 
     /// A release told its outcome just now.

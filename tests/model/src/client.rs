@@ -75,6 +75,8 @@ pub(crate) struct Acquiring {
     /// The draws before the first holder id of this acquisition.
     pub(crate) draws: u32,
     pub(crate) bound: Bound,
+    /// Whether a node had another's keys when it was asked.
+    pub(crate) met: bool,
 }
 
 /// When an operation must have ended; no longer asked of a client that was stopped meanwhile.

@@ -1,4 +1,5 @@
-//! Runs the golden schedules of `tests/conformance/cases` over the shipping machines.
+//! Runs the golden schedules of `tests/conformance/cases`, and those of this crate alone, over the shipping
+//! machines.
 
 mod expect;
 mod guards;
@@ -72,10 +73,14 @@ fn run(text: &str) -> Result<usize, String> {
 
 /// Runs every case; for each that does not hold, its name and the reason.
 pub(crate) fn run_all() -> io::Result<(usize, Vec<String>)> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conformance/cases");
-    let entries = fs::read_dir(&dir)?.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths: Vec<_> = entries.collect::<io::Result<_>>()?;
-    paths.sort();
+    let mut paths = Vec::new();
+    for dir in ["../conformance/cases", "schedules"] {
+        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(dir);
+        let entries = fs::read_dir(&dir)?.map(|entry| entry.map(|entry| entry.path()));
+        let mut own: Vec<_> = entries.collect::<io::Result<_>>()?;
+        own.sort();
+        paths.append(&mut own);
+    }
     let mut failed = Vec::new();
     for path in &paths {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

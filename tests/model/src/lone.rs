@@ -1,30 +1,95 @@
-//! The promise of progress: from any state, a lone client gets the lock. Owns the fair schedule in which
-//! all that is on its way arrives, everyone else is gone and nothing more breaks.
+//! The promise of progress: from any state, a lone client gets the lock, and a lone holder keeps it. Owns the
+//! fair schedule in which all that is on its way arrives, everyone else is gone and nothing more breaks.
 
 use std::time::Duration;
 
 use quorlock_protocol::Policy;
 
-use crate::client::{Client, Phase};
+use crate::client::{Client, Phase, Status, Work};
 use crate::guarded::Watch;
 use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
 use crate::site::Health;
-use crate::step::Step;
+use crate::step::{Step, name};
 use crate::world::World;
 
-/// Lets a newcomer run alone from `world` on.
+/// Lets a newcomer run alone from `world` on, and then each of those who renew a lease.
 pub(crate) fn run(scope: &Scope, world: &World) -> Result<(), Violation> {
+    come(scope, world)?;
+    let holders = world.clients.iter().filter(|it| world.can_renew(scope, it));
+    holders.map(|client| client.id).try_for_each(|client| stay(scope, world, client))
+}
+
+/// The same world, where nothing more breaks and everyone is gone but `client`.
+fn desert(world: &World, client: Option<u8>) -> World {
     let mut world = world.clone();
-    let newcomer = u8::try_from(world.clients.len()).unwrap_or(u8::MAX);
     world.budget = Budget::default();
     for node in &mut world.nodes {
         node.health = Health::Up;
     }
-    for client in 0..newcomer {
-        world.crash(client, true);
+    for other in 0..u8::try_from(world.clients.len()).unwrap_or(u8::MAX) {
+        if Some(other) != client {
+            world.crash(other, true);
+        }
     }
+    world
+}
+
+/// Takes the next step of the fair schedule; `false` if there is none.
+fn advance(scope: &Scope, world: &mut World, steps: &mut Vec<Step>) -> Result<bool, Violation> {
+    world.choices(scope, steps);
+    let wanted = |step: &&Step| !matches!(step, Step::Until(_) | Step::Fault(_) | Step::User(..));
+    let passes = |step: &&Step| matches!(step, Step::Until(_));
+    let step = steps.iter().find(wanted).or(steps.iter().find(passes)).copied();
+    step.map_or(Ok(false), |step| world.apply(scope, step).map(|()| true))
+}
+
+/// A holder renews its lease.
+fn stay(scope: &Scope, world: &World, client: u8) -> Result<(), Violation> {
+    let mut world = desert(world, Some(client));
+    let until = |world: &World| match &world.clients[usize::from(client)].phase {
+        Phase::Holding(holding) => Some(holding.until()),
+        _ => None,
+    };
+    let (before, mut steps) = (until(&world), Vec::new());
+    while until(&world).is_some() && until(&world) <= before {
+        if !advance(scope, &mut world, &mut steps)? {
+            break;
+        }
+    }
+    if until(&world) > before {
+        return Ok(());
+    }
+    let text = format!("{} could not renew its lease although nothing broke", name(client));
+    Err(Violation::new(Property::Liveness, text))
+}
+
+impl World {
+    /// Whether a client that renews has time enough for one more try, and nothing in its way.
+    fn can_renew(&self, scope: &Scope, client: &Client) -> bool {
+        let Phase::Holding(holding) = &client.phase else {
+            return false;
+        };
+        let clock = client.clock(scope, self.now);
+        let ttl = holding.lease.ttl().as_duration();
+        let is_in_time = holding.until() > clock + ttl * 2 / 5
+            && ttl >= holding.policy.node_timeout() * 20
+            && holding.until() <= holding.since + holding.policy.max_hold();
+        let is_steady =
+            client.dazed.is_none() && !client.lapse.is_behind() && !client.lapse.is_ahead();
+        client.status == Status::Running
+            && matches!(holding.work, Work::Keeping(_))
+            && is_in_time
+            && is_steady
+            && self.stands(scope, client.id, holding.draw) >= scope.quorum()
+    }
+}
+
+/// A newcomer gets the lock.
+fn come(scope: &Scope, world: &World) -> Result<(), Violation> {
+    let mut world = desert(world, None);
+    let newcomer = u8::try_from(world.clients.len()).unwrap_or(u8::MAX);
     let watch = Watch::new(&scope.policy, scope.nodes);
     world.clients.push(Client { watch, ..Client::new(newcomer, 1) });
     world.links.extend((0..scope.nodes).map(|_| Link::default()));
@@ -42,13 +107,9 @@ pub(crate) fn run(scope: &Scope, world: &World) -> Result<(), Violation> {
         if matches!(world.clients[usize::from(newcomer)].phase, Phase::Holding(_)) {
             return Ok(());
         }
-        world.choices(scope, &mut steps);
-        let wanted =
-            |step: &&Step| !matches!(step, Step::Until(_) | Step::Fault(_) | Step::User(..));
-        let Some(step) = steps.iter().find(wanted).or(steps.last()).copied() else {
+        if !advance(scope, &mut world, &mut steps)? {
             break;
-        };
-        world.apply(scope, step)?;
+        }
     }
     let text = format!("a lone client did not get the lock within {patience} ms");
     Err(Violation::new(Property::Liveness, text))

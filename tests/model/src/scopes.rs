@@ -57,9 +57,10 @@ pub(crate) fn small() -> Vec<Scope> {
 fn alone() -> Vec<Scope> {
     let alone = |scope: Scope| Scope { clients: 1, ..scope };
     vec![
-        alone(keeping("one lease against faults", 700, 1, |it| {
+        alone(keeping("one lease against faults", 1000, 1, |it| {
             (it.resends, it.breaks, it.downs, it.delays) = (1, 1, 1, 1);
         })),
+        alone(Scope { prompt: false, ..faulty("lost replies", 2, |it| it.resends = 2) }),
         alone(Scope {
             policy: policy(|it| it.timeout(Some(millis(120)))),
             ..faulty("one client with a timeout", 2, |it| it.hangs = 2)

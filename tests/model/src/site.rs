@@ -180,6 +180,12 @@ impl Site {
             .all(|resource| self.keys[usize::from(*resource)].is_some_and(|key| key.owner == owner))
     }
 
+    /// Whether a key of the resources is another's.
+    pub(crate) fn has_another(&self, owner: Owner, resources: &[u8]) -> bool {
+        let mut keys = resources.iter().filter_map(|resource| self.keys[usize::from(*resource)]);
+        keys.any(|key| key.owner != owner)
+    }
+
     /// Whether the fence of every resource is at `token` or above.
     pub(crate) fn knows(&self, token: u64, resources: &[u8]) -> bool {
         resources.iter().all(|resource| self.fences[usize::from(*resource)] >= token)

@@ -161,6 +161,9 @@ impl World {
             flaw: scope.flaw,
         };
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
+        if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
+            acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
+        }
         let answer = self.nodes[place].run(&request);
         if held && sent.command.action == Action::Revoke {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
@@ -289,6 +292,7 @@ impl World {
     fn witness(&mut self, scope: &Scope, client: u8, event: &Event) -> Result<(), Violation> {
         match *event {
             Event::Won => self.check_won(scope, client),
+            Event::Refused => Err(self.check_refused(client)),
             Event::Told { draw, outcome, release } => {
                 self.check_told(scope, Owner { client, draw }, outcome, release)
             }
