@@ -12,7 +12,8 @@ use crate::round::RoundReport;
 /// What a lost round says about the next one.
 pub(super) struct Loss {
     pub(super) kind: ErrorKind,
-    pub(super) missing: usize,
+    /// Nodes that have not answered, or that the command did not come to.
+    pub(super) unheard: usize,
     pub(super) permanent: bool,
     endless: bool,
     /// It ends by itself: nodes are held back that may have forgotten locks.
@@ -25,13 +26,14 @@ pub(super) struct Loss {
 impl Loss {
     pub(super) fn of(report: &RoundReport, quorum: Quorum) -> Self {
         let tally = report.tally();
-        let (mut permanent, mut never, mut held_back) = (0, 0, 0);
+        let (mut permanent, mut never, mut held_back, mut unsent) = (0, 0, 0, 0);
         let mut floor = FencingToken::default();
         let mut free_after = vec![Duration::ZERO; tally.granted];
         for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
             match answer {
                 Err(fault) if fault.kind().is_permanent() => permanent += 1,
                 Err(fault) if fault.kind() == FaultKind::Quarantined => held_back += 1,
+                Err(fault) if fault.kind() == FaultKind::NotSent => unsent += 1,
                 Ok(Answer::Theirs { floor: own, frees }) => {
                     floor = floor.max(own.unwrap_or_default());
                     match frees {
@@ -52,7 +54,7 @@ impl Loss {
         let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
         Self {
             kind: if broken { ErrorKind::QuorumUnreachable } else { ErrorKind::NotAcquired },
-            missing: tally.missing,
+            unheard: tally.missing + unsent,
             permanent: quorum.is_blocked_by(permanent),
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
             passes: held_back > 0 && !quorum.is_blocked_by(tally.failed - held_back),

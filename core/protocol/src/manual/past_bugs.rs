@@ -44,3 +44,4 @@
 //! | the keys of a lease that the nodes told as lost were taken back before the validity was over that its holder had read: two at work, after one node of five was flushed (the chaos) | they stay until they run out, or until the holder releases |
 //! | newcomers held back nodes whose clocks nobody had set, on a busy machine (real servers): clocks were noted by the middle of what slow answers tell | the notes say by how much they may be wrong |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |
+//! | a call whose last try a standstill of the process overtook, so that commands came too late to be sent, told unreachable nodes although another held the lock | the whole rounds before it say why |

@@ -6,7 +6,8 @@ use crate::support::{
     Play, absent, fault, frees_in, kept, ours, policy, quorum, resources, theirs,
 };
 use quorlock_protocol::{
-    Acquire, Action, ErrorKind, FaultKind, FencingToken, Frees, Moment, PolicyBuilder, Reply,
+    Acquire, Action, ErrorKind, FaultKind, FencingToken, Frees, Machine, Moment, NodeId,
+    PolicyBuilder, Reply,
 };
 
 fn acquire(nodes: usize, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
@@ -144,6 +145,29 @@ fn the_timeout_bounds_the_call_and_leaves_a_last_try() {
     let outcome = play.outcome();
     assert_eq!(outcome.result.unwrap_err(), ErrorKind::AcquireTimedOut);
     assert_eq!((outcome.attempts, outcome.elapsed.as_millis()), (3, 150));
+}
+
+#[test]
+fn a_last_try_that_the_clock_overtakes_is_no_sign_of_trouble() {
+    let mut play = acquire(3, |policy| policy.timeout(Some(Duration::from_millis(150))));
+    for node in 0..3 {
+        play.answer(node, "grant", theirs(frees_in(5000)));
+    }
+    play.wait_until(149);
+    play.answer(0, "grant", theirs(frees_in(4850)));
+    // The process stands still. Two commands are too late to be sent, and that is learnt together.
+    play.stage.now = Moment::from_millis(160);
+    for node in [1, 2] {
+        let ticket = play.last(node, "grant").ticket;
+        let answer = fault(FaultKind::NotSent);
+        play.machine.handle_reply(
+            &mut play.stage,
+            NodeId(node),
+            Reply { ticket, answer, repeated: false },
+        );
+    }
+    play.wake();
+    assert_eq!(play.outcome().result.err(), Some(ErrorKind::AcquireTimedOut));
 }
 
 #[test]
