@@ -122,8 +122,7 @@ def _run(part: Part, label: str) -> Result:
         output += f"\ngenerated files differ from those committed: {', '.join(sorted(changed))}\n"
         code = 1
     result = _judged(part, output, code)
-    again = _again(part, result, output)
-    if again and _capture(again, log.with_suffix(".again.log"))[1] == 0:
+    if _passes_again(part, result, output, log.with_suffix(".again.log")):
         result = _mended(result)
     _tell(part, result, output, time.monotonic() - start)
     return result
@@ -141,11 +140,16 @@ def _judged(part: Part, output: str, code: int) -> Result:
     return Result(counts, (failures or lines[-1:]) if counts.failed else [])
 
 
-def _again(part: Part, result: Result, output: str) -> Command | None:
-    """What runs the few tests that failed once more, if only tests failed."""
-    if not part.runner or not result.failures or result.counts.failed > _FEW:
-        return None
-    return part.runner.again(output)
+def _passes_again(part: Part, first: Result, output: str, log: Path) -> bool:
+    """Runs the few tests that failed once more, if only tests failed: whether all of them pass."""
+    if not part.runner or not first.failures or first.counts.failed > _FEW:
+        return False
+    command = part.runner.again(output)
+    if command is None:
+        return False
+    output, code = _capture(command, log)
+    # A filter that finds nothing ends well, too.
+    return code == 0 and part.runner.counts(output).passed >= first.counts.failed
 
 
 def _mended(first: Result) -> Result:

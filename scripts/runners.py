@@ -54,7 +54,8 @@ def _cargo_again(output: str) -> Command | None:
     # The last lines name the programs: `-p PACKAGE --test NAME`.
     programs = re.findall(r"^ +`(-.+)`$", output, re.MULTILINE)
     names = _cargo_failed(output)
-    if not programs or len(names) < len(programs) or any("--doc" in each for each in programs):
+    has_crashed = "(signal: " in output
+    if not names or not programs or has_crashed or any("--doc" in each for each in programs):
         return None
     options = [word for program in programs for word in program.split()]
     return ["cargo", "test", *options, "--", "--exact", "--test-threads=1", *names]
