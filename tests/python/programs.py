@@ -8,7 +8,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+from tests.support.servers import Cluster
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,3 +78,25 @@ def run(code: str, *, nodes: list[str], within: float = 20.0) -> str:
     assert status == 0, f"exit status {status}\n{out}{errors}"
     assert not errors, errors
     return out.strip()
+
+
+def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> float:
+    """Sends Ctrl-C once the program waits; tells when."""
+    assert program.line() == "ready"
+    if hung:
+        for server in cluster:
+            server.pause()
+    program.write("\n")
+    assert program.line() == "waiting"
+    time.sleep(0.15)
+    sent = time.monotonic()
+    program.signal(signal.SIGINT)
+    return sent
+
+
+def is_prompt(interrupt: Callable[[], float], *, within: float) -> None:
+    """Ctrl-C works in time; several chances, for a machine that does other things too."""
+    took: list[float] = []
+    while not took or took[-1] >= within:
+        assert len(took) < 5, f"Ctrl-C took too long: {took}"
+        took.append(interrupt())

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from quorlock import Redlock, _sync, aio
 from tests.python.apis import Api, async_apis
-from tests.python.programs import Program, run
+from tests.python.programs import Program, interrupt_the_wait, is_prompt, run
 from tests.support.servers import Cluster
 
 WAITS = {
@@ -131,7 +129,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_no_key(cluster3: Cluster, wait: str, hung
         assert cluster3.values("r") == [held] * 3
         return float(came) - sent
 
-    is_prompt(interrupt)
+    is_prompt(interrupt, within=0.1)
 
 
 @pytest.mark.parametrize("wait", ["locked", "check", "extend", "release"])
@@ -160,7 +158,7 @@ def test_ctrl_c_ends_a_call_on_hung_nodes(cluster3: Cluster, wait: str) -> None:
             server.flush()
         return came - sent
 
-    is_prompt(interrupt)
+    is_prompt(interrupt, within=0.1)
 
 
 def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster) -> None:
@@ -282,28 +280,6 @@ def test_garbage_collection_of_a_waiting_task_leaves_no_key(cluster3: Cluster) -
 
     asyncio.run(begin())
     until_free(cluster3)
-
-
-def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> float:
-    """Sends Ctrl-C once the program waits; tells when."""
-    assert program.line() == "ready"
-    if hung:
-        for server in cluster:
-            server.pause()
-    program.write("\n")
-    assert program.line() == "waiting"
-    time.sleep(0.15)
-    sent = time.monotonic()
-    program.signal(signal.SIGINT)
-    return sent
-
-
-def is_prompt(interrupt: Callable[[], float]) -> None:
-    """Ctrl-C works within 100 ms; several chances, for a machine that does other things too."""
-    took: list[float] = []
-    while not took or took[-1] > 0.1:
-        assert len(took) < 5, f"Ctrl-C took too long: {took}"
-        took.append(interrupt())
 
 
 def until_free(cluster: Cluster, within: float = 20.0) -> None:
