@@ -1,7 +1,7 @@
 //! What clients that come anew make of the clocks, by what others have noted of them.
 
 use crate::guard_clocks::{STEPPED, used};
-use crate::guard_stage::{Cluster, TERM, reasons};
+use crate::guard_stage::{Cluster, TERM, one_after_another, reasons};
 
 #[test]
 fn a_newcomer_tells_a_jump_from_what_others_have_noted() {
@@ -96,15 +96,7 @@ fn clients_that_come_one_after_another_see_the_quarantine_of_a_step_end() {
     for life in [0, 200, 2_000] {
         let (mut cluster, _) = used(3);
         cluster.nodes[1].ahead = 60_000;
-        let began = cluster.now;
-        let mut last = cluster.settled(|it| it);
-        while last.view() != "ooo" {
-            assert!(cluster.now < began + TERM + 2_001, "lives of {life} ms: {}", last.view());
-            cluster.pass(life + 1);
-            last.look_around(&mut cluster);
-            cluster.pass(1);
-            last = cluster.settled(|it| it);
-        }
+        one_after_another(&mut cluster, life);
         // It stays so, for all that come.
         for _ in 0..3 {
             cluster.pass(100);

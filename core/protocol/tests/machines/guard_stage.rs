@@ -314,5 +314,19 @@ pub(crate) fn reasons(client: &Watcher) -> Vec<&'static str> {
     client.told.iter().filter_map(reason).collect()
 }
 
+/// Clients that live for `life` ms come one after another until one counts every node, which is in a term
+/// and the life of one.
+pub(crate) fn one_after_another(cluster: &mut Cluster, life: u64) {
+    let began = cluster.now;
+    let mut last = cluster.settled(|it| it);
+    while last.view() != "ooo" {
+        assert!(cluster.now < began + TERM + 2_001, "lives of {life} ms: {}", last.view());
+        cluster.pass(life + 1);
+        last.look_around(cluster);
+        cluster.pass(1);
+        last = cluster.settled(|it| it);
+    }
+}
+
 /// A quarantine for a ttl of ten seconds, with the drift allowance of it.
 pub(crate) const TERM: u64 = 10_102;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{Guards, Notes, QuarantineReason, Quorum, Ruling};
 
-use crate::guard_stage::{Cluster, TERM, policy, reasons, ttl, used};
+use crate::guard_stage::{Cluster, TERM, one_after_another, policy, reasons, ttl, used};
 
 #[test]
 fn a_second_restart_begins_the_quarantine_anew() {
@@ -155,14 +155,7 @@ fn clients_that_come_one_after_another_see_the_quarantine_end() {
         let (mut cluster, _) = used(3);
         cluster.restart(1);
         let began = cluster.now;
-        let mut last = cluster.settled(|it| it);
-        while last.view() != "ooo" {
-            assert!(cluster.now < began + TERM + 2_001, "lives of {life} ms: {}", last.view());
-            cluster.pass(life + 1);
-            last.look_around(&mut cluster);
-            cluster.pass(1);
-            last = cluster.settled(|it| it);
-        }
+        one_after_another(&mut cluster, life);
         assert!(cluster.now >= began + TERM - 1, "lives of {life} ms");
     }
 }
