@@ -51,6 +51,15 @@ def _groups(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# The binding for a Python without a GIL, which need not be there for that. In a folder of its own:
+# the ordinary one would be built anew after it.
+FREE_THREADED = [
+    "--quiet",
+    *("-p", "quorlock-python", "--target-dir", "target/free-threaded"),
+    *("--config", 'env.PYO3_CONFIG_FILE.value="bindings-python/free-threaded.cfg"'),
+    *("--config", "env.PYO3_CONFIG_FILE.relative=true"),
+]
+
 # Quick parts first, so that a slip is told early; then what the later parts are built from.
 PARTS = [
     Part(
@@ -66,6 +75,7 @@ PARTS = [
         _groups("lint rust"),
         _cargo("clippy", "--workspace", "--all-targets", "--", "-D", "warnings"),
     ),
+    Part("free-threaded", _groups("lint python"), _cargo("check", *FREE_THREADED)),
     Part("cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), CARGO),
     Part("instructions", _groups("rust"), _python("bench.guard")),
     Part(
