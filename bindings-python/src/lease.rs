@@ -5,10 +5,11 @@ use pyo3::types::{PyList, PyTuple};
 use quorlock::{Lease, Vote};
 
 use crate::convert::seconds;
+use crate::ending::Outcome;
 use crate::errors;
 use crate::fork::OfProcess;
 use crate::mailbox::Mailbox;
-use crate::operation::{Operation, Outcome};
+use crate::operation::Operation;
 use crate::runtime;
 
 /// What is known of a lease. `quorlock.Lease` and `quorlock.aio.Lease` add what can be done with it.
@@ -44,7 +45,7 @@ impl LeaseState {
 
     /// Whether the lease may be trusted at this moment.
     #[getter]
-    fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.lease.get().is_some_and(Lease::is_valid)
     }
 
@@ -56,7 +57,7 @@ impl LeaseState {
 
     /// Whether the lease was given back.
     #[getter]
-    fn is_released(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.lease.get().is_none_or(Lease::is_released)
     }
 
@@ -148,7 +149,7 @@ impl LeaseState {
     }
 
     /// Gives the lease back; the operation only waits for the outcome.
-    fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
+    pub(crate) fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = runtime::engine(py)?;
         // Whatever becomes of the wait, the lease is given back.
@@ -177,6 +178,16 @@ impl LeaseState {
 }
 
 impl LeaseState {
+    /// [`Self::begin_release`], unless it was given back or belongs to the parent of this process.
+    pub(crate) fn begin_due_release(&self, py: Python<'_>) -> PyResult<Option<Operation>> {
+        if self.is_released() { Ok(None) } else { self.begin_release(py).map(Some) }
+    }
+
+    /// Whether it is the lease with this token.
+    pub(crate) fn has_token(&self, token: &str) -> bool {
+        self.lease.get().is_some_and(|lease| lease.token() == token)
+    }
+
     fn names(&self) -> impl Iterator<Item = &str> {
         self.lease.unchecked_get().resources()
     }

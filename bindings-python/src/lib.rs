@@ -4,9 +4,12 @@
 //! start the same operations on the one engine of the process and differ only in how they wait.
 
 mod bell;
+mod context;
 mod convert;
+mod ending;
 mod errors;
 mod fork;
+mod holdings;
 mod lease;
 mod mailbox;
 mod manager;
@@ -32,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     fork::watch_forks();
     module.add_class::<manager::Manager>()?;
     module.add_class::<manager::Plan>()?;
+    module.add_class::<holdings::Holdings>()?;
     module.add_class::<lease::LeaseState>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<mailbox::Mailbox>()?;

@@ -5,13 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quorlock::{Address, NodeState, Policy, Redlock};
+use quorlock::{Address, NodeState, Redlock};
 use quorlock_protocol::Resources;
 
 use crate::convert::text;
+use crate::ending::Outcome;
 use crate::errors::{self, raised};
 use crate::fork::{self, OfProcess};
-use crate::operation::{Operation, Outcome};
+use crate::operation::Operation;
 use crate::options::{self, Options};
 use crate::{nodes, runtime};
 
@@ -19,7 +20,7 @@ use crate::{nodes, runtime};
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Manager {
     addresses: Vec<Address>,
-    policy: Policy,
+    options: Options,
     /// Locked only for as long as it takes to look, and never while Python is let go of: so no thread
     /// holds it when the process is forked.
     core: Mutex<Option<OfProcess<Redlock>>>,
@@ -35,8 +36,8 @@ impl Manager {
         let builder =
             addresses.iter().cloned().fold(Redlock::builder(), quorlock::Builder::address);
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
-        let Options { policy, .. } = options::parse(options)?;
-        Ok(Self { addresses, policy, core: Mutex::default(), closed: AtomicBool::new(false) })
+        let options = options::parse(options)?;
+        Ok(Self { addresses, options, core: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     /// Every node's address, state, what is the matter with it, and how many seconds its quarantine lasts.
@@ -66,10 +67,18 @@ impl Manager {
         let names = resources.iter().map(|name| text("a resource name", &name));
         let names = names.collect::<PyResult<Vec<_>>>()?;
         Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
-        let Options { policy, auto_extend } = options::parse(options)?;
-        let checked = policy.check_guards(&manager.get().policy);
-        checked.map_err(|error| raised(options.py(), &error.into()))?;
-        Ok(Plan { manager: manager.clone().unbind(), names, policy, auto_extend })
+        let options = options::parse(options)?;
+        let checked = options.policy.check_guards(&manager.get().options.policy);
+        checked.map_err(|error| raised(manager.py(), &error.into()))?;
+        Ok(Plan { manager: manager.clone().unbind(), names, options })
+    }
+
+    /// The settings of a lock on one resource that has no options of its own.
+    fn plan_usual(manager: &Bound<'_, Self>, resource: &Bound<'_, PyAny>) -> PyResult<Plan> {
+        let names = vec![text("a resource name", resource)?];
+        Resources::new(&names).map_err(|error| raised(manager.py(), &error.into()))?;
+        let options = manager.get().options;
+        Ok(Plan { manager: manager.clone().unbind(), names, options })
     }
 
     /// Closes the connections; every later operation fails.
@@ -98,7 +107,7 @@ impl Manager {
         if let Some(core) = slot.as_ref().and_then(OfProcess::get) {
             return Ok(core.clone());
         }
-        let mut builder = Redlock::builder().engine(engine.clone()).policy(self.policy);
+        let mut builder = Redlock::builder().engine(engine.clone()).policy(self.options.policy);
         if let Some(notices) = fork::notices() {
             builder = builder.on_notice(|notice| notices.keep(notice));
         }
@@ -119,14 +128,13 @@ impl Manager {
 pub(crate) struct Plan {
     manager: Py<Manager>,
     names: Vec<String>,
-    policy: Policy,
-    auto_extend: Option<bool>,
+    options: Options,
 }
 
 #[pymethods]
 impl Plan {
     /// Begins to acquire. `timeout` is -1 for the lock's own, `None` for no limit, or seconds.
-    #[pyo3(signature = (*, blocking, timeout, block))]
+    #[pyo3(signature = (blocking, timeout, block))]
     fn acquire(
         &self,
         py: Python<'_>,
@@ -134,7 +142,8 @@ impl Plan {
         timeout: &Bound<'_, PyAny>,
         block: bool,
     ) -> PyResult<Operation> {
-        let mut policy = self.policy.to_builder().auto_extend(self.auto_extend.unwrap_or(block));
+        let mut policy =
+            self.options.policy.to_builder().auto_extend(self.options.auto_extend.unwrap_or(block));
         if !blocking {
             policy = policy.try_once();
         } else if !options::is_minus_one(timeout) {
@@ -158,7 +167,8 @@ impl Plan {
     /// Takes a lease over by its token.
     fn adopt(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Operation> {
         let token = text("a lease token", token)?;
-        let policy = self.policy.to_builder().auto_extend(self.auto_extend.unwrap_or(false));
+        let policy =
+            self.options.policy.to_builder().auto_extend(self.options.auto_extend.unwrap_or(false));
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let lease = lock.lease(&token);
         Ok(Operation::done(runtime::engine(py)?, lease.map(Outcome::Adopted)))

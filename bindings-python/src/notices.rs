@@ -36,6 +36,11 @@ impl Notices {
     }
 }
 
+/// Whether anything has come up that was not logged yet.
+pub(crate) fn has_some() -> bool {
+    fork::notices().is_some_and(|notices| notices.has_some.load(Ordering::Acquire))
+}
+
 /// What has come up since: the text, the name and the node of each.
 ///
 /// Python code logs it: a thread that logs while the interpreter ends may be ended there, which must not

@@ -7,16 +7,18 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use quorlock::{Engine, Lease, LeaseGuard, LockError, ReleaseOutcome, Task};
+use quorlock::{Engine, Lease, LockError, Task};
 
+use crate::ending::{Ending, Outcome, Shared};
 use crate::errors;
 use crate::fork::OfProcess;
-use crate::mailbox::{self, Mailbox};
+use crate::mailbox::Mailbox;
+use crate::notices;
 
 /// An operation under way. Dropping it cancels it.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -41,31 +43,6 @@ enum Work {
     /// It is run now and cannot be given up, or it has ended.
     #[default]
     Taken,
-}
-
-/// What a successful operation gives.
-pub(crate) enum Outcome {
-    Won(LeaseGuard),
-    Adopted(Lease),
-    Time(Duration),
-    Released(ReleaseOutcome, Option<LockError>),
-    Flag(bool),
-}
-
-#[derive(Default)]
-struct Shared {
-    progress: Mutex<Progress>,
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct Progress {
-    result: Option<Result<Outcome, LockError>>,
-    /// The lease that Python took from the result.
-    taken: Option<Lease>,
-    has_ended: bool,
-    is_cancelled: bool,
-    announce: Option<(Arc<mailbox::Inner>, u64)>,
 }
 
 impl Operation {
@@ -127,23 +104,30 @@ impl Operation {
         };
         Ok(lease)
     }
+
+    /// The token of the lease that Python has taken.
+    pub(crate) fn taken(&self) -> Option<String> {
+        let progress = self.inner.get()?.shared.lock();
+        progress.taken.as_ref().map(|lease| lease.token().to_owned())
+    }
 }
 
 #[pymethods]
 impl Operation {
-    /// Waits until the operation has ended. A signal's exception (as of Ctrl-C) cancels it.
-    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+    /// Waits until the operation has ended; tells whether there is something to be logged. A signal's
+    /// exception (as of Ctrl-C) cancels it.
+    fn wait(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
-        if py.detach(|| inner.run(TICK)) {
-            return Ok(());
+        if !py.detach(|| inner.run(TICK)) {
+            inner.wait_for_signals(py).inspect_err(|_| {
+                inner.cancel();
+                py.detach(|| {
+                    inner.shared.wait(SETTLE);
+                    inner.engine.drain(SETTLE)
+                });
+            })?;
         }
-        inner.wait_for_signals(py).inspect_err(|_| {
-            inner.cancel();
-            py.detach(|| {
-                inner.shared.wait(SETTLE);
-                inner.engine.drain(SETTLE)
-            });
-        })
+        Ok(notices::has_some())
     }
 
     /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if
@@ -165,7 +149,7 @@ impl Operation {
     }
 
     /// Gives the operation up. A lease that it won is withdrawn, also if Python has taken it.
-    fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         if let Some(inner) = self.inner.get() {
             inner.cancel();
         }
@@ -193,6 +177,20 @@ impl Operation {
             }
             Some(Err(error)) => Err(errors::raised(py, &error)),
             None => Err(errors::cancelled(py)),
+        }
+    }
+
+    /// What a release came to; a loss is raised if `raise_on_lost`.
+    fn released(&self, py: Python<'_>, raise_on_lost: bool) -> PyResult<&'static str> {
+        let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
+        let result = inner.shared.lock().result.take();
+        match result {
+            Some(Ok(Outcome::Released(_, Some(loss)))) if raise_on_lost => {
+                Err(errors::raised(py, &loss))
+            }
+            Some(Ok(Outcome::Released(outcome, _))) => Ok(outcome.name()),
+            Some(Err(error)) => Err(errors::raised(py, &error)),
+            _ => Err(errors::cancelled(py)),
         }
     }
 }
@@ -277,59 +275,8 @@ impl Drop for Inner {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the operation has ended, for `timeout` at the most; tells whether it has.
-    fn wait(&self, timeout: Duration) -> bool {
-        let until = Instant::now().checked_add(timeout);
-        let mut progress = self.lock();
-        while !progress.has_ended {
-            progress = match until {
-                None => self.ended.wait(progress).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    let waited = self.ended.wait_timeout(progress, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-        true
-    }
-
-    fn end(&self, result: Option<Result<Outcome, LockError>>) {
-        let mut progress = self.lock();
-        if progress.has_ended {
-            return;
-        }
-        progress.has_ended = true;
-        let unwanted =
-            if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
-        let announce = progress.announce.take();
-        drop(progress);
-        drop(unwanted);
-        self.ended.notify_all();
-        if let Some((mailbox, number)) = announce {
-            mailbox.post(number, None);
-        }
-    }
-}
-
 /// The operation with its ending, which comes last also when it is dropped half-way.
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-struct Ending(Arc<Shared>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.end(None);
-    }
-}
 
 /// Asking runs Python code, and with it the handler of a signal that has come in: its error is passed on.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {

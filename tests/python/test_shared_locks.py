@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from quorlock import LeaseLost, Lock, LockNotHeld, Redlock, aio
-from quorlock._holdings import Holdings
 from tests.python.apis import Api, async_apis, both_apis, memory_nodes
 from tests.support.servers import Cluster
 
@@ -189,29 +188,21 @@ def test_waiting_threads_take_turns() -> None:
     assert time.monotonic() - start < 20
 
 
-class _Moving:
-    """A lease; while somebody looks at it, another thread gives it back."""
-
-    is_valid = True
-
-    def __init__(self, holdings: Holdings[Any] | None = None) -> None:
-        self._holdings = holdings
-
-    @property
-    def is_released(self) -> bool:
-        if self._holdings is not None:
-            self._holdings.discard(self)
-        return False
-
-
 def test_a_lease_is_found_while_another_thread_gives_its_own_back() -> None:
-    holdings: Holdings[Any] = Holdings()
-    theirs = _Moving(holdings)
-    other = threading.Thread(target=lambda: holdings.add(theirs, is_block=False))
-    other.start()
-    other.join()
-    mine = _Moving()
-    holdings.add(mine, is_block=False)
-    assert holdings.current() is mine
-    assert holdings.release() is mine
-    assert holdings.release() is None
+    lock = Redlock(memory_nodes("moving")).lock("r", ttl=0.1, raise_on_lost=False)
+    assert lock.acquire()
+    mine = lock.lease
+
+    def come_and_go() -> None:
+        for _ in range(300):
+            assert lock.acquire()  # the first time when the other lease is over
+            lock.release()
+
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(come_and_go)
+        while not going.done():
+            assert lock.lease is mine
+        going.result()
+    assert lock.release() == "expired"
+    with pytest.raises(LockNotHeld):
+        lock.release()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
-from ._holdings import Holdings
-from ._native import LeaseState, Manager
+from ._native import Holdings, LeaseState, Manager
 from ._nodes import Node, parts_of
 from ._options import Behaviour, split
 
 if TYPE_CHECKING:
-    from ._native import Plan
+    from ._native import Operation, Plan
 
 L = TypeVar("L", bound=LeaseState)
 
@@ -22,7 +21,8 @@ class RedlockBase:
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
         self._nodes = parts_of(nodes)
-        self._manager = Manager(self._nodes, split(options)[0])
+        core, self._behaviour = split(options)
+        self._manager = Manager(self._nodes, core)
         self._options = options
 
     @property
@@ -34,6 +34,17 @@ class RedlockBase:
     def is_closed(self) -> bool:
         """Whether it was closed."""
         return self._manager.is_closed
+
+    def _plan_for(
+        self,
+        resource: str | Iterable[str] | None,
+        ttl: object,
+        resources: Iterable[str] | None,
+        options: Any,
+    ) -> tuple[Plan, Behaviour]:
+        if isinstance(resource, str) and ttl is None and resources is None and not options:
+            return self._manager.plan_usual(resource), self._behaviour
+        return self._plan(names_of(resource, resources), {"ttl": ttl, **options})
 
     def _plan(self, names: list[Any], options: dict[str, Any]) -> tuple[Plan, Behaviour]:
         given = {name: value for name, value in options.items() if value is not None}
@@ -56,8 +67,8 @@ class RedlockBase:
 class LockBase(Generic[L]):
     """One lock to be acquired, again and again; and the leases that were."""
 
-    def __init__(self, plan: Plan, behaviour: Behaviour) -> None:
-        self._fixed = (plan, behaviour)
+    def __init__(self, planned: tuple[Plan, Behaviour]) -> None:
+        self._fixed = planned
         self._holdings: Holdings[L] = Holdings()
 
     def _planned(self) -> tuple[Plan, Behaviour]:
@@ -83,15 +94,11 @@ class LockBase(Generic[L]):
         lease = self.lease
         return lease is not None and lease.is_valid
 
-    def _lease_to_release(self) -> L:
-        lease = self._holdings.release()
-        if lease is None:
-            plan = self._planned()[0]
-            raise LockNotHeld(
-                f"{plan.title} is not held: there is no lease to release",
-                resources=self.resources,
-            )
-        return lease
+    def _refuse_release(self) -> NoReturn:
+        plan = self._planned()[0]
+        raise LockNotHeld(
+            f"{plan.title} is not held: there is no lease to release", resources=self.resources
+        )
 
     def __repr__(self) -> str:
         lease = self.lease
@@ -112,6 +119,15 @@ def names_of(resource: object, resources: Iterable[str] | None) -> list[Any]:
         else:
             raise ConfigTypeError(f"a resource name must be a str, not {type(given).__name__}")
     return names
+
+
+def let_go_on(left: tuple[Any, Operation | None] | None) -> None:
+    """A release that was interrupted, as by Ctrl-C, goes on by itself.
+
+    It would once its operation is dropped, but an error's traceback can keep that for long.
+    """
+    if left is not None and left[1] is not None:
+        left[1].cancel()
 
 
 def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: BaseException | None) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from importlib import import_module
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from ._native import generation
@@ -18,27 +18,20 @@ if TYPE_CHECKING:
 
 def wait(operation: Operation) -> None:
     """Wait until the operation has ended; where a hub is at work, only the greenlet waits."""
-    hub = _hub() if "gevent" in sys.modules or "eventlet" in sys.modules else None
-    if hub is None:
-        operation.wait()
-    else:
-        _post_of(hub).wait(operation)
-    tell()
+    if "gevent" in modules or "eventlet" in modules:
+        hub = _hub()
+        if hub is not None:
+            _post_of(hub).wait(operation)
+            tell()
+            return
+    if operation.wait():
+        tell()
 
 
 def callbacks() -> Post:
     """Where callbacks of blocking code are called from: the hub's thread, or the dispatcher's."""
-    hub = _hub() if "gevent" in sys.modules or "eventlet" in sys.modules else None
+    hub = _hub() if "gevent" in modules or "eventlet" in modules else None
     return dispatcher() if hub is None else _post_of(hub)
-
-
-def current_greenlet() -> Any | None:
-    """The greenlet that runs, unless it is the thread's own."""
-    module = sys.modules.get("greenlet")
-    if module is None:
-        return None
-    current = module.getcurrent()
-    return None if current.parent is None else current
 
 
 class _GeventPost(Post):
@@ -106,15 +99,15 @@ class _EventletPost(Post):
 
 def _hub() -> Any | None:
     """The hub of this thread, if one is at work and the caller can wait for it."""
-    if "gevent" in sys.modules:
+    if "gevent" in modules:
         hub = import_module("gevent._hub_local").get_hub_if_exists()
         if hub is not None:
-            return None if sys.modules["greenlet"].getcurrent() is hub else hub
-    hubs = sys.modules.get("eventlet.hubs")
+            return None if modules["greenlet"].getcurrent() is hub else hub
+    hubs = modules.get("eventlet.hubs")
     if hubs is not None:
         hub = getattr(hubs._threadlocal, "hub", None)
         if hub is not None:
-            return None if sys.modules["greenlet"].getcurrent() is hub.greenlet else hub
+            return None if modules["greenlet"].getcurrent() is hub.greenlet else hub
     return None
 
 

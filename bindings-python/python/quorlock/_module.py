@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._base import names_of
 from ._errors import ConfigError
-from ._holdings import Holdings
+from ._native import Holdings
 from ._sync import Lock, Redlock
 
 if TYPE_CHECKING:

@@ -111,7 +111,10 @@ def split(options: dict[str, Any]) -> tuple[dict[str, Any], Behaviour]:
     on_lost = own["on_lost"]
     if on_lost is not None and not callable(on_lost):
         raise ConfigTypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
-    return core, Behaviour(blocking, _flag("raise_on_lost", own["raise_on_lost"]), on_lost)
+    raise_on_lost = _flag("raise_on_lost", own["raise_on_lost"])
+    if blocking and raise_on_lost and on_lost is None:
+        return core, USUAL
+    return core, Behaviour(blocking, raise_on_lost, on_lost)
 
 
 def check_wait(blocking: object, timeout: object) -> None:
@@ -148,4 +151,6 @@ def _unknown(name: str) -> str:
     return f"there is no option '{name}'; {hint}"
 
 
+#: The one of most locks, recognised by identity.
+USUAL = Behaviour(blocking=True, raise_on_lost=True, on_lost=None)
 _OWN = ("blocking", "raise_on_lost", "on_lost")

@@ -6,11 +6,11 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
-from ._base import LockBase, RedlockBase, names_of, tell_loss
+from ._base import LockBase, RedlockBase, let_go_on, names_of, tell_loss
 from ._errors import ConfigTypeError, LockNotAcquired
 from ._greenlets import callbacks, wait
 from ._native import LeaseState
-from ._options import check_wait, telling
+from ._options import USUAL, check_wait, telling
 from ._post import Watch
 
 if TYPE_CHECKING:
@@ -83,10 +83,7 @@ class Lease(LeaseState):
         """
         operation = self.begin_release()
         wait(operation)
-        outcome, loss = operation.result()
-        if loss is not None and self._raise_on_lost:
-            raise loss
-        return cast("str", outcome)
+        return operation.released(self._raise_on_lost)
 
 
 class Lock(LockBase[Lease]):
@@ -114,12 +111,12 @@ class Lock(LockBase[Lease]):
         The lease is not renewed unless the lock has `auto_extend=True`. Ctrl-C ends the wait and
         leaves nothing behind.
         """
-        check_wait(blocking, timeout)
+        if blocking is not True or timeout != -1:
+            check_wait(blocking, timeout)
         plan, behaviour = self._planned()
-        blocking = bool(blocking) and behaviour.blocking
-        operation = plan.acquire(blocking=blocking, timeout=timeout, block=False)
+        operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
         try:
-            self._obtain(operation, behaviour, is_block=False)
+            self._obtain(operation, behaviour, False)
         except LockNotAcquired:
             return False
         return True
@@ -130,7 +127,14 @@ class Lock(LockBase[Lease]):
         A thread that never acquired through this object gives back the latest lease. Raises
         `LockNotHeld` if there is none.
         """
-        return self._lease_to_release().release()
+        taken = None
+        try:
+            taken = self._holdings.release() or self._refuse_release()
+            wait(taken[1])
+            return taken[1].released(taken[0]._raise_on_lost)
+        except BaseException:
+            let_go_on(taken)
+            raise
 
     def locked(self) -> bool:
         """Whether anyone holds the lock, as far as the nodes tell.
@@ -143,8 +147,8 @@ class Lock(LockBase[Lease]):
 
     def __enter__(self) -> Lease:
         plan, behaviour = self._planned()
-        operation = plan.acquire(blocking=behaviour.blocking, timeout=-1, block=True)
-        return self._obtain(operation, behaviour, is_block=True)
+        operation = plan.acquire(behaviour.blocking, -1, True)
+        return self._obtain(operation, behaviour, True)
 
     def __exit__(
         self,
@@ -152,21 +156,16 @@ class Lock(LockBase[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        taken: list[Lease] = []
+        left = None
         try:
-            self._holdings.leave_block(taken)
-            if not taken or taken[0].is_released:
+            left = self._holdings.leave_block()
+            if left is None or left[1] is None:
                 return  # given back inside the block, or held by the parent of this process
-            operation = taken[0].begin_release()
+            wait(left[1])
+            loss: LeaseLost | None = left[1].result()[1]
         except BaseException:
-            # Ctrl-C can come between any two steps: the keys do not stay until their ttl is over.
-            if not taken:
-                self._holdings.leave_block(taken)
-            for lease in taken:
-                lease.withdraw()
+            let_go_on(left)
             raise
-        wait(operation)
-        loss: LeaseLost | None = operation.result()[1]
         if loss is not None:
             tell_loss(loss, self._planned()[1], error)
 
@@ -193,21 +192,16 @@ class Lock(LockBase[Lease]):
         twin: aio.Lock = self.__dict__.setdefault("_twin", aio._Twin(self))
         return twin
 
-    def _obtain(self, operation: Operation, behaviour: Behaviour, *, is_block: bool) -> Lease:
-        lease = None
+    def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:
             wait(operation)
-            lease = Lease(operation)
-            lease._raise_on_lost = behaviour.raise_on_lost
-            self._holdings.add(lease, is_block=is_block)
-            if behaviour.on_lost is not None:
-                lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
+            lease = self._holdings.take(operation, Lease, is_block)
+            if behaviour is not USUAL:
+                adapt(lease, behaviour)
             return lease
         except BaseException:
             # Whatever came between, as Ctrl-C can at any line: nothing stays behind.
-            operation.cancel()
-            if lease is not None:
-                self._holdings.discard(lease)
+            self._holdings.undo(operation)
             raise
 
 
@@ -247,8 +241,7 @@ class Redlock(RedlockBase):
 
         `ttl` is how many seconds the nodes keep it unless it is extended, by default 10.
         """
-        names = names_of(resource, resources)
-        return Lock(*self._plan(names, {"ttl": ttl, **options}))
+        return Lock(self._plan_for(resource, ttl, resources, options))
 
     def lease(
         self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
@@ -259,9 +252,7 @@ class Redlock(RedlockBase):
         """
         plan, behaviour = self._plan(names_of(resource, None), dict(options))
         lease = Lease(plan.adopt(token))
-        lease._raise_on_lost = behaviour.raise_on_lost
-        if behaviour.on_lost is not None:
-            lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
+        adapt(lease, behaviour)
         return lease
 
     def close(self) -> None:
@@ -273,6 +264,13 @@ class Redlock(RedlockBase):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def adapt(lease: Lease, behaviour: Behaviour) -> None:
+    """What becomes of a loss of this lease."""
+    lease._raise_on_lost = behaviour.raise_on_lost
+    if behaviour.on_lost is not None:
+        lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
 
 
 def refuse_generators(function: Callable[..., Any]) -> None:

@@ -11,7 +11,7 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
-from ._base import LockBase, RedlockBase, names_of, tell_loss
+from ._base import LockBase, RedlockBase, let_go_on, names_of, tell_loss
 from ._errors import (
     ConfigError,
     ConfigTypeError,
@@ -85,10 +85,7 @@ class Lease(LeaseState):
         """
         operation = self.begin_release()
         await finished(operation)
-        outcome, loss = operation.result()
-        if loss is not None and self._raise_on_lost:
-            raise loss
-        return cast("str", outcome)
+        return operation.released(self._raise_on_lost)
 
 
 class Lock(LockBase[Lease]):
@@ -109,12 +106,12 @@ class Lock(LockBase[Lease]):
         The lease is not renewed unless the lock has `auto_extend=True`. Cancelled, it leaves
         nothing behind.
         """
-        check_wait(blocking, timeout)
+        if blocking is not True or timeout != -1:
+            check_wait(blocking, timeout)
         plan, behaviour = self._planned()
-        blocking = bool(blocking) and behaviour.blocking
-        operation = plan.acquire(blocking=blocking, timeout=timeout, block=False)
+        operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
         try:
-            await self._obtain(operation, behaviour, is_block=False)
+            await self._obtain(operation, behaviour, False)
         except LockNotAcquired:
             return False
         return True
@@ -125,7 +122,14 @@ class Lock(LockBase[Lease]):
         A task that never acquired through this object gives back the latest lease. Raises
         `LockNotHeld` if there is none.
         """
-        return await self._lease_to_release().release()
+        taken = None
+        try:
+            taken = self._holdings.release() or self._refuse_release()
+            await finished(taken[1])
+            return taken[1].released(taken[0]._raise_on_lost)
+        except BaseException:
+            let_go_on(taken)
+            raise
 
     async def locked(self) -> bool:
         """Whether anyone holds the lock, as far as the nodes tell.
@@ -138,8 +142,8 @@ class Lock(LockBase[Lease]):
 
     async def __aenter__(self) -> Lease:
         plan, behaviour = self._planned()
-        operation = plan.acquire(blocking=behaviour.blocking, timeout=-1, block=True)
-        return await self._obtain(operation, behaviour, is_block=True)
+        operation = plan.acquire(behaviour.blocking, -1, True)
+        return await self._obtain(operation, behaviour, True)
 
     async def __aexit__(
         self,
@@ -147,26 +151,20 @@ class Lock(LockBase[Lease]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        taken: list[Lease] = []
+        left = None
         try:
-            self._holdings.leave_block(taken)
-            if not taken:
+            left = self._holdings.leave_block()
+            if left is None:
                 return
-            lease = taken[0]
-            interruption = lease._watch if isinstance(lease._watch, Interruption) else None
-            ours = interruption is not None and interruption.end(error)
-            if lease.is_released:
+            watch = left[0]._watch
+            ours = isinstance(watch, Interruption) and watch.end(error)
+            if left[1] is None:
                 return  # given back inside the block, or held by the parent of this process
-            operation = lease.begin_release()
+            await finished(left[1])
+            loss: LeaseLost | None = left[1].result()[1]
         except BaseException:
-            # As in the blocking lock: a handler of Ctrl-C can raise here, too.
-            if not taken:
-                self._holdings.leave_block(taken)
-            for lease in taken:
-                lease.withdraw()
+            let_go_on(left)
             raise
-        await finished(operation)
-        loss: LeaseLost | None = operation.result()[1]
         if loss is not None:
             if ours:
                 raise loss from error
@@ -195,19 +193,16 @@ class Lock(LockBase[Lease]):
 
         return cast("F", locked)
 
-    async def _obtain(self, operation: Operation, behaviour: Behaviour, *, is_block: bool) -> Lease:
-        lease = None
+    async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:
             await finished(operation)
-            lease = Lease(operation)
-            lease._raise_on_lost = behaviour.raise_on_lost
-            self._holdings.add(lease, is_block=is_block)
+            lease = self._holdings.take(operation, Lease, is_block)
+            if not behaviour.raise_on_lost:
+                lease._raise_on_lost = False
             watch_loss(lease, behaviour, is_block=is_block)
             return lease
         except BaseException:
-            operation.cancel()
-            if lease is not None:
-                self._holdings.discard(lease)
+            self._holdings.undo(operation)
             raise
 
 
@@ -253,8 +248,7 @@ class Redlock(RedlockBase):
 
         `ttl` is how many seconds the nodes keep it unless it is extended, by default 10.
         """
-        names = names_of(resource, resources)
-        return Lock(*self._plan(names, {"ttl": ttl, **options}))
+        return Lock(self._plan_for(resource, ttl, resources, options))
 
     def lease(
         self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]

@@ -1,0 +1,87 @@
+//! The end of an operation. Owns its result, whoever waits for it, and what becomes of a result that
+//! nobody wants.
+
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quorlock::{Lease, LeaseGuard, LockError, ReleaseOutcome};
+
+use crate::mailbox;
+
+/// What a successful operation gives.
+pub(crate) enum Outcome {
+    Won(LeaseGuard),
+    Adopted(Lease),
+    Time(Duration),
+    Released(ReleaseOutcome, Option<LockError>),
+    Flag(bool),
+}
+
+#[derive(Default)]
+pub(crate) struct Shared {
+    progress: Mutex<Progress>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) result: Option<Result<Outcome, LockError>>,
+    /// The lease that Python took from the result.
+    pub(crate) taken: Option<Lease>,
+    pub(crate) has_ended: bool,
+    pub(crate) is_cancelled: bool,
+    pub(crate) announce: Option<(Arc<mailbox::Inner>, u64)>,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the operation has ended, for `timeout` at the most; tells whether it has.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let until = Instant::now().checked_add(timeout);
+        let mut progress = self.lock();
+        while !progress.has_ended {
+            progress = match until {
+                None => self.ended.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    let waited = self.ended.wait_timeout(progress, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        true
+    }
+
+    pub(crate) fn end(&self, result: Option<Result<Outcome, LockError>>) {
+        let mut progress = self.lock();
+        if progress.has_ended {
+            return;
+        }
+        progress.has_ended = true;
+        let unwanted =
+            if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
+        let announce = progress.announce.take();
+        drop(progress);
+        drop(unwanted);
+        self.ended.notify_all();
+        if let Some((mailbox, number)) = announce {
+            mailbox.post(number, None);
+        }
+    }
+}
+
+/// Ends the operation when it is dropped half-way.
+pub(crate) struct Ending(pub(crate) Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end(None);
+    }
+}
