@@ -4,13 +4,15 @@
 //! thread. The thread takes over when no caller has come for a [`LULL`], so that renewals and what was
 //! left behind go on; with callers that follow close upon each other it stays out of their way.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 
 /// A runtime that whoever has the helm drives.
 pub(super) struct Helm {
@@ -71,10 +73,24 @@ impl Helm {
         self.runtime().handle()
     }
 
-    /// Drives the runtime on the calling thread until `future` has ended.
+    /// Drives the runtime on the calling thread until `future` has ended, and for a moment at least: callers
+    /// that never wait keep the thread from the helm as well, and nothing else would go on.
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _turn = Turn::begin(self);
-        self.runtime().block_on(future)
+        self.runtime().block_on(async {
+            let mut future = pin!(future);
+            let mut has_waited = false;
+            let output = poll_fn(|context| {
+                let result = future.as_mut().poll(context);
+                has_waited |= result.is_pending();
+                result
+            });
+            let output = output.await;
+            if !has_waited {
+                yield_now().await;
+            }
+            output
+        })
     }
 
     /// There is something to do that was not handed over by who drives: it does not wait for the lull.
@@ -184,3 +200,23 @@ impl Drop for Turn<'_> {
 
 /// The thread takes the helm when no caller has come for so long.
 const LULL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_need_not_wait_lets_all_else_go_on() {
+        // Nobody is at the helm but who calls.
+        let helm = Helm {
+            runtime: Some(Builder::new_current_thread().enable_all().build().unwrap()),
+            turns: Mutex::default(),
+            relief: Condvar::new(),
+            hand_over: Notify::new(),
+        };
+        let (sender, mut receiver) = tokio::sync::oneshot::channel();
+        helm.handle().spawn(async { sender.send(()) });
+        assert_eq!(helm.block_on(async { 7 }), 7);
+        assert_eq!(receiver.try_recv(), Ok(()));
+    }
+}

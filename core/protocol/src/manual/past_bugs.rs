@@ -43,5 +43,6 @@
 //! | a quarantine that another client had begun was over at once for one that had stood still | what the lease clock is set forward by is no waiting, also where that is told by the same look |
 //! | the keys of a lease that the nodes told as lost were taken back before the validity was over that its holder had read: two at work, after one node of five was flushed (the chaos) | they stay until they run out, or until the holder releases |
 //! | newcomers held back nodes whose clocks nobody had set, on a busy machine (real servers): clocks were noted by the middle of what slow answers tell | the notes say by how much they may be wrong |
+//! | callers that never had to wait, as a quorum was down or the nodes were in the process, kept the engine to themselves: renewals stood still, and what was meant for the node that was left piled up (the torture: 2 kB a call) | a call drives the engine for a moment at least |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |
 //! | a call whose last try a standstill of the process overtook, so that commands came too late to be sent, told unreachable nodes although another held the lock | the whole rounds before it say why |
