@@ -8,7 +8,8 @@ use quorlock_protocol::{
     Output, Policy, Quorum, ReleaseOutcome, Reply, Withdraw,
 };
 
-use crate::client::{Acquiring, Background, Bound, Client, Holding, Phase, Release, Task, Work};
+use crate::client::{Acquiring, Background, Bound, Client, Phase, Release, Task};
+use crate::holding::{Holding, Work};
 use crate::link::Op;
 use crate::scope::Scope;
 use crate::site::Owner;

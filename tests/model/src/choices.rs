@@ -1,7 +1,8 @@
 //! Which steps are possible in a state. Owns the rules of time: it passes only to the next moment at
 //! which anything can change, and only when every timer that is due has gone off.
 
-use crate::client::{Client, Phase, Status, Work};
+use crate::client::{Client, Phase, Status};
+use crate::holding::Work;
 use crate::scope::{Scope, Target};
 use crate::site::Health;
 use crate::step::{Deed, Fault, Step};
@@ -18,7 +19,7 @@ impl World {
         if self.budget.faults > 0 {
             self.faults(scope, steps);
         }
-        self.recoveries(steps);
+        self.recoveries(scope, steps);
     }
 
     fn messages(&self, scope: &Scope, steps: &mut Vec<Step>) {
@@ -178,10 +179,10 @@ impl World {
     }
 
     /// What ends a fault costs nothing.
-    fn recoveries(&self, steps: &mut Vec<Step>) {
-        for node in self.node_ids().filter(|node| !self.is_up(*node)) {
-            steps.push(Step::Fault(Fault::Up(node)));
-        }
+    fn recoveries(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        let gone = self.node_ids().filter(|node| !self.is_up(*node));
+        let most = if scope.returns_at_once { 1 } else { self.nodes.len() };
+        steps.extend(gone.take(most).map(|node| Step::Fault(Fault::Up(node))));
         for client in self.clients.iter().filter(|client| client.is_stopped()) {
             steps.push(Step::Fault(Fault::Resume(client.id)));
         }

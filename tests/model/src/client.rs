@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{
-    Acquire, Extend, Hold, HolderId, Lease, Moment, Policy, Surroundings, Withdraw,
-};
+use quorlock_protocol::{Acquire, Moment, Withdraw};
 
+use crate::env::Env;
 use crate::guarded::Watch;
+use crate::holding::{Holding, Work};
 use crate::lapse::Lapse;
 use crate::link::Op;
 use crate::scope::Scope;
@@ -84,32 +84,6 @@ pub(crate) struct Acquiring {
 pub(crate) struct Bound {
     pub(crate) until: Moment,
     pub(crate) stopped: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Holding {
-    pub(crate) lease: Lease,
-    pub(crate) policy: Policy,
-    pub(crate) draw: u32,
-    /// The place of this lease among all that were won.
-    pub(crate) serial: u32,
-    pub(crate) since: Moment,
-    /// When the user last extended it, or got it.
-    pub(crate) asked: Moment,
-    pub(crate) work: Work,
-    /// Whether the clock has passed the end of its validity.
-    pub(crate) over: bool,
-    /// Whether the user looked, and the lease was valid.
-    pub(crate) looked: bool,
-}
-
-/// What is at work on a lease.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[allow(clippy::large_enum_variant, reason = "a client has one, and it is looked at all the time")]
-pub(crate) enum Work {
-    Nothing,
-    Keeping(Task<Hold>),
-    Extending(Task<Extend>, Bound, Policy),
 }
 
 /// A withdrawal that goes on by itself.
@@ -296,72 +270,6 @@ impl Client {
         self.background.clear();
         self.locks = 0;
         self.watch = None;
-    }
-}
-
-impl Holding {
-    /// When a lease that is renewed must be over: the last renewal begins within `max_hold`, and may
-    /// be tried again until the validity ends.
-    fn longest_hold(&self) -> Moment {
-        let renewed = (self.since + self.policy.max_hold()).max(self.asked);
-        renewed + self.lease.ttl().as_duration() * 2
-    }
-
-    /// Until when others are kept out if it is lost: the lock-delay beyond the end of its validity.
-    pub(crate) fn kept_until(&self) -> Moment {
-        let mut lease = self.lease.clone();
-        lease.limit(self.until());
-        lease.kept_until(self.policy.drift())
-    }
-
-    /// When the round began that proved the lease as it is trusted, or before.
-    pub(crate) fn proved(&self) -> Moment {
-        let validity = self.policy.drift().end_of(self.lease.ttl(), Moment::default());
-        self.until().before(validity.since_epoch())
-    }
-
-    /// Until when the lease is trusted.
-    pub(crate) fn until(&self) -> Moment {
-        match &self.work {
-            Work::Nothing => self.lease.until(),
-            Work::Keeping(task) => task.machine.lease().until(),
-            Work::Extending(task, ..) => self.lease.until().min(task.machine.until()),
-        }
-    }
-}
-
-/// What a machine sees of the world.
-pub(crate) struct Env<'a> {
-    now: Moment,
-    wall: u64,
-    client: u8,
-    seed: u64,
-    draws: &'a mut u32,
-}
-
-impl Surroundings for Env<'_> {
-    fn now(&self) -> Moment {
-        self.now
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.wall
-    }
-
-    /// Never the same twice: the client and the number of the draw, after four bytes that decide
-    /// delays (the middle of the range in a search, anything in a walk).
-    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
-        *self.draws += 1;
-        let mut bytes = [0; HolderId::RANDOM_BYTES];
-        let delay = if self.seed == 0 {
-            1 << 31
-        } else {
-            (crate::print::fingerprint(&(self.seed, self.client, *self.draws)) >> 32) as u32
-        };
-        bytes[..4].copy_from_slice(&delay.to_le_bytes());
-        bytes[4] = self.client;
-        bytes[5..9].copy_from_slice(&self.draws.to_be_bytes());
-        bytes
     }
 }
 

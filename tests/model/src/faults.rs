@@ -39,7 +39,7 @@ impl World {
                 self.nodes[usize::from(node)].health = Health::Down;
                 self.break_links_of(scope, node, false);
             }
-            Fault::Up(node) => self.nodes[usize::from(node)].health = Health::Up,
+            Fault::Up(node) => self.bring_back(scope, node),
             Fault::Hang(node) => self.nodes[usize::from(node)].health = Health::Hung,
             Fault::ClockStep(node) => {
                 self.nodes[usize::from(node)].stepped += CLOCK_STEP;
@@ -50,6 +50,21 @@ impl World {
             Fault::Resume(client) => self.resume(scope, client),
             Fault::Crash(client, arrives) => self.crash(client, arrives),
             Fault::WallBack(client) => self.clients[usize::from(client)].wall_back += WALL_STEP,
+        }
+    }
+
+    /// A node comes back; so do all others that are gone, where the scope says so.
+    fn bring_back(&mut self, scope: &Scope, node: u8) {
+        for (place, site) in self.nodes.iter_mut().enumerate() {
+            let is_other = place != usize::from(node);
+            if site.health == Health::Up || (is_other && !scope.returns_at_once) {
+                continue;
+            }
+            site.health = Health::Up;
+            if is_other {
+                let view = &mut self.views.0[place];
+                *view = fingerprint(&(*view, self.now, Fault::Up(node).kind()));
+            }
         }
     }
 

@@ -7,7 +7,8 @@ use quorlock_protocol::{
 };
 
 use crate::actor::{Actor, Event, Input};
-use crate::client::{Bound, Holding, Phase, Release, Task, Work};
+use crate::client::{Bound, Phase, Release, Task};
+use crate::holding::{Holding, Work};
 
 impl Actor<'_> {
     /// Starts to renew the lease, where the policy says so.

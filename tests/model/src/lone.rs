@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use quorlock_protocol::Policy;
 
-use crate::client::{Client, Phase, Status, Work};
+use crate::client::{Client, Phase, Status};
 use crate::guarded::Watch;
+use crate::holding::Work;
 use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};

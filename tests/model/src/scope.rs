@@ -88,6 +88,8 @@ pub(crate) struct Scope {
     pub(crate) releases: bool,
     /// How many nodes, the last ones, are down when the world begins, so that a lock stands on fewer.
     pub(crate) down: usize,
+    /// Whether these come back all at once, which makes a larger cluster small enough to be searched.
+    pub(crate) returns_at_once: bool,
     /// Whether no node has ever been used.
     pub(crate) is_fresh: bool,
     /// For [`Deed::Shorten`](crate::step::Deed::Shorten).
@@ -134,6 +136,7 @@ impl Scope {
             spares_majority: false,
             late: 0,
             down: 0,
+            returns_at_once: false,
             releases: true,
             is_fresh: false,
             shorter: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),

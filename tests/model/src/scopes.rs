@@ -1,14 +1,16 @@
 //! The worlds that are searched. Owns the list: what each is for, how large, and what it must show.
 
 mod guarded;
+mod limits;
 
 use std::time::Duration;
 
 use quorlock_protocol::PolicyBuilder;
 
 use crate::clock::Rate;
-use crate::property::Property;
 use crate::scope::{Budget, Scope, Target, policy};
+
+pub(crate) use limits::limits;
 
 /// The small worlds: every change of the code is searched in them.
 pub(crate) fn small() -> Vec<Scope> {
@@ -214,6 +216,12 @@ pub(crate) fn long() -> Vec<Scope> {
         },
     ];
     scopes.push(Scope { clients: 3, ..faulty("three clients", 0, |_| {}) });
+    scopes.push(Scope {
+        nodes: 5,
+        clients: 3,
+        policy: policy(|it| it.try_once().fencing(false)),
+        ..faulty("five nodes, three clients without tokens", 0, |_| {})
+    });
     scopes.extend(guarded::long());
     scopes.extend(small().into_iter().filter(|scope| scope.locks == 1).map(|scope| Scope {
         locks: 2,
@@ -221,61 +229,6 @@ pub(crate) fn long() -> Vec<Scope> {
         ..scope
     }));
     scopes
-}
-
-/// What the algorithm does not promise: each must be shown, or the search sees nothing.
-pub(crate) fn limits() -> Vec<Scope> {
-    let limit = |property, scope| Scope { limit: Some(property), ..scope };
-    vec![
-        limit(
-            Property::StaleWrite,
-            Scope {
-                target: Target::Trusting,
-                ..faulty("a client that acts after a pause, no token checked", 1, |it| {
-                    it.pauses = 1;
-                })
-            },
-        ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::forgetful("one node forgets, without guards", |it| {
-                it.forgets = 1;
-            })),
-        ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::forgetful("one node is flushed, without guards", |it| {
-                it.flushes = 1;
-            })),
-        ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::forgetful("one clock jumps, without guards", |it| {
-                it.clock_steps = 1;
-            })),
-        ),
-        limit(Property::Exclusion, guarded::still("a machine that stood still and has not looked")),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::still("a machine that stands still, without guards")),
-        ),
-        limit(Property::Exclusion, faulty("a majority forgets", 2, |it| it.forgets = 2)),
-        limit(
-            Property::Fencing,
-            faulty("one node of a bare quorum forgets its fence", 2, |it| {
-                (it.forgets, it.downs) = (1, 1);
-            }),
-        ),
-        limit(Property::Fencing, faulty("a majority forgets its fences", 2, |it| it.forgets = 2)),
-        limit(
-            Property::Exclusion,
-            faulty("the clocks of a majority jump", 2, |it| it.clock_steps = 2),
-        ),
-        limit(
-            Property::Exclusion,
-            Scope { node_rate: Rate(20_000), ..faulty("clocks beyond the allowance", 0, |_| {}) },
-        ),
-    ]
 }
 
 fn faulty(name: &'static str, faults: u16, change: impl FnOnce(&mut Budget)) -> Scope {

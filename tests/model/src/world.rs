@@ -1,20 +1,17 @@
 //! The world: nodes, clients and what is on its way between them, at one true time. Owns what each step
-//! does; `choices` says which steps are possible and `check` what must hold.
-
-use std::hash::{Hash, Hasher};
-
-use quorlock_protocol::{Action, Answer, Fault, FaultKind, NodeId, Reply};
+//! does; `traffic` carries messages, `choices` says which steps are possible, `check` and `witness` what must
+//! hold.
 
 use crate::actor::{Actor, Event};
-use crate::client::{Client, Phase, Status};
-use crate::guarded::{NODE_WALL, Watch};
-use crate::link::{Link, Op, Ward};
-use crate::print::fingerprint;
+use crate::client::{Client, Phase};
+use crate::guarded::Watch;
+use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
-use crate::site::{Flaw, Health, Owner, Request, Site};
+use crate::site::{Owner, Site};
 use crate::step::Step;
 use crate::users::Written;
+use crate::views::Views;
 
 /// Everything there is at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,25 +30,6 @@ pub(crate) struct World {
     /// What each resource's target has seen.
     pub(crate) targets: Vec<Written>,
     pub(crate) views: Views,
-}
-
-/// What has happened to each node, in short: nodes with the same view are interchangeable.
-///
-/// A schedule and its mirror image, with two such nodes exchanged, come to the same; the search walks
-/// one of them. What happened is no part of the state, so that states are merged whatever led to them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Views(pub(crate) Vec<u64>);
-
-impl PartialEq for Views {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Views {}
-
-impl Hash for Views {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl World {
@@ -74,19 +52,6 @@ impl World {
         }
         world.set_up_guards(scope);
         world
-    }
-
-    /// Notes that something happened between a client and a node.
-    pub(crate) fn note(&mut self, client: u8, node: u8, what: impl Hash) {
-        let seen = self.clients[usize::from(client)].outline();
-        let view = &mut self.views.0[usize::from(node)];
-        *view = fingerprint(&(*view, client, self.now, seen, what));
-    }
-
-    /// Whether no node before this one is interchangeable with it.
-    pub(crate) fn stands_for_its_like(&self, node: u8) -> bool {
-        let (before, rest) = self.views.0.split_at(usize::from(node));
-        !before.contains(&rest[0])
     }
 
     /// Makes `step` happen.
@@ -134,117 +99,6 @@ impl World {
         self.nodes[node].clock(scope.node_rate, self.now)
     }
 
-    fn exec(&mut self, scope: &Scope, client: u8, node: u8) {
-        if scope.flaw == Flaw::RevokesOvertake {
-            self.link_mut(client, node).let_overtake();
-        }
-        let goes_out = self.reconnect(scope, client, node);
-        let Some(sent) = self.link(client, node).next_for_node().cloned() else {
-            return;
-        };
-        let place = usize::from(node);
-        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
-        if !goes_out || !self.remembers(scope, node, sent.ward.as_ref()) {
-            self.note(client, node, 5_u8);
-            self.link_mut(client, node).answered(Err(FaultKind::Quarantined), micros);
-            return self.drop_unheard(client);
-        }
-        let clock = self.node_clock(scope, place);
-        let request = Request {
-            command: &sent.command,
-            owner: sent.owner,
-            resources: scope.wants_of(sent.owner.client),
-            clock,
-            wall: scope.wall(u8::MAX, self.now) + NODE_WALL,
-            in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
-            fences_end: scope.fences_end,
-            flaw: scope.flaw,
-        };
-        let held = self.nodes[place].stands_for(sent.owner, request.resources);
-        if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
-            acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
-        }
-        let answer = self.nodes[place].run(&request);
-        if held && sent.command.action == Action::Revoke {
-            self.note_deleted(sent.owner.client, sent.owner.draw, node);
-        }
-        self.note(client, node, (0_u8, answer));
-        self.link_mut(client, node).answered(Ok(answer), micros);
-        self.drop_unheard(client);
-    }
-
-    /// Takes the note that goes ahead of a grant; whether the node still has the canary that the grant
-    /// relies on.
-    fn remembers(&mut self, scope: &Scope, node: u8, ward: Option<&Ward>) -> bool {
-        let (Some(ward), site) = (ward, &mut self.nodes[usize::from(node)]) else {
-            return true;
-        };
-        site.notes.longest = site.notes.longest.max(ward.longest);
-        let is_there = ward.canary.is_empty() || site.canary.as_ref() == Some(&ward.canary);
-        is_there || scope.flaw == Flaw::IgnoresCanary
-    }
-
-    fn note_deleted(&mut self, client: u8, draw: u32, node: u8) {
-        let background = self.clients[usize::from(client)].background.iter_mut();
-        for release in background.filter(|it| it.draw == draw).filter_map(|it| it.release.as_mut())
-        {
-            release.deleted |= 1 << node;
-        }
-    }
-
-    /// A reply that nobody waits for changes nothing, unless its connection may break and have the
-    /// command sent again.
-    pub(crate) fn drop_unheard(&mut self, client: u8) {
-        if self.budget.resends == 0 || self.budget.faults == 0 {
-            let nodes = self.nodes.len();
-            let first = usize::from(client) * nodes;
-            for link in &mut self.links[first..first + nodes] {
-                link.drop_unheard();
-            }
-        }
-    }
-
-    fn deliver(&mut self, scope: &Scope, client: u8, node: u8) -> Result<(), Violation> {
-        let Some((op, reply)) = self.take_reply(scope, client, node) else {
-            return Ok(());
-        };
-        self.note(client, node, (1_u8, &reply));
-        self.act(scope, client, |actor| {
-            actor.hear(op, &[(NodeId(node), reply)]);
-        })
-    }
-
-    /// The next reply, as the guards let it through.
-    fn take_reply(&mut self, scope: &Scope, client: u8, node: u8) -> Option<(Op, Reply)> {
-        let (op, mut reply, ward) = self.link_mut(client, node).take_reply()?;
-        if let Some(ward) = ward {
-            let has_forgotten = reply.answer.is_err();
-            let counts = self.inspect_grant(scope, client, node, &ward, has_forgotten);
-            if !counts && matches!(reply.answer, Ok(Answer::Ours { .. })) {
-                reply.answer = Err(Fault::new(FaultKind::Quarantined, ""));
-            }
-        }
-        Some((op, reply))
-    }
-
-    fn deliver_all(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
-        let mut by_op: Vec<(Op, Vec<(NodeId, Reply)>)> = Vec::new();
-        for node in NodeId::all(self.nodes.len()) {
-            while let Some((op, reply)) = self.take_reply(scope, client, node.0) {
-                self.note(client, node.0, (2_u8, &reply));
-                match by_op.iter_mut().find(|(other, _)| *other == op) {
-                    Some((_, replies)) => replies.push((node, reply)),
-                    None => by_op.push((op, vec![(node, reply)])),
-                }
-            }
-        }
-        self.act(scope, client, |actor| {
-            for (op, replies) in &by_op {
-                actor.hear(*op, replies);
-            }
-        })
-    }
-
     /// Lets a client do something, sends what it wants to send and looks at what happened.
     pub(crate) fn act(
         &mut self,
@@ -264,20 +118,9 @@ impl World {
             events: Vec::new(),
         };
         deed(&mut actor);
-        let (clock, sends, events) = (actor.clock(), actor.sends, actor.events);
+        let (sends, events) = (actor.sends, actor.events);
         for (op, node, command) in sends {
-            let owner = Owner::of(&command.claim.holder);
-            let refused =
-                self.nodes[node.index()].health == Health::Down || command.not_after < clock;
-            self.note(client, node.0, (3_u8, command.ticket, command.action));
-            let ward = self.ward(scope, client, node.0, &command);
-            let in_time_until = self.in_time_until(scope, client, &command);
-            let link = self.link_mut(client, node.0);
-            match ward {
-                _ if refused => link.refuse(op, &command, FaultKind::NotSent),
-                Err(()) => link.refuse(op, &command, FaultKind::Quarantined),
-                Ok(ward) => link.send(op, owner, command, (ward, in_time_until)),
-            }
+            self.send(scope, client, (op, node, command));
         }
         for event in events {
             if let Err(violation) = self.witness(scope, client, &event)
@@ -330,18 +173,5 @@ impl World {
             self.nodes[node].expire(clock);
         }
         self.look_when_due(scope);
-    }
-
-    /// Whether a message could arrive now.
-    pub(crate) fn is_restless(&self) -> bool {
-        let nodes = self.nodes.len();
-        self.links.iter().enumerate().any(|(place, link)| {
-            let hears = self.clients[place / nodes].status == Status::Running;
-            let (client, node) = (place / nodes, place % nodes);
-            let short = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
-            let up = self.nodes[node].health == Health::Up
-                && self.is_connected(short(client), short(node));
-            (hears && link.has_reply()) || (up && link.next_for_node().is_some())
-        })
     }
 }

@@ -91,9 +91,15 @@ pub(super) fn forgetful(name: &'static str, change: impl FnOnce(&mut Budget)) ->
     }
 }
 
+/// Five nodes, of which two are down at first, and come back at once. Without the guards, one that forgets is
+/// enough for two holders then.
+pub(super) fn five(scope: Scope) -> Scope {
+    Scope { nodes: 5, down: 2, returns_at_once: true, ..scope }
+}
+
 /// The same in larger worlds.
 pub(super) fn long() -> Vec<Scope> {
-    let five = |scope: Scope| Scope { nodes: 5, down: 2, ..scope };
+    let apart = |scope| Scope { returns_at_once: false, ..five(scope) };
     vec![
         Scope {
             policy: guarding(|it| it.auto_extend(true).max_hold(millis(400))),
@@ -129,6 +135,9 @@ pub(super) fn long() -> Vec<Scope> {
         },
         five(forgetful("guards: five nodes, two are flushed", |it| {
             (it.faults, it.flushes) = (2, 2);
+        })),
+        apart(forgetful("guards: five nodes that come back one by one, one forgets", |it| {
+            it.forgets = 1;
         })),
     ]
 }

@@ -1,0 +1,68 @@
+//! The worlds that show what the algorithm does not promise. Owns the list.
+
+use super::{faulty, guarded};
+use crate::clock::Rate;
+use crate::property::Property;
+use crate::scope::{Scope, Target};
+
+/// What the algorithm does not promise: each must be shown, or the search sees nothing.
+pub(crate) fn limits() -> Vec<Scope> {
+    let limit = |property, scope| Scope { limit: Some(property), ..scope };
+    vec![
+        limit(
+            Property::StaleWrite,
+            Scope {
+                target: Target::Trusting,
+                ..faulty("a client that acts after a pause, no token checked", 1, |it| {
+                    it.pauses = 1;
+                })
+            },
+        ),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::forgetful("one node forgets, without guards", |it| {
+                it.forgets = 1;
+            })),
+        ),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::five(guarded::forgetful(
+                "one node of five forgets, without guards",
+                |it| it.forgets = 1,
+            ))),
+        ),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::forgetful("one node is flushed, without guards", |it| {
+                it.flushes = 1;
+            })),
+        ),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::forgetful("one clock jumps, without guards", |it| {
+                it.clock_steps = 1;
+            })),
+        ),
+        limit(Property::Exclusion, guarded::still("a machine that stood still and has not looked")),
+        limit(
+            Property::Exclusion,
+            guarded::without(guarded::still("a machine that stands still, without guards")),
+        ),
+        limit(Property::Exclusion, faulty("a majority forgets", 2, |it| it.forgets = 2)),
+        limit(
+            Property::Fencing,
+            faulty("one node of a bare quorum forgets its fence", 2, |it| {
+                (it.forgets, it.downs) = (1, 1);
+            }),
+        ),
+        limit(Property::Fencing, faulty("a majority forgets its fences", 2, |it| it.forgets = 2)),
+        limit(
+            Property::Exclusion,
+            faulty("the clocks of a majority jump", 2, |it| it.clock_steps = 2),
+        ),
+        limit(
+            Property::Exclusion,
+            Scope { node_rate: Rate(20_000), ..faulty("clocks beyond the allowance", 0, |_| {}) },
+        ),
+    ]
+}

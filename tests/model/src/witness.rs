@@ -1,0 +1,147 @@
+//! What must hold when a client is told something: a won lease, a refusal, the outcome of a release. Owns these
+//! checks; `check` has those of every state.
+
+use quorlock_protocol::ReleaseOutcome;
+
+use crate::client::{Phase, Release};
+use crate::property::{Property, Violation};
+use crate::scope::Scope;
+use crate::site::{Health, Owner};
+use crate::step::name;
+use crate::world::World;
+
+impl World {
+    /// A lease was won just now.
+    pub(crate) fn check_won(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {
+        self.won += 1;
+        let (serial, clock) = (self.won, self.clock(scope, client));
+        let one = &mut self.clients[usize::from(client)];
+        let is_dazed = one.dazed.is_some();
+        let Phase::Holding(holding) = &mut one.phase else {
+            return Ok(());
+        };
+        holding.serial = serial;
+        if holding.until() <= clock {
+            let text = format!("at {} ms {} won a lease that is over", self.now, name(client));
+            return Err(Violation::new(Property::Standing, text));
+        }
+        let token = holding.lease.fencing_token();
+        self.check_kept_out(scope, client)?;
+        let Some(token) = token else {
+            return Ok(());
+        };
+        for resource in scope.wants_of(client) {
+            let highest = &mut self.tokens[usize::from(*resource)];
+            if token.0 <= *highest && is_dazed {
+                // Its machine stood still after the grants: the next holder came before it knew.
+                if let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase {
+                    holding.serial = 0;
+                }
+                continue;
+            }
+            if token.0 <= *highest {
+                let text = format!(
+                    "{} got token {token} for a resource whose last holder had {highest}",
+                    name(client)
+                );
+                return Err(Violation::new(Property::Fencing, text));
+            }
+            *highest = token.0;
+        }
+        Ok(())
+    }
+
+    /// Whoever has lost a lease, or has to keep the lock from others, has had its time.
+    fn check_kept_out(&self, scope: &Scope, winner: u8) -> Result<(), Violation> {
+        let wants = scope.wants_of(winner);
+        let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
+        let others = self.clients.iter().filter(|it| it.id != winner && shares(it.id));
+        for other in others {
+            let is_dazed = other.dazed.is_some() || other.lapse.is_behind();
+            if other.clock(scope, self.now) < other.keeps_out && !is_dazed {
+                let (one, two) = (name(winner), name(other.id));
+                let text = format!("at {} ms {one} begins and {two} is to keep it out", self.now);
+                return Err(Violation::new(Property::Delay, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// An acquisition was told just now that another holds the lock, and no node had refused it for another's
+    /// keys.
+    pub(crate) fn check_refused(&self, client: u8) -> Violation {
+        let one = name(client);
+        let text = format!("at {} ms {one} was told that another holds the lock", self.now);
+        Violation::new(Property::Outcome, text)
+    }
+
+    /// A release told its outcome just now.
+    pub(crate) fn check_told(
+        &mut self,
+        scope: &Scope,
+        owner: Owner,
+        outcome: ReleaseOutcome,
+        release: Release,
+    ) -> Result<(), Violation> {
+        let few = |nodes: u64| (nodes.count_ones() as usize) < scope.quorum();
+        let standing = self.stands_on(scope, owner);
+        let held = release.deleted | standing;
+        let free = scope.nodes - standing.count_ones() as usize;
+        let keeps = release.keeps > self.clock(scope, owner.client);
+        if keeps && outcome == ReleaseOutcome::Released {
+            self.clients[usize::from(owner.client)].keeps_out = release.keeps;
+        }
+        let wrong = match outcome {
+            // It held until the release, and so many nodes are free that another can have it, or none
+            // that the keys are kept from.
+            ReleaseOutcome::Released => {
+                // A node that forgets takes its part along, which the guards keep all others from using.
+                let stood = !few(release.stood) || !few(release.deleted) || scope.is_guarded();
+                !stood || (!keeps && free < scope.quorum())
+            }
+            ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(held),
+            ReleaseOutcome::Unknown => false,
+        };
+        if !wrong {
+            return Ok(());
+        }
+        let text = format!(
+            "{} was told '{}': of {} nodes that had its keys {} deleted them and {} have them",
+            name(owner.client),
+            outcome.name(),
+            release.stood.count_ones(),
+            release.deleted.count_ones(),
+            standing.count_ones()
+        );
+        Err(Violation::new(Property::Outcome, text))
+    }
+
+    /// Notes where the keys stand that the client's user is about to release.
+    pub(crate) fn note_release(&mut self, scope: &Scope, client: u8, draw: u32) {
+        let stood = self.stands_on(scope, Owner { client, draw });
+        let background = self.clients[usize::from(client)].background.iter_mut();
+        for release in background.filter_map(|it| it.release.as_mut()) {
+            release.stood = stood;
+        }
+    }
+
+    /// A withdrawal ended by the clock just now: the nodes must have forgotten the keys by then.
+    pub(crate) fn check_given_up(&self, client: u8, draw: u32) -> Result<(), Violation> {
+        let owner = Owner { client, draw };
+        // By a clock that was set forward too far it is over too early.
+        let is_early = self.clients[usize::from(client)].lapse.is_ahead();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let mut keys = node.keys.iter().flatten();
+            if keys.any(|key| key.owner == owner && key.in_time && !is_early) {
+                let text = format!(
+                    "at {} ms {} no longer takes back what node {place} ({}) still has",
+                    self.now,
+                    name(client),
+                    if node.health == Health::Up { "up" } else { "not up" }
+                );
+                return Err(Violation::new(Property::Orphan, text));
+            }
+        }
+        Ok(())
+    }
+}
