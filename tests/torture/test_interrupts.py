@@ -83,6 +83,10 @@ BLAME = """
     names = ["r", "s", "t", *(f"r{number}" for number in range(4))]
     gaps = []
 
+    def has_begun(error):
+        frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+        return line != frame.f_code.co_firstlineno
+
     def left():
         return [name for name in names if locks.lock(name).locked()]
 
@@ -134,6 +138,10 @@ def test_at_any_moment(cluster3: Cluster, work: str) -> None:
         except KeyboardInterrupt as error:
             interrupted += 1
             blame(error)
+        except asyncio.CancelledError as error:
+            # asyncio forgets a Ctrl-C that comes between its handler and its first step.
+            if has_begun(error): raise
+            interrupted += 1
     print(interrupted, len(gaps))
     """
     )
@@ -145,7 +153,9 @@ def test_at_any_moment(cluster3: Cluster, work: str) -> None:
     # Python itself loses an exception that comes while it collects garbage ("ignored in ...").
     assert int(out) + errors.count("Exception ignored") >= times(60, 1500)
     assert int(out) > times(60, 1500) * 0.9
-    assert "/quorlock/" not in errors, errors
+    # What asyncio itself left open is found, and told of, in whatever line allocates next.
+    ours = [line for line in errors.splitlines() if "ResourceWarning: unclosed <socket" not in line]
+    assert not any("/quorlock/" in line for line in ours), errors
     left_alone(cluster3)
 
 

@@ -54,7 +54,7 @@ describe('worker threads', () => {
       const code = ${JSON.stringify(WORKER)}
       const start = () => new Worker(code, { eval: true, workerData: urls })
       const main = new Redlock(urls)
-      const held = await main.acquire('main', 60_000)
+      const held = await main.acquire('main', 60_000, { autoExtend: true })
       for (let round = 0; round < ${times(12, 400)}; round += 1) {
         const workers = [start(), start()]
         if (round % 3) await Promise.all(workers.map((worker) => once(worker, 'message')))
