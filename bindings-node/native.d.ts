@@ -2,7 +2,7 @@
 /* eslint-disable */
 
 /** What only the native half looks into: of an environment, a Redlock, a lease. */
-export interface Queue { readonly queue: unique symbol }
+export interface Bridge { readonly bridge: unique symbol }
 export interface Manager { readonly manager: unique symbol }
 export interface Held { readonly held: unique symbol }
 
@@ -20,11 +20,14 @@ export declare function acquire(manager: ExternalObject<Manager>, id: number, re
 /** Takes over the lease that another handed over. */
 export declare function adopt(manager: ExternalObject<Manager>, resources: Array<string>, token: string): ExternalObject<Held> | Failure
 
-/** Makes the bridge of this environment; `wake` is called when there is something to take. */
-export declare function bridge(wake: () => void): ExternalObject<Queue>
+/**
+ * Makes the bridge of this environment; `wake` is called when there is something to take.
+ * `drives`: its event loop is libuv's, and may be asked to watch a descriptor.
+ */
+export declare function bridge(wake: () => void, drives: boolean): ExternalObject<Bridge>
 
 /** Gives an operation up; tells whether it was still under way. No result comes after this. */
-export declare function cancel(bridge: ExternalObject<Queue>, id: number): boolean
+export declare function cancel(bridge: ExternalObject<Bridge>, id: number): boolean
 
 /** Asks the nodes whether they still hold the lease; ends with its validity. */
 export declare function check(held: ExternalObject<Held>, id: number): void
@@ -63,10 +66,10 @@ export declare function fencingToken(held: ExternalObject<Held>): number | null
  * The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
  * have been told.
  */
-export declare function finish(bridge: ExternalObject<Queue>, patience: number): void
+export declare function finish(bridge: ExternalObject<Bridge>, patience: number): void
 
-/** Starts what has been asked for since the last call. */
-export declare function flush(bridge: ExternalObject<Queue>): void
+/** Starts what has been asked for since the last call; tells whether there is something to take. */
+export declare function flush(bridge: ExternalObject<Bridge>): boolean
 
 /** Whether anyone holds one of `resources`; ends with an answer. */
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
@@ -138,7 +141,7 @@ export interface Notice {
 }
 
 /** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of. */
-export declare function open(bridge: ExternalObject<Queue>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): ExternalObject<Manager> | Failure
+export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): ExternalObject<Manager> | Failure
 
 /** Takes the keys back; ends with what became of them. */
 export declare function release(held: ExternalObject<Held>, id: number): void
@@ -194,9 +197,9 @@ export interface Settings {
 
 /**
  * Everything that has ended since the last call, in order: for each the operation's id and the two
- * parts of its [`Outcome`].
+ * parts of its [`Outcome`](crate::outcome::Outcome).
  */
-export declare function take(bridge: ExternalObject<Queue>): Array<unknown>
+export declare function take(bridge: ExternalObject<Bridge>): Array<unknown>
 
 /** How TLS is spoken; texts are PEM. */
 export interface TlsSpec {

@@ -4,12 +4,15 @@
 //! this one owns no vote, no drift and no retry.
 //!
 //! ```text
-//!   ts/redlock.ts ──acquire(id, ...)──▶ manager.rs ──run──▶ queue.rs ──flush()──▶ the core's thread
-//!   ts/bridge.ts ◀──wake, take()──────────────────────────── queue.rs ◀──put───────────┘
+//!   ts/redlock.ts ──acquire(id, ...)──▶ manager.rs ──run──▶ queue.rs ──start──▶ the core
+//!   ts/bridge.ts ──flush()──▶ bridge.rs ──visit──────────────────────────────────▶ │
+//!   libuv ──readable──▶ uv.rs ──▶ bridge.rs ──visit──────────────────────────────▶ │
+//!   ts/bridge.ts ◀──wake, take()── bridge.rs ◀──────────── queue.rs ◀──put─────────┘
 //! ```
 #![deny(unsafe_code)]
 
 pub mod address;
+pub mod bridge;
 pub mod errors;
 pub mod lease;
 pub mod manager;
@@ -17,5 +20,7 @@ mod notices;
 pub mod numbers;
 pub mod options;
 pub mod outcome;
-pub mod queue;
+mod queue;
+#[cfg_attr(not(target_os = "linux"), path = "no_uv.rs")]
+mod uv;
 pub mod votes;

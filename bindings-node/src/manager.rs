@@ -8,6 +8,7 @@ use napi_derive::napi;
 use quorlock::{Builder, LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
+use crate::bridge::Bridge;
 use crate::errors::Failure;
 use crate::lease::Held;
 use crate::notices::{self, Notice};
@@ -39,14 +40,14 @@ pub struct NodeStatus {
 // What JavaScript passes is a copy of its own already.
 #[allow(clippy::needless_pass_by_value)]
 pub fn open(
-    bridge: &External<Arc<Queue>>,
+    bridge: &External<Bridge>,
     nodes: Vec<Either<String, NodeSpec>>,
     settings: Settings,
     on_notice: Function<'_, Notice, ()>,
 ) -> napi::Result<Either<External<Manager>, Failure>> {
     let builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
     Ok(match build(builder, nodes, &settings) {
-        Ok(locks) => Either::A(External::new(Manager { locks, queue: Arc::clone(bridge) })),
+        Ok(locks) => Either::A(External::new(Manager { locks, queue: Arc::clone(bridge.queue()) })),
         Err(error) => Either::B(Failure::new(&error)),
     })
 }

@@ -1,31 +1,30 @@
 //! The way back to one JavaScript environment. Owns what has ended there and what is under way.
 //!
 //! Both ways go in batches. What is asked for in one turn of JavaScript starts together, at its end
-//! ([`flush`]). Every result goes through one list; the environment's thread is woken only when
-//! the list was empty, after the turn of the core's thread, and takes all of it at once. What is still
-//! under way when the environment ends is dropped, which withdraws it.
+//! ([`Queue::start`]). Every result goes through one list; the environment's thread is woken only when
+//! the list was empty, after the turn of the core's thread, and takes all of it at once; not at all where
+//! it drives the core itself. What is still under way when the environment ends is dropped, which
+//! withdraws it.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use napi::bindgen_prelude::{External, Function};
+use napi::Status;
+use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Env, Status};
-use napi_derive::napi;
 use quorlock::{Engine, Task};
 
 use crate::lease::{Held, Leases};
-use crate::outcome::{Outcome, Part};
+use crate::outcome::Outcome;
 
 /// Shared by the environment's thread and the core's.
-pub struct Queue {
+pub(crate) struct Queue {
     wake: Wake,
     /// Of the task that starts what is asked for.
     intake: AtomicWaker,
@@ -41,6 +40,8 @@ struct State {
     leases: Leases,
     /// Starts what is asked for; from the first time on.
     starter: Option<Task<()>>,
+    /// The environment's thread drives the core, and looks at what has ended after it.
+    is_visited: bool,
     closed: bool,
 }
 
@@ -48,64 +49,6 @@ type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Weak: an open bridge does not keep the process alive. What has to is decided in JavaScript.
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
-
-/// Makes the bridge of this environment; `wake` is called when there is something to take.
-#[napi]
-pub fn bridge(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<External<Arc<Queue>>> {
-    let wake = wake.build_threadsafe_function().weak::<true>().build()?;
-    let queue = Queue { wake, intake: AtomicWaker::new(), state: Mutex::default() };
-    let queue = Arc::new(queue);
-    env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
-    Ok(External::new(queue))
-}
-
-/// Starts what has been asked for since the last call.
-#[napi]
-pub fn flush(bridge: &External<Arc<Queue>>) {
-    bridge.intake.wake();
-}
-
-/// Everything that has ended since the last call, in order: for each the operation's id and the two
-/// parts of its [`Outcome`].
-#[napi(ts_return_type = "Array<unknown>")]
-pub fn take(bridge: &External<Arc<Queue>>) -> Vec<Part> {
-    let mut state = bridge.lock();
-    let ended = mem::take(&mut state.ended);
-    let (kept, cancelled): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(id, outcome)| {
-        matches!(outcome, Outcome::Lost(_) | Outcome::Renewal(_))
-            || state.running.remove(id).is_some()
-    });
-    drop(state);
-    // A lease that nobody waits for any more is withdrawn by its guard.
-    drop(cancelled);
-    let mut parts = Vec::with_capacity(3 * kept.len());
-    for (id, outcome) in kept {
-        let (value, beside) = outcome.parts(bridge);
-        parts.extend([Part::A(id), value, beside]);
-    }
-    parts
-}
-
-/// The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
-/// have been told.
-#[napi]
-pub fn finish(bridge: &External<Arc<Queue>>, patience: f64) {
-    let Ok(engine) = Engine::shared() else { return bridge.close() };
-    let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
-    // What was asked for last is on its way first: a release is not taken back.
-    bridge.intake.wake();
-    pass(&engine, patience);
-    bridge.close();
-    pass(&engine, patience);
-    engine.drain(patience);
-}
-
-/// Gives an operation up; tells whether it was still under way. No result comes after this.
-#[napi]
-pub fn cancel(bridge: &External<Arc<Queue>>, id: u32) -> bool {
-    let task = bridge.lock().running.remove(&id);
-    task.is_some()
-}
 
 /// Starts what is asked for, for as long as the environment lasts.
 async fn start(queue: Arc<Queue>, engine: Engine) {
@@ -136,8 +79,61 @@ async fn start(queue: Arc<Queue>, engine: Engine) {
 }
 
 impl Queue {
-    /// Has an operation run on the core's thread, from the next [`flush`] on; its outcome comes back
-    /// under `id`.
+    /// `wake` is called when there is something to take.
+    pub(crate) fn new(wake: &Function<'_, (), ()>) -> napi::Result<Arc<Self>> {
+        let wake = wake.build_threadsafe_function().weak::<true>().build()?;
+        Ok(Arc::new(Self { wake, intake: AtomicWaker::new(), state: Mutex::default() }))
+    }
+
+    /// Starts what has been asked for.
+    pub(crate) fn start(&self) {
+        self.intake.wake();
+    }
+
+    /// Has the environment's thread drive the core as long as there is something to do at once, which
+    /// begins with `begin`. `false` while another thread does.
+    pub(crate) fn visit(&self, engine: &Engine, begin: impl FnOnce()) -> bool {
+        let mut state = self.lock();
+        state.is_visited = true;
+        let is_expected = !state.running.is_empty();
+        drop(state);
+        let has_come = engine.visit(is_expected, begin);
+        self.lock().is_visited = false;
+        has_come
+    }
+
+    /// How many operations are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.lock().running.len()
+    }
+
+    /// Whether there is something to take.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.lock().ended.is_empty()
+    }
+
+    /// Everything that has ended since the last time, and that nobody has given up.
+    pub(crate) fn take(&self) -> Vec<(u32, Outcome)> {
+        let mut state = self.lock();
+        let ended = mem::take(&mut state.ended);
+        let (kept, cancelled): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(id, outcome)| {
+            matches!(outcome, Outcome::Lost(_) | Outcome::Renewal(_))
+                || state.running.remove(id).is_some()
+        });
+        drop(state);
+        // A lease that nobody waits for any more is withdrawn by its guard.
+        drop(cancelled);
+        kept
+    }
+
+    /// Gives an operation up; tells whether it was still under way.
+    pub(crate) fn cancel(&self, id: u32) -> bool {
+        let task = self.lock().running.remove(&id);
+        task.is_some()
+    }
+
+    /// Has an operation run on the core, from the next [`Self::start`] on; its outcome comes back under
+    /// `id`.
     pub(crate) fn run<F>(self: &Arc<Self>, engine: &Engine, id: u32, operation: F)
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -168,18 +164,18 @@ impl Queue {
         if state.closed {
             return None;
         }
-        let was_empty = state.ended.is_empty();
+        let is_awaited = state.ended.is_empty() && !state.is_visited;
         state.ended.push((id, outcome));
-        was_empty.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
+        is_awaited.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
     }
 
     /// The environment ends: what is under way is dropped, which withdraws it, and what is held is
     /// extended no more.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.lock();
         let rest = mem::replace(&mut *state, State { closed: true, ..State::default() });
         drop(state);
-        let State { asked, ended, running, leases, starter, closed: _ } = rest;
+        let State { asked, ended, running, leases, starter, is_visited: _, closed: _ } = rest;
         leases.let_run_out();
         drop((asked, ended, running, starter));
     }
@@ -187,17 +183,6 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Waits until the core's thread, which does one thing after the other, has done what it was told to.
-fn pass(engine: &Engine, patience: Duration) {
-    let (send, passed) = mpsc::channel();
-    let marker = engine.spawn(async move {
-        turn().await;
-        send.send(())
-    });
-    let _ = passed.recv_timeout(patience);
-    drop(marker);
 }
 
 /// Wakes the environment's thread, whatever becomes of whoever was about to.
@@ -229,7 +214,7 @@ impl Ticket {
 }
 
 /// Lets everybody have a turn who could go on by now.
-async fn turn() {
+pub(crate) async fn turn() {
     let mut has_waited = false;
     poll_fn(|context| {
         if mem::replace(&mut has_waited, true) {

@@ -47,9 +47,9 @@ export function run(
   return new Promise((resolve) => {
     const id = nextId()
     start(id)
-    flushSoon()
     hold()
     waiting.set(id, signal === undefined ? resolve : orAborted(id, signal, resolve))
+    flushSoon()
   })
 }
 
@@ -99,7 +99,7 @@ export function letGo(): void {
 /** The way into the native half and back, of this environment. */
 export function bridge(): Bridge {
   if (own === undefined) {
-    own = native.bridge(drain)
+    own = native.bridge(drain, isNode())
     process.once('exit', finish)
   }
   return own
@@ -122,10 +122,10 @@ function flushSoon(): void {
 
 function flush(): void {
   asked = 0
-  native.flush(bridge())
+  if (native.flush(bridge())) drain()
 }
 
-/** Everything that has ended since the last time, in one hop from the native half's thread. */
+/** Everything that has ended since the last time. */
 function drain(): void {
   const parts = native.take(bridge())
   for (let index = 0; index < parts.length; index += 3) {
@@ -156,6 +156,12 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
 function finish(): void {
   clearInterval(anchor)
   if (own !== undefined) native.finish(own, EXIT_PATIENCE)
+}
+
+/** Others that run addons have an event loop that is not Node's. */
+function isNode(): boolean {
+  const { bun, deno } = process.versions
+  return bun === undefined && deno === undefined
 }
 
 function nextId(): number {

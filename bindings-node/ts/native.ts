@@ -6,7 +6,7 @@ export type { Failure, NodeSpec, NodeVote, Notice, Settings, TlsSpec } from '../
 /** A lease, a Redlock and the results of this environment, in the native half's hands. */
 export type NativeLease = natives.ExternalObject<natives.Held>
 export type NativeRedlock = natives.ExternalObject<natives.Manager>
-export type Bridge = natives.ExternalObject<natives.Queue>
+export type Bridge = natives.ExternalObject<natives.Bridge>
 
 /** The native half for this platform. */
 export const native = load()

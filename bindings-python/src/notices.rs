@@ -37,8 +37,7 @@ impl Notices {
 }
 
 /// Whether anything has come up that was not logged yet.
-#[pyfunction]
-pub(crate) fn has_notices() -> bool {
+pub(crate) fn has_some() -> bool {
     fork::notices().is_some_and(|notices| notices.has_some.load(Ordering::Acquire))
 }
 

@@ -127,7 +127,7 @@ impl Operation {
                 });
             })?;
         }
-        Ok(notices::has_notices())
+        Ok(notices::has_some())
     }
 
     /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if

@@ -1,7 +1,11 @@
 //! The thread on which all locks of a process live. Owns what runs there and the work left behind.
 
+#[cfg(target_os = "linux")]
+mod epoll;
 mod helm;
+mod tasks;
 
+use std::ffi::c_int;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -9,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use self::helm::Helm;
+pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
@@ -99,6 +103,29 @@ impl Engine {
         self.block_on(async { tokio::time::timeout(timeout, future).await.ok() })
     }
 
+    /// Drives the engine on the calling thread for as long as there is something to do at once, which
+    /// begins with `begin`, and never waits. Does nothing and returns `false` while another thread drives;
+    /// where that is the engine's own and `is_expected`, it is asked to be gone the next time.
+    ///
+    /// For an event loop that watches [`Self::descriptor`]: what its own thread does needs no other thread
+    /// to be woken. Nothing depends on it: the engine's thread takes over when nobody comes for 5 ms, and
+    /// at once from a visit that gets long.
+    ///
+    /// # Panics
+    /// On a thread of an async runtime.
+    pub fn visit(&self, is_expected: bool, begin: impl FnOnce()) -> bool {
+        self.shared.helm.visit(is_expected, begin)
+    }
+
+    /// A descriptor that is readable while something has come in that nobody has looked at yet; it stays
+    /// the engine's. `None` where the platform has none.
+    pub fn descriptor(&self) -> Option<c_int> {
+        #[cfg(target_os = "linux")]
+        return self.shared.helm.within(epoll::descriptor);
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
     /// Has the thread look at once for what was handed to the engine from outside (what the dropping of
     /// a half-run future sends), instead of soon.
     pub fn prod(&self) {
@@ -141,7 +168,7 @@ impl Engine {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let join = self.handle().spawn(future);
+        let join = self.tasks().spawn(future);
         self.shared.helm.prod();
         join
     }
@@ -174,8 +201,8 @@ impl Engine {
         &self.shared.jumps
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        self.shared.helm.handle()
+    pub(crate) fn tasks(&self) -> &Tasks {
+        self.shared.helm.tasks()
     }
 }
 

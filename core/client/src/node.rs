@@ -23,6 +23,7 @@ use tokio::runtime::Handle;
 
 use crate::address::{Address, Place};
 use crate::clock;
+use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::memory_node::MemoryNode;
 use crate::redis_node::{NodeSettings, RedisNode};
@@ -42,20 +43,20 @@ use crate::sentry::Sentry;
 /// # Ok::<(), quorlock_protocol::ConfigError>(())
 /// ```
 pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> Arc<dyn Node> {
-    connect_guarded(address, settings, handle, None)
+    connect_guarded(address, settings, &Tasks::on(handle.clone()), None)
 }
 
 /// The same, under the guards of a manager.
 pub(crate) fn connect_guarded(
     address: &Address,
     settings: &NodeSettings,
-    handle: &Handle,
+    tasks: &Tasks,
     sentry: Option<Sentry>,
 ) -> Arc<dyn Node> {
     match address.place() {
         Place::Memory(name) => Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix())),
         Place::Tcp { .. } | Place::Unix(_) => {
-            RedisNode::guarded(address.clone(), *settings, handle.clone(), sentry)
+            RedisNode::guarded(address.clone(), *settings, tasks.clone(), sentry)
         }
     }
 }

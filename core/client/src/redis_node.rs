@@ -31,6 +31,7 @@ use self::actor::{Actor, closed, refuse};
 use self::dialer::Dialer;
 use self::mail::{Letter, Mail};
 use crate::address::Address;
+use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
 use crate::sentry::Sentry;
@@ -93,7 +94,7 @@ pub struct RedisNode {
     name: String,
     mailbox: mpsc::UnboundedSender<Mail>,
     state: watch::Receiver<NodeState>,
-    handle: Handle,
+    tasks: Tasks,
     start: Once,
     /// Until it is started.
     actor: Mutex<Option<Actor>>,
@@ -103,13 +104,13 @@ impl RedisNode {
     /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
     /// input and output enabled).
     pub fn new(address: Address, settings: NodeSettings, handle: Handle) -> Arc<Self> {
-        Self::guarded(address, settings, handle, None)
+        Self::guarded(address, settings, Tasks::on(handle), None)
     }
 
     pub(crate) fn guarded(
         address: Address,
         settings: NodeSettings,
-        handle: Handle,
+        tasks: Tasks,
         sentry: Option<Sentry>,
     ) -> Arc<Self> {
         let (mailbox, letters) = mpsc::unbounded_channel();
@@ -117,14 +118,14 @@ impl RedisNode {
         let name = address.to_string();
         let actor = Actor::new(Dialer::new(Arc::new(address), settings, sentry), letters, teller);
         let actor = Mutex::new(Some(actor));
-        Arc::new(Self { name, mailbox, state, handle, start: Once::new(), actor })
+        Arc::new(Self { name, mailbox, state, tasks, start: Once::new(), actor })
     }
 
     fn start(&self) {
         self.start.call_once(|| {
             let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(actor) = actor {
-                self.handle.spawn(actor.run());
+                self.tasks.spawn(actor.run());
             }
         });
     }

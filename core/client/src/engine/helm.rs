@@ -3,6 +3,9 @@
 //! A caller that drives sends its commands and reads the replies itself, which saves two changes of
 //! thread. The thread takes over when no caller has come for a [`LULL`], so that renewals and what was
 //! left behind go on; with callers that follow close upon each other it stays out of their way.
+//!
+//! A visitor is a caller that must not wait: an event loop's thread, which drives while there is something
+//! to do at once, and comes again when the runtime's descriptor has something.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,14 +13,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
+use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
+
+use super::tasks::Tasks;
 
 /// A runtime that whoever has the helm drives.
 pub(super) struct Helm {
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
+    tasks: Tasks,
     turns: Mutex<Turns>,
     /// Wakes the thread while it is not at the helm.
     relief: Condvar,
@@ -34,6 +41,8 @@ struct Turns {
     thread: Place,
     /// There is work for the thread at once.
     is_prodded: bool,
+    /// A visitor would like to find the thread gone the next time.
+    is_expected: bool,
     is_stopped: bool,
 }
 
@@ -58,19 +67,28 @@ enum Place {
 impl Helm {
     /// Starts a runtime, and the thread that drives it when nobody else does.
     pub(super) fn start() -> io::Result<Arc<Self>> {
-        let helm = Arc::new(Self {
-            runtime: Some(Builder::new_current_thread().enable_all().build()?),
-            turns: Mutex::new(Turns { is_prodded: true, ..Turns::default() }),
-            relief: Condvar::new(),
-            hand_over: Notify::new(),
-        });
+        let helm = Arc::new(Self::without_thread()?);
         let mine = Arc::clone(&helm);
         thread::Builder::new().name("quorlock".into()).spawn(move || mine.keep())?;
         Ok(helm)
     }
 
-    pub(super) fn handle(&self) -> &Handle {
-        self.runtime().handle()
+    fn without_thread() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self {
+            tasks: Tasks::on(runtime.handle().clone()),
+            runtime: Some(runtime),
+            turns: Mutex::new(Turns { is_prodded: true, ..Turns::default() }),
+            relief: Condvar::new(),
+            hand_over: Notify::new(),
+        })
+    }
+
+    /// Runs `work` where sockets find the runtime.
+    #[cfg(target_os = "linux")]
+    pub(super) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _context = self.runtime().enter();
+        work()
     }
 
     /// Drives the runtime on the calling thread until `future` has ended, and for a moment at least: callers
@@ -91,6 +109,28 @@ impl Helm {
             }
             output
         })
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Drives the runtime on the calling thread for as long as there is something to do at once, after
+    /// `begin`; does nothing and returns `false` while anybody else drives. `is_expected` asks the
+    /// engine's thread to be gone the next time.
+    pub(super) fn visit(&self, is_expected: bool, begin: impl FnOnce()) -> bool {
+        let Some(turn) = Turn::begin_at_once(self, is_expected) else {
+            return false;
+        };
+        let is_exhausted = self.runtime().block_on(async {
+            begin();
+            self.tasks.exhaust(LONGEST_VISIT).await
+        });
+        drop(turn);
+        if !is_exhausted {
+            self.prod();
+        }
+        true
     }
 
     /// There is something to do that was not handed over by who drives: it does not wait for the lull.
@@ -119,6 +159,7 @@ impl Helm {
     /// Waits while callers drive; `false` once it is all over.
     fn wait_for_turn(&self) -> bool {
         let mut turns = self.lock();
+        turns.is_expected = false;
         let mut seen = None;
         loop {
             if turns.is_stopped {
@@ -143,14 +184,22 @@ impl Helm {
         }
     }
 
-    /// Waits until a caller wants the helm.
+    /// Waits until a caller wants the helm, or a visitor, who gets it with nothing left to do.
     async fn relieved(&self) {
         loop {
             let asked = self.hand_over.notified();
-            if self.lock().is_wanted() {
+            let (is_wanted, is_expected) = {
+                let turns = self.lock();
+                (turns.is_wanted(), turns.is_expected)
+            };
+            if is_wanted {
                 return;
             }
-            asked.await;
+            select! {
+                biased;
+                () = asked => {}
+                _ = self.tasks.exhaust(Duration::MAX), if is_expected => return,
+            }
         }
     }
 
@@ -186,6 +235,24 @@ impl<'a> Turn<'a> {
         }
         Self(helm)
     }
+
+    /// `None` while anybody else drives or is about to.
+    fn begin_at_once(helm: &'a Helm, is_expected: bool) -> Option<Self> {
+        let mut turns = helm.lock();
+        if turns.callers > 0 || turns.is_stopped {
+            return None;
+        }
+        if turns.thread == Place::AtHelm {
+            if is_expected && !turns.is_expected {
+                turns.is_expected = true;
+                helm.hand_over.notify_one();
+            }
+            return None;
+        }
+        turns.callers = 1;
+        turns.come += 1;
+        Some(Self(helm))
+    }
 }
 
 impl Drop for Turn<'_> {
@@ -200,6 +267,8 @@ impl Drop for Turn<'_> {
 
 /// The thread takes the helm when no caller has come for so long.
 const LULL: Duration = Duration::from_millis(5);
+/// What takes longer than about so long is not a visitor's to do.
+const LONGEST_VISIT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -208,14 +277,9 @@ mod tests {
     #[test]
     fn a_caller_that_need_not_wait_lets_all_else_go_on() {
         // Nobody is at the helm but who calls.
-        let helm = Helm {
-            runtime: Some(Builder::new_current_thread().enable_all().build().unwrap()),
-            turns: Mutex::default(),
-            relief: Condvar::new(),
-            hand_over: Notify::new(),
-        };
+        let helm = Helm::without_thread().unwrap();
         let (sender, mut receiver) = tokio::sync::oneshot::channel();
-        helm.handle().spawn(async { sender.send(()) });
+        helm.tasks().spawn(async { sender.send(()) });
         assert_eq!(helm.block_on(async { 7 }), 7);
         assert_eq!(receiver.try_recv(), Ok(()));
     }

@@ -1,0 +1,29 @@
+//! In the place of `uv.rs`, where no descriptor tells that the core has something to do.
+
+use std::convert::Infallible;
+use std::ffi::c_int;
+
+use napi::Env;
+use napi::bindgen_prelude::Function;
+
+/// There is none.
+pub(crate) struct Watch(Infallible);
+
+impl Watch {
+    pub(crate) fn new(
+        _env: Env,
+        _descriptor: c_int,
+        _call: &Function<'_, (), ()>,
+        _look: impl Fn() -> (bool, bool) + 'static,
+    ) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn start(&self) {
+        match self.0 {}
+    }
+
+    pub(crate) fn stop(&self) {
+        match self.0 {}
+    }
+}

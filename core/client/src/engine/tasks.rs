@@ -1,0 +1,173 @@
+//! The tasks on a runtime, and how many of them could go on at once. Knows nothing of what they do.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, yield_now};
+
+/// Where tasks are spawned, and counted while they are ready.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    handle: Handle,
+    ready: Arc<AtomicUsize>,
+}
+
+impl Tasks {
+    pub(crate) fn on(handle: Handle) -> Self {
+        Self { handle, ready: Arc::default() }
+    }
+
+    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let mark = Mark::new(&self.ready);
+        self.handle.spawn(async move {
+            let waker = Waker::from(Arc::clone(&mark.0));
+            let mut future = pin!(future);
+            poll_fn(|context| {
+                mark.0.begin(context.waker());
+                future.as_mut().poll(&mut Context::from_waker(&waker))
+            })
+            .await
+        })
+    }
+
+    /// Lets the tasks go on until none is ready and nothing has come in, but not for much longer than
+    /// `limit`; tells whether that is so. For who drives the runtime.
+    pub(super) async fn exhaust(&self, limit: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            // The tasks have their turn, then the sockets and the timers are looked at.
+            yield_now().await;
+            if self.ready.load(Ordering::Acquire) == 0 {
+                return true;
+            }
+            if begin.elapsed() > limit {
+                return false;
+            }
+        }
+    }
+}
+
+/// A task's mark for as long as the task lives.
+struct Mark(Arc<Flag>);
+
+/// Whether a task is ready, and thereby counted.
+struct Flag {
+    is_ready: AtomicBool,
+    ready: Arc<AtomicUsize>,
+    /// The runtime's own for the task, which is the same all its life.
+    waker: OnceLock<Waker>,
+}
+
+impl Mark {
+    fn new(ready: &Arc<AtomicUsize>) -> Self {
+        ready.fetch_add(1, Ordering::AcqRel);
+        let is_ready = AtomicBool::new(true);
+        Self(Arc::new(Flag { is_ready, ready: Arc::clone(ready), waker: OnceLock::new() }))
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // It stays marked: who wakes it from now on counts nothing.
+        if self.0.is_ready.swap(true, Ordering::AcqRel) {
+            self.0.ready.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Flag {
+    /// The task has its turn.
+    fn begin(&self, waker: &Waker) {
+        self.waker.get_or_init(|| waker.clone());
+        if self.is_ready.swap(false, Ordering::AcqRel) {
+            self.ready.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_ready.swap(true, Ordering::AcqRel) {
+            self.ready.fetch_add(1, Ordering::AcqRel);
+        }
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn a_visit_ends_when_nobody_can_go_on() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let tasks = Tasks::on(runtime.handle().clone());
+        let (send, receive) = oneshot::channel::<()>();
+        let (told, hear) = oneshot::channel();
+        let waits = tasks.spawn(async move {
+            receive.await.unwrap();
+            // Many steps, each of which makes the next possible.
+            for _ in 0..200 {
+                yield_now().await;
+            }
+            told.send(()).unwrap();
+        });
+        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(!waits.is_finished());
+        send.send(()).unwrap();
+        assert_eq!(tasks.ready.load(Ordering::Acquire), 1);
+        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(waits.is_finished());
+        assert_eq!(runtime.block_on(hear), Ok(()));
+    }
+
+    #[test]
+    fn a_visit_does_not_outlast_its_limit() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let tasks = Tasks::on(runtime.handle().clone());
+        let endless = tasks.spawn(async {
+            loop {
+                yield_now().await;
+            }
+        });
+        assert!(!runtime.block_on(tasks.exhaust(Duration::from_millis(1))));
+        endless.abort();
+        assert!(runtime.block_on(tasks.exhaust(LONG)));
+    }
+
+    #[test]
+    fn a_task_that_is_gone_counts_no_more() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let tasks = Tasks::on(runtime.handle().clone());
+        let (send, receive) = oneshot::channel::<()>();
+        let never_polled = tasks.spawn(receive);
+        assert_eq!(tasks.ready.load(Ordering::Acquire), 1);
+        never_polled.abort();
+        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(send.send(()).is_err());
+        let ends = tasks.spawn(async {});
+        drop(runtime);
+        assert_eq!(tasks.ready.load(Ordering::Acquire), 0);
+        drop(ends);
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+}
