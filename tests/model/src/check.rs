@@ -79,7 +79,7 @@ impl World {
     }
 
     /// The nodes that have forgotten or had their clocks set since `moment` of the client, as bits.
-    fn struck_since(&self, scope: &Scope, client: &Client, moment: Moment) -> u64 {
+    pub(crate) fn struck_since(&self, scope: &Scope, client: &Client, moment: Moment) -> u64 {
         let nodes = self.nodes.iter().enumerate();
         let struck = nodes
             .filter(|(_, node)| node.struck_at.is_some_and(|at| client.clock(scope, at) >= moment));
@@ -107,11 +107,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// How many nodes hold the keys of a claim.
-    pub(crate) fn stands(&self, scope: &Scope, client: u8, draw: u32) -> usize {
-        self.stands_on(scope, Owner { client, draw }).count_ones() as usize
     }
 
     /// The nodes that hold the keys of a claim, as bits.

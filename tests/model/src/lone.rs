@@ -11,7 +11,7 @@ use crate::holding::Work;
 use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
-use crate::site::Health;
+use crate::site::{Health, Owner};
 use crate::step::{Step, name};
 use crate::world::World;
 
@@ -79,11 +79,15 @@ impl World {
             && holding.until() <= holding.since + holding.policy.max_hold();
         let is_steady =
             client.dazed.is_none() && !client.lapse.is_behind() && !client.lapse.is_ahead();
+        // A node whose clock was set forward has the keys still, and not for long.
+        let owner = Owner { client: client.id, draw: holding.draw };
+        let struck = self.struck_since(scope, client, holding.proved());
+        let sound = self.stands_on(scope, owner) & !struck;
         client.status == Status::Running
             && matches!(holding.work, Work::Keeping(_))
             && is_in_time
             && is_steady
-            && self.stands(scope, client.id, holding.draw) >= scope.quorum()
+            && sound.count_ones() as usize >= scope.quorum()
     }
 }
 
