@@ -6,13 +6,14 @@
 //! a part of the work.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use napi::Env;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
-use quorlock::Engine;
+use quorlock::{Engine, Visit};
 
 use crate::outcome::Part;
 use crate::queue::{Queue, turn};
@@ -28,6 +29,8 @@ pub struct Bridge {
 struct Visits {
     engine: Engine,
     watch: Watch,
+    /// Until the core's thread has left the helm.
+    waits: Rc<Cell<bool>>,
 }
 
 /// Makes the bridge of this environment; `wake` is called when there is something to take.
@@ -47,22 +50,18 @@ pub fn bridge(
 /// Starts what has been asked for since the last call; tells whether there is something to take.
 #[napi]
 pub fn flush(bridge: &External<Bridge>) -> bool {
-    let Some(Visits { engine, watch }) = &bridge.visits else {
-        bridge.queue.start();
+    let queue = &bridge.queue;
+    let Some(visits) = &bridge.visits else {
+        queue.start();
         return false;
     };
-    let queue = &bridge.queue;
     if queue.under_way() > FEW {
-        watch.stop();
+        visits.watch.stop();
         queue.start();
-        engine.prod();
+        visits.engine.prod();
         return false;
     }
-    watch.start();
-    if !queue.visit(engine, || queue.start()) {
-        // Whoever drives finds it, or leaves it for when we look at the descriptor.
-        queue.start();
-    }
+    visits.go(queue);
     queue.has_ended()
 }
 
@@ -71,6 +70,9 @@ pub fn flush(bridge: &External<Bridge>) -> bool {
 #[napi(ts_return_type = "Array<unknown>")]
 pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
     let kept = bridge.queue.take();
+    if let Some(visits) = &bridge.visits {
+        visits.go_on(&bridge.queue);
+    }
     let mut parts = Vec::with_capacity(3 * kept.len());
     for (id, outcome) in kept {
         let (value, beside) = outcome.parts(&bridge.queue);
@@ -109,17 +111,37 @@ impl Bridge {
 impl Visits {
     fn begin(env: Env, wake: &Function<'_, (), ()>, queue: &Arc<Queue>) -> Option<Self> {
         let engine = Engine::shared().ok()?;
-        let (queue, its) = (Arc::clone(queue), engine.clone());
-        let in_vain = Cell::new(0);
+        let waits = Rc::new(Cell::new(false));
+        let (queue, its, awaited) = (Arc::clone(queue), engine.clone(), Rc::clone(&waits));
         let look = move || {
-            let has_come = queue.visit(&its, || ());
-            in_vain.set(if has_come { 0 } else { in_vain.get() + 1 });
-            // Where another thread goes on driving, what it does for us is told without a look.
-            let goes_on = has_come || (queue.under_way() > 0 && in_vain.get() < PATIENCE);
-            (queue.has_ended(), goes_on)
+            let visit = queue.visit(&its, || ());
+            awaited.set(visit == Visit::Deferred);
+            (queue.has_ended(), visit != Visit::Deferred)
         };
         let watch = Watch::new(env, engine.descriptor()?, wake, look)?;
-        Some(Self { engine, watch })
+        Some(Self { engine, watch, waits })
+    }
+
+    /// Starts what has been asked for, and drives the core from now on.
+    fn go(&self, queue: &Arc<Queue>) {
+        let visit = queue.visit(&self.engine, || queue.start());
+        if visit != Visit::Made {
+            // Whoever drives finds it, or leaves it to us.
+            queue.start();
+        }
+        self.waits.set(visit == Visit::Deferred);
+        if visit == Visit::Deferred {
+            self.watch.stop();
+        } else {
+            self.watch.start();
+        }
+    }
+
+    /// Drives the core again if the core's thread has left the helm for it.
+    fn go_on(&self, queue: &Queue) {
+        if self.waits.take() && (1..=FEW).contains(&queue.under_way()) {
+            self.watch.start();
+        }
     }
 }
 
@@ -134,7 +156,5 @@ fn pass(engine: &Engine, patience: Duration) {
     drop(marker);
 }
 
-/// So often in a row we find somebody else driving before we leave it at that.
-const PATIENCE: u32 = 16;
 /// More operations than this are left to the core's thread.
 const FEW: usize = 4;

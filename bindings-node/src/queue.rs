@@ -11,14 +11,14 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{self, Poll, Waker};
 use std::thread;
 
 use futures_util::task::AtomicWaker;
 use napi::Status;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use quorlock::{Engine, Task};
+use quorlock::{Engine, Task, Visit};
 
 use crate::lease::{Held, Leases};
 use crate::outcome::Outcome;
@@ -91,15 +91,15 @@ impl Queue {
     }
 
     /// Has the environment's thread drive the core as long as there is something to do at once, which
-    /// begins with `begin`. `false` while another thread does.
-    pub(crate) fn visit(&self, engine: &Engine, begin: impl FnOnce()) -> bool {
+    /// begins with `begin`. Where the core's own thread does, `wake` is called when it has left.
+    pub(crate) fn visit(self: &Arc<Self>, engine: &Engine, begin: impl FnOnce()) -> Visit {
         let mut state = self.lock();
         state.is_visited = true;
-        let is_expected = !state.running.is_empty();
+        let relief = (!state.running.is_empty()).then(|| Waker::from(Arc::clone(self)));
         drop(state);
-        let has_come = engine.visit(is_expected, begin);
+        let visit = engine.visit(relief, begin);
         self.lock().is_visited = false;
-        has_come
+        visit
     }
 
     /// How many operations are under way.
@@ -180,6 +180,11 @@ impl Queue {
         drop((asked, ended, running, starter));
     }
 
+    /// Calls the environment's thread.
+    fn call(&self) {
+        self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -190,7 +195,14 @@ struct WakeOnDrop(Arc<Queue>);
 
 impl Drop for WakeOnDrop {
     fn drop(&mut self) {
-        self.0.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        self.0.call();
+    }
+}
+
+/// The core's thread has left the helm to the environment's.
+impl task::Wake for Queue {
+    fn wake(self: Arc<Self>) {
+        self.call();
     }
 }
 

@@ -10,12 +10,13 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
 use self::helm::Helm;
+pub use self::helm::Visit;
 pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 
@@ -104,8 +105,8 @@ impl Engine {
     }
 
     /// Drives the engine on the calling thread for as long as there is something to do at once, which
-    /// begins with `begin`, and never waits. Does nothing and returns `false` while another thread drives;
-    /// where that is the engine's own and `is_expected`, it is asked to be gone the next time.
+    /// begins with `begin`, and never waits. Does nothing while another thread drives; where that is the
+    /// engine's own, it is asked to leave, and wakes `relief` when it has.
     ///
     /// For an event loop that watches [`Self::descriptor`]: what its own thread does needs no other thread
     /// to be woken. Nothing depends on it: the engine's thread takes over when nobody comes for 5 ms, and
@@ -113,8 +114,8 @@ impl Engine {
     ///
     /// # Panics
     /// On a thread of an async runtime.
-    pub fn visit(&self, is_expected: bool, begin: impl FnOnce()) -> bool {
-        self.shared.helm.visit(is_expected, begin)
+    pub fn visit(&self, relief: Option<Waker>, begin: impl FnOnce()) -> Visit {
+        self.shared.helm.visit(relief, begin)
     }
 
     /// A descriptor that is readable while something has come in that nobody has looked at yet; it stays

@@ -4,10 +4,11 @@
 mod support;
 
 use std::sync::{Arc, Mutex, mpsc};
-use std::thread::{self, ThreadId};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use quorlock::{Engine, LeaseGuard, Redlock};
+use quorlock::{Engine, LeaseGuard, Redlock, Visit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use support::server::Server;
@@ -48,25 +49,28 @@ impl EventLoop {
         let deadline = Instant::now() + LONG;
         loop {
             // Where another drives, it is begun from outside.
-            if !engine.visit(true, || begin.take().map_or((), |begin| begin()))
-                && let Some(begin) = begin.take()
-            {
+            let visit = engine.visit(Some(relief()), || begin.take().map_or((), |begin| begin()));
+            if let Some(begin) = begin.take() {
+                assert_ne!(visit, Visit::Made);
                 begin();
             }
             if let Ok(result) = ended.try_recv() {
                 return result;
             }
             assert!(Instant::now() < deadline, "it takes too long");
-            wait_for(engine, Duration::from_millis(100));
+            match visit {
+                Visit::Deferred => thread::park_timeout(Duration::from_millis(100)),
+                Visit::Made | Visit::Crossed => wait_for(engine, Duration::from_millis(100)),
+            }
         }
     }
 
     /// Visits as soon as the engine's own thread is gone.
     fn visit(&self, begin: impl Fn()) {
         let deadline = Instant::now() + LONG;
-        while !self.locks.engine().visit(true, &begin) {
+        while self.locks.engine().visit(Some(relief()), &begin) != Visit::Made {
             assert!(Instant::now() < deadline, "the engine's thread does not leave");
-            thread::yield_now();
+            thread::park_timeout(LONG);
         }
     }
 
@@ -78,13 +82,24 @@ impl EventLoop {
 }
 
 /// Waits until the engine's descriptor has something, for `limit` at the most.
-fn wait_for(engine: &Engine, limit: Duration) -> bool {
+fn wait_for(engine: &Engine, limit: Duration) {
     let descriptor = engine.descriptor().expect("this is Linux");
     // SAFETY: the engine outlives the call, and keeps it open.
     let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let limit = Timespec::try_from(limit).expect("short");
     let mut watched = [PollFd::new(&descriptor, PollFlags::IN)];
-    poll(&mut watched, Some(&limit)).expect("a descriptor of ours") > 0
+    poll(&mut watched, Some(&limit)).expect("a descriptor of ours");
+}
+
+/// Unparks this thread.
+fn relief() -> Waker {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    Waker::from(Arc::new(Unpark(thread::current())))
 }
 
 #[test]
@@ -147,7 +162,7 @@ fn nobody_else_gets_the_helm_during_a_visit() {
     let it = EventLoop::start(3);
     it.visit(|| {
         let other = it.locks.engine().clone();
-        let inner = thread::spawn(move || other.visit(true, || ()));
-        assert!(!inner.join().expect("no panic"));
+        let inner = thread::spawn(move || other.visit(None, || ()));
+        assert_eq!(inner.join().expect("no panic"), Visit::Crossed);
     });
 }

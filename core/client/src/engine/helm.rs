@@ -10,8 +10,9 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
-use std::{io, thread};
+use std::{io, mem, thread};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::select;
@@ -41,8 +42,8 @@ struct Turns {
     thread: Place,
     /// There is work for the thread at once.
     is_prodded: bool,
-    /// A visitor would like to find the thread gone the next time.
-    is_expected: bool,
+    /// Visitors who wait for the thread to leave the helm.
+    visitors: Vec<Waker>,
     is_stopped: bool,
 }
 
@@ -51,6 +52,18 @@ impl Turns {
     const fn is_wanted(&self) -> bool {
         self.callers > 0 || self.is_stopped
     }
+}
+
+/// What came of a [visit](super::Engine::visit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// The caller drove the engine; nothing is left to do at once.
+    Made,
+    /// Another caller drives just now. When the descriptor is readable is the time for the next visit.
+    Crossed,
+    /// The engine's own thread drives. The time for the next visit is when the relief is woken; to watch the
+    /// descriptor until then is of no use.
+    Deferred,
 }
 
 /// Where the engine's thread is.
@@ -116,11 +129,12 @@ impl Helm {
     }
 
     /// Drives the runtime on the calling thread for as long as there is something to do at once, after
-    /// `begin`; does nothing and returns `false` while anybody else drives. `is_expected` asks the
-    /// engine's thread to be gone the next time.
-    pub(super) fn visit(&self, is_expected: bool, begin: impl FnOnce()) -> bool {
-        let Some(turn) = Turn::begin_at_once(self, is_expected) else {
-            return false;
+    /// `begin`; does nothing while anybody else drives. If that is the engine's thread and there is
+    /// `relief`, it leaves the helm and wakes it.
+    pub(super) fn visit(&self, relief: Option<Waker>, begin: impl FnOnce()) -> Visit {
+        let turn = match Turn::begin_at_once(self, relief) {
+            Ok(turn) => turn,
+            Err(visit) => return visit,
         };
         let is_exhausted = self.runtime().block_on(async {
             begin();
@@ -130,7 +144,7 @@ impl Helm {
         if !is_exhausted {
             self.prod();
         }
-        true
+        Visit::Made
     }
 
     /// There is something to do that was not handed over by who drives: it does not wait for the lull.
@@ -158,8 +172,8 @@ impl Helm {
 
     /// Waits while callers drive; `false` once it is all over.
     fn wait_for_turn(&self) -> bool {
+        self.welcome_visitors();
         let mut turns = self.lock();
-        turns.is_expected = false;
         let mut seen = None;
         loop {
             if turns.is_stopped {
@@ -184,13 +198,22 @@ impl Helm {
         }
     }
 
+    /// The thread has left the helm.
+    fn welcome_visitors(&self) {
+        let mut turns = self.lock();
+        turns.thread = Place::Napping;
+        let visitors = mem::take(&mut turns.visitors);
+        drop(turns);
+        visitors.into_iter().for_each(Waker::wake);
+    }
+
     /// Waits until a caller wants the helm, or a visitor, who gets it with nothing left to do.
     async fn relieved(&self) {
         loop {
             let asked = self.hand_over.notified();
-            let (is_wanted, is_expected) = {
+            let (is_wanted, has_visitors) = {
                 let turns = self.lock();
-                (turns.is_wanted(), turns.is_expected)
+                (turns.is_wanted(), !turns.visitors.is_empty())
             };
             if is_wanted {
                 return;
@@ -198,7 +221,7 @@ impl Helm {
             select! {
                 biased;
                 () = asked => {}
-                _ = self.tasks.exhaust(Duration::MAX), if is_expected => return,
+                _ = self.tasks.exhaust(Duration::MAX), if has_visitors => return,
             }
         }
     }
@@ -236,22 +259,24 @@ impl<'a> Turn<'a> {
         Self(helm)
     }
 
-    /// `None` while anybody else drives or is about to.
-    fn begin_at_once(helm: &'a Helm, is_expected: bool) -> Option<Self> {
+    /// Only while nobody else drives or is about to.
+    fn begin_at_once(helm: &'a Helm, relief: Option<Waker>) -> Result<Self, Visit> {
         let mut turns = helm.lock();
         if turns.callers > 0 || turns.is_stopped {
-            return None;
+            return Err(Visit::Crossed);
         }
         if turns.thread == Place::AtHelm {
-            if is_expected && !turns.is_expected {
-                turns.is_expected = true;
+            if let Some(relief) = relief
+                && !turns.visitors.iter().any(|other| other.will_wake(&relief))
+            {
+                turns.visitors.push(relief);
                 helm.hand_over.notify_one();
             }
-            return None;
+            return Err(Visit::Deferred);
         }
         turns.callers = 1;
         turns.come += 1;
-        Some(Self(helm))
+        Ok(Self(helm))
     }
 }
 
