@@ -37,7 +37,8 @@ impl Notices {
 }
 
 /// Whether anything has come up that was not logged yet.
-pub(crate) fn has_some() -> bool {
+#[pyfunction]
+pub(crate) fn has_notices() -> bool {
     fork::notices().is_some_and(|notices| notices.has_some.load(Ordering::Acquire))
 }
 

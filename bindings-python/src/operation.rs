@@ -127,7 +127,7 @@ impl Operation {
                 });
             })?;
         }
-        Ok(notices::has_some())
+        Ok(notices::has_notices())
     }
 
     /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if

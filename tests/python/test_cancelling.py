@@ -215,8 +215,8 @@ def test_a_cancellation_just_after_the_lock_was_won_leaves_no_key(
     def interrupt(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(aio, "watch_loss", interrupt)
-    lock = aio.Redlock(cluster3.urls).lock("r", ttl=30)
+    monkeypatch.setattr(aio, "watch_loss", interrupt)  # the last step of an acquisition
+    lock = aio.Redlock(cluster3.urls).lock("r", ttl=30, on_lost=print)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(getattr(lock, call)())
     until_free(cluster3)

@@ -193,5 +193,5 @@ async def as_new(api: Api, locks: Redlock, cluster: Cluster) -> None:
     # The library's own book of what it waits for on this loop.
     post = _loops.post_of(asyncio.get_running_loop())
     assert isinstance(post, _loops.LoopPost)
-    assert not post._expected
+    assert not post._futures
     await block(locks)

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._native import generation
+from ._native import generation, has_notices
 from ._notices import tell
 from ._options import telling
 from ._post import Post, Watch, dispatcher, log
@@ -24,14 +24,15 @@ async def finished(operation: Operation) -> None:
     loop = asyncio.get_running_loop()
     post = post_of(loop)
     future: asyncio.Future[None] = loop.create_future()
-    number = post.expect(operation, lambda: _resolve(future))
+    number = post.expect_on_loop(operation, future)
     try:
         await future
     except BaseException:
         post.forget(number)
         operation.cancel()
         raise
-    tell()
+    if has_notices():
+        tell()
 
 
 def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
@@ -51,9 +52,35 @@ class LoopPost(Post):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(bell=True)
+        self.loop = weakref.ref(loop)
+        self._futures: dict[int, asyncio.Future[None]] = {}
         fileno = self.mailbox.fileno()
         assert fileno is not None  # noqa: S101 - it was made with a bell
         loop.add_reader(fileno, self.deliver)
+
+    def expect_on_loop(self, operation: Operation, future: asyncio.Future[None]) -> int:
+        """Resolve the future when the operation has ended; returns what `forget` takes."""
+        number = next(self._ids)
+        self._futures[number] = future
+        operation.announce(self.mailbox, number)
+        return number
+
+    def forget(self, number: int) -> None:
+        """Do not resolve this future any more."""
+        self._futures.pop(number, None)
+
+    def deliver(self) -> None:
+        """Resolve and call back for everything that was posted. Does not wait."""
+        losses: list[tuple[int, LeaseLost | None]] = []
+        for number, loss in self.mailbox.take():
+            if loss is not None:
+                losses.append((number, loss))
+                continue
+            future = self._futures.pop(number, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+        if losses:
+            self._route(losses)
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
         """Call back on the loop; a coroutine that comes back is run as a task."""
@@ -65,13 +92,13 @@ class ThreadPost:
     """For a loop that watches no file descriptors: the dispatcher's thread calls into the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
+        self.loop = weakref.ref(loop)
         self._post = dispatcher()
         self.generation = self._post.generation
 
-    def expect(self, operation: Operation, then: Callable[[], object]) -> int:
-        """As `Post.expect`."""
-        return self._post.expect(operation, lambda: self._soon(then))
+    def expect_on_loop(self, operation: Operation, future: asyncio.Future[None]) -> int:
+        """As `LoopPost.expect_on_loop`."""
+        return self._post.expect(operation, lambda: self._soon(lambda: _resolve(future)))
 
     def forget(self, number: int) -> None:
         """As `Post.forget`."""
@@ -84,13 +111,16 @@ class ThreadPost:
         return self._post.watch(lease, watch)
 
     def _soon(self, call: Callable[[], object]) -> None:
-        loop = self._loop()
+        loop = self.loop()
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(call)
 
 
 def post_of(loop: asyncio.AbstractEventLoop) -> LoopPost | ThreadPost:
     """The loop's mailbox; made at the first call, and anew in a forked child."""
+    latest = _latest.post()
+    if latest is not None and latest.loop() is loop and latest.generation == generation():
+        return latest
     post = _posts.get(loop)
     if post is None or post.generation != generation():
         with _making:
@@ -99,7 +129,14 @@ def post_of(loop: asyncio.AbstractEventLoop) -> LoopPost | ThreadPost:
             except (NotImplementedError, OSError):
                 post = ThreadPost(loop)
             _posts[loop] = post
+    _latest.post = weakref.ref(post)
     return post
+
+
+class _Latest(threading.local):
+    """The mailbox of the loop that this thread ran last: mostly that of the one it runs now."""
+
+    post: Callable[[], LoopPost | ThreadPost | None] = staticmethod(lambda: None)
 
 
 class Interruption(Watch):
@@ -163,6 +200,7 @@ def _renew_guard() -> None:
 _posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPost | ThreadPost] = (
     weakref.WeakKeyDictionary()
 )
+_latest = _Latest()
 _making = threading.Lock()
 _tasks: set[asyncio.Task[Any]] = set()
 _MESSAGE = "the lease of the block is lost"

@@ -29,7 +29,7 @@ from ._loops import Interruption, finished, watch_loss
 from ._module import configure, redlock
 from ._native import LeaseState
 from ._nodes import Node
-from ._options import LockOptions, ManagerOptions, check_wait
+from ._options import USUAL, LockOptions, ManagerOptions, check_wait
 from ._sync import refuse_generators
 
 if TYPE_CHECKING:
@@ -197,9 +197,9 @@ class Lock(LockBase[Lease]):
         try:
             await finished(operation)
             lease = self._holdings.take(operation, Lease, is_block)
-            if not behaviour.raise_on_lost:
-                lease._raise_on_lost = False
-            watch_loss(lease, behaviour, is_block=is_block)
+            if is_block or behaviour is not USUAL:
+                lease._raise_on_lost = behaviour.raise_on_lost
+                watch_loss(lease, behaviour, is_block=is_block)
             return lease
         except BaseException:
             self._holdings.undo(operation)
