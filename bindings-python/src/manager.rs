@@ -75,10 +75,7 @@ impl Manager {
 
     /// The settings of a lock on one resource that has no options of its own.
     fn plan_usual(manager: &Bound<'_, Self>, resource: &Bound<'_, PyAny>) -> PyResult<Plan> {
-        let names = vec![text("a resource name", resource)?];
-        Resources::new(&names).map_err(|error| raised(manager.py(), &error.into()))?;
-        let options = manager.get().options;
-        Ok(Plan { manager: manager.clone().unbind(), names, options })
+        Plan::on_one(manager, resource, manager.get().options)
     }
 
     /// Closes the connections; every later operation fails.
@@ -156,6 +153,11 @@ impl Plan {
         }))
     }
 
+    /// The same settings for a lock on one other resource.
+    fn on(&self, resource: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::on_one(self.manager.bind(resource.py()), resource, self.options)
+    }
+
     /// Begins to ask the nodes whether anyone holds it.
     fn ask(&self, py: Python<'_>) -> PyResult<Operation> {
         let core = self.manager.get().core(py)?;
@@ -183,6 +185,18 @@ impl Plan {
     #[getter]
     fn title(&self) -> String {
         errors::quoted(&self.names)
+    }
+}
+
+impl Plan {
+    fn on_one(
+        manager: &Bound<'_, Manager>,
+        resource: &Bound<'_, PyAny>,
+        options: Options,
+    ) -> PyResult<Self> {
+        let names = vec![text("a resource name", resource)?];
+        Resources::new(&names).map_err(|error| raised(manager.py(), &error.into()))?;
+        Ok(Self { manager: manager.clone().unbind(), names, options })
     }
 }
 

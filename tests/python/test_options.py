@@ -192,6 +192,20 @@ def test_everything_that_is_a_number_of_seconds_is_taken() -> None:
         assert lease.ttl == 10.0
 
 
+def test_a_ttl_that_was_given_before_means_the_same_again() -> None:
+    locks = Redlock(memory_nodes("again"), ttl=7)
+    for number in range(40):
+        for ttl in (1, 2.5, 30 + number, None):
+            with locks.lock(f"r:{number}", ttl) as lease:
+                assert lease.ttl == (7 if ttl is None else ttl)
+                assert lease.resource == f"r:{number}"
+    for wrong in (True, float("nan"), -1, "1"):
+        with pytest.raises(ConfigError, match="ttl"):
+            locks.lock("r", wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="name"):
+        locks.lock("", 1)
+
+
 def test_locks_start_from_the_managers_options() -> None:
     locks = Redlock(memory_nodes("inherited"), ttl=3, timeout=0.1)
     with locks.lock("r") as lease:

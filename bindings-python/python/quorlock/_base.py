@@ -24,6 +24,8 @@ class RedlockBase:
         core, self._behaviour = split(options)
         self._manager = Manager(self._nodes, core)
         self._options = options
+        #: Of the first few ttls that locks were given, one plan each, for others to be like.
+        self._by_ttl: dict[float, Plan] = {}
 
     @property
     def nodes(self) -> list[Node]:
@@ -42,9 +44,22 @@ class RedlockBase:
         resources: Iterable[str] | None,
         options: Any,
     ) -> tuple[Plan, Behaviour]:
-        if isinstance(resource, str) and ttl is None and resources is None and not options:
-            return self._manager.plan_usual(resource), self._behaviour
+        if isinstance(resource, str) and resources is None and not options:
+            if ttl is None:
+                return self._manager.plan_usual(resource), self._behaviour
+            # These alone: True is equal to one, and no ttl.
+            if type(ttl) is float or type(ttl) is int:
+                return self._plan_lasting(resource, ttl), self._behaviour
         return self._plan(names_of(resource, resources), {"ttl": ttl, **options})
+
+    def _plan_lasting(self, resource: str, ttl: float) -> Plan:
+        like = self._by_ttl.get(ttl)
+        if like is not None:
+            return like.on(resource)
+        plan = self._plan([resource], {"ttl": ttl})[0]
+        if len(self._by_ttl) < _MOST_TTLS:
+            self._by_ttl[ttl] = plan
+        return plan
 
     def _plan(self, names: list[Any], options: dict[str, Any]) -> tuple[Plan, Behaviour]:
         given = {name: value for name, value in options.items() if value is not None}
@@ -144,3 +159,6 @@ def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: BaseException | None
 
 def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
     return kind(nodes, **options)
+
+
+_MOST_TTLS = 16
