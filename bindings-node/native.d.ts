@@ -197,7 +197,7 @@ export interface Settings {
 
 /**
  * Everything that has ended since the last call, in order: for each the operation's id and the two
- * parts of its [`Outcome`](crate::outcome::Outcome).
+ * parts of its outcome.
  */
 export declare function take(bridge: ExternalObject<Bridge>): Array<unknown>
 

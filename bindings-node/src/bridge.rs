@@ -66,7 +66,7 @@ pub fn flush(bridge: &External<Bridge>) -> bool {
 }
 
 /// Everything that has ended since the last call, in order: for each the operation's id and the two
-/// parts of its [`Outcome`](crate::outcome::Outcome).
+/// parts of its outcome.
 #[napi(ts_return_type = "Array<unknown>")]
 pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
     let kept = bridge.queue.take();

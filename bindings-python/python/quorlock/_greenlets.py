@@ -30,7 +30,7 @@ def wait(operation: Operation) -> None:
 
 def callbacks() -> Post:
     """Where callbacks of blocking code are called from: the hub's thread, or the dispatcher's."""
-    hub = _hub() if "gevent" in modules or "eventlet" in modules else None
+    hub = _hub()
     return dispatcher() if hub is None else _post_of(hub)
 
 

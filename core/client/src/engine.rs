@@ -112,6 +112,30 @@ impl Engine {
     /// to be woken. Nothing depends on it: the engine's thread takes over when nobody comes for 5 ms, and
     /// at once from a visit that gets long.
     ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use quorlock::{Redlock, Visit};
+    ///
+    /// # fn main() -> Result<(), quorlock::LockError> {
+    /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
+    /// let (send, won) = mpsc::channel();
+    /// let lock = locks.lock("invoice:42");
+    /// let task = locks.engine().spawn(async move { send.send(lock.acquire_here().await) });
+    /// // An event loop does this whenever the descriptor is readable, instead of again and again.
+    /// let lease = loop {
+    ///     if locks.engine().visit(None, || ()) == Visit::Deferred {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     if let Ok(result) = won.try_recv() {
+    ///         break result?;
+    ///     }
+    /// };
+    /// assert!(lease.is_valid());
+    /// # drop(task);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// On a thread of an async runtime.
     pub fn visit(&self, relief: Option<Waker>, begin: impl FnOnce()) -> Visit {

@@ -57,7 +57,7 @@ impl Turns {
 /// What came of a [visit](super::Engine::visit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// The caller drove the engine; nothing is left to do at once.
+    /// The caller drove the engine. What is left to do at once, after a long visit, its thread does.
     Made,
     /// Another caller drives just now. When the descriptor is readable is the time for the next visit.
     Crossed,

@@ -8,6 +8,7 @@ use crate::scope::{Scope, Target};
 /// What the algorithm does not promise: each must be shown, or the search sees nothing.
 pub(crate) fn limits() -> Vec<Scope> {
     let limit = |property, scope| Scope { limit: Some(property), ..scope };
+    let unguarded = |scope| limit(Property::Exclusion, guarded::without(scope));
     vec![
         limit(
             Property::StaleWrite,
@@ -18,36 +19,15 @@ pub(crate) fn limits() -> Vec<Scope> {
                 })
             },
         ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::forgetful("one node forgets, without guards", |it| {
-                it.forgets = 1;
-            })),
-        ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::five(guarded::forgetful(
-                "one node of five forgets, without guards",
-                |it| it.forgets = 1,
-            ))),
-        ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::forgetful("one node is flushed, without guards", |it| {
-                it.flushes = 1;
-            })),
-        ),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::forgetful("one clock jumps, without guards", |it| {
-                it.clock_steps = 1;
-            })),
-        ),
+        unguarded(guarded::forgetful("one node forgets, without guards", |it| it.forgets = 1)),
+        unguarded(guarded::five(guarded::forgetful(
+            "one node of five forgets, without guards",
+            |it| it.forgets = 1,
+        ))),
+        unguarded(guarded::forgetful("one node is flushed, without guards", |it| it.flushes = 1)),
+        unguarded(guarded::forgetful("one clock jumps, without guards", |it| it.clock_steps = 1)),
         limit(Property::Exclusion, guarded::still("a machine that stood still and has not looked")),
-        limit(
-            Property::Exclusion,
-            guarded::without(guarded::still("a machine that stands still, without guards")),
-        ),
+        unguarded(guarded::still("a machine that stands still, without guards")),
         limit(Property::Exclusion, faulty("a majority forgets", 2, |it| it.forgets = 2)),
         limit(
             Property::Fencing,
