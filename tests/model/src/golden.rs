@@ -1,6 +1,7 @@
 //! Runs the golden schedules of `tests/conformance/cases`, and those of this crate alone, over the shipping
 //! machines.
 
+mod deeds;
 mod expect;
 mod guards;
 mod session;

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, Action, Command, ErrorKind, Extend, Extension, FencingToken, Hold, HoldEnd, HolderId,
-    Lease, LossReason, Machine, Moment, NodeId, Output, Reply, Resources, Surroundings, Ticket,
-    Withdraw, Withdrawal,
+    Acquire, Action, Command, ErrorKind, Extend, Hold, HoldEnd, HolderId, Lease, LossReason,
+    Machine, Moment, NodeId, Output, Reply, Surroundings, Ticket, Withdraw,
 };
 
 use super::guards::{Cluster, Sentinel};
@@ -20,7 +19,7 @@ pub(super) struct Session {
     wake: Moment,
     pub(super) lease: Option<Lease>,
     /// When the lease was won.
-    since: Moment,
+    pub(super) since: Moment,
     pub(super) result: Outcome,
     pub(super) sent: Vec<(NodeId, Command)>,
     /// What was sent and not yet expected.
@@ -182,19 +181,8 @@ impl Session {
         }
     }
 
-    fn cancel(&mut self) {
-        let env = &mut self.env;
-        match &mut self.work {
-            Work::None => {}
-            Work::Acquire(machine) => machine.cancel(env),
-            Work::Extend(machine) => machine.cancel(env),
-            Work::Hold(machine) => machine.cancel(env),
-            Work::Withdraw(machine) => machine.cancel(env),
-        }
-    }
-
     /// Polls the machine under way until it waits or ends.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         match std::mem::replace(&mut self.work, Work::None) {
             Work::None => {}
             Work::Acquire(mut machine) => match self.poll(&mut *machine) {
@@ -280,64 +268,6 @@ impl Session {
                 }
             }
         }
-    }
-
-    fn acquire(&mut self, ttl: Option<u64>, cluster: &mut Cluster) -> Result<(), String> {
-        let resources = Resources::new(["r"]).map_err(|problem| problem.to_string())?;
-        let policy = self.settings.policy(ttl)?;
-        if let Some(sentinel) = &mut self.sentinel {
-            sentinel.prepare(cluster, &policy, self.env.now);
-        }
-        let (quorum, known) = (self.settings.quorum(), FencingToken::default());
-        let machine = Acquire::new(self.env.now, resources, policy, quorum, known);
-        self.result = Outcome::Pending;
-        self.work = Work::Acquire(Box::new(machine));
-        Ok(())
-    }
-
-    fn extend(&mut self, ttl: Option<u64>) -> Result<(), String> {
-        let lease = self.lease.as_ref().ok_or("there is no lease")?;
-        let extension = Extension {
-            claim: lease.claim().clone(),
-            fencing_token: lease.fencing_token(),
-            until: lease.until(),
-            patience: self.settings.patience(),
-            first_ticket: 0,
-        };
-        let policy = self.settings.policy(ttl)?;
-        let machine = Extend::new(self.env.now, extension, policy, self.settings.quorum())
-            .outlasting(lease.forgotten());
-        self.result = Outcome::Pending;
-        self.work = Work::Extend(machine);
-        Ok(())
-    }
-
-    fn hold(&mut self) -> Result<(), String> {
-        let lease = self.lease.clone().ok_or("there is no lease")?;
-        let (now, policy) = (self.env.now, self.settings.policy(None)?);
-        self.result = Outcome::Pending;
-        self.work = Work::Hold(Hold::new(now, lease, policy, now, self.settings.quorum()));
-        Ok(())
-    }
-
-    fn release(&mut self) -> Result<(), String> {
-        self.cancel();
-        self.settle();
-        let lease = self.lease.take().ok_or("there is no lease")?;
-        let (now, policy) = (self.env.now, self.settings.policy(None)?);
-        let withdrawal = Withdrawal {
-            ticket: Ticket(0),
-            claim: lease.claim().clone(),
-            quorum: self.settings.quorum(),
-            forgotten: lease.forgotten().max(now + policy.node_timeout()),
-            unsent: lease.unsent().to_vec(),
-            node_timeout: policy.node_timeout(),
-        };
-        self.result = Outcome::Pending;
-        let (drift, keep) = (policy.drift(), self.since + policy.min_hold());
-        let machine = Withdraw::new(now, withdrawal).valid_until(lease.kept_until(drift));
-        self.work = Work::Withdraw(machine.keeping(keep, drift));
-        Ok(())
     }
 
     /// The ticket of the last command `name` that `node` got, or of the one with the number behind `#`.

@@ -1,0 +1,215 @@
+//! What a node does with a command. Owns that, word for word as `quorlock_protocol::Action` says it, and the ways
+//! in which it can be wrong.
+
+use std::time::Duration;
+
+use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ttl};
+
+use super::{Key, Owner, Site};
+
+/// What a node is told besides the command.
+pub(crate) struct Request<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) owner: Owner,
+    pub(crate) resources: &'a [u8],
+    /// The node's clock in milliseconds.
+    pub(crate) clock: u64,
+    /// The node's wall clock in microseconds, for the clamp of proposals.
+    pub(crate) wall: u64,
+    pub(crate) in_time: bool,
+    /// Whether fences go when their retention has passed.
+    pub(crate) fences_end: bool,
+    pub(crate) flaw: Flaw,
+}
+
+struct Found {
+    ours: usize,
+    /// The latest end of those that are another's.
+    theirs: Option<u64>,
+    /// The soonest end of those that are ours.
+    soonest: u64,
+}
+
+/// What is wrong with the nodes, to show that the properties would notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Nothing.
+    #[default]
+    None,
+    /// A revoke deletes whatever is there.
+    RevokesAnyones,
+    /// An extension makes keys that are gone anew.
+    ExtendMakesKeys,
+    /// A grant takes the free keys although others of the claim are not free.
+    GrantsInPart,
+    /// The fence does not step over what the node has seen.
+    FenceFollowsProposal,
+    /// A claim's own key refuses a grant that is sent again.
+    RefusesItsOwn,
+    /// A revoke is done before what was sent ahead of it.
+    RevokesOvertake,
+    /// A key has no end.
+    NeverExpires,
+    /// A grant is done whatever stands in the canary key.
+    IgnoresCanary,
+}
+
+impl Site {
+    /// Does what a command says.
+    pub(crate) fn run(&mut self, request: &Request) -> Answer {
+        let found = self.look(request);
+        let all_ours = found.ours == request.resources.len();
+        match request.command.action {
+            Action::Grant { ttl, fence } => self.grant(request, ttl, fence, &found),
+            Action::Restore { ttl } => self.grant(request, ttl, None, &found),
+            Action::Extend { ttl } => {
+                let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
+                if all_ours || makes {
+                    self.set(request, ttl);
+                    return Answer::Ours { token: None, remaining: None };
+                }
+                self.answer(request, &found, false)
+            }
+            Action::Revoke => {
+                let any = request.flaw == Flaw::RevokesAnyones;
+                for resource in request.resources {
+                    let key = &mut self.keys[usize::from(*resource)];
+                    if key.is_some_and(|key| key.owner == request.owner || any) {
+                        *key = None;
+                    }
+                }
+                Self::plain(request, &found)
+            }
+            Action::RaiseFence { token, retention } => {
+                if !all_ours {
+                    return Self::plain(request, &found);
+                }
+                for resource in request.resources {
+                    if self.fences[usize::from(*resource)] < token.0 {
+                        self.set_fence(request, *resource, token.0, retention);
+                    }
+                }
+                Answer::Ours { token: self.highest(request), remaining: None }
+            }
+            Action::Inspect => self.answer(request, &found, true),
+        }
+    }
+
+    fn grant(
+        &mut self,
+        request: &Request,
+        ttl: Ttl,
+        fence: Option<Fence>,
+        found: &Found,
+    ) -> Answer {
+        let highest = fence.and_then(|_| self.highest(request));
+        let own = found.ours > 0 && request.flaw == Flaw::RefusesItsOwn;
+        if found.theirs.is_some() || own {
+            if request.flaw == Flaw::GrantsInPart {
+                self.set(request, ttl);
+            }
+            return self.refusal(request, found, highest);
+        }
+        let held_before = found.ours == request.resources.len();
+        self.set(request, ttl);
+        let Some(fence) = fence else {
+            return Answer::Ours { token: None, remaining: None };
+        };
+        if held_before && highest.is_some() {
+            return Answer::Ours { token: highest, remaining: None };
+        }
+        let clamped = fence.proposal.0.min(request.wall + CLAMP_MICROS);
+        let floor = highest.map_or(1, |token| token.0 + 1);
+        let token = match request.flaw {
+            Flaw::FenceFollowsProposal => clamped,
+            _ => clamped.max(floor),
+        };
+        for resource in request.resources {
+            self.set_fence(request, *resource, token, fence.retention);
+        }
+        Answer::Ours { token: Some(FencingToken(token)), remaining: None }
+    }
+
+    fn set_fence(&mut self, request: &Request, resource: u8, token: u64, retention: Ttl) {
+        let place = usize::from(resource);
+        self.fences[place] = token;
+        if request.fences_end {
+            self.fence_ends[place] = request.clock + retention.as_millis();
+        }
+    }
+
+    /// Takes every key that is free or ours; what is ours is kept for at least the ttl.
+    fn set(&mut self, request: &Request, ttl: Ttl) {
+        let fresh = Key {
+            owner: request.owner,
+            expires: request.clock + ttl.as_millis(),
+            in_time: request.in_time,
+        };
+        let granting =
+            matches!(request.command.action, Action::Grant { .. } | Action::Restore { .. });
+        for resource in request.resources {
+            let key = &mut self.keys[usize::from(*resource)];
+            match key {
+                Some(other) if other.owner != request.owner => {}
+                Some(own) if granting && own.expires > fresh.expires => {}
+                _ => *key = Some(fresh),
+            }
+            if let (Some(own), Flaw::NeverExpires) = (key, request.flaw) {
+                own.expires = u64::MAX;
+            }
+        }
+    }
+
+    fn look(&self, request: &Request) -> Found {
+        let mut found = Found { ours: 0, theirs: None, soonest: u64::MAX };
+        for resource in request.resources {
+            match self.keys[usize::from(*resource)] {
+                Some(key) if key.owner == request.owner => {
+                    found.ours += 1;
+                    found.soonest = found.soonest.min(key.expires);
+                }
+                Some(key) => found.theirs = found.theirs.max(Some(key.expires)),
+                None => {}
+            }
+        }
+        found
+    }
+
+    /// The answer of a command that only names who holds the keys.
+    fn plain(request: &Request, found: &Found) -> Answer {
+        if found.theirs.is_some() {
+            Answer::Theirs { floor: None, frees: Frees::Unknown }
+        } else if found.ours < request.resources.len() {
+            Answer::Absent
+        } else {
+            Answer::Ours { token: None, remaining: None }
+        }
+    }
+
+    fn answer(&self, request: &Request, found: &Found, tells: bool) -> Answer {
+        match Self::plain(request, found) {
+            Answer::Ours { .. } if tells => Answer::Ours {
+                token: self.highest(request),
+                remaining: Some(Duration::from_millis(found.soonest - request.clock)),
+            },
+            Answer::Theirs { .. } if tells => self.refusal(request, found, self.highest(request)),
+            plain => plain,
+        }
+    }
+
+    #[allow(clippy::unused_self)] // reads as what the node says
+    fn refusal(&self, request: &Request, found: &Found, floor: Option<FencingToken>) -> Answer {
+        let frees = found.theirs.map_or(Frees::Unknown, |end| {
+            Frees::In(Duration::from_millis(end.saturating_sub(request.clock)))
+        });
+        Answer::Theirs { floor, frees }
+    }
+
+    fn highest(&self, request: &Request) -> Option<FencingToken> {
+        let fences = request.resources.iter().map(|it| self.fences[usize::from(*it)]);
+        fences.max().filter(|fence| *fence > 0).map(FencingToken)
+    }
+}
+
+/// How far beyond the node's wall clock a proposed token may lie.
+const CLAMP_MICROS: u64 = 1_000_000;
