@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from quorlock import LeaseLost, LockError, aio
+from quorlock import LeaseLost, LockError, _loops, aio
 from tests.python.apis import memory_nodes
 from tests.support.servers import Cluster
 
@@ -150,3 +150,35 @@ def test_closing_may_be_awaited() -> None:
     locks = aio.Redlock(memory_nodes("closing"))
     locks.close()
     assert locks.is_closed
+
+
+class Struck(asyncio.Future[None]):
+    """asyncio's own handler of a Ctrl-C cancels it as soon as anybody has looked at it."""
+
+    def done(self) -> bool:
+        was_done = super().done()
+        self.cancel()
+        return was_done
+
+
+def test_ctrl_c_between_two_steps_of_a_delivery_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Full:
+        def take(self) -> list[tuple[int, None]]:
+            return [(1, None), (2, None), (3, None)]
+
+    async def deliver() -> None:
+        loop = asyncio.get_running_loop()
+        post = _loops.post_of(loop)
+        assert isinstance(post, _loops.LoopPost)
+        cancelled, struck, other = loop.create_future(), Struck(loop=loop), loop.create_future()
+        cancelled.cancel()
+        with monkeypatch.context() as patch:
+            patch.setattr(post, "mailbox", Full())
+            patch.setattr(post, "_futures", {1: cancelled, 2: struck, 3: other})
+            post.deliver()
+        assert struck.done()
+        assert other.done()
+
+    asyncio.run(deliver())

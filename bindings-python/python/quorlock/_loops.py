@@ -77,8 +77,8 @@ class LoopPost(Post):
                 losses.append((number, loss))
                 continue
             future = self._futures.pop(number, None)
-            if future is not None and not future.done():
-                future.set_result(None)
+            if future is not None:
+                _resolve(future)
         if losses:
             self._route(losses)
 
@@ -170,8 +170,11 @@ class Interruption(Watch):
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
+    # Between a look and this step a Ctrl-C may cancel it, and the others are still to be told.
+    try:
         future.set_result(None)
+    except asyncio.InvalidStateError:
+        assert future.done()  # noqa: S101 - cancelled
 
 
 def _running(callback: Callable[[LeaseLost], object]) -> Callable[[LeaseLost], object]:
