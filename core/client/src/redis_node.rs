@@ -14,6 +14,7 @@ mod lookout;
 mod mail;
 mod pipe;
 mod scripts;
+mod sorting;
 mod stream;
 mod tls;
 mod wire;

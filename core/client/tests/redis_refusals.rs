@@ -256,6 +256,23 @@ fn missing_permissions_are_told_with_the_rule_to_add() {
 }
 
 #[test]
+fn a_right_that_is_withdrawn_costs_no_other_lease_its_extension() {
+    run(async {
+        let server = Server::start();
+        let mut client = user(&server, &["+@all", "~r*", "~s*"]);
+        let claims = ["r", "s", "r2"].map(|name| claim(&[name], "a"));
+        for claim in &claims {
+            assert_eq!(client.grant(claim, 60_000).await, OURS);
+        }
+        assert_eq!(server.ask().call(&["ACL", "SETUSER", "app", "resetkeys", "~r*"]), "OK");
+        let tickets: Vec<_> = claims.iter().map(|it| client.send(it, extend(60_000))).collect();
+        let replies = client.replies_to(&tickets).await;
+        assert_eq!([&replies[0].answer, &replies[2].answer], [&OURS, &OURS]);
+        assert_eq!(kind(&replies[1].answer), Some(FaultKind::NotPermitted));
+    });
+}
+
+#[test]
 fn a_key_of_another_type_is_told() {
     run(async {
         let server = Server::start();
@@ -387,13 +404,7 @@ fn a_cluster_takes_single_locks_and_refuses_the_rest_in_words() {
         let mut client = node_at(&server.url());
         let fault = client.fault(&claim(&["r"], "a"), fenced(1_000, 5)).await;
         assert!(fault.detail().contains("part of a Redis Cluster"), "{fault}");
-        let slots: Vec<String> = (0..16384).map(|slot| slot.to_string()).collect();
-        let mut words = vec!["CLUSTER", "ADDSLOTS"];
-        words.extend(slots.iter().map(String::as_str));
-        let mut ask = server.ask();
-        assert_eq!(ask.call(&words), "OK");
-        eventually("the cluster", || ask.call(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
-            .await;
+        give_all_slots_to(&server).await;
         whole_life(&mut client, "r").await;
         whole_life(&mut client, "{tag}r").await;
         let fault = client.fault(&claim(&["r", "s"], "a"), grant(1_000)).await;

@@ -17,6 +17,7 @@ use super::gate::Gate;
 use super::link::{Event, Link};
 use super::login::ClientId;
 use super::mail::{Letter, Mail, Parcel, unsent};
+use super::sorting::Sorting;
 use crate::clock;
 use crate::node::NodeState;
 use crate::sentry::Sentry;
@@ -163,7 +164,7 @@ impl Actor {
     /// Sends what has come in, or answers what cannot be sent.
     fn admit(&mut self, link: &mut Link, is_hung: bool) {
         let now = clock::now();
-        let mut parcel: Option<Parcel> = None;
+        let mut sorting = Sorting::default();
         for mail in self.batch.drain(..) {
             let letter = match mail {
                 Mail::Close => {
@@ -171,9 +172,7 @@ impl Actor {
                     continue;
                 }
                 Mail::Look => {
-                    if let Some(parcel) = parcel.take() {
-                        link.send(parcel);
-                    }
+                    sorting.finish(link);
                     if !is_hung {
                         link.look();
                     }
@@ -190,20 +189,10 @@ impl Actor {
             } else if is_hung && !(letter.is_revoke() && link.load() < MOST_OUT) {
                 refuse(letter, &Fault::new(FaultKind::NotSent, SILENT));
             } else {
-                let unmerged = match &mut parcel {
-                    Some(parcel) if link.merges() => parcel.merge(letter),
-                    _ => Some(letter),
-                };
-                if let Some(letter) = unmerged
-                    && let Some(full) = parcel.replace(Parcel::new(letter))
-                {
-                    link.send(full);
-                }
+                sorting.add(letter, link);
             }
         }
-        if let Some(parcel) = parcel {
-            link.send(parcel);
-        }
+        sorting.finish(link);
     }
 
     fn is_silent(&self, link: &Link) -> bool {

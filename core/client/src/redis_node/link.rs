@@ -34,9 +34,9 @@ use super::frame::Reply;
 use super::gate::Gate;
 use super::login::{self, ClientId, Login};
 use super::lookout::Lookout;
-use super::mail::Parcel;
+use super::mail::{Letter, Parcel};
 use super::scripts::Script;
-use super::wire::{self, Form};
+use super::wire::{self, Answers, Form};
 use crate::clock;
 use crate::sentry::Sentry;
 
@@ -185,9 +185,14 @@ impl Link {
         self.out.len() + self.undone.len() + self.waiting.len()
     }
 
-    /// Whether several extensions may go out as one call.
+    /// Whether several leases may share a call.
     pub(super) fn merges(&self) -> bool {
         self.merges
+    }
+
+    /// Whether grants are done only if the node remembers.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.lookout.canary().is_some()
     }
 
     /// Whether it was of use, or could have been, had there been anything to do.
@@ -276,29 +281,28 @@ impl Link {
                 parcel.note_undone();
                 self.send(parcel);
             }
+            // A single-node cluster takes each lease by itself, and so do the rights to keys.
             Reply::Other(Value::ServerError(error))
-                if error.code() == "CROSSSLOT" && parcel.letters().len() > 1 =>
+                if parcel.letters().len() > 1
+                    && (error.code() == "CROSSSLOT" || faults::is_not_permitted(&error)) =>
             {
-                // A single-node cluster: it takes each lease by itself.
-                self.merges = false;
+                self.merges &= error.code() != "CROSSSLOT";
                 parcel.note_undone();
-                for single in parcel.split() {
-                    self.send(single);
-                }
+                self.send_each(parcel.split());
             }
             Reply::Other(Value::ServerError(error)) => {
                 let fault = faults::of_reply(&error, Some(&parcel));
                 parcel.answer_all(&fault);
             }
+            reply if parcel.grants_many() => return self.handle_grants(out.sent, parcel, &reply),
             reply => {
                 let Some(mut answers) = wire::decode(&parcel, out.form, &reply) else {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
-                if parcel.first().is_grant()
-                    && let Some(answer) = answers.first_mut()
-                {
-                    let look = self.lookout.inspect(out.sent, &reply, answer);
+                if parcel.first().is_grant() {
+                    let time = wire::time_in(&parcel, &reply);
+                    let look = self.lookout.inspect(out.sent, time, &mut answers);
                     self.request_look(look);
                 }
                 self.drop_withdrawn(&parcel);
@@ -308,12 +312,57 @@ impl Link {
         Ok(Event::Answered)
     }
 
+    /// Answers those of many grants that were done; asks for each of the others by itself, as its refusal has
+    /// more to say.
+    fn handle_grants(
+        &mut self,
+        sent: Moment,
+        parcel: Parcel,
+        reply: &Reply,
+    ) -> Result<Event, Fault> {
+        let Some(tokens) = wire::tokens(&parcel, reply) else {
+            parcel.answer_all(&faults::garbled());
+            return Err(faults::garbled());
+        };
+        let mut answers: Answers = tokens.iter().copied().filter_map(wire::granted).collect();
+        let look = self.lookout.inspect(sent, wire::time_in(&parcel, reply), &mut answers);
+        self.request_look(look);
+        let (done, undone) = parcel.part(|place| tokens[place] >= 0);
+        if let Some(done) = done {
+            done.answer_each(answers);
+        }
+        self.send_each(undone);
+        Ok(Event::Answered)
+    }
+
+    /// Sends what was not done together, one by one.
+    fn send_each(&mut self, parcels: impl IntoIterator<Item = Parcel>) {
+        let now = clock::now();
+        for parcel in parcels {
+            if parcel.first().is_grant() && self.is_revoked(parcel.first()) {
+                parcel.fail(&withdrawn());
+            } else if let Some(parcel) = parcel.still_wanted(now, &late()) {
+                self.send(parcel);
+            }
+        }
+    }
+
+    /// Whether a revoke of `letter`'s holder is out already: a grant must not follow it.
+    fn is_revoked(&self, letter: &Letter) -> bool {
+        let out = self.out.iter().filter_map(|out| match &out.load {
+            Load::Parcel(parcel) => Some(parcel),
+            Load::Script | Load::Facts | Load::Look => None,
+        });
+        let mut parcels = out.chain(&self.undone).chain(&self.waiting);
+        parcels.any(|parcel| parcel.first().is_revoke() && parcel.concerns_holder_of(letter))
+    }
+
     /// What is kept for the holder whose revoke was done is no longer wanted.
     fn drop_withdrawn(&mut self, done: &Parcel) {
         if self.undone.is_empty() || !done.first().is_revoke() {
             return;
         }
-        let fault = Fault::new(FaultKind::NotSent, "it was revoked before it could be sent again");
+        let fault = withdrawn();
         self.undone = mem::take(&mut self.undone)
             .into_iter()
             .filter_map(|parcel| parcel.without_holder_of(done.first(), &fault))
@@ -332,8 +381,7 @@ impl Link {
                 self.request(&login::load(script), Form::Whole, Load::Script);
             }
         }
-        let late = Fault::new(FaultKind::NotSent, "it was too late to send it again");
-        let now = clock::now();
+        let (late, now) = (late(), clock::now());
         for parcel in mem::take(&mut self.undone) {
             if let Some(parcel) = parcel.still_wanted(now, &late) {
                 self.write(parcel, true);
@@ -345,6 +393,14 @@ impl Link {
             }
         }
     }
+}
+
+fn withdrawn() -> Fault {
+    Fault::new(FaultKind::NotSent, "it was revoked before it could be sent again")
+}
+
+fn late() -> Fault {
+    Fault::new(FaultKind::NotSent, "it was too late to send it again")
 }
 
 /// A server that breaks connections as such does so sooner; one that closes idle ones, later.

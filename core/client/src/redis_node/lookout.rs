@@ -5,9 +5,7 @@ use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
 use redis::{Cmd, Value};
 
 use super::facts::Facts;
-use super::frame::Reply;
 use super::gate::{self, Gate, Writing};
-use super::wire;
 use crate::clock;
 use crate::sentry::Sentry;
 
@@ -146,25 +144,28 @@ impl Lookout {
         }
     }
 
-    /// Holds the answer to a grant against what the guards know; tells the look that is due then.
+    /// Holds the answers to a call of grants against what the guards know, and `time`, which the node's clock
+    /// said; tells the look that is due then.
     pub(super) fn inspect(
         &mut self,
         sent: Moment,
-        reply: &Reply,
-        answer: &mut Result<Answer, Fault>,
+        time: Option<u64>,
+        answers: &mut [Result<Answer, Fault>],
     ) -> Option<Cmd> {
         let sentry = self.sentry.as_ref()?;
         let reading = |micros| ClockReading { sent, received: clock::now(), micros };
-        let is_steady = wire::time_in(reply).is_none_or(|time| sentry.handle_clock(reading(time)));
-        let has_forgotten = matches!(answer, Err(fault) if fault.kind() == FaultKind::Quarantined);
-        if is_steady && !has_forgotten {
+        let is_steady = time.is_none_or(|time| sentry.handle_clock(reading(time)));
+        let has_forgotten = |answer: &Result<Answer, Fault>| {
+            answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Quarantined)
+        };
+        if is_steady && !answers.iter().any(has_forgotten) {
             return None;
         }
         self.gate = Gate::Undecided;
-        if matches!(answer, Ok(Answer::Ours { .. }))
-            && let Some(fault) = self.gate.refusal()
-        {
-            *answer = Err(fault);
+        for answer in answers.iter_mut().filter(|it| matches!(it, Ok(Answer::Ours { .. }))) {
+            if let Some(fault) = self.gate.refusal() {
+                *answer = Err(fault);
+            }
         }
         self.look()
     }

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply};
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket};
 use smallvec::{SmallVec, smallvec};
 
 use crate::inbox::ReplyTo;
@@ -39,8 +39,22 @@ impl Letter {
         matches!(self.command.action, Action::Grant { .. })
     }
 
+    /// Whether it is the grant of one resource in the first round of an acquisition, which nobody else wants
+    /// most of the time.
+    pub(super) fn is_first_grant(&self) -> bool {
+        self.is_grant() && self.keys() == 1 && self.command.ticket == Ticket::default()
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        matches!(self.command.action, Action::Grant { fence: Some(_), .. })
+    }
+
     fn is_extend(&self) -> bool {
         matches!(self.command.action, Action::Extend { .. })
+    }
+
+    fn is_of_same_holder(&self, other: &Self) -> bool {
+        self.command.claim.holder == other.command.claim.holder
     }
 
     fn keys(&self) -> usize {
@@ -48,9 +62,9 @@ impl Letter {
     }
 }
 
-/// Letters that go out as one call: one, or several extensions.
+/// Letters that go out as one call: one, several extensions, or several first grants.
 pub(super) struct Parcel {
-    /// Never empty; more than one only if all are extensions.
+    /// Never empty.
     letters: SmallVec<[Letter; 1]>,
     keys: usize,
     /// How often it went out and may have been done.
@@ -62,6 +76,8 @@ pub(super) struct Parcel {
 impl Parcel {
     /// The most leases that are extended by one call: a node runs nothing else meanwhile.
     const MAX_LEASES: usize = 256;
+    /// The most leases that are granted by one call, which takes longer.
+    const MAX_GRANTS: usize = 32;
     /// The most keys in such a call.
     const MAX_KEYS: usize = 1024;
     /// A command whose reply was lost goes out once more, and then no more.
@@ -72,14 +88,17 @@ impl Parcel {
         Self { letters: smallvec![letter], keys, sends: 0, has_missed: false }
     }
 
-    /// Takes `letter` in if both are extensions and there is room; otherwise hands it back.
+    /// Takes `letter` in if both are extensions or both first grants, and there is room; otherwise hands it back.
     pub(super) fn merge(&mut self, letter: Letter) -> Option<Letter> {
-        let fits = self.letters.len() < Self::MAX_LEASES
-            && self.keys + letter.keys() <= Self::MAX_KEYS
-            && self.sends == 0
-            && self.first().is_extend()
-            && letter.is_extend();
-        if !fits {
+        let most = if self.first().is_extend() && letter.is_extend() {
+            Self::MAX_LEASES
+        } else if self.first().is_first_grant() && letter.is_first_grant() {
+            Self::MAX_GRANTS
+        } else {
+            0
+        };
+        let has_room = self.letters.len() < most && self.keys + letter.keys() <= Self::MAX_KEYS;
+        if !has_room || self.was_sent() {
             return Some(letter);
         }
         self.keys += letter.keys();
@@ -93,6 +112,16 @@ impl Parcel {
 
     pub(super) fn letters(&self) -> &[Letter] {
         &self.letters
+    }
+
+    /// Whether it grants to several leases at once.
+    pub(super) fn grants_many(&self) -> bool {
+        self.letters.len() > 1 && self.first().is_grant()
+    }
+
+    /// Whether something of it is of `letter`'s holder.
+    pub(super) fn concerns_holder_of(&self, letter: &Letter) -> bool {
+        self.letters.iter().any(|own| own.is_of_same_holder(letter))
     }
 
     pub(super) fn was_sent(&self) -> bool {
@@ -124,6 +153,20 @@ impl Parcel {
         self.letters.into_iter().map(move |letter| Self { sends, ..Self::new(letter) })
     }
 
+    /// What of it the server did: the letters for which `is_done`, by their place. The others are handed back with
+    /// it, each by itself.
+    pub(super) fn part(mut self, is_done: impl Fn(usize) -> bool) -> (Option<Self>, Vec<Self>) {
+        let (mut done, mut undone) = (SmallVec::new(), Vec::new());
+        for (place, letter) in mem::take(&mut self.letters).into_iter().enumerate() {
+            if is_done(place) {
+                done.push(letter);
+            } else {
+                undone.push(Self { sends: self.sends - 1, ..Self::new(letter) });
+            }
+        }
+        (Self { letters: done, ..self }.filled(), undone)
+    }
+
     /// What of it may go out at `now`; the rest is answered with `fault`.
     pub(super) fn still_wanted(mut self, now: Moment, fault: &Fault) -> Option<Self> {
         if self.sends >= Self::MAX_SENDS {
@@ -141,10 +184,9 @@ impl Parcel {
 
     /// What of it is not about `claim`'s holder; the rest is answered with `fault`.
     pub(super) fn without_holder_of(mut self, revoke: &Letter, fault: &Fault) -> Option<Self> {
-        let holder = &revoke.command.claim.holder;
         let (dropped, kept) = mem::take(&mut self.letters)
             .into_iter()
-            .partition(|letter| letter.command.claim.holder == *holder);
+            .partition(|letter| letter.is_of_same_holder(revoke));
         Self { letters: dropped, ..self }.fail(fault);
         Self { letters: kept, ..self }.filled()
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Fault, FaultKind, FencingToken, Frees, Ticket};
+use quorlock_protocol::{
+    Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Ticket, Ttl,
+};
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
@@ -60,6 +62,7 @@ pub(super) fn encode(
         && letter.command.claim.resources.as_slice().len() == 1
         && letter.command.ticket == Ticket::default()
         && canary.is_none()
+        && !parcel.grants_many()
         && !parcel.was_sent()
     {
         let claim = &letter.command.claim;
@@ -74,10 +77,12 @@ pub(super) fn encode(
         None => ("EVAL", script.text(), Form::Whole),
     };
     call.begin(name).arg(script_name);
-    if script == Script::Extend {
-        write_extensions(call, parcel.letters(), prefix);
-    } else {
-        write_one(call, letter, (prefix, canary));
+    match script {
+        Script::Extend => write_extensions(call, parcel.letters(), prefix),
+        Script::Grant if parcel.grants_many() => {
+            write_grants(call, parcel.letters(), (prefix, canary));
+        }
+        _ => write_one(call, letter, (prefix, canary)),
     }
     form
 }
@@ -139,6 +144,41 @@ fn write_extensions(call: &mut Call, letters: &[Letter], prefix: &str) {
     }
 }
 
+fn write_grants(call: &mut Call, letters: &[Letter], (prefix, canary): (&str, Option<&str>)) {
+    call.count(letters.len() + letters.iter().filter(|letter| letter.is_fenced()).count());
+    for letter in letters {
+        for resource in letter.command.claim.resources.as_slice() {
+            let key = lock_key(prefix, resource);
+            call.arg(&key);
+            if letter.is_fenced() {
+                call.joined(fence_key(&key));
+            }
+        }
+    }
+    write_canary(call, canary);
+    for letter in letters {
+        if let Action::Grant { ttl, fence } = letter.command.action {
+            call.arg(letter.command.claim.holder.as_str());
+            write_terms(call, ttl, fence);
+            if fence.is_none() {
+                call.arg("").arg("");
+            }
+        }
+    }
+}
+
+fn write_canary(call: &mut Call, canary: Option<&str>) {
+    let canary = canary.unwrap_or_default();
+    call.arg(if canary.is_empty() { "" } else { CANARY_KEY }).arg(canary);
+}
+
+fn write_terms(call: &mut Call, ttl: Ttl, fence: Option<Fence>) {
+    call.number(ttl.as_millis());
+    if let Some(fence) = fence {
+        call.number(fence.proposal.0).number(fence.retention.max(ttl).as_millis());
+    }
+}
+
 fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&str>)) {
     let claim = &letter.command.claim;
     let resources = claim.resources.as_slice();
@@ -156,19 +196,15 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&
     if fenced {
         write_fences(call);
     }
+    match action {
+        Action::Grant { .. } => write_canary(call, canary),
+        Action::Restore { .. } => write_canary(call, None),
+        _ => {}
+    }
     call.arg(claim.holder.as_str());
     match action {
-        Action::Restore { ttl } => {
-            call.number(ttl.as_millis());
-        }
-        Action::Grant { ttl, fence } => {
-            call.number(ttl.as_millis());
-            let canary = canary.unwrap_or_default();
-            call.arg(if canary.is_empty() { "" } else { CANARY_KEY }).arg(canary);
-            if let Some(fence) = fence {
-                call.number(fence.proposal.0).number(fence.retention.max(ttl).as_millis());
-            }
-        }
+        Action::Grant { ttl, fence } => write_terms(call, ttl, fence),
+        Action::Restore { ttl } => write_terms(call, ttl, None),
         Action::RaiseFence { token, retention } => {
             call.number(token.0).number(retention.as_millis());
         }
@@ -217,10 +253,33 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
     })
 }
 
-/// The node's clock in the reply to a grant, in microseconds.
-pub(super) fn time_in(reply: &Reply) -> Option<u64> {
+/// What the reply to many grants says of each: its token, 0 without fencing, -1 if nothing was done; `None` if it
+/// has not the shape of the protocol.
+pub(super) fn tokens<'a>(parcel: &Parcel, reply: &'a Reply) -> Option<&'a [i64]> {
+    let Reply::Numbers(numbers) = reply else {
+        return None;
+    };
+    let (time, tokens) = numbers.split_first()?;
+    let fits = |(letter, token): (&Letter, &i64)| match token {
+        ..-1 => false,
+        -1 => true,
+        token => (*token > 0) == letter.is_fenced(),
+    };
+    let is_whole = *time >= LEAST_TIME && tokens.len() == parcel.letters().len();
+    (is_whole && parcel.letters().iter().zip(tokens).all(fits)).then_some(tokens)
+}
+
+/// The answer in one of these numbers; `None` if nothing was done.
+pub(super) fn granted(token: i64) -> Option<Result<Answer, Fault>> {
+    let token = u64::try_from(token).ok()?;
+    Some(Ok(Answer::Ours { token: (token > 0).then_some(FencingToken(token)), remaining: None }))
+}
+
+/// The node's clock in the reply to grants, in microseconds.
+pub(super) fn time_in(parcel: &Parcel, reply: &Reply) -> Option<u64> {
+    let place = if parcel.grants_many() { 0 } else { REPLY_NUMBERS - 1 };
     let time = match reply {
-        Reply::Numbers(numbers) => *numbers.get(REPLY_NUMBERS - 1)?,
+        Reply::Numbers(numbers) => *numbers.get(place)?,
         Reply::Other(Value::Int(time)) => *time,
         Reply::Other(_) => return None,
     };

@@ -55,6 +55,17 @@ pub async fn warm_up(locks: &Redlock) {
     assert!(became_true(all_healthy).await, "not every node is healthy: {:?}", locks.nodes());
 }
 
+/// Makes a server that was started for it a Redis Cluster of one.
+pub async fn give_all_slots_to(server: &Server) {
+    let slots: Vec<String> = (0..16384).map(|slot| slot.to_string()).collect();
+    let mut words = vec!["CLUSTER", "ADDSLOTS"];
+    words.extend(slots.iter().map(String::as_str));
+    let mut ask = server.ask();
+    assert_eq!(ask.call(&words), "OK");
+    let is_up = || ask.call(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    eventually("the cluster", is_up).await;
+}
+
 /// The node at `address`, on the runtime of the caller.
 pub fn node_at(address: &str) -> Client {
     node_with(address, patient())

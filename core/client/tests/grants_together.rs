@@ -1,0 +1,280 @@
+//! Grants that go out as one call: each lease is granted or refused as if it had been asked for by itself.
+
+mod support;
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use quorlock::{NodeState, Policy, Redlock};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, Frees};
+use support::proxy::Proxy;
+use support::server::Server;
+use support::*;
+
+/// Acquisitions that begin at once over one node: each has its own replies, as it has its own tickets.
+struct Crowd(Vec<Client>);
+
+impl Crowd {
+    async fn at(address: &str, count: usize) -> Self {
+        let first = node_at(address);
+        first.node.settled().await;
+        Self((0..count).map(|_| Client::new(Arc::clone(&first.node))).collect())
+    }
+
+    /// The answers to one command of each, which are all handed over before one is looked at.
+    async fn ask(&mut self, asked: &[(&str, &str, Action)]) -> Vec<Result<Answer, Fault>> {
+        assert_eq!(self.0.len(), asked.len());
+        for (client, (name, holder, action)) in self.0.iter().zip(asked) {
+            client.send(&claim(&[name], holder), *action);
+        }
+        let mut answers = Vec::new();
+        for client in &mut self.0 {
+            answers.push(client.reply().await.answer);
+        }
+        answers
+    }
+}
+
+fn scripts_run(server: &Server) -> String {
+    let statistics = server.ask().call(&["INFO", "commandstats"]);
+    let line = statistics.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let calls = line.and_then(|line| line.split([':', ',']).nth(1));
+    calls.unwrap_or("none").to_owned()
+}
+
+#[test]
+fn they_are_granted_with_their_own_tokens_and_terms() {
+    run(async {
+        let server = Server::start();
+        let names: Vec<String> = (0..100).map(|n| format!("r{n}")).collect();
+        let mut crowd = Crowd::at(&server.url(), names.len()).await;
+        let mut ask = server.ask();
+        assert_eq!(ask.call(&["CONFIG", "RESETSTAT"]), "OK");
+        let asked: Vec<_> = (100_000..)
+            .zip(&names)
+            .map(|(millis, name)| (name.as_str(), "a", fenced(millis, millis / 1_000 + millis)))
+            .collect();
+        let answers = crowd.ask(&asked).await;
+        assert_eq!(scripts_run(&server), "calls=4", "32 at once, and the rest");
+        for ((millis, name), answer) in (100_000..).zip(&names).zip(answers) {
+            let token = millis / 1_000 + millis;
+            assert_eq!(answer, ours_with(token));
+            assert_eq!(ask.call(&["GET", name]), "a");
+            let fence = format!("quorlock:fence:{{{name}}}");
+            assert_eq!(ask.call(&["GET", &fence]), token.to_string());
+            for key in [name, &fence] {
+                let left = ask.number(&["PTTL", key]);
+                let most = i64::try_from(millis).expect("a short time");
+                assert!((most - 20_000..=most).contains(&left), "{key}: {left} of {millis}");
+            }
+        }
+    });
+}
+
+#[test]
+fn whoever_is_refused_hears_why_and_nobody_else_minds() {
+    run(async {
+        let server = Server::start();
+        let mut ask = server.ask();
+        for words in [
+            &["SET", "held", "b", "PX", "60000"][..],
+            &["SET", "for ever", "b"],
+            &["SET", "mine", "a", "PX", "60000"],
+            &["RPUSH", "list", "x"],
+            &["RPUSH", "quorlock:fence:{fenced off}", "x"],
+            &["SET", "quorlock:fence:{far}", "1000"],
+        ] {
+            ask.call(words);
+        }
+        let names = [
+            "free",
+            "held",
+            "for ever",
+            "mine",
+            "list",
+            "fenced off",
+            "far",
+            "twice",
+            "twice",
+            "last",
+        ];
+        let holders = ["a", "a", "a", "a", "a", "a", "a", "first", "second", "a"];
+        let asked: Vec<_> = names
+            .iter()
+            .zip(holders)
+            .map(|(name, holder)| (*name, holder, fenced(60_000, 7)))
+            .collect();
+        let answers = Crowd::at(&server.url(), names.len()).await.ask(&asked).await;
+        assert_eq!(answers[0], ours_with(7));
+        assert!(
+            matches!(answers[1], Ok(Answer::Theirs { frees: Frees::In(_), .. })),
+            "{answers:?}"
+        );
+        assert!(
+            matches!(answers[2], Ok(Answer::Theirs { frees: Frees::Never, .. })),
+            "{answers:?}"
+        );
+        assert_eq!(answers[3], ours_with(7), "held already, as after a lost reply");
+        assert_eq!(kind(&answers[4]), Some(FaultKind::WrongType));
+        assert_eq!(kind(&answers[5]), Some(FaultKind::WrongType));
+        assert_eq!(answers[6], ours_with(1001), "above what was granted before");
+        assert_eq!(answers[7], ours_with(7));
+        assert!(is_theirs(&answers[8]), "{answers:?}");
+        assert_eq!(answers[9], ours_with(7));
+        assert_eq!(ask.call(&["EXISTS", "fenced off"]), "0", "no lock without its fence");
+    });
+}
+
+#[test]
+fn a_proposal_far_ahead_is_clamped_for_itself_alone() {
+    run(async {
+        let server = Server::start();
+        let far = 1 << 52;
+        let asked = [("near", "a", fenced(60_000, 7)), ("far", "a", fenced(60_000, far))];
+        let answers = Crowd::at(&server.url(), 2).await.ask(&asked).await;
+        assert_eq!(answers[0], ours_with(7));
+        assert!(
+            matches!(&answers[1], Ok(Answer::Ours { token: Some(token), .. }) if token.0 < far),
+            "{answers:?}"
+        );
+        let Ok(Answer::Ours { token: Some(token), .. }) = &answers[1] else { unreachable!() };
+        assert_eq!(server.ask().call(&["GET", "quorlock:fence:{far}"]), token.0.to_string());
+    });
+}
+
+/// A refused one is asked for again; its revoke, which is out already, must not be overtaken by that.
+#[test]
+fn a_grant_does_not_follow_its_revoke() {
+    run(async {
+        let server = Server::start();
+        let mut ask = server.ask();
+        assert_eq!(ask.call(&["SET", "r", "before", "PX", "60000"]), "OK");
+        let mut crowd = Crowd::at(&server.url(), 4).await.0;
+        let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
+        crowd[0].send(&mine, fenced(60_000, 5));
+        crowd[1].send(&other, fenced(60_000, 5));
+        crowd[2].send(&mine, Action::Revoke);
+        crowd[3].send(&claim(&["r"], "before"), Action::Revoke);
+        let fault = crowd[0].reply().await.answer.expect_err("it was revoked");
+        assert_eq!(fault.kind(), FaultKind::NotSent);
+        assert_eq!(crowd[1].reply().await.answer, ours_with(5));
+        assert!(!matches!(crowd[2].reply().await.answer, Ok(Answer::Ours { .. })));
+        assert_eq!(crowd[3].reply().await.answer, OURS);
+        crowd[1].ask(&other, Action::Inspect).await.expect("an answer behind all others");
+        assert_eq!(ask.call(&["EXISTS", "r"]), "0", "nobody would delete it");
+    });
+}
+
+#[test]
+fn a_revoke_in_the_same_turn_comes_behind_its_grant() {
+    run(async {
+        let server = Server::start();
+        let mut crowd = Crowd::at(&server.url(), 3).await.0;
+        let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
+        crowd[0].send(&mine, fenced(60_000, 5));
+        crowd[1].send(&other, fenced(60_000, 5));
+        crowd[2].send(&mine, Action::Revoke);
+        assert_eq!(crowd[0].reply().await.answer, ours_with(5));
+        assert_eq!(crowd[1].reply().await.answer, ours_with(5));
+        assert_eq!(crowd[2].reply().await.answer, OURS);
+        assert_eq!(server.ask().call(&["EXISTS", "r", "s"]), "1");
+    });
+}
+
+#[test]
+fn forgotten_scripts_and_lost_replies_change_nothing() {
+    run(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
+        let mut crowd = Crowd::at(&proxy.url(), 3).await;
+        assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
+        let asked = ["a", "b", "c"].map(|name| (name, "holder", fenced(60_000, 5)));
+        for answer in crowd.ask(&asked).await {
+            assert_eq!(answer, ours_with(5));
+        }
+
+        let mut crowd = Crowd::at(&proxy.url(), 3).await.0;
+        proxy.lose_replies();
+        let claims = ["d", "e", "f"].map(|name| claim(&[name], "holder"));
+        for (client, claim) in crowd.iter().zip(&claims) {
+            client.send(claim, fenced(60_000, 5));
+        }
+        let mut ask = server.ask();
+        eventually("the grants", || ask.call(&["EXISTS", "d", "e", "f"]) == "3").await;
+        proxy.cut();
+        for client in &mut crowd {
+            let reply = client.reply().await;
+            assert_eq!((reply.answer, reply.repeated), (ours_with(5), true));
+        }
+    });
+}
+
+#[test]
+fn a_user_who_may_not_lock_one_of_them_locks_the_others() {
+    run(async {
+        let server = Server::start();
+        let rules =
+            ["ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", "~r*", "~quorlock:fence:*"];
+        assert_eq!(server.ask().call(&rules), "OK");
+        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
+        let asked = ["r1", "elsewhere", "r2"].map(|name| (name, "a", fenced(60_000, 5)));
+        let answers = Crowd::at(&url, 3).await.ask(&asked).await;
+        assert_eq!([&answers[0], &answers[2]], [&ours_with(5), &ours_with(5)]);
+        let fault = answers[1].as_ref().expect_err("not permitted");
+        assert_eq!(fault.kind(), FaultKind::NotPermitted);
+        assert!(fault.detail().contains("the keys of 'elsewhere'"), "{fault}");
+    });
+}
+
+#[test]
+fn a_node_that_forgot_grants_to_none_of_them() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        for fencing in [true, false] {
+            let policy = Policy::builder().fencing(fencing).build().expect("a valid policy");
+            let locks = Redlock::builder().nodes(urls(&servers)).policy(policy);
+            let locks = locks.build().expect("valid addresses");
+            warm_up(&locks).await;
+            let names: Vec<String> = (0..20).map(|n| format!("r{n} {fencing}")).collect();
+            assert_eq!(servers[0].ask().call(&["FLUSHALL"]), "OK");
+            let asked: Vec<_> = names.iter().map(|name| locks.lock(name)).collect();
+            let all = asked.iter().map(quorlock::Lock::acquire);
+            let held: Vec<_> =
+                join_all(all).await.into_iter().map(|it| it.expect("a quorum")).collect();
+            let mut forgetful = servers[0].ask();
+            for (name, lease) in names.iter().zip(&held) {
+                assert!(lease.is_valid());
+                assert_eq!(forgetful.call(&["EXISTS", name]), "0", "{name}");
+                assert_eq!(servers[1].ask().call(&["EXISTS", name]), "1", "{name}");
+            }
+            assert!(!matches!(locks.nodes()[0].1, NodeState::Healthy));
+            locks.close();
+            for server in &servers {
+                assert_eq!(server.ask().call(&["FLUSHALL"]), "OK");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_cluster_of_one_grants_each_by_itself() {
+    run(async {
+        let server = Server::with(&["--cluster-enabled", "yes"]);
+        give_all_slots_to(&server).await;
+        let mut ask = server.ask();
+        let mut crowd = Crowd::at(&server.url(), 5).await.0;
+        assert_eq!(ask.call(&["SET", "r", "before", "PX", "60000"]), "OK");
+        let claims = ["r", "s", "t"].map(|name| claim(&[name], name));
+        for (client, claim) in crowd.iter().zip(&claims) {
+            client.send(claim, fenced(60_000, 5));
+        }
+        crowd[3].send(&claims[1], Action::Revoke);
+        assert!(is_theirs(&crowd[0].reply().await.answer));
+        assert_eq!(kind(&crowd[1].reply().await.answer), Some(FaultKind::NotSent), "revoked");
+        assert_eq!(crowd[2].reply().await.answer, ours_with(5));
+        assert!(!matches!(crowd[3].reply().await.answer, Ok(Answer::Ours { .. })));
+        crowd[4].ask(&claims[1], Action::Inspect).await.expect("an answer behind all others");
+        assert_eq!(ask.call(&["EXISTS", "s"]), "0");
+        assert_eq!(ask.call(&["EXISTS", "t"]), "1");
+    });
+}
