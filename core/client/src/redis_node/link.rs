@@ -1,29 +1,14 @@
-//! A connection that carries commands: what is unanswered on it, and what becomes of it when the server
-//! has forgotten the scripts. Never reconnects; that is the actor's.
-//!
-//! # When the server has forgotten the scripts
-//! A call by digest then fails with NOSCRIPT and has no effect. Behind it other calls may be on their
-//! way already, among them the revoke of a grant that has just failed; another process may have loaded
-//! the scripts again in between, so that the revoke is done although the grant was not. Were the grant
-//! simply sent again, its key would be left with no one to delete it. So:
-//! 1. From the first NOSCRIPT on nothing new is written; what comes waits.
-//! 2. Every call that is out is heard. What was done is answered. What was not is kept, in order, save
-//!    that a revoke that was done takes the kept commands of its holder with it: answered as not sent.
-//!    A revoke by the server's own command that found nothing is not done: it waits, and goes out behind
-//!    its grant.
-//! 3. When nothing is out any more, the scripts are loaded anew and the kept commands go out in order
-//!    as whole scripts (which cannot fail this way), then what has waited.
-//!
-//! So on each node the commands of one holder take effect in the order they were handed over in. Those
-//! of different holders may change places, as they may over different nodes anyway.
+//! A connection that carries commands: what goes out on it, and what is answered. Never reconnects; that is the
+//! actor's.
+
+mod again;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quorlock_protocol::{Fault, FaultKind, Moment};
+use quorlock_protocol::{Fault, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
@@ -32,11 +17,10 @@ use super::facts::Deletion;
 use super::faults;
 use super::frame::Reply;
 use super::gate::Gate;
-use super::login::{self, ClientId, Login};
+use super::login::{ClientId, Login};
 use super::lookout::Lookout;
-use super::mail::{Letter, Parcel};
-use super::scripts::Script;
-use super::wire::{self, Answers, Form};
+use super::mail::Parcel;
+use super::wire::{self, Form};
 use crate::clock;
 use crate::sentry::Sentry;
 
@@ -311,96 +295,6 @@ impl Link {
         }
         Ok(Event::Answered)
     }
-
-    /// Answers those of many grants that were done; asks for each of the others by itself, as its refusal has
-    /// more to say.
-    fn handle_grants(
-        &mut self,
-        sent: Moment,
-        parcel: Parcel,
-        reply: &Reply,
-    ) -> Result<Event, Fault> {
-        let Some(tokens) = wire::tokens(&parcel, reply) else {
-            parcel.answer_all(&faults::garbled());
-            return Err(faults::garbled());
-        };
-        let mut answers: Answers = tokens.iter().copied().filter_map(wire::granted).collect();
-        let look = self.lookout.inspect(sent, wire::time_in(&parcel, reply), &mut answers);
-        self.request_look(look);
-        let (done, undone) = parcel.part(|place| tokens[place] >= 0);
-        if let Some(done) = done {
-            done.answer_each(answers);
-        }
-        self.send_each(undone);
-        Ok(Event::Answered)
-    }
-
-    /// Sends what was not done together, one by one.
-    fn send_each(&mut self, parcels: impl IntoIterator<Item = Parcel>) {
-        let now = clock::now();
-        for parcel in parcels {
-            if parcel.first().is_grant() && self.is_revoked(parcel.first()) {
-                parcel.fail(&withdrawn());
-            } else if let Some(parcel) = parcel.still_wanted(now, &late()) {
-                self.send(parcel);
-            }
-        }
-    }
-
-    /// Whether a revoke of `letter`'s holder is out already: a grant must not follow it.
-    fn is_revoked(&self, letter: &Letter) -> bool {
-        let out = self.out.iter().filter_map(|out| match &out.load {
-            Load::Parcel(parcel) => Some(parcel),
-            Load::Script | Load::Facts | Load::Look => None,
-        });
-        let mut parcels = out.chain(&self.undone).chain(&self.waiting);
-        parcels.any(|parcel| parcel.first().is_revoke() && parcel.concerns_holder_of(letter))
-    }
-
-    /// What is kept for the holder whose revoke was done is no longer wanted.
-    fn drop_withdrawn(&mut self, done: &Parcel) {
-        if self.undone.is_empty() || !done.first().is_revoke() {
-            return;
-        }
-        let fault = withdrawn();
-        self.undone = mem::take(&mut self.undone)
-            .into_iter()
-            .filter_map(|parcel| parcel.without_holder_of(done.first(), &fault))
-            .collect();
-    }
-
-    fn redo(&mut self) {
-        // A server that has taken the place of another behind the address does not know the scripts.
-        if self.lookout.is_on() && !mem::replace(&mut self.is_reexamined, true) {
-            self.lookout.forget();
-            return self.reexamine();
-        }
-        self.is_reexamined = false;
-        if self.login.digests.is_some() {
-            for script in Script::ALL {
-                self.request(&login::load(script), Form::Whole, Load::Script);
-            }
-        }
-        let (late, now) = (late(), clock::now());
-        for parcel in mem::take(&mut self.undone) {
-            if let Some(parcel) = parcel.still_wanted(now, &late) {
-                self.write(parcel, true);
-            }
-        }
-        for parcel in mem::take(&mut self.waiting) {
-            if let Some(parcel) = parcel.still_wanted(now, &late) {
-                self.write(parcel, false);
-            }
-        }
-    }
-}
-
-fn withdrawn() -> Fault {
-    Fault::new(FaultKind::NotSent, "it was revoked before it could be sent again")
-}
-
-fn late() -> Fault {
-    Fault::new(FaultKind::NotSent, "it was too late to send it again")
 }
 
 /// A server that breaks connections as such does so sooner; one that closes idle ones, later.
