@@ -16,8 +16,13 @@ from tests.support.servers import Cluster
 
 ROOT = Path(__file__).parents[2]
 
-#: A suite that runs in the background ignores Ctrl-C, and its children would, too.
-PRELUDE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+#: A suite that runs in the background ignores Ctrl-C, and its children would, too. Pythons from
+#: 3.12 on warn of forks in programs with threads: those are what is tested.
+PRELUDE = """\
+import signal, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)
+warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
+"""
 
 
 class Program:

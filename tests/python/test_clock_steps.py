@@ -30,7 +30,8 @@ HOUR = 3600
 
 
 @pytest.fixture
-def _settable_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _settable_clock(cluster3: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster3, "the servers run by their own clock: they are there before"
     for name, value in WallClock(tmp_path).variables.items():
         monkeypatch.setenv(name, value)
 
