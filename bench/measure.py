@@ -31,7 +31,7 @@ class Effort:
 
 FULL = Effort(rounds=7, seconds=0.5, holding=30.0, leases=10_000, lasting=600.0)
 #: In a quarter of the time; noisier, but every figure is there.
-SHORT = Effort(rounds=5, seconds=0.2, holding=12.0, leases=10_000, lasting=60.0)
+SHORT = Effort(rounds=5, seconds=0.2, holding=20.0, leases=10_000, lasting=60.0)
 QUICK = Effort(rounds=2, seconds=0.1, holding=8.0, leases=1_000, lasting=6.0)
 
 

@@ -403,7 +403,8 @@ fn garbage_is_told_and_the_connection_replaced() {
     for garbage in [
         &b"+HELLO\r\n"[..],
         b":1\r\n",
-        b"*1\r\n:1\r\n",
+        b"*1\r\n:9\r\n",
+        b"*2\r\n:1\r\n:1\r\n",
         b"*4\r\n:9\r\n:0\r\n:0\r\n:0\r\n",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"*4\r\n:1\r\n:-1\r\n:0\r\n:0\r\n",

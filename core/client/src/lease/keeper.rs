@@ -247,8 +247,10 @@ impl Book {
                 continue;
             };
             if let Some(entry) = self.entries.get_mut(&operation) {
-                self.queue.remove(&(entry.due, operation));
-                entry.due = due.into();
+                let old = std::mem::replace(&mut entry.due, due.into());
+                if old != entry.due {
+                    self.queue.remove(&(old, operation));
+                }
                 self.queue.insert((entry.due, operation));
             }
         }

@@ -49,7 +49,7 @@ impl Letter {
         matches!(self.command.action, Action::Grant { fence: Some(_), .. })
     }
 
-    fn is_extend(&self) -> bool {
+    pub(super) fn is_extend(&self) -> bool {
         matches!(self.command.action, Action::Extend { .. })
     }
 

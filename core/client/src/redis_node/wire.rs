@@ -104,18 +104,16 @@ pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answe
         (Form::ByDigest | Form::Whole, Reply::Numbers(numbers)) => numbers,
         _ => return None,
     };
-    // A single reply may have grown at its end; in a batch they stand one after another.
-    if parcel.letters().len() > 1 && numbers.len() != parcel.letters().len() * REPLY_NUMBERS {
+    let letters = parcel.letters();
+    let extends = letters[0].is_extend();
+    let size = if extends { 1 } else { REPLY_NUMBERS };
+    // A single reply may have grown at its end; codes stand one after another.
+    if extends && numbers.len() != letters.len() {
         return None;
     }
-    let chunks = numbers.chunks_exact(REPLY_NUMBERS);
-    let answers: Answers = parcel
-        .letters()
-        .iter()
-        .zip(chunks)
-        .map_while(|(letter, chunk)| answer(letter, chunk))
-        .collect();
-    (answers.len() == parcel.letters().len()).then_some(answers)
+    let replies = letters.iter().zip(numbers.chunks_exact(size));
+    let answers: Answers = replies.map_while(|(letter, chunk)| answer(letter, chunk)).collect();
+    (answers.len() == letters.len()).then_some(answers)
 }
 
 fn script_of(action: &Action) -> Script {
@@ -223,10 +221,13 @@ fn granted_as_asked(parcel: &Parcel, time: i64) -> Option<Answer> {
     (time >= LEAST_TIME).then_some(Answer::Ours { token, remaining: None })
 }
 
-/// The answer in `{code, token, pttl, time}`; `None` for numbers that no script of ours replies.
+/// The answer in `{code, token, pttl, time}`, or in the code alone; `None` for numbers that no script of ours
+/// replies.
 fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
-    let &[code, token, pttl, _time] = numbers else {
-        return None;
+    let (code, token, pttl) = match *numbers {
+        [code] => (code, 0, -2),
+        [code, token, pttl, _time] => (code, token, pttl),
+        _ => return None,
     };
     let token = match u64::try_from(token).ok()? {
         0 => None,
@@ -298,5 +299,5 @@ pub(super) fn wrong_type(letter: &Letter) -> String {
 const FORGOT: &str = "the node has forgotten its keys: it is being found out since when";
 /// A reply of a smaller number is no clock's: a day of 1970, in microseconds.
 const LEAST_TIME: i64 = 86_400_000_000;
-/// How many numbers a script replies for one claim.
+/// How many numbers a script replies for one claim, unless all are extended.
 const REPLY_NUMBERS: usize = 4;

@@ -2,9 +2,8 @@
 --
 -- KEYS   the lock keys of the first lease, then of the second, ...
 -- ARGV   three for each lease: holder id, new ttl in milliseconds, number of its lock keys
--- reply  {code, token, pttl, time} for each lease, one after another, integers
+-- reply  {code, code, ...}, integers, one for each lease
 --        code   1 extended · 2 a key is gone · 3 a key is another's · 4 a key is of another type
---        token, pttl, time   0, -2, 0 (not read)
 --
 -- A key that is gone is never made again here: its reply could get lost, and the next round would
 -- then count a key that stood free for a while as proof of holding.
@@ -31,7 +30,6 @@ for lease = 1, #ARGV, 3 do
     end
   end
   key = key + count
-  local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = code, 0, -2, 0
+  reply[#reply + 1] = code
 end
 return reply
