@@ -195,9 +195,12 @@ def _finished(task: asyncio.Task[Any]) -> None:
 
 
 def _renew_guard() -> None:
-    """In a forked child the guard may be held by a thread that is not there."""
-    global _making
-    _making = threading.Lock()
+    """In a forked child the guard may be held by a thread that is not there.
+
+    So may the mailboxes, where there is no GIL; those of the parent are of no use here.
+    """
+    global _making, _posts
+    _making, _posts = threading.Lock(), weakref.WeakKeyDictionary()
 
 
 _posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPost | ThreadPost] = (
