@@ -37,8 +37,9 @@ test-redis62: setup ## all tests with servers on Redis 6.2, the oldest that is s
 model: ## search every schedule of small worlds, over the state machines that ship (two minutes)
 	@$(MODEL) search
 
-model-long: ## the same in larger worlds (hours)
-	@$(MODEL) search --long
+model-long: ## the same with liveness from every state; larger worlds, for SECONDS=3600
+	@$(MODEL) search --every
+	@$(MODEL) search --long --seconds $(or $(SECONDS),3600)
 
 soak: ## random schedules for SECONDS=600, from a new seed
 	@$(MODEL) soak --seconds $(or $(SECONDS),600)

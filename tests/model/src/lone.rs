@@ -9,17 +9,27 @@ use crate::client::{Client, Phase, Status};
 use crate::guarded::Watch;
 use crate::holding::Work;
 use crate::link::Link;
+use crate::print::{Seen, fingerprint};
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
 use crate::site::{Health, Owner};
 use crate::step::{Step, name};
 use crate::world::World;
 
-/// Lets a newcomer run alone from `world` on, and then each of those who renew a lease.
-pub(crate) fn run(scope: &Scope, world: &World) -> Result<(), Violation> {
-    come(scope, world)?;
-    let holders = world.clients.iter().filter(|it| world.can_renew(scope, it));
-    holders.map(|client| client.id).try_for_each(|client| stay(scope, world, client))
+/// Lets a newcomer run alone from `world` on, and then each of those who renew a lease. What is left of the world when
+/// everyone else is gone is often `known` from another.
+pub(crate) fn run(scope: &Scope, world: &World, known: &mut Seen) -> Result<(), Violation> {
+    let left = desert(world, None);
+    if known.insert(fingerprint(&left)) {
+        come(scope, left)?;
+    }
+    for client in world.clients.iter().filter(|it| world.can_renew(scope, it)) {
+        let left = desert(world, Some(client.id));
+        if known.insert(fingerprint(&left)) {
+            stay(scope, left, client.id)?;
+        }
+    }
+    Ok(())
 }
 
 /// The same world, where nothing more breaks and everyone is gone but `client`.
@@ -47,8 +57,7 @@ fn advance(scope: &Scope, world: &mut World, steps: &mut Vec<Step>) -> Result<bo
 }
 
 /// A holder renews its lease.
-fn stay(scope: &Scope, world: &World, client: u8) -> Result<(), Violation> {
-    let mut world = desert(world, Some(client));
+fn stay(scope: &Scope, mut world: World, client: u8) -> Result<(), Violation> {
     let until = |world: &World| match &world.clients[usize::from(client)].phase {
         Phase::Holding(holding) => Some(holding.until()),
         _ => None,
@@ -92,8 +101,7 @@ impl World {
 }
 
 /// A newcomer gets the lock.
-fn come(scope: &Scope, world: &World) -> Result<(), Violation> {
-    let mut world = desert(world, None);
+fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     let newcomer = u8::try_from(world.clients.len()).unwrap_or(u8::MAX);
     let watch = Watch::new(&scope.policy, scope.nodes);
     world.clients.push(Client { watch, ..Client::new(newcomer, 1) });

@@ -51,8 +51,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let is_well = match words.as_slice() {
-        ["search"] => table::search_whole(&scopes::small()) && table::show_limits(),
-        ["search", "--long"] => table::search_long(&scopes::long()) && table::show_limits(),
+        ["search"] => table::search_whole(&scopes::small(), search::SOME) && table::show_limits(),
+        ["search", "--every"] => table::search_whole(&scopes::small(), 1),
+        ["search", "--long"] => search_long(LONG),
+        ["search", "--long", "--seconds", seconds] => number(seconds).is_some_and(search_long),
         ["search", "--scope", name] => table::search_named(name),
         ["limits"] => table::show_limits(),
         ["simulate", "--seed", seed] => number(seed).is_some_and(|it| replay_seed(it, world_of)),
@@ -79,6 +81,10 @@ fn main() -> ExitCode {
         }
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn search_long(seconds: u64) -> bool {
+    table::search_long(&scopes::long(), Duration::from_secs(seconds)) && table::show_limits()
 }
 
 fn soak(first: u64, time: Duration) -> bool {
@@ -175,11 +181,16 @@ fn seed_of_today() -> u64 {
     now.map_or(1, |since| since.as_secs()) * 1_000_000
 }
 
+/// For how many seconds all larger worlds together are searched.
+const LONG: u64 = 3600;
 /// How many steps a walk has.
 const WALK: usize = 5000;
 
 const HELP: &str = "\
-quorlock-model search [--long | --scope NAME]   every schedule of the small (large) worlds, and the known limits
+quorlock-model search                           every schedule of the small worlds, and the known limits
+quorlock-model search --every                   the same, and from every state a lone client gets the lock
+quorlock-model search --long [--seconds N]      larger worlds, as far as an hour (or N seconds) goes
+quorlock-model search --scope NAME              every schedule of the worlds with NAME in their names
 quorlock-model limits                           only the known limits
 quorlock-model simulate [[--unguarded] --seed N]
                                                 random walks for 20 s, or the one of a seed

@@ -2,6 +2,7 @@
 
 mod guarded;
 mod limits;
+mod long;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::clock::Rate;
 use crate::scope::{Budget, Scope, Target, policy};
 
 pub(crate) use limits::limits;
+pub(crate) use long::long;
 
 /// The small worlds: every change of the code is searched in them.
 pub(crate) fn small() -> Vec<Scope> {
@@ -166,69 +168,6 @@ fn keeping_others_out() -> Vec<Scope> {
             ..faulty("least hold, broken connections", 1, |it| it.breaks = 1)
         },
     ]
-}
-
-/// The large worlds, for the patient.
-pub(crate) fn long() -> Vec<Scope> {
-    let mut scopes = vec![
-        Scope {
-            prompt: false,
-            batches: true,
-            locks: 2,
-            ..Scope::base("two clients twice, any delivery", 3)
-        },
-        faulty("late and lost messages", 1, |it| {
-            (it.delays, it.resends) = (2, 1);
-        }),
-        faulty("everything once", 2, |it| {
-            (it.resends, it.downs, it.hangs) = (1, 1, 1);
-            (it.pauses, it.crashes, it.cancels) = (1, 1, 1);
-        }),
-        keeping("renewal against everything", 700, 2, |it| {
-            (it.resends, it.downs, it.hangs, it.pauses) = (1, 1, 1, 1);
-        }),
-        faulty("extensions against everything", 2, |it| {
-            (it.extends, it.shortens, it.resends, it.pauses, it.downs) = (1, 1, 1, 1, 1);
-        }),
-        Scope {
-            clients: 3,
-            locks: 1,
-            ..faulty("three clients, broken connections", 1, |it| it.resends = 1)
-        },
-        Scope {
-            nodes: 5,
-            ..faulty("five nodes, one fault", 1, |it| {
-                (it.resends, it.downs) = (1, 1);
-            })
-        },
-        Scope {
-            nodes: 5,
-            ..faulty("five nodes, extensions", 1, |it| {
-                (it.extends, it.downs) = (1, 1);
-            })
-        },
-        Scope {
-            nodes: 5,
-            clients: 1,
-            ..keeping("five nodes, one lease against faults", 700, 2, |it| {
-                (it.resends, it.downs, it.hangs, it.delays) = (1, 2, 1, 1);
-            })
-        },
-    ];
-    scopes.push(Scope { clients: 3, ..faulty("three clients", 0, |_| {}) });
-    scopes.push(Scope {
-        nodes: 5,
-        clients: 3,
-        policy: policy(|it| it.try_once().fencing(false)),
-        ..faulty("five nodes, three clients without tokens", 0, |_| {})
-    });
-    scopes.extend(guarded::long());
-    scopes.extend(small().into_iter().filter(|scope| scope.locks == 1).map(|scope| Scope {
-        locks: 2,
-        bound: None,
-        ..scope
-    }));
-    scopes
 }
 
 fn faulty(name: &'static str, faults: u16, change: impl FnOnce(&mut Budget)) -> Scope {

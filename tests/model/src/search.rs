@@ -47,6 +47,8 @@ pub(crate) struct Trace {
 pub(crate) struct Limits {
     pub(crate) states: usize,
     pub(crate) time: Duration,
+    /// One state in so many is left to a lone client.
+    pub(crate) share: u64,
 }
 
 struct Level {
@@ -61,7 +63,9 @@ pub(crate) fn search(scope: &Scope, limits: Limits) -> Report {
     let started = Instant::now();
     let mut search = Search {
         scope,
+        share: limits.share,
         seen: Seen::default(),
+        deserts: Seen::default(),
         report: Report {
             states: 0,
             steps: 0,
@@ -91,7 +95,10 @@ pub(crate) fn search(scope: &Scope, limits: Limits) -> Report {
 
 struct Search<'a> {
     scope: &'a Scope,
+    share: u64,
     seen: Seen,
+    /// The worlds in which a client was alone.
+    deserts: Seen,
     report: Report,
     levels: Vec<Level>,
 }
@@ -126,9 +133,9 @@ impl Search<'_> {
         if let Err(violation) = world.check(self.scope) {
             return self.found(violation);
         }
-        if print.is_multiple_of(LONE_SHARE) {
+        if print.is_multiple_of(self.share) {
             self.report.sampled += 1;
-            if let Err(violation) = lone::run(self.scope, &world) {
+            if let Err(violation) = lone::run(self.scope, &world, &mut self.deserts) {
                 return self.found(violation);
             }
         }
@@ -144,5 +151,5 @@ impl Search<'_> {
     }
 }
 
-/// One state in so many is left to a lone client.
-const LONE_SHARE: u64 = 512;
+/// One state in so many is left to a lone client, if not every one.
+pub(crate) const SOME: u64 = 512;

@@ -1,6 +1,7 @@
 //! Makes a schedule that breaks a promise short enough to read. Owns the removal of steps, one chunk after
 //! another, for as long as the same promise stays broken.
 
+use crate::print::Seen;
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
 use crate::search::Trace;
@@ -59,7 +60,7 @@ fn lone_breach(scope: &Scope, world: &World, property: Property) -> Option<Viola
     if property != Property::Liveness {
         return None;
     }
-    crate::lone::run(scope, world).err()
+    crate::lone::run(scope, world, &mut Seen::default()).err()
 }
 
 /// The step itself, or what has become of it: time passes to another moment, a reply comes at once. A walk

@@ -7,22 +7,29 @@ use std::time::{Duration, Instant};
 
 use crate::dice::unguarded_world_of;
 use crate::scope::Scope;
-use crate::search::{Extent, Limits, Report, Trace, search};
+use crate::search::{Extent, Limits, Report, SOME, Trace, search};
 use crate::walk::Tally;
 use crate::{scopes, shrink, walk};
 
-/// Searches every scope to its end or bound; `false` also if one is too large for that, or the machine too slow.
-pub(crate) fn search_whole(scopes: &[Scope]) -> bool {
-    let Searched { cut, is_well, .. } = search_each(scopes, SMALL);
+/// Searches every scope to its end or bound, with one state of `share` left to a lone client; `false` also if one is too
+/// large for that, or the machine too slow.
+pub(crate) fn search_whole(scopes: &[Scope], share: u64) -> bool {
+    let Searched { cut, is_well, .. } = search_each(scopes, |_| Limits { share, ..SMALL });
     if cut > 0 {
         println!("NOT COMPLETE: {cut} of {} worlds were not searched to their end", scopes.len());
     }
     is_well && cut == 0
 }
 
-/// Searches as much of every scope as `LONG` allows for, and says of how many that was all.
-pub(crate) fn search_long(scopes: &[Scope]) -> bool {
-    let Searched { whole, is_well, .. } = search_each(scopes, LONG);
+/// Searches as much of every scope as `time` for all of them allows for, and says of how many that was all. What one
+/// does not need is there for those after it.
+pub(crate) fn search_long(scopes: &[Scope], time: Duration) -> bool {
+    let end = Instant::now() + time;
+    let Searched { whole, is_well, .. } = search_each(scopes, |left| {
+        let rest = end.saturating_duration_since(Instant::now());
+        let share = rest * THREADS / u32::try_from(left).unwrap_or(u32::MAX);
+        Limits { states: MOST, time: share.min(rest), share: SOME }
+    });
     println!("{whole} of {} worlds were searched to their end", scopes.len());
     is_well
 }
@@ -35,8 +42,9 @@ struct Searched {
     is_well: bool,
 }
 
-/// Searches every scope, two at a time, and prints a table in the order of the scopes.
-fn search_each(scopes: &[Scope], limits: Limits) -> Searched {
+/// Searches every scope, two at a time, and prints a table in the order of the scopes. `limits` is told how many are
+/// left, with the one that it is for.
+fn search_each(scopes: &[Scope], limits: impl Fn(usize) -> Limits + Sync) -> Searched {
     println!("   states      steps depth  alone seconds  scope");
     let started = Instant::now();
     let next = AtomicUsize::new(0);
@@ -50,7 +58,7 @@ fn search_each(scopes: &[Scope], limits: Limits) -> Searched {
                     let Some(scope) = scopes.get(place) else {
                         break;
                     };
-                    let report = search(scope, limits);
+                    let report = search(scope, limits(scopes.len() - place));
                     let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
                     reports[place] = Some(report);
                     let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,8 +105,13 @@ fn print_row(scope: &Scope, report: &Report) {
 
 pub(crate) fn search_named(part: &str) -> bool {
     let all = scopes::small().into_iter().chain(scopes::long()).chain(scopes::limits());
-    let chosen: Vec<_> = all.filter(|scope| scope.name.contains(part)).collect();
-    !chosen.is_empty() && search_long(&chosen)
+    let mut chosen: Vec<_> = all.filter(|scope| scope.name.contains(part)).collect();
+    if chosen.iter().any(|scope| scope.name == part) {
+        chosen.retain(|scope| scope.name == part);
+    }
+    let Searched { whole, is_well, .. } = search_each(&chosen, |_| NAMED);
+    println!("{whole} of {} worlds were searched to their end", chosen.len());
+    !chosen.is_empty() && is_well
 }
 
 /// Shows what the algorithm does not promise; `false` if the search did not see one of them.
@@ -145,9 +158,12 @@ pub(crate) fn show(scope: &Scope, trace: &Trace) {
 }
 
 /// Every small world has fewer states; the time is for a machine that does next to nothing.
-const SMALL: Limits = Limits { states: 4_000_000, time: Duration::from_secs(1200) };
-const LONG: Limits = Limits { states: 60_000_000, time: Duration::from_secs(900) };
+const SMALL: Limits = Limits { states: 4_000_000, time: Duration::from_secs(1200), share: SOME };
+/// Whoever names a world has an hour for it.
+const NAMED: Limits = Limits { states: MOST, time: Duration::from_secs(3600), share: SOME };
+/// What two searches at once have room for in 4 GB.
+const MOST: usize = 100_000_000;
 /// How many scopes are searched at once.
-const THREADS: usize = 2;
+const THREADS: u32 = 2;
 /// How many walks without guards may pass before two holders are seen.
 const UNGUARDED_WALKS: u64 = 400;

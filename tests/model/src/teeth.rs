@@ -13,7 +13,7 @@ use crate::dice::world_of;
 use crate::golden;
 use crate::scope::Scope;
 use crate::scopes;
-use crate::search::{Limits, Trace, search};
+use crate::search::{Limits, SOME, Trace, search};
 use crate::shrink::shrink;
 use crate::site::Flaw;
 use crate::walk;
@@ -93,7 +93,7 @@ fn break_golden() -> Option<String> {
 }
 
 fn search_small(flaw: Flaw, only: &str, states: usize) -> Option<String> {
-    let limits = Limits { states, time: Duration::from_secs(60) };
+    let limits = Limits { states, time: Duration::from_secs(60), share: SOME };
     // Whoever says where to look may mean a large world.
     let long = if only.is_empty() { Vec::new() } else { scopes::long() };
     let scopes = scopes::small().into_iter().chain(long).filter(|it| it.name.contains(only));

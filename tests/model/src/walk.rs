@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::dice::{Dice, world_of};
 use crate::lone;
+use crate::print::Seen;
 use crate::scope::Scope;
 use crate::search::Trace;
 use crate::step::{Deed, Fault, Step};
@@ -39,7 +40,7 @@ pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -
         }
         let mut result = world.apply(scope, step).and_then(|()| world.check(scope));
         if result.is_ok() && number % LONE_SHARE == LONE_SHARE - 1 {
-            result = lone::run(scope, &world);
+            result = lone::run(scope, &world, &mut Seen::default());
         }
         if let Err(violation) = result {
             return Some(Trace { steps, violation });
