@@ -47,6 +47,8 @@ class Command:
     #: Cut the connection instead of answering, however often it comes.
     breaks: bool = False
     is_answered: bool = False
+    #: How many leases a grant is for, if for many.
+    shares: int = 0
 
 
 @dataclass
@@ -103,6 +105,8 @@ class ScriptedNode:
 
     def answer(self, command: Command, reply: Reply) -> None:
         """Replies with the numbers of a script, or with bytes as they are."""
+        if not isinstance(reply, bytes) and command.kind == "extend":
+            reply = list(reply)[:1]  # its code says everything
         data = reply if isinstance(reply, bytes) else integers(reply)
         for connection in self._connections:
             for slot in connection.slots:
@@ -179,7 +183,11 @@ class ScriptedNode:
             connection.slots.append(_Slot(look=words[5:]))
             return self._flush(connection)
         command = self._parse(words)
-        if command is None:
+        if command is not None and command.shares:
+            # Nothing is done for any: each will be asked for by itself.
+            micros = int(time.time() * 1_000_000)
+            connection.slots.append(_Slot(reply=integers([micros] + [-1] * command.shares)))
+        elif command is None:
             connection.slots.append(_Slot(reply=b"-ERR unknown command\r\n"))
         elif command.kind == "inspect" or WARM_UP in words:
             connection.slots.append(_Slot(reply=self._warm_up(command)))
@@ -240,13 +248,22 @@ class ScriptedNode:
         kind = _TEXTS.get(text)
         if kind is None:
             return None
-        holder, *rest = words[3 + int(words[2]) :]
-        if kind == "grant" and len(rest) == 1:
-            kind = "restore"
-        ttl = int(rest[0]) if kind in {"grant", "restore", "extend"} else None
-        proposal = int(rest[3]) if kind == "grant" and len(rest) > 3 else None
-        canary = rest[2] if kind == "grant" else ""
-        return Command(kind, holder, ttl, proposal, canary, False, words, now)
+        arguments = words[3 + int(words[2]) :]
+        if kind == "grant":
+            return self._grant(words, arguments, now)
+        holder, *rest = arguments
+        ttl = int(rest[0]) if kind == "extend" else None
+        return Command(kind, holder, ttl, None, "", False, words, now)
+
+    def _grant(self, words: tuple[str, ...], arguments: tuple[str, ...], now: float) -> Command:
+        _, canary, holder, ttl, *fence = arguments
+        proposal = int(fence[0]) if fence and fence[0] else None
+        # What a lease gets back looks like a grant without guards and fence, after an extension.
+        known = {each.holder for each in self.commands if each.kind == "extend"}
+        is_bare = not canary and proposal is None
+        kind = "restore" if is_bare and holder in known else "grant"
+        shares = len(arguments) // 4 if len(arguments) > 6 else 0
+        return Command(kind, holder, int(ttl), proposal, canary, False, words, now, shares=shares)
 
     def _flush(self, connection: _Connection) -> None:
         slots = connection.slots
