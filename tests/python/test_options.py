@@ -216,6 +216,21 @@ def test_locks_start_from_the_managers_options() -> None:
         assert lease.ttl == 4.0
 
 
+def test_a_callback_of_which_python_tells_nothing_is_called_with_the_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for problem in (ValueError, SystemError):
+        told: list[Any] = []
+
+        def fail(_: object, problem: type[Exception] = problem) -> None:
+            raise problem
+
+        with monkeypatch.context() as patch:
+            patch.setattr(inspect, "signature", fail)
+            _options.telling(told.append)(None)  # type: ignore[arg-type]
+        assert told == [None]
+
+
 def test_fencing_can_be_switched_off() -> None:
     with Redlock(memory_nodes("unfenced"), fencing=False).lock("r") as lease:
         assert lease.fencing_token is None

@@ -131,7 +131,8 @@ def telling(callback: OnLost) -> Callable[[LeaseLost], object]:
         inspect.signature(callback).bind(None)
     except TypeError:
         return lambda _loss: callback()
-    except ValueError:  # a builtin that does not tell
+    except (ValueError, SystemError):
+        # A builtin that does not tell; Python 3.11 fails there when many threads ask at once.
         pass
     return callback
 

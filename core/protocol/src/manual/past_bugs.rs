@@ -41,6 +41,7 @@
 //! | a signal in the first moments of a wait was lost (the Python suite, on a busy machine) | what its handler raises ends the wait, wherever it ran |
 //! | a Ctrl-C between two steps of a delivery on an event loop kept other tasks waiting for what had come with it (the torture) | a result is handed over without a look at whether it is still wanted |
 //! | on a Python without a GIL a forked child could wait for ever for the table of its parent's event loops, locked by a thread that is not there (the torture) | the child begins with a table of its own |
+//! | an acquisition failed when Python could not tell what a callback takes, which 3.11 sometimes cannot while many threads ask (the torture) | the callback is called with the loss then |
 //! | a client that had stood still took the clock of a node that was stepped meanwhile for right, and its next grant for a vote: two holders | a clock that shows more than the pause is quarantined |
 //! | a quarantine that another client had begun was over at once for one that had stood still | what the lease clock is set forward by is no waiting, also where that is told by the same look |
 //! | the keys of a lease that the nodes told as lost were taken back before the validity was over that its holder had read: two at work, after one node of five was flushed (the chaos) | they stay until they run out, or until the holder releases |
