@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use quorlock::{Lease, LeaseGuard, LockError, ReleaseOutcome};
 
 use crate::mailbox;
+use crate::visits::{Ticket, Visitor};
 
 /// What a successful operation gives.
 pub(crate) enum Outcome {
@@ -32,11 +33,19 @@ pub(crate) struct Progress {
     pub(crate) has_ended: bool,
     pub(crate) is_cancelled: bool,
     pub(crate) announce: Option<(Arc<mailbox::Inner>, u64)>,
+    /// While it is under way, for an event loop or a hub.
+    pub(crate) ticket: Option<Ticket>,
+    /// Who began it in a visit.
+    pub(crate) visitor: Option<Visitor>,
 }
 
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().has_ended
     }
 
     /// Waits until the operation has ended, for `timeout` at the most; tells whether it has.
@@ -68,6 +77,7 @@ impl Shared {
         let unwanted =
             if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
         let announce = progress.announce.take();
+        progress.ticket = None;
         drop(progress);
         drop(unwanted);
         self.ended.notify_all();

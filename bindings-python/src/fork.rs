@@ -1,5 +1,5 @@
 //! What belongs to this process and not to the one it was forked from, and to this interpreter alone.
-//! Owns the generation, and the only unsafe code of the binding.
+//! Owns the generation.
 //!
 //! A forked child has the memory of its parent but none of its threads: a lock that the parent's engine
 //! thread held stays locked for ever, and a socket is shared with the parent. So nothing that the engine
@@ -18,6 +18,7 @@ use pyo3::{Python, ffi};
 use quorlock::Engine;
 
 use crate::notices::Notices;
+use crate::visits::Visits;
 
 /// How many forks lie between this process and the one that imported the module.
 pub(crate) fn generation() -> u64 {
@@ -58,6 +59,7 @@ impl<T> Drop for OfProcess<T> {
 struct Process {
     engine: Engine,
     notices: Notices,
+    visits: Visits,
 }
 
 /// The engine of this process, if it was started.
@@ -70,6 +72,11 @@ pub(crate) fn notices() -> Option<&'static Notices> {
     process().map(|process| &process.notices)
 }
 
+/// The visits of this process's event loops, if its engine was started.
+pub(crate) fn visits() -> Option<&'static Visits> {
+    process().map(|process| &process.visits)
+}
+
 fn process() -> Option<&'static Process> {
     let process = PROCESS.load(Ordering::Acquire);
     // SAFETY: the pointer is null or comes from `Box::into_raw` in `publish`, and is never freed.
@@ -78,7 +85,8 @@ fn process() -> Option<&'static Process> {
 
 /// Makes `engine` the one of this process, unless another thread was faster.
 pub(crate) fn publish(engine: Engine) -> &'static Engine {
-    let mine = Box::into_raw(Box::new(Process { engine, notices: Notices::default() }));
+    let process = Process { engine, notices: Notices::default(), visits: Visits::default() };
+    let mine = Box::into_raw(Box::new(process));
     let raced =
         PROCESS.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire);
     match raced {

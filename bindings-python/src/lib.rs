@@ -6,6 +6,7 @@
 mod bell;
 mod context;
 mod convert;
+mod descriptor;
 mod ending;
 mod errors;
 mod fork;
@@ -18,6 +19,8 @@ mod notices;
 mod operation;
 mod options;
 mod runtime;
+mod visits;
+mod work;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;

@@ -1,48 +1,27 @@
-//! One operation: run by the thread that waits for it, or by the engine and announced to a mailbox. Owns
-//! the hand-over of its result; what it does is the core's.
+//! An operation as Python meets it: how it is begun, waited for and taken the result of. Knows nothing of
+//! who runs it.
 //!
 //! Blocking code, asyncio and gevent all begin the same operations and differ only in how they wait. A
 //! lease is withdrawn unless Python has taken it: a wait may be interrupted at the moment it is won.
 
 use std::future::Future;
-use std::mem;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use quorlock::{Engine, Lease, LockError, Task};
+use quorlock::{Engine, Lease, LockError};
 
-use crate::ending::{Ending, Outcome, Shared};
+use crate::ending::Outcome;
 use crate::errors;
 use crate::fork::OfProcess;
 use crate::mailbox::Mailbox;
 use crate::notices;
+use crate::work::Work;
 
 /// An operation under way. Dropping it cancels it.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Operation {
-    inner: OfProcess<Inner>,
-}
-
-struct Inner {
-    engine: &'static Engine,
-    shared: Arc<Shared>,
-    work: Mutex<Work>,
-    /// What it does is done also if nobody waits for it.
-    is_due: bool,
-}
-
-/// Where the work is.
-#[derive(Default)]
-enum Work {
-    /// Begun or not, it waits for a thread to run it.
-    Here(Running),
-    OnEngine(#[expect(dead_code, reason = "dropped, it is cancelled")] Task<()>),
-    /// It is run now and cannot be given up, or it has ended.
-    #[default]
-    Taken,
+    work: OfProcess<Work>,
 }
 
 impl Operation {
@@ -52,7 +31,7 @@ impl Operation {
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
     ) -> Self {
-        Self::over(engine, future, false)
+        Self { work: OfProcess::new(Work::new(engine, future, false)) }
     }
 
     /// The same for what is done in any case, also if nobody waits for it.
@@ -60,37 +39,18 @@ impl Operation {
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
     ) -> Self {
-        Self::over(engine, future, true)
+        Self { work: OfProcess::new(Work::new(engine, future, true)) }
     }
 
     /// An operation that has this result already.
     pub(crate) fn done(engine: &'static Engine, result: Result<Outcome, LockError>) -> Self {
-        let shared = Arc::new(Shared::default());
-        shared.end(Some(result));
-        let work = Mutex::default();
-        Self { inner: OfProcess::new(Inner { engine, shared, work, is_due: false }) }
-    }
-
-    fn over(
-        engine: &'static Engine,
-        future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
-        is_due: bool,
-    ) -> Self {
-        let shared = Arc::new(Shared::default());
-        let ending = Ending(Arc::clone(&shared));
-        let running = Box::pin(async move {
-            let ending = ending;
-            let result = future.await;
-            ending.0.end(Some(result));
-        });
-        let work = Mutex::new(Work::Here(running));
-        Self { inner: OfProcess::new(Inner { engine, shared, work, is_due }) }
+        Self { work: OfProcess::new(Work::done(engine, result)) }
     }
 
     /// The lease that was won or adopted, for good: from now on it is Python's.
     pub(crate) fn take_lease(&self, py: Python<'_>) -> PyResult<Lease> {
-        let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
-        let mut progress = inner.shared.lock();
+        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
+        let mut progress = work.shared.lock();
         let lease = match progress.result.take() {
             Some(Ok(Outcome::Won(guard))) => {
                 let lease = guard.into_lease();
@@ -107,7 +67,7 @@ impl Operation {
 
     /// The token of the lease that Python has taken.
     pub(crate) fn taken(&self) -> Option<String> {
-        let progress = self.inner.get()?.shared.lock();
+        let progress = self.work.get()?.shared.lock();
         progress.taken.as_ref().map(|lease| lease.token().to_owned())
     }
 }
@@ -117,13 +77,13 @@ impl Operation {
     /// Waits until the operation has ended; tells whether there is something to be logged. A signal's
     /// exception (as of Ctrl-C) cancels it.
     fn wait(&self, py: Python<'_>) -> PyResult<bool> {
-        let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
-        if !py.detach(|| inner.run(TICK)) {
-            inner.wait_for_signals(py).inspect_err(|_| {
-                inner.cancel();
+        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
+        if !py.detach(|| work.run(TICK)) {
+            wait_for_signals(py, work).inspect_err(|_| {
+                work.cancel();
                 py.detach(|| {
-                    inner.shared.wait(SETTLE);
-                    inner.engine.drain(SETTLE)
+                    work.shared.wait(SETTLE);
+                    work.engine.drain(SETTLE)
                 });
             })?;
         }
@@ -133,38 +93,43 @@ impl Operation {
     /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if
     /// it has.
     fn announce(&self, py: Python<'_>, mailbox: &Mailbox, number: u64) -> PyResult<()> {
-        let (Some(inner), Some(mailbox)) = (self.inner.get(), mailbox.inner()) else {
+        let (Some(work), Some(mailbox)) = (self.work.get(), mailbox.inner()) else {
             return Err(errors::cancelled(py));
         };
-        let mut progress = inner.shared.lock();
-        if progress.has_ended {
-            drop(progress);
-            mailbox.post(number, None);
-        } else {
-            progress.announce = Some((Arc::clone(mailbox), number));
-            drop(progress);
-            inner.hand_over();
-        }
+        work.announce(mailbox, number);
         Ok(())
+    }
+
+    /// Begins the operation on the thread of an event loop, which drives the engine for it, if it is the
+    /// only one under way; tells whether to `stay`.
+    fn visit(&self, py: Python<'_>) -> bool {
+        self.work.get().is_some_and(|work| py.detach(|| work.visit()))
+    }
+
+    /// Drives the engine for some more of it; tells whether it has ended. `None`: to be called again after
+    /// a turn of the loop. `False`: it takes longer, and is to be announced.
+    fn stay(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
+        Ok(py.detach(|| work.stay()))
     }
 
     /// Gives the operation up. A lease that it won is withdrawn, also if Python has taken it.
     pub(crate) fn cancel(&self) {
-        if let Some(inner) = self.inner.get() {
-            inner.cancel();
+        if let Some(work) = self.work.get() {
+            work.cancel();
         }
     }
 
     /// Whether it has ended.
     #[getter]
     fn has_ended(&self) -> bool {
-        self.inner.get().is_none_or(|inner| inner.shared.lock().has_ended)
+        self.work.get().is_none_or(|work| work.shared.has_ended())
     }
 
     /// What it gave, once: seconds, a flag, or a release's outcome with its error. Raises its error.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
-        let result = inner.shared.lock().result.take();
+        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
+        let result = work.shared.lock().result.take();
         match result {
             Some(Ok(Outcome::Time(time))) => Ok(time.as_secs_f64().into_pyobject(py)?.into_any()),
             Some(Ok(Outcome::Flag(flag))) => Ok(flag.into_pyobject(py)?.to_owned().into_any()),
@@ -182,8 +147,8 @@ impl Operation {
 
     /// What a release came to; a loss is raised if `raise_on_lost`.
     fn released(&self, py: Python<'_>, raise_on_lost: bool) -> PyResult<&'static str> {
-        let inner = self.inner.get().ok_or_else(|| errors::cancelled(py))?;
-        let result = inner.shared.lock().result.take();
+        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
+        let result = work.shared.lock().result.take();
         match result {
             Some(Ok(Outcome::Released(_, Some(loss)))) if raise_on_lost => {
                 Err(errors::raised(py, &loss))
@@ -195,88 +160,20 @@ impl Operation {
     }
 }
 
-impl Inner {
-    /// Waits for the end of a longer wait; the error is that of a signal's handler.
-    fn wait_for_signals(&self, py: Python<'_>) -> PyResult<()> {
-        if !is_main_thread(py)? {
-            // Signals are handled in the main thread only.
-            py.detach(|| self.run(Duration::MAX));
+/// Waits for the end of a longer wait; the error is that of a signal's handler.
+fn wait_for_signals(py: Python<'_>, work: &Work) -> PyResult<()> {
+    if !is_main_thread(py)? {
+        // Signals are handled in the main thread only.
+        py.detach(|| work.run(Duration::MAX));
+        return Ok(());
+    }
+    loop {
+        py.check_signals()?;
+        if py.detach(|| work.run(TICK)) {
             return Ok(());
         }
-        loop {
-            py.check_signals()?;
-            if py.detach(|| self.run(TICK)) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Runs the operation here, or waits for it if another does, for `timeout` at the most; tells
-    /// whether it has ended.
-    fn run(&self, timeout: Duration) -> bool {
-        let Work::Here(mut running) = mem::take(&mut *self.work()) else {
-            return self.shared.wait(timeout);
-        };
-        let has_ended = self.engine.block_on_for(timeout, running.as_mut()).is_some();
-        if !has_ended {
-            *self.work() = Work::Here(running);
-        }
-        has_ended
-    }
-
-    /// Has the engine run the operation, unless it is run already.
-    fn hand_over(&self) {
-        let mut work = self.work();
-        *work = match mem::take(&mut *work) {
-            Work::Here(running) if self.is_due => {
-                self.engine.background(running);
-                Work::Taken
-            }
-            Work::Here(running) => Work::OnEngine(self.engine.spawn(running)),
-            elsewhere => elsewhere,
-        };
-    }
-
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn cancel(&self) {
-        let mut progress = self.shared.lock();
-        progress.is_cancelled = true;
-        let result = progress.result.take();
-        let taken = progress.taken.take();
-        drop(progress);
-        self.give_up();
-        if let Some(lease) = taken {
-            lease.withdraw();
-        }
-        drop(result);
-    }
-
-    /// Drops the work, wherever it is, or leaves to the engine what is done in any case.
-    fn give_up(&self) {
-        let work = mem::take(&mut *self.work());
-        match work {
-            Work::Taken => {}
-            Work::Here(running) if self.is_due => self.engine.background(running),
-            work => {
-                drop(work);
-                // What the dropping has sent is on its way at once.
-                self.engine.prod();
-            }
-        }
     }
 }
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.give_up();
-    }
-}
-
-/// The operation with its ending, which comes last also when it is dropped half-way.
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Asking runs Python code, and with it the handler of a signal that has come in: its error is passed on.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {

@@ -152,9 +152,9 @@ impl Engine {
     }
 
     /// Has the thread look at once for what was handed to the engine from outside (what the dropping of
-    /// a half-run future sends), instead of soon.
+    /// a half-run future sends), or for what a visitor does not come for any more, instead of soon.
     pub fn prod(&self) {
-        self.shared.helm.prod();
+        self.shared.helm.recall();
     }
 
     /// Runs `future` on the thread. Dropping the task before it has ended drops the future.

@@ -156,6 +156,17 @@ impl Helm {
         }
     }
 
+    /// [`prod`](Self::prod) by somebody who may have asked the thread to leave and does not come after all.
+    pub(super) fn recall(&self) {
+        let mut turns = self.lock();
+        if turns.thread == Place::AtHelm && !turns.visitors.is_empty() {
+            // It leaves, and is back at once.
+            turns.is_prodded = true;
+        }
+        drop(turns);
+        self.prod();
+    }
+
     /// Ends the thread.
     pub(super) fn stop(&self) {
         self.lock().is_stopped = true;
@@ -307,5 +318,20 @@ mod tests {
         helm.tasks().spawn(async { sender.send(()) });
         assert_eq!(helm.block_on(async { 7 }), 7);
         assert_eq!(receiver.try_recv(), Ok(()));
+    }
+
+    #[test]
+    fn a_thread_that_was_asked_to_leave_for_nothing_is_back_at_once() {
+        // This is its thread.
+        let helm = Helm::without_thread().unwrap();
+        assert!(helm.wait_for_turn());
+        helm.recall();
+        assert!(!helm.lock().is_prodded);
+        assert_eq!(helm.visit(Some(Waker::noop().clone()), || ()), Visit::Deferred);
+        helm.recall();
+        helm.runtime().block_on(helm.relieved());
+        assert!(helm.lock().is_prodded);
+        assert!(helm.wait_for_turn());
+        assert!(!helm.lock().is_prodded);
     }
 }
