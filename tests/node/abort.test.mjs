@@ -93,11 +93,12 @@ describe('abort', () => {
       const end = performance.now() + millis
       while (performance.now() < end);
     }
-    // Both results wait for the event loop, the refusal first; its event comes before the other is told.
+    // Both results wait for the event loop, the refusal first; its event comes before the other is told. (Of two
+    // resources: it shares no call with the other, in which a refusal would come last.)
     for (let patience = 100, isFirst = false; !isFirst; patience *= 2) {
       const controller = new AbortController()
       own.removeAllListeners('error').on('error', () => controller.abort(reason))
-      const refused = own.acquire('a', 1000).catch((error) => error)
+      const refused = own.acquire(['a', 'c'], 1000).catch((error) => error)
       block(patience)
       const won = own.acquire('b', 60_000, { signal: controller.signal })
       block(patience)
