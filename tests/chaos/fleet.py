@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import watchdog
+from tests.support.servers import APART
 from tests.support.wall_clock import WallClock
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +54,8 @@ class Client:
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,
                 env={**os.environ, **(self.clock.variables if self.clock else {})},
+                **APART,
             )
         watchdog.guard(self._process.pid)
 

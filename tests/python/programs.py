@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.servers import Cluster
+from tests.support.servers import APART, Cluster
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,15 +29,15 @@ class Program:
     """A running program. It is killed at the end of the `with` block if it still runs."""
 
     def __init__(self, code: str, *, nodes: list[str]) -> None:
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-X", "dev", "-u", "-c", PRELUDE + textwrap.dedent(code)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            start_new_session=True,
             env={**os.environ, "QUORLOCK_NODES": ",".join(nodes)},
+            **APART,
         )
 
     @property

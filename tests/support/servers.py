@@ -282,7 +282,7 @@ class Server:
                         **self.options.env,
                         **(self._clock.variables if self._clock else {}),
                     },
-                    **_APART,
+                    **APART,
                 )
             watchdog.guard(self._process.pid)
             if self._listens(port):
@@ -312,9 +312,10 @@ class Server:
         process.wait()
 
 
-# A Ctrl-C in the terminal is the test runner's to handle. A session of its own would do as well,
-# but the system shares the processor out by sessions, and the bench's idle loops are in this one.
-_APART: dict[str, Any] = (
+#: How servers and programs are started: a Ctrl-C in the terminal is the test runner's to handle. A
+#: session of its own would do as well, but the system shares the processor out by sessions: one
+#: could outrun the servers, and the bench's idle loops are in this one.
+APART: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
 )
 

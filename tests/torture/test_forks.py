@@ -16,7 +16,7 @@ import pytest
 
 from tests.python.programs import run
 from tests.support import watchdog
-from tests.support.servers import Cluster, free_port
+from tests.support.servers import APART, Cluster, free_port
 from tests.support.wait import eventually
 from tests.torture.counts import times
 
@@ -372,7 +372,7 @@ def service(words: list[str], folder: Path, cluster: Cluster) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", *words], cwd=folder, stdout=output, stderr=output,
-            env=variables(folder, cluster), start_new_session=True,
+            env=variables(folder, cluster), **APART,
         )  # fmt: skip
     watchdog.guard(process.pid)
     try:

@@ -59,8 +59,7 @@ pub(super) fn encode(
         return Form::Deletion;
     }
     if let Action::Grant { ttl, fence: None } = letter.command.action
-        && letter.command.claim.resources.as_slice().len() == 1
-        && letter.command.ticket == Ticket::default()
+        && letter.is_first_grant()
         && canary.is_none()
         && !parcel.grants_many()
         && !parcel.was_sent()
