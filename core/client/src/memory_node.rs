@@ -175,9 +175,6 @@ impl Store {
         let Some(fence) = fence else {
             return Answer::Ours { token: None, remaining: None };
         };
-        if found.all_ours && highest.is_some() {
-            return Answer::Ours { token: highest, remaining: None };
-        }
         let ceiling = clock::System.wall_micros() + CLAMP_MICROS;
         let floor = highest.map_or(1, |token| token.0 + 1);
         let token = FencingToken(fence.proposal.0.min(ceiling).max(floor));

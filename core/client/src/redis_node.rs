@@ -3,6 +3,7 @@
 
 mod actor;
 mod call;
+mod contested;
 mod dialer;
 mod facts;
 mod faults;
@@ -12,6 +13,7 @@ mod link;
 mod login;
 mod lookout;
 mod mail;
+mod native;
 mod pipe;
 mod scripts;
 mod sorting;

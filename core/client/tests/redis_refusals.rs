@@ -27,7 +27,7 @@ fn keys_look_as_every_redlock_library_expects() {
             assert!(left > 50_000 && left <= 60_000, "{left}");
         }
         assert_eq!(ask.call(&["EXISTS", "quorlock:fence:{plain}"]), "0");
-        assert_eq!(ask.call(&["GET", "quorlock:fence:{fenced}"]), "5");
+        assert_eq!(ask.call(&["ZSCORE", "quorlock:fence:{fenced}", "token"]), "5");
         // Others' locks are respected, and told as theirs.
         assert_eq!(ask.call(&["SET", "theirs", "uuid", "NX", "PX", "60000"]), "OK");
         assert_eq!(ask.call(&["SET", "for ever", "uuid", "NX"]), "OK");
@@ -64,7 +64,7 @@ fn the_fence_is_remembered_as_long_as_said_and_never_shorter_than_the_lock() {
         let left = ask.number(&["PTTL", "quorlock:fence:{short}"]);
         assert!(left > 50_000 && left <= 60_000, "{left}");
         assert_eq!(client.ask(&short, raise(9)).await, ours_with(9));
-        assert_eq!(ask.call(&["GET", "quorlock:fence:{short}"]), "9");
+        assert_eq!(ask.call(&["ZSCORE", "quorlock:fence:{short}", "token"]), "9");
         assert!(ask.number(&["PTTL", "quorlock:fence:{short}"]) > 50_000);
         assert_eq!(client.ask(&claim(&["long"], "a"), fenced(600_000, 5)).await, ours_with(5));
         assert!(ask.number(&["PTTL", "quorlock:fence:{long}"]) > 500_000);
@@ -82,8 +82,8 @@ fn database_prefix_and_unix_socket_are_used() {
         assert_eq!(ask.call(&["DBSIZE"]), "0");
         assert_eq!(ask.call(&["SELECT", "2"]), "OK");
         assert_eq!(ask.call(&["GET", "app:r"]), "a");
-        assert_eq!(ask.call(&["GET", "quorlock:fence:{app:r}"]), "5");
-        assert_eq!(ask.call(&["GET", "quorlock:fence:app:{t}s"]), "5");
+        assert_eq!(ask.call(&["ZSCORE", "quorlock:fence:{app:r}", "token"]), "5");
+        assert_eq!(ask.call(&["ZSCORE", "quorlock:fence:app:{t}s", "token"]), "5");
         let mut second = node_at(&format!("{}/2?key_prefix=app:", server.url()));
         assert!(is_theirs(&second.grant(&claim(&["r"], "b"), 1_000).await));
     });
@@ -158,8 +158,19 @@ fn a_login_that_becomes_valid_is_used_without_help() {
 }
 
 /// What a user needs who may do nothing else, as the messages recommend it.
-const NEEDED: [&str; 9] =
-    ["+eval", "+evalsha", "+script|load", "+get", "+set", "+del", "+pexpire", "+pttl", "+time"];
+const NEEDED: [&str; 11] = [
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+get",
+    "+set",
+    "+del",
+    "+pexpire",
+    "+pttl",
+    "+time",
+    "+zadd",
+    "+zscore",
+];
 
 #[test]
 fn the_recommended_access_list_is_enough() {
@@ -234,9 +245,14 @@ fn missing_permissions_are_told_with_the_rule_to_add() {
         let keys = ["~r*", "~quorlock:fence:*"];
         // A lock that is free is taken without looking at it.
         assert_eq!(server.ask().call(&["SET", "r_held", "another"]), "OK");
-        for (missing, name) in
-            [("+evalsha", "r"), ("+set", "r"), ("+get", "r_held"), ("+time", "r")]
-        {
+        for (missing, name) in [
+            ("+evalsha", "r"),
+            ("+set", "r"),
+            ("+get", "r_held"),
+            ("+time", "r"),
+            ("+zadd", "r"),
+            ("+zscore", "r"),
+        ] {
             let rules: Vec<_> = NEEDED.into_iter().filter(|it| *it != missing).collect();
             let mut client = user(&server, &[&rules[..], &keys[..]].concat());
             let fault = client.fault(&claim(&[name], "a"), fenced(1_000, 5)).await;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{ErrorKind, RedisError, ServerError};
 
-use super::mail::Parcel;
+use super::mail::Letter;
 use super::{tls, wire};
 
-/// The fault behind an error that the server replied to `parcel` (to the log-in if there is none).
-pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
+/// The fault behind an error that the server replied to `letter` (to the log-in if there is none).
+pub(super) fn of_reply(error: &ServerError, letter: Option<&Letter>) -> Fault {
     let (code, text) = (error.code(), error.details().unwrap_or_default());
     let kind = kind_of(code, text);
     let said = said(code, text);
@@ -22,9 +22,9 @@ pub(super) fn of_reply(error: &ServerError, parcel: Option<&Parcel>) -> Fault {
              password on it, or bind it"
                 .to_owned()
         }
-        FaultKind::NotPermitted => not_permitted(text, parcel),
-        FaultKind::WrongType => match parcel {
-            Some(parcel) => wire::wrong_type(parcel.first()),
+        FaultKind::NotPermitted => not_permitted(text, letter),
+        FaultKind::WrongType => match letter {
+            Some(letter) => wire::wrong_type(letter),
             None => said,
         },
         FaultKind::Replica => return replica(None),
@@ -163,11 +163,11 @@ fn unauthenticated(code: &str, text: &str) -> String {
     }
 }
 
-fn not_permitted(text: &str, parcel: Option<&Parcel>) -> String {
+fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
     let about_key =
         text.contains("access a key") || text.contains("the keys") || text.contains("channel");
     if about_key {
-        let names = parcel.map(|it| it.first().command.claim.resources.to_string());
+        let names = letter.map(|it| it.command.claim.resources.to_string());
         let names = names.unwrap_or_else(|| "its keys".to_owned());
         return format!(
             "the user's access list does not cover the keys of {names}: add a pattern for them and \
@@ -177,7 +177,7 @@ fn not_permitted(text: &str, parcel: Option<&Parcel>) -> String {
     let command = text.split('\'').nth(1).map(|name| format!(" {}", plain(name).to_uppercase()));
     format!(
         "the user's access list does not permit the command{}: add +eval +evalsha +script|load +get \
-         +set +del +pexpire +pttl +time with ACL SETUSER",
+         +set +del +pexpire +pttl +time +zadd +zscore with ACL SETUSER",
         command.unwrap_or_default()
     )
 }

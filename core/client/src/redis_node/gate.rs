@@ -46,8 +46,8 @@ impl Gate {
     }
 
     /// What must stand in the canary key for a grant.
-    pub(super) fn canary(&self) -> &str {
-        if let Self::Open(canary) = self { canary } else { "" }
+    pub(super) fn canary(&self) -> Arc<str> {
+        if let Self::Open(canary) = self { Arc::clone(canary) } else { "".into() }
     }
 
     /// When to look again, at the latest.

@@ -8,18 +8,20 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quorlock_protocol::{Fault, Moment};
+use quorlock_protocol::{Action, Answer, Fault, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::contested::Contested;
 use super::facts::Deletion;
 use super::faults;
 use super::frame::Reply;
 use super::gate::Gate;
 use super::login::{ClientId, Login};
 use super::lookout::Lookout;
-use super::mail::Parcel;
+use super::mail::{Letter, Parcel};
+use super::native::{self, Hearing};
 use super::wire::{self, Form};
 use crate::clock;
 use crate::sentry::Sentry;
@@ -37,6 +39,7 @@ pub(super) struct Link {
     /// What must not be written before `undone` is.
     waiting: VecDeque<Parcel>,
     merges: bool,
+    contested: Contested,
     deletion: Option<Deletion>,
     since: Instant,
     has_answered: bool,
@@ -56,9 +59,27 @@ struct Out {
 
 enum Load {
     Parcel(Parcel),
+    /// First grants by commands of their own, and what was heard of them.
+    Native(Parcel, Hearing),
     Script,
     Facts,
     Look,
+}
+
+impl Load {
+    fn parcel(&self) -> Option<&Parcel> {
+        match self {
+            Self::Parcel(parcel) | Self::Native(parcel, _) => Some(parcel),
+            Self::Script | Self::Facts | Self::Look => None,
+        }
+    }
+
+    fn into_parcel(self) -> Option<Parcel> {
+        match self {
+            Self::Parcel(parcel) | Self::Native(parcel, _) => Some(parcel),
+            Self::Script | Self::Facts | Self::Look => None,
+        }
+    }
 }
 
 /// What happened on a link.
@@ -80,6 +101,7 @@ impl Link {
             undone: VecDeque::new(),
             waiting: VecDeque::new(),
             merges: true,
+            contested: Contested::default(),
             deletion,
             since: Instant::now(),
             has_answered: false,
@@ -144,14 +166,23 @@ impl Link {
 
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
-        let reply = match ready!(self.login.pipe.poll_reply(context)) {
-            Ok(reply) => reply,
-            Err(fault) => return Poll::Ready(Event::Lost(fault)),
-        };
-        self.has_answered = true;
-        let result = match self.out.pop_front() {
-            Some(out) => self.handle(out, reply),
-            None => Err(faults::garbled()),
+        let result = loop {
+            let reply = match ready!(self.login.pipe.poll_reply(context)) {
+                Ok(reply) => reply,
+                Err(fault) => return Poll::Ready(Event::Lost(fault)),
+            };
+            self.has_answered = true;
+            if let Some(Load::Native(parcel, hearing)) = self.out.front_mut().map(|it| &mut it.load)
+            {
+                match hearing.hear(parcel, reply) {
+                    Ok(false) => continue,
+                    heard => break self.handle_native(heard.map(|_| ())),
+                }
+            }
+            break match self.out.pop_front() {
+                Some(out) => self.handle(out, reply),
+                None => Err(faults::garbled()),
+            };
         };
         if self.out.is_empty() && !self.undone.is_empty() {
             self.redo();
@@ -174,9 +205,14 @@ impl Link {
         self.merges
     }
 
-    /// Whether grants are done only if the node remembers.
-    pub(super) fn is_guarded(&self) -> bool {
-        self.lookout.canary().is_some()
+    /// Whether `letter` is a grant that the server's own commands do best: nobody else wants it, as far as is known.
+    pub(super) fn grants_natively(&mut self, letter: &Letter) -> bool {
+        let Action::Grant { fence, .. } = letter.command.action else {
+            return false;
+        };
+        letter.is_first_grant()
+            && fence.is_none_or(|fence| self.lookout.allows(fence.proposal.0))
+            && !letter.command.claim.resources.as_slice().iter().any(|it| self.contested.take(it))
     }
 
     /// Whether it was of use, or could have been, had there been anything to do.
@@ -191,10 +227,7 @@ impl Link {
 
     /// Ends the connection; hands back what is not answered, in order.
     pub(super) fn into_unanswered(self) -> impl Iterator<Item = Parcel> {
-        let out = self.out.into_iter().filter_map(|out| match out.load {
-            Load::Parcel(parcel) => Some(parcel),
-            Load::Script | Load::Facts | Load::Look => None,
-        });
+        let out = self.out.into_iter().filter_map(|out| out.load.into_parcel());
         self.undone.into_iter().chain(out).chain(self.waiting)
     }
 
@@ -202,10 +235,20 @@ impl Link {
         if let Some(fault) = self.lookout.refusal(parcel.first().is_grant()) {
             return if parcel.was_sent() { parcel.fail(&fault) } else { parcel.answer_all(&fault) };
         }
-        let digests = self.login.digests.as_ref().filter(|_| !whole);
+        if parcel.is_to_be_split() {
+            return parcel.split().for_each(|parcel| self.write(parcel, whole));
+        }
         let canary = self.lookout.canary();
+        if parcel.is_native() {
+            let means = (self.prefix.as_str(), canary);
+            let send = |call: &Call| self.login.pipe.request_call(call);
+            let hearing = native::write(&mut self.call, &parcel, means, send);
+            parcel.note_sent();
+            return self.note_out(Form::Native, Load::Native(parcel, hearing));
+        }
+        let digests = self.login.digests.as_ref().filter(|_| !whole);
         let means = (digests, self.deletion);
-        let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, canary));
+        let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, canary.as_deref()));
         parcel.note_sent();
         self.login.pipe.request_call(&self.call);
         self.note_out(form, Load::Parcel(parcel));
@@ -229,6 +272,7 @@ impl Link {
     fn handle(&mut self, out: Out, reply: Reply) -> Result<Event, Fault> {
         let mut parcel = match out.load {
             Load::Parcel(parcel) => parcel,
+            Load::Native(..) => return Err(faults::garbled()),
             Load::Script => {
                 if matches!(&reply, Reply::Other(Value::ServerError(error)) if faults::is_not_permitted(error))
                 {
@@ -275,17 +319,17 @@ impl Link {
                 self.send_each(parcel.split());
             }
             Reply::Other(Value::ServerError(error)) => {
-                let fault = faults::of_reply(&error, Some(&parcel));
+                let fault = faults::of_reply(&error, Some(parcel.first()));
                 parcel.answer_all(&fault);
             }
-            reply if parcel.grants_many() => return self.handle_grants(out.sent, parcel, &reply),
             reply => {
                 let Some(mut answers) = wire::decode(&parcel, out.form, &reply) else {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
                 if parcel.first().is_grant() {
-                    let time = wire::time_in(&parcel, &reply);
+                    self.note_contested(parcel.first(), &answers);
+                    let time = wire::time_in(&reply);
                     let look = self.lookout.inspect(out.sent, time, &mut answers);
                     self.request_look(look);
                 }
@@ -294,6 +338,15 @@ impl Link {
             }
         }
         Ok(Event::Answered)
+    }
+
+    /// Whose first grant was refused is not alone in wanting its resource.
+    fn note_contested(&mut self, letter: &Letter, answers: &[Result<Answer, Fault>]) {
+        if letter.is_first_grant() && matches!(answers, [Ok(Answer::Theirs { .. })]) {
+            for resource in letter.command.claim.resources.as_slice() {
+                self.contested.insert(resource);
+            }
+        }
     }
 }
 

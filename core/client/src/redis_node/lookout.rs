@@ -1,6 +1,9 @@
 //! What a connection does for the guards: when its node is looked at, what the looks have shown, and
 //! which grants that lets through. Owns the gate; the calls are sent by the link.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
 use redis::{Cmd, Value};
 
@@ -19,6 +22,8 @@ pub(super) struct Lookout {
     state: State,
     /// How often in a row the canary was written.
     writings: u8,
+    /// The node's clock when it was last told, and when that was.
+    clock: Option<(Moment, u64)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +39,8 @@ impl Lookout {
     pub(super) fn new(sentry: Option<Sentry>) -> Self {
         let looks = sentry.as_ref().is_some_and(Sentry::looks);
         let gate = if looks { Gate::Undecided } else { Gate::Open("".into()) };
-        Self { sentry, gate, look_at: Moment::FAR_FUTURE, state: State::Resting, writings: 0 }
+        let (look_at, state) = (Moment::FAR_FUTURE, State::Resting);
+        Self { sentry, gate, look_at, state, writings: 0, clock: None }
     }
 
     /// Whether the node is looked at, now and then.
@@ -71,8 +77,21 @@ impl Lookout {
     }
 
     /// What must stand in the canary key for a grant; `None` if nothing is guarded.
-    pub(super) fn canary(&self) -> Option<&str> {
+    pub(super) fn canary(&self) -> Option<Arc<str>> {
         self.looks().then(|| self.gate.canary())
+    }
+
+    /// Whether a fence may be raised to `micros`: by the node's own clock, as far as it is known, that is not
+    /// ahead. A clock that is far ahead must not raise a fence for ever.
+    pub(super) fn allows(&self, micros: u64) -> bool {
+        let now = clock::now();
+        let latest = |(heard, clock): (Moment, u64)| {
+            let since = now.since(heard);
+            let passed = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+            (since < CLOCK_GOOD_FOR)
+                .then(|| clock.saturating_add(passed).saturating_add(MOST_AHEAD))
+        };
+        self.clock.and_then(latest).is_some_and(|latest| micros <= latest)
     }
 
     /// Whether a look is out.
@@ -126,15 +145,18 @@ impl Lookout {
                 sentry.handle_down();
                 Gate::Broken(fault)
             }
-            Ok(checkup) => match sentry.handle_checkup(&checkup) {
-                Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
-                    self.writings += 1;
-                    // What was trusted is no longer; the next look tells what is.
-                    self.gate = Gate::Undecided;
-                    return self.write(Some(&Writing { expected, canary }));
+            Ok(checkup) => {
+                self.clock = Some((checkup.clock.received, checkup.clock.micros));
+                match sentry.handle_checkup(&checkup) {
+                    Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
+                        self.writings += 1;
+                        // What was trusted is no longer; the next look tells what is.
+                        self.gate = Gate::Undecided;
+                        return self.write(Some(&Writing { expected, canary }));
+                    }
+                    ruling => Gate::from(ruling),
                 }
-                ruling => Gate::from(ruling),
-            },
+            }
         };
         self.writings = 0;
         self.look_at = self.gate.look_at(clock::now());
@@ -152,6 +174,7 @@ impl Lookout {
         time: Option<u64>,
         answers: &mut [Result<Answer, Fault>],
     ) -> Option<Cmd> {
+        self.clock = time.map(|time| (clock::now(), time)).or(self.clock);
         let sentry = self.sentry.as_ref()?;
         let reading = |micros| ClockReading { sent, received: clock::now(), micros };
         let is_steady = time.is_none_or(|time| sentry.handle_clock(reading(time)));
@@ -173,3 +196,7 @@ impl Lookout {
 
 /// A canary that others change again and again is left to them.
 const MOST_WRITINGS: u8 = 8;
+/// So many microseconds beyond a node's clock a token may lie, as in the scripts.
+const MOST_AHEAD: u64 = 1_000_000;
+/// How long what a node's clock said is gone by.
+const CLOCK_GOOD_FOR: Duration = Duration::from_secs(60);

@@ -62,21 +62,23 @@ impl Letter {
     }
 }
 
-/// Letters that go out as one call: one, several extensions, or several first grants.
+/// Letters that go out together: one, several extensions, or several first grants.
 pub(super) struct Parcel {
     /// Never empty.
     letters: SmallVec<[Letter; 1]>,
     keys: usize,
     /// How often it went out and may have been done.
     sends: u8,
-    /// A revoke that found no key of the holder's: the script has yet to tell whose it is.
+    /// First grants that go by the server's own commands.
+    is_native: bool,
+    /// The server's own command did not do it: the script has yet to tell why.
     has_missed: bool,
 }
 
 impl Parcel {
     /// The most leases that are extended by one call: a node runs nothing else meanwhile.
     const MAX_LEASES: usize = 256;
-    /// The most leases that are granted by one call, which takes longer.
+    /// The most leases that are granted together.
     const MAX_GRANTS: usize = 32;
     /// The most keys in such a call.
     const MAX_KEYS: usize = 1024;
@@ -85,14 +87,20 @@ impl Parcel {
 
     pub(super) fn new(letter: Letter) -> Self {
         let keys = letter.keys();
-        Self { letters: smallvec![letter], keys, sends: 0, has_missed: false }
+        Self { letters: smallvec![letter], keys, sends: 0, is_native: false, has_missed: false }
     }
 
-    /// Takes `letter` in if both are extensions or both first grants, and there is room; otherwise hands it back.
+    /// A first grant by the server's own commands.
+    pub(super) fn native(letter: Letter) -> Self {
+        Self { is_native: true, ..Self::new(letter) }
+    }
+
+    /// Takes in an extension behind others, or a first grant behind those of its kind, if there is room; otherwise
+    /// hands it back.
     pub(super) fn merge(&mut self, letter: Letter) -> Option<Letter> {
         let most = if self.first().is_extend() && letter.is_extend() {
             Self::MAX_LEASES
-        } else if self.first().is_first_grant() && letter.is_first_grant() {
+        } else if self.is_native && letter.is_first_grant() {
             Self::MAX_GRANTS
         } else {
             0
@@ -114,9 +122,14 @@ impl Parcel {
         &self.letters
     }
 
-    /// Whether it grants to several leases at once.
-    pub(super) fn grants_many(&self) -> bool {
-        self.letters.len() > 1 && self.first().is_grant()
+    /// Whether it goes by the server's own commands. They do no good twice.
+    pub(super) fn is_native(&self) -> bool {
+        self.is_native && !self.was_sent()
+    }
+
+    /// Whether several leases can only be granted one by one: a script takes one.
+    pub(super) fn is_to_be_split(&self) -> bool {
+        self.letters.len() > 1 && self.first().is_grant() && !self.is_native()
     }
 
     /// Whether something of it is of `letter`'s holder.
@@ -137,7 +150,7 @@ impl Parcel {
         self.sends -= 1;
     }
 
-    /// The same for a revoke, which is to be asked about.
+    /// The same for one that is to be asked about.
     pub(super) fn note_missed(&mut self) {
         self.note_undone();
         self.has_missed = true;
@@ -151,20 +164,6 @@ impl Parcel {
     pub(super) fn split(self) -> impl Iterator<Item = Self> {
         let sends = self.sends;
         self.letters.into_iter().map(move |letter| Self { sends, ..Self::new(letter) })
-    }
-
-    /// What of it the server did: the letters for which `is_done`, by their place. The others are handed back with
-    /// it, each by itself.
-    pub(super) fn part(mut self, is_done: impl Fn(usize) -> bool) -> (Option<Self>, Vec<Self>) {
-        let (mut done, mut undone) = (SmallVec::new(), Vec::new());
-        for (place, letter) in mem::take(&mut self.letters).into_iter().enumerate() {
-            if is_done(place) {
-                done.push(letter);
-            } else {
-                undone.push(Self { sends: self.sends - 1, ..Self::new(letter) });
-            }
-        }
-        (Self { letters: done, ..self }.filled(), undone)
     }
 
     /// What of it may go out at `now`; the rest is answered with `fault`.

@@ -1,4 +1,4 @@
-//! Which letters share a call. Owns the parcels that are still open; sends them in an order that keeps each
+//! Which letters go out together. Owns the parcels that are still open; sends them in an order that keeps each
 //! holder's commands in theirs.
 
 use super::link::Link;
@@ -16,17 +16,17 @@ pub(super) struct Sorting {
 impl Sorting {
     /// Puts `letter` into a parcel with others, or behind them.
     pub(super) fn add(&mut self, letter: Letter, link: &mut Link) {
-        if !link.merges() {
-            return link.send(Parcel::new(letter));
-        }
-        // A free lock costs least by a command of its own, where nothing else is asked of the node.
-        if letter.is_first_grant() && (letter.is_fenced() || link.is_guarded()) {
-            return put(&mut self.grants, letter, link);
+        if link.grants_natively(&letter) {
+            return put(&mut self.grants, letter, Parcel::native, link);
         }
         if self.grants.as_ref().is_some_and(|grants| grants.concerns_holder_of(&letter)) {
             send(&mut self.grants, link);
         }
-        put(&mut self.last, letter, link);
+        if link.merges() {
+            put(&mut self.last, letter, Parcel::new, link);
+        } else {
+            link.send(Parcel::new(letter));
+        }
     }
 
     /// Sends what is still here.
@@ -36,14 +36,19 @@ impl Sorting {
     }
 }
 
-fn put(place: &mut Option<Parcel>, letter: Letter, link: &mut Link) {
+fn put(
+    place: &mut Option<Parcel>,
+    letter: Letter,
+    alone: impl Fn(Letter) -> Parcel,
+    link: &mut Link,
+) {
     let unmerged = match place {
         Some(parcel) => parcel.merge(letter),
         None => Some(letter),
     };
     if let Some(letter) = unmerged {
         send(place, link);
-        *place = Some(Parcel::new(letter));
+        *place = Some(alone(letter));
     }
 }
 

@@ -19,10 +19,8 @@ use crate::keys::{fence_key, lock_key};
 /// How a parcel is put into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `SET NX PX`: a grant of one resource without fencing, in the first round of an acquisition. It is
-    /// not idempotent, so it never goes out twice. Its refusal does not say when the key is free, nor
-    /// that it never will be: further rounds ask by script.
-    Plain,
+    /// The server's own commands for first grants.
+    Native,
     /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it, of a lease or a first round.
     /// If nothing was deleted, it does not say why and a script is asked: later rounds, which are lost to
     /// others more often than not, ask it at once.
@@ -58,18 +56,6 @@ pub(super) fn encode(
         };
         return Form::Deletion;
     }
-    if let Action::Grant { ttl, fence: None } = letter.command.action
-        && letter.is_first_grant()
-        && canary.is_none()
-        && !parcel.grants_many()
-        && !parcel.was_sent()
-    {
-        let claim = &letter.command.claim;
-        let key = lock_key(prefix, &claim.resources.as_slice()[0]);
-        call.begin("SET").arg(&key).arg(claim.holder.as_str());
-        call.arg("NX").arg("PX").number(ttl.as_millis());
-        return Form::Plain;
-    }
     let script = script_of(&letter.command.action);
     let (name, script_name, form) = match digests {
         Some(digests) => ("EVALSHA", digests.of(script), Form::ByDigest),
@@ -78,9 +64,6 @@ pub(super) fn encode(
     call.begin(name).arg(script_name);
     match script {
         Script::Extend => write_extensions(call, parcel.letters(), prefix),
-        Script::Grant if parcel.grants_many() => {
-            write_grants(call, parcel.letters(), (prefix, canary));
-        }
         _ => write_one(call, letter, (prefix, canary)),
     }
     form
@@ -90,15 +73,8 @@ pub(super) fn encode(
 /// of the protocol.
 pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answers> {
     let numbers = match (form, reply) {
-        (Form::Plain, Reply::Other(Value::Okay))
-        | (Form::Deletion, Reply::Other(Value::Int(1))) => {
+        (Form::Deletion, Reply::Other(Value::Int(1))) => {
             return Some(smallvec![Ok(Answer::Ours { token: None, remaining: None })]);
-        }
-        (Form::Plain, Reply::Other(Value::Nil)) => {
-            return Some(smallvec![Ok(Answer::Theirs { floor: None, frees: Frees::Unknown })]);
-        }
-        (Form::ByDigest | Form::Whole, Reply::Other(Value::Int(time))) => {
-            return Some(smallvec![Ok(granted_as_asked(parcel, *time)?)]);
         }
         (Form::ByDigest | Form::Whole, Reply::Numbers(numbers)) => numbers,
         _ => return None,
@@ -138,29 +114,6 @@ fn write_extensions(call: &mut Call, letters: &[Letter], prefix: &str) {
         };
         call.arg(claim.holder.as_str()).number(ttl.as_millis());
         call.count(claim.resources.as_slice().len());
-    }
-}
-
-fn write_grants(call: &mut Call, letters: &[Letter], (prefix, canary): (&str, Option<&str>)) {
-    call.count(letters.len() + letters.iter().filter(|letter| letter.is_fenced()).count());
-    for letter in letters {
-        for resource in letter.command.claim.resources.as_slice() {
-            let key = lock_key(prefix, resource);
-            call.arg(&key);
-            if letter.is_fenced() {
-                call.joined(fence_key(&key));
-            }
-        }
-    }
-    write_canary(call, canary);
-    for letter in letters {
-        if let Action::Grant { ttl, fence } = letter.command.action {
-            call.arg(letter.command.claim.holder.as_str());
-            write_terms(call, ttl, fence);
-            if fence.is_none() {
-                call.arg("").arg("");
-            }
-        }
     }
 }
 
@@ -210,16 +163,6 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&
     }
 }
 
-/// The answer in a grant's reply of nothing but the time: done, with the token that was proposed.
-fn granted_as_asked(parcel: &Parcel, time: i64) -> Option<Answer> {
-    let token = match parcel.first().command.action {
-        Action::Grant { fence, .. } => fence.map(|fence| fence.proposal),
-        Action::Restore { .. } => None,
-        _ => return None,
-    };
-    (time >= LEAST_TIME).then_some(Answer::Ours { token, remaining: None })
-}
-
 /// The answer in `{code, token, pttl, time}`, or in the code alone; `None` for numbers that no script of ours
 /// replies.
 fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
@@ -253,37 +196,13 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
     })
 }
 
-/// What the reply to many grants says of each: its token, 0 without fencing, -1 if nothing was done; `None` if it
-/// has not the shape of the protocol.
-pub(super) fn tokens<'a>(parcel: &Parcel, reply: &'a Reply) -> Option<&'a [i64]> {
+/// The node's clock in the reply to a grant, in microseconds.
+pub(super) fn time_in(reply: &Reply) -> Option<u64> {
     let Reply::Numbers(numbers) = reply else {
         return None;
     };
-    let (time, tokens) = numbers.split_first()?;
-    let fits = |(letter, token): (&Letter, &i64)| match token {
-        ..-1 => false,
-        -1 => true,
-        token => (*token > 0) == letter.is_fenced(),
-    };
-    let is_whole = *time >= LEAST_TIME && tokens.len() == parcel.letters().len();
-    (is_whole && parcel.letters().iter().zip(tokens).all(fits)).then_some(tokens)
-}
-
-/// The answer in one of these numbers; `None` if nothing was done.
-pub(super) fn granted(token: i64) -> Option<Result<Answer, Fault>> {
-    let token = u64::try_from(token).ok()?;
-    Some(Ok(Answer::Ours { token: (token > 0).then_some(FencingToken(token)), remaining: None }))
-}
-
-/// The node's clock in the reply to grants, in microseconds.
-pub(super) fn time_in(parcel: &Parcel, reply: &Reply) -> Option<u64> {
-    let place = if parcel.grants_many() { 0 } else { REPLY_NUMBERS - 1 };
-    let time = match reply {
-        Reply::Numbers(numbers) => *numbers.get(place)?,
-        Reply::Other(Value::Int(time)) => *time,
-        Reply::Other(_) => return None,
-    };
-    u64::try_from(time).ok().filter(|time| *time > 0)
+    let time = numbers.get(REPLY_NUMBERS - 1)?;
+    u64::try_from(*time).ok().filter(|time| *time > 0)
 }
 
 /// The sentence for a key of another type in the way of `letter`.
@@ -296,7 +215,5 @@ pub(super) fn wrong_type(letter: &Letter) -> String {
 }
 
 const FORGOT: &str = "the node has forgotten its keys: it is being found out since when";
-/// A reply of a smaller number is no clock's: a day of 1970, in microseconds.
-const LEAST_TIME: i64 = 86_400_000_000;
 /// How many numbers a script replies for one claim, unless all are extended.
 const REPLY_NUMBERS: usize = 4;

@@ -30,7 +30,7 @@ end
 
 local fence = 0
 for i = 2, #ARGV do
-  local seen = redis.pcall('GET', ARGV[i])
+  local seen = redis.pcall('ZSCORE', ARGV[i], 'token')
   if type(seen) == 'string' then fence = math.max(fence, tonumber(seen) or 0) end
 end
 return {code, fence, code == 1 and first or (code == 3 and last or -2), 0}

@@ -8,7 +8,7 @@
 --        code   1 raised (or higher already) · 2 a lock key is gone · 3 a lock key is another's
 --        token  the highest fence afterwards; 0 = none
 --        pttl, time   -2, 0 (not read)
-local count, token, code, highest = #KEYS / 2, tonumber(ARGV[2]), 1, 0
+local count, code, highest = #KEYS / 2, 1, 0
 for i = 1, count do
   local value = redis.call('GET', KEYS[i])
   if not value then
@@ -20,11 +20,9 @@ end
 if code ~= 1 then return {code, 0, -2, 0} end
 
 for i = count + 1, #KEYS do
-  local fence = tonumber(redis.call('GET', KEYS[i]) or 0) or 0
-  if fence < token then
-    fence = token
-    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
+  if redis.call('ZADD', KEYS[i], 'GT', 'CH', ARGV[2], 'token') == 1 then
+    redis.call('PEXPIRE', KEYS[i], ARGV[3])
   end
-  highest = math.max(highest, fence)
+  highest = math.max(highest, tonumber(redis.call('ZSCORE', KEYS[i], 'token')))
 end
 return {1, highest, -2, 0}

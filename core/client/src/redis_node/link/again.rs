@@ -18,36 +18,49 @@
 
 use std::mem;
 
-use quorlock_protocol::{Fault, FaultKind, Moment};
+use quorlock_protocol::{Answer, Fault, FaultKind, Frees};
 
-use super::{Event, Link, Load};
+use super::{Event, Link, Load, Out};
 use crate::clock;
 use crate::redis_node::faults;
-use crate::redis_node::frame::Reply;
 use crate::redis_node::login;
 use crate::redis_node::mail::{Letter, Parcel};
+use crate::redis_node::native::Outcome;
 use crate::redis_node::scripts::Script;
-use crate::redis_node::wire::{self, Answers, Form};
+use crate::redis_node::wire::{Answers, Form};
 
 impl Link {
-    /// Answers those of many grants that were done; asks for each of the others by itself, as its refusal has
-    /// more to say.
-    pub(super) fn handle_grants(
-        &mut self,
-        sent: Moment,
-        parcel: Parcel,
-        reply: &Reply,
-    ) -> Result<Event, Fault> {
-        let Some(tokens) = wire::tokens(&parcel, reply) else {
-            parcel.answer_all(&faults::garbled());
+    /// Answers those first grants of the oldest call that were done; asks for each of the others by script, which
+    /// has more to say.
+    pub(super) fn handle_native(&mut self, heard: Result<(), Fault>) -> Result<Event, Fault> {
+        let Some(Out { sent, load: Load::Native(parcel, hearing), .. }) = self.out.pop_front()
+        else {
             return Err(faults::garbled());
         };
-        let mut answers: Answers = tokens.iter().copied().filter_map(wire::granted).collect();
-        let look = self.lookout.inspect(sent, wire::time_in(&parcel, reply), &mut answers);
+        if let Err(fault) = heard {
+            parcel.answer_all(&fault);
+            return Err(fault);
+        }
+        let mut granted: Answers = hearing.granted(&parcel).map(Ok).collect();
+        let look = self.lookout.inspect(sent, hearing.time(), &mut granted);
         self.request_look(look);
-        let (done, undone) = parcel.part(|place| tokens[place] >= 0);
-        if let Some(done) = done {
-            done.answer_each(answers);
+        if granted.len() == parcel.letters().len() {
+            parcel.answer_each(granted);
+            return Ok(Event::Answered);
+        }
+        let (mut granted, mut undone) = (granted.into_iter(), Vec::new());
+        for (mut parcel, outcome) in parcel.split().zip(hearing.outcomes()) {
+            match outcome {
+                Outcome::Granted => parcel.answer_each(granted.next()),
+                Outcome::Failed(fault) => parcel.answer_all(fault),
+                // Nothing else was asked: it is told as it is, and further rounds ask by script.
+                Outcome::Refused if !hearing.asks_time() => parcel.answer_each([Ok(REFUSED)]),
+                Outcome::Refused => {
+                    parcel.note_missed();
+                    undone.push(parcel);
+                }
+                Outcome::Unclear => undone.push(parcel),
+            }
         }
         self.send_each(undone);
         Ok(Event::Answered)
@@ -67,10 +80,7 @@ impl Link {
 
     /// Whether a revoke of `letter`'s holder is out already: a grant must not follow it.
     fn is_revoked(&self, letter: &Letter) -> bool {
-        let out = self.out.iter().filter_map(|out| match &out.load {
-            Load::Parcel(parcel) => Some(parcel),
-            Load::Script | Load::Facts | Load::Look => None,
-        });
+        let out = self.out.iter().filter_map(|out| out.load.parcel());
         let mut parcels = out.chain(&self.undone).chain(&self.waiting);
         parcels.any(|parcel| parcel.first().is_revoke() && parcel.concerns_holder_of(letter))
     }
@@ -113,6 +123,8 @@ impl Link {
         }
     }
 }
+
+const REFUSED: Answer = Answer::Theirs { floor: None, frees: Frees::Unknown };
 
 fn withdrawn() -> Fault {
     Fault::new(FaultKind::NotSent, "it was revoked before it could be sent again")
