@@ -286,12 +286,10 @@ class Stage:
     def _reply(self, site: Site | None, command: Command, answer: list[str]) -> bytes | list[int]:
         match answer:
             case ["ours", *token]:
-                if command.is_plain:
-                    return b"+OK\r\n"
                 number = self.token(int(token[0])) if token else 0
                 if site is None:
                     return [1, number, -2, int(time.time() * 1_000_000)]
-                is_known = command.kind != "grant" or command.canary == site.canary
+                is_known = command.kind != "grant" or command.canary in {"", site.canary}
                 return [1, number, -2, site.micros] if is_known else site.forgot()
             case ["fault", "QUARANTINED"] if site is not None:
                 return site.forgot()
@@ -302,7 +300,7 @@ class Stage:
                 free = facts.get("free")
                 left = -2 if free is None else -1 if free == "never" else int(free) * self.scale
                 floor = self.token(int(facts["floor"])) if "floor" in facts else 0
-                return b"$-1\r\n" if command.is_plain else [3, floor, left, 0]
+                return [3, floor, left, 0]
             case ["fault", "GARBLED"]:
                 return b"+what?\r\n"
             case ["fault", code] if code in _ERRORS:

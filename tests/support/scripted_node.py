@@ -8,6 +8,10 @@ and nothing of what an answer means to it.
 
 What belongs to logging in is answered by itself, and with a `Site` what the guards ask. Like a
 server that hangs, it answers in order, and a second connection only when the first is gone.
+
+A first grant comes as commands of the server's own: `SET NX PX`, with fencing `ZADD` and `PEXPIRE`,
+then `GET` of the canary and `TIME`. It is one command here, with one answer. What these replies
+cannot say the client hears by asking again by script, which is no command of its own either.
 """
 
 from __future__ import annotations
@@ -39,16 +43,13 @@ class Command:
     holder: str
     ttl: int | None  # milliseconds, of a grant or an extend
     proposal: int | None  # the fencing token that a grant proposes
-    canary: str  # what must stand in the canary key for a grant
-    is_plain: bool  # a bare SET NX PX
+    canary: str  # what must stand in the canary key for a grant by script
     words: tuple[str, ...]
     arrived: float  # time.monotonic() of the first copy
     copies: int = 1
     #: Cut the connection instead of answering, however often it comes.
     breaks: bool = False
     is_answered: bool = False
-    #: How many leases a grant is for, if for many.
-    shares: int = 0
 
 
 @dataclass
@@ -57,6 +58,7 @@ class _Slot:
 
     reply: bytes | None = None
     command: Command | None = None
+    part: str = ""  # which of the commands of a grant, if it has several
     look: tuple[str, ...] | None = None  # the arguments of a look, which is done in its turn
 
 
@@ -64,6 +66,7 @@ class _Slot:
 class _Connection:
     writer: asyncio.StreamWriter
     slots: deque[_Slot] = field(default_factory=deque)
+    granting: Command | None = None  # what comes next may belong to it
     is_gone: bool = False
 
 
@@ -88,6 +91,8 @@ class ScriptedNode:
         self._connections: list[_Connection] = []
         self._first = asyncio.Condition()
         self._to_come_again: list[Command] = []
+        #: What a grant hears when it is asked for again by script, by its holder.
+        self._told_later: dict[str, bytes] = {}
         self._digests: dict[str, str] = {}
 
     @classmethod
@@ -107,13 +112,26 @@ class ScriptedNode:
         """Replies with the numbers of a script, or with bytes as they are."""
         if not isinstance(reply, bytes) and command.kind == "extend":
             reply = list(reply)[:1]  # its code says everything
-        data = reply if isinstance(reply, bytes) else integers(reply)
         for connection in self._connections:
             for slot in connection.slots:
                 if slot.command is command:
-                    slot.reply = data
+                    slot.reply = self._part_of(reply, slot)
                     command.is_answered = True
             self._flush(connection)
+
+    def _part_of(self, reply: Reply, slot: _Slot) -> bytes:
+        """What an answer is in one of the slots of its command."""
+        command = slot.command
+        if not slot.part or command is None:
+            return reply if isinstance(reply, bytes) else integers(reply)
+        if isinstance(reply, bytes):
+            # What is no error ends the connection.
+            return reply if slot.part == "SET" or reply.startswith(b"-") else b""
+        code, token, *_ = reply
+        if code == 1 and token == (command.proposal or 0):
+            return b"+OK\r\n" if slot.part == "SET" else b":1\r\n"
+        self._told_later[command.holder] = integers(reply)
+        return b"$-1\r\n" if slot.part == "SET" else b":1\r\n"
 
     @property
     def owes_a_look(self) -> bool:
@@ -182,18 +200,23 @@ class ScriptedNode:
         if self.site is not None and words[:2] == ("EVAL", CHECKUP):
             connection.slots.append(_Slot(look=words[5:]))
             return self._flush(connection)
+        if words[0] in {"ZADD", "PEXPIRE", "GET", "TIME"}:
+            connection.slots.append(self._part(connection.granting, words))
+            return self._flush(connection)
         command = self._parse(words)
-        if command is not None and command.shares:
-            # Nothing is done for any: each will be asked for by itself.
-            micros = int(time.time() * 1_000_000)
-            connection.slots.append(_Slot(reply=integers([micros] + [-1] * command.shares)))
-        elif command is None:
+        connection.granting = None
+        if command is None:
             connection.slots.append(_Slot(reply=b"-ERR unknown command\r\n"))
+        elif later := self._told_later.pop(command.holder, b"") if command.kind == "grant" else b"":
+            connection.slots.append(_Slot(reply=later))
         elif command.kind == "inspect" or WARM_UP in words:
             connection.slots.append(_Slot(reply=self._warm_up(command)))
         else:
             command = self._known(command)
-            connection.slots.append(_Slot(command=command))
+            if words[0] == "SET":
+                connection.granting = command
+            part = "SET" if words[0] == "SET" else ""
+            connection.slots.append(_Slot(command=command, part=part))
             if command.kind == "revoke" and self.takes_back:
                 self.answer(command, [1, 0, -2, 0])
             if command.breaks:
@@ -202,9 +225,25 @@ class ScriptedNode:
         self._tell_news()
         return None
 
+    def _part(self, command: Command | None, words: tuple[str, ...]) -> _Slot:
+        """The slot of what comes behind the `SET` of a grant."""
+        if words[0] == "GET":
+            return _Slot(reply=bulk(self.site.canary) if self.site else b"$-1\r\n")
+        if words[0] == "TIME":
+            micros = self.site.micros if self.site else int(time.time() * 1_000_000)
+            seconds, rest = divmod(micros, 1_000_000)
+            return _Slot(reply=b"*2\r\n" + bulk(str(seconds)) + bulk(str(rest)))
+        if command is None:
+            return _Slot(reply=b":1\r\n")
+        if words[0] == "ZADD":
+            command.proposal = int(words[4])
+        return _Slot(command=command, part=words[0])
+
     def _warm_up(self, command: Command) -> bytes:
         """The reply to what only makes the client connect."""
         self.is_warm = self.is_warm or WARM_UP in command.words
+        if command.words[0] == "SET":
+            return b"+OK\r\n" if self.site else b"$-1\r\n"
         if command.kind == "inspect" or self.site is None:
             return integers([2, 0, -2, 0])
         if command.kind == "grant" and command.canary != self.site.canary:
@@ -214,10 +253,17 @@ class ScriptedNode:
     def _known(self, command: Command) -> Command:
         """The command itself, or the earlier one that this is a copy of."""
         for earlier in self._to_come_again:
-            # By digest before, as a whole script now: what follows is the same.
-            if earlier.kind == command.kind and earlier.words[2:] == command.words[2:]:
+            # By digest before, as a whole script now: what follows is the same. A grant, with
+            # a holder of its own, may have come by the server's own commands.
+            is_same = (
+                earlier.holder == command.holder
+                if command.kind == "grant"
+                else (earlier.words[2:] == command.words[2:])
+            )
+            if earlier.kind == command.kind and is_same:
                 self._to_come_again.remove(earlier)
                 earlier.copies += 1
+                earlier.canary = command.canary
                 return earlier
         self.commands.append(command)
         return command
@@ -241,7 +287,7 @@ class ScriptedNode:
     def _parse(self, words: tuple[str, ...]) -> Command | None:
         now = time.monotonic()
         if words[0] == "SET":
-            return Command("grant", words[2], int(words[5]), None, "", True, words, now)
+            return Command("grant", words[2], int(words[5]), None, "", words, now)
         if words[0] not in {"EVAL", "EVALSHA"}:
             return None
         text = self._digests.get(words[1], "") if words[0] == "EVALSHA" else words[1]
@@ -253,7 +299,7 @@ class ScriptedNode:
             return self._grant(words, arguments, now)
         holder, *rest = arguments
         ttl = int(rest[0]) if kind == "extend" else None
-        return Command(kind, holder, ttl, None, "", False, words, now)
+        return Command(kind, holder, ttl, None, "", words, now)
 
     def _grant(self, words: tuple[str, ...], arguments: tuple[str, ...], now: float) -> Command:
         _, canary, holder, ttl, *fence = arguments
@@ -262,8 +308,7 @@ class ScriptedNode:
         known = {each.holder for each in self.commands if each.kind == "extend"}
         is_bare = not canary and proposal is None
         kind = "restore" if is_bare and holder in known else "grant"
-        shares = len(arguments) // 4 if len(arguments) > 6 else 0
-        return Command(kind, holder, int(ttl), proposal, canary, False, words, now, shares=shares)
+        return Command(kind, holder, int(ttl), proposal, canary, words, now)
 
     def _flush(self, connection: _Connection) -> None:
         slots = connection.slots

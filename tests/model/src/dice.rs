@@ -35,6 +35,7 @@ fn plain(seed: u64, dice: &mut Dice) -> Scope {
     let fencing = dice.below(8) > 0;
     Scope {
         clients,
+        in_parts: (seed / 2).is_multiple_of(2),
         wants: (0..clients).map(|_| wants(dice, all)).collect(),
         policy: settings(dice, fencing),
         shorter: policy(|it| it.ttl(Duration::from_millis(200)).fencing(fencing)),

@@ -31,6 +31,8 @@ pub(crate) struct Sent {
     pub(crate) in_time_until: Option<u64>,
     /// How often it went out.
     sends: u8,
+    /// Once the node has done the first of its commands: whether the key was set.
+    pub(crate) begun: Option<bool>,
     /// Present once the node has done it.
     answer: Option<Result<Answer, FaultKind>>,
     /// Present with a grant where something is guarded.
@@ -54,8 +56,15 @@ impl Hash for Sent {
     /// The claim is told by its owner; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
-        (self.command.not_after, self.in_time_until, self.sends, self.answer, &self.ward)
-            .hash(state);
+        (self.command.not_after, self.in_time_until, self.sends, self.begun).hash(state);
+        (self.answer, &self.ward).hash(state);
+    }
+}
+
+impl Sent {
+    /// Whether it goes out for the first time.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.sends == 1
     }
 }
 
@@ -68,8 +77,8 @@ impl Link {
         command: Command,
         (ward, in_time_until): (Option<Ward>, Option<u64>),
     ) {
-        let sent = Sent { op, owner, command, in_time_until, sends: 1, answer: None, ward };
-        self.out.push_back(sent);
+        let (sends, begun, answer) = (1, None, None);
+        self.out.push_back(Sent { op, owner, command, in_time_until, sends, begun, answer, ward });
     }
 
     /// Answers a command that is not sent at all.
@@ -107,6 +116,13 @@ impl Link {
             && let Some(sent) = self.out.remove(revoke)
         {
             self.out.insert(undone, sent);
+        }
+    }
+
+    /// Notes that the node has done the first part of the next command.
+    pub(crate) fn begun(&mut self, is_set: bool) {
+        if let Some(sent) = self.out.iter_mut().find(|sent| sent.answer.is_none()) {
+            sent.begun = Some(is_set);
         }
     }
 
@@ -156,7 +172,7 @@ impl Link {
         for mut sent in std::mem::take(&mut self.out) {
             if again && sent.sends < MAX_SENDS && sent.command.not_after >= now {
                 sent.sends += 1;
-                sent.answer = None;
+                (sent.begun, sent.answer) = (None, None);
                 if let Some(ward) = &mut sent.ward {
                     (ward.sent, ward.micros) = (now, None);
                 }

@@ -113,6 +113,8 @@ pub(crate) struct Scope {
     pub(crate) walls_run: bool,
     /// Zero for the middle of every random delay; anything else for delays drawn by it.
     pub(crate) seed: u64,
+    /// Whether others may come in between the commands of a first grant.
+    pub(crate) in_parts: bool,
     /// Whether nodes forget tokens when their retention has passed.
     pub(crate) fences_end: bool,
     pub(crate) target: Target,
@@ -151,6 +153,7 @@ impl Scope {
             walls: vec![100, 50, 20],
             walls_run: false,
             seed: 0,
+            in_parts: false,
             fences_end: false,
             target: Target::None,
             flaw: Flaw::None,

@@ -53,6 +53,7 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(writing());
     scopes.extend(several_resources());
     scopes.extend(keeping_others_out());
+    scopes.extend(in_parts());
     scopes.extend(guarded::small());
     scopes
 }
@@ -148,6 +149,21 @@ fn several_resources() -> Vec<Scope> {
                 (it.resends, it.breaks) = (1, 1);
             })
         },
+    ]
+}
+
+/// Others come in between the commands of a first grant.
+fn in_parts() -> Vec<Scope> {
+    let in_parts = |scope: Scope| Scope { in_parts: true, ..scope };
+    vec![
+        in_parts(Scope {
+            walls: vec![50, 100],
+            ..faulty("grants in parts, clocks that disagree", 1, |it| it.cancels = 1)
+        }),
+        in_parts(faulty("grants in parts, broken connections", 1, |it| {
+            (it.resends, it.breaks) = (1, 1);
+        })),
+        in_parts(faulty("grants in parts, clients that stop", 1, |it| it.pauses = 1)),
     ]
 }
 

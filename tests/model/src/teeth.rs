@@ -58,7 +58,7 @@ pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
 pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
     let caught = match &mutant.kind {
         // What only the guards ask of nodes shows nowhere else.
-        Kind::Node(flaw @ Flaw::IgnoresCanary) => hunt(*flaw, "guards:"),
+        Kind::Node(flaw @ (Flaw::IgnoresCanary | Flaw::LooksAhead)) => hunt(*flaw, "guards:"),
         Kind::Node(flaw) => hunt(*flaw, ""),
         Kind::Patch { file, only, edits } => {
             let tree = plant(file, edits)?;
@@ -145,7 +145,7 @@ fn crate_dir() -> PathBuf {
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 8] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 10] = [
     (
         Flaw::RevokesOvertake,
         "node: revokes overtake grants",
@@ -181,6 +181,16 @@ const NODE_FLAWS: [(Flaw, &str, &str); 8] = [
         Flaw::IgnoresCanary,
         "node: grant without canary",
         "the grant script does not look at the canary, so that a flush goes unnoticed",
+    ),
+    (
+        Flaw::LooksAhead,
+        "node: canary before the key",
+        "a grant by several commands reads the canary first, and a flush comes in between",
+    ),
+    (
+        Flaw::KeepsFence,
+        "node: token of who was before",
+        "a key that is the claim's already is taken for a fence that is its own",
     ),
 ];
 

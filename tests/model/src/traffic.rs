@@ -42,13 +42,8 @@ impl World {
             return;
         };
         let place = usize::from(node);
-        let micros = self.node_clock(scope, place) * 1000 + NODE_WALL;
-        if !goes_out || !self.remembers(scope, node, sent.ward.as_ref()) {
-            self.note(client, node, 5_u8);
-            self.link_mut(client, node).answered(Err(FaultKind::Quarantined), micros);
-            return self.drop_unheard(client);
-        }
         let clock = self.node_clock(scope, place);
+        let micros = clock * 1000 + NODE_WALL;
         let request = Request {
             command: &sent.command,
             owner: sent.owner,
@@ -56,14 +51,35 @@ impl World {
             clock,
             wall: scope.wall(u8::MAX, self.now) + NODE_WALL,
             in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
+            is_first: sent.is_first(),
             fences_end: scope.fences_end,
             flaw: scope.flaw,
         };
+        let remembers = self.remembers(scope, node, sent.ward.as_ref());
+        if goes_out && scope.in_parts && request.native().is_some() && sent.begun.is_none() {
+            let is_well = match scope.flaw {
+                Flaw::LooksAhead => remembers,
+                _ => self.nodes[place].begin(&request),
+            };
+            self.note(client, node, (7_u8, is_well));
+            return self.link_mut(client, node).begun(is_well);
+        }
+        let has_looked = scope.flaw == Flaw::LooksAhead && sent.begun == Some(true);
+        if !goes_out || !(remembers || has_looked) {
+            self.note(client, node, 5_u8);
+            self.nodes[place].leave(&request);
+            self.link_mut(client, node).answered(Err(FaultKind::Quarantined), micros);
+            return self.drop_unheard(client);
+        }
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
         if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
             acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
         }
-        let answer = self.nodes[place].run(&request);
+        let site = &mut self.nodes[place];
+        let answer = match sent.begun {
+            Some(is_set) if !has_looked => site.finish(&request, is_set),
+            _ => site.run(&request),
+        };
         if held && sent.command.action == Action::Revoke {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }

@@ -161,7 +161,8 @@ async fn upwards(
     let mut held = shared.held.subscribe();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let is_used = buffer[..count].windows(7).any(|window| window == b"EVALSHA");
+        let has = |words: &[u8]| buffer[..count].windows(words.len()).any(|window| window == words);
+        let is_used = has(b"EVALSHA") || has(b"\r\nSET\r\n");
         if is_used && shared.stalls_when_used.swap(false, SeqCst) {
             shared.stalled.store(number, SeqCst);
         }

@@ -172,7 +172,7 @@ fn polite_reply(words: &[String]) -> Option<String> {
         ("ROLE", _) => Some("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned()),
         ("CLIENT", "INFO") => Some("$22\r\nid=1 addr=127.0.0.1:99\r\n".to_owned()),
         ("SCRIPT", _) => Some(format!("$40\r\n{}\r\n", "a".repeat(40))),
-        ("EVAL" | "EVALSHA" | "SET", _) => None,
+        ("EVAL" | "EVALSHA" | "SET" | "ZADD" | "PEXPIRE" | "GET" | "TIME", _) => None,
         _ => Some("+OK\r\n".to_owned()),
     }
 }

@@ -15,6 +15,10 @@ pub(super) fn small() -> Vec<Scope> {
             policy: guarding(|it| it.fencing(true)),
             ..forgetful("guards: tokens, and a node that forgets", |it| it.forgets = 1)
         },
+        Scope {
+            in_parts: true,
+            ..forgetful("guards: grants in parts, and a node that is flushed", |it| it.flushes = 1)
+        },
         forgetful("guards: a node comes back from a snapshot", |it| it.rollbacks = 1),
         Scope {
             newcomers: 1,

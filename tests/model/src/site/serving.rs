@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ttl};
+use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ticket, Ttl};
 
 use super::{Key, Owner, Site};
 
@@ -17,6 +17,8 @@ pub(crate) struct Request<'a> {
     /// The node's wall clock in microseconds, for the clamp of proposals.
     pub(crate) wall: u64,
     pub(crate) in_time: bool,
+    /// Whether it goes out for the first time.
+    pub(crate) is_first: bool,
     /// Whether fences go when their retention has passed.
     pub(crate) fences_end: bool,
     pub(crate) flaw: Flaw,
@@ -52,11 +54,72 @@ pub(crate) enum Flaw {
     NeverExpires,
     /// A grant is done whatever stands in the canary key.
     IgnoresCanary,
+    /// The canary is looked at before the key is set, and not after.
+    LooksAhead,
+    /// A key that is the claim's already has the token that its fence shows.
+    KeepsFence,
+}
+
+impl Request<'_> {
+    /// The terms of a first grant, which nodes do by commands of their own: first the key, then the fence, if
+    /// the proposal lies within their clock, then they tell what stands in the canary key.
+    pub(crate) fn native(&self) -> Option<(Ttl, Option<Fence>)> {
+        let Action::Grant { ttl, fence } = self.command.action else {
+            return None;
+        };
+        let is_near = fence.is_none_or(|fence| fence.proposal.0 <= self.wall + CLAMP_MICROS);
+        let is_first = self.is_first && self.command.ticket == Ticket::default();
+        (is_first && is_near && self.resources.len() == 1).then_some((ttl, fence))
+    }
 }
 
 impl Site {
     /// Does what a command says.
     pub(crate) fn run(&mut self, request: &Request) -> Answer {
+        let is_set = self.begin(request);
+        self.finish(request, is_set)
+    }
+
+    /// Does the first of the commands for a first grant: whether the key was free.
+    pub(crate) fn begin(&mut self, request: &Request) -> bool {
+        let Some((ttl, _)) = request.native() else {
+            return false;
+        };
+        let is_free = request.resources.iter().all(|it| self.keys[usize::from(*it)].is_none());
+        if is_free {
+            self.set(request, ttl);
+        }
+        is_free
+    }
+
+    /// Does the rest of what a command says.
+    pub(crate) fn finish(&mut self, request: &Request, is_set: bool) -> Answer {
+        if let Some((_, fence)) = request.native() {
+            let is_raised = fence.is_none_or(|fence| self.raise(request, fence));
+            if is_set && is_raised {
+                return Answer::Ours { token: fence.map(|fence| fence.proposal), remaining: None };
+            }
+        }
+        self.run_script(request)
+    }
+
+    /// Raises the fence to the proposal, also for who is refused; whether it was below.
+    fn raise(&mut self, request: &Request, fence: Fence) -> bool {
+        let is_below = self.highest(request).is_none_or(|highest| highest < fence.proposal);
+        for resource in request.resources.iter().filter(|_| is_below) {
+            self.set_fence(request, *resource, fence.proposal.0, fence.retention);
+        }
+        is_below
+    }
+
+    /// Leaves nothing behind of a claim that is not granted.
+    pub(crate) fn leave(&mut self, request: &Request) {
+        for key in request.resources.iter().map(|it| usize::from(*it)) {
+            self.keys[key].take_if(|key| key.owner == request.owner);
+        }
+    }
+
+    fn run_script(&mut self, request: &Request) -> Answer {
         let found = self.look(request);
         let all_ours = found.ours == request.resources.len();
         match request.command.action {
@@ -115,7 +178,7 @@ impl Site {
         let Some(fence) = fence else {
             return Answer::Ours { token: None, remaining: None };
         };
-        if held_before && highest.is_some() {
+        if held_before && highest.is_some() && request.flaw == Flaw::KeepsFence {
             return Answer::Ours { token: highest, remaining: None };
         }
         let clamped = fence.proposal.0.min(request.wall + CLAMP_MICROS);
