@@ -4,7 +4,7 @@
 //!
 //! 1. Read the lease clock and draw a fresh holder id. Fresh for every round, also when one is repeated:
 //!    a late revoke of round one must not be able to delete the key of round two.
-//! 2. Send the grant to all nodes at once. A node makes the key only if it is free, in one atomic step.
+//! 2. Send the grant to all nodes at once. A node makes the key only if it is free.
 //! 3. Decide as soon as the outcome is certain: won with a quorum of grants, lost when a quorum has become
 //!    impossible. Slow and dead nodes add nothing while a quorum answers.
 //! 4. The validity is `ttl - elapsed - drift`, counted from before the first command was sent. If nothing
@@ -17,7 +17,8 @@
 //!
 //! Every node remembers per resource the highest token it has seen, `f`. A round proposes `P`, the wall clock in
 //! microseconds or one more than the highest token known, the same to every node. A granting node answers
-//! `t = max(P, f + 1)` and remembers it. The token is the highest `t`. If a quorum answered exactly that, the
+//! `t = max(P, f + 1)` and remembers it, at once or while the key that it made still stands; whoever it refuses
+//! may raise `f` to his `P`. The token is the highest `t`. If a quorum answered exactly that, the
 //! lease is handed out after one round trip; otherwise the token is first written back until a quorum
 //! knows it.
 //!
