@@ -128,8 +128,8 @@ fn kind_of(code: &str, text: &str) -> FaultKind {
         "READONLY" | "MASTERDOWN" => FaultKind::Replica,
         "OOM" | "MISCONF" | "NOREPLICAS" => FaultKind::Unwritable,
         "LOADING" | "BUSY" => FaultKind::Busy,
-        "ERR" => kind_of_general_error(text),
-        _ => FaultKind::Other,
+        // A script of Redis 6.2 passes errors on behind its own name.
+        _ => kind_of_general_error(text),
     }
 }
 
@@ -174,7 +174,8 @@ fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
              ~quorlock:fence:* with ACL SETUSER"
         );
     }
-    let command = text.split('\'').nth(1).map(|name| format!(" {}", plain(name).to_uppercase()));
+    let command = text.split(" '").nth(1).and_then(|rest| rest.split('\'').next());
+    let command = command.map(|name| format!(" {}", plain(name).to_uppercase()));
     format!(
         "the user's access list does not permit the command{}: add +eval +evalsha +script|load +get \
          +set +del +pexpire +pttl +time +zadd +zscore with ACL SETUSER",
@@ -184,7 +185,7 @@ fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
 
 fn said(code: &str, text: &str) -> String {
     let text = plain(text);
-    if code == "ERR" { text } else { format!("{} {text}", plain(code)) }
+    if code == "ERR" || code.starts_with('@') { text } else { format!("{} {text}", plain(code)) }
 }
 
 /// What a server (whoever it is) says, made fit for one line of a log.
