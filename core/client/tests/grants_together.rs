@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use quorlock::{NodeState, Policy, Redlock};
-use quorlock_protocol::{Action, Answer, Fault, FaultKind, Frees};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, Frees, Vote};
 use support::proxy::Proxy;
 use support::server::Server;
 use support::*;
@@ -272,13 +272,20 @@ fn a_node_that_forgot_grants_to_none_of_them() {
             let all = asked.iter().map(quorlock::Lock::acquire);
             let held: Vec<_> =
                 join_all(all).await.into_iter().map(|it| it.expect("a quorum")).collect();
-            let mut forgetful = servers[0].ask();
             for (name, lease) in names.iter().zip(&held) {
                 assert!(lease.is_valid());
-                assert_eq!(forgetful.call(&["EXISTS", name]), "0", "{name}");
+                eventually("an answer", || lease.votes()[0].vote != Vote::Missing).await;
+                assert_eq!(lease.votes()[0].vote, Vote::Failed, "{name}");
                 assert_eq!(servers[1].ask().call(&["EXISTS", name]), "1", "{name}");
             }
             assert!(!matches!(locks.nodes()[0].1, NodeState::Healthy));
+            for lease in held {
+                lease.release().await.expect("it was held");
+            }
+            let mut forgetful = servers[0].ask();
+            for name in &names {
+                eventually("no key", || forgetful.call(&["EXISTS", name]) == "0").await;
+            }
             locks.close();
             for server in &servers {
                 assert_eq!(server.ask().call(&["FLUSHALL"]), "OK");
