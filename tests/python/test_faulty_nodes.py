@@ -25,7 +25,7 @@ async def test_a_lost_reply_to_a_grant_does_not_refuse_itself(
     lock = api.Redlock([proxy.url for proxy in proxies], node_timeout=10).lock("r", ttl=30)
     assert await api(lock.acquire())
     await api(lock.release())
-    lost = [proxy.swallow_reply("SET") for proxy in proxies]
+    lost = [proxy.swallow_reply("\r\nSET\r\n") for proxy in proxies]
     start = time.monotonic()
     assert await api(lock.acquire(timeout=20))
     assert time.monotonic() - start < 10

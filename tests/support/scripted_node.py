@@ -227,12 +227,8 @@ class ScriptedNode:
 
     def _part(self, command: Command | None, words: tuple[str, ...]) -> _Slot:
         """The slot of what comes behind the `SET` of a grant."""
-        if words[0] == "GET":
-            return _Slot(reply=bulk(self.site.canary) if self.site else b"$-1\r\n")
-        if words[0] == "TIME":
-            micros = self.site.micros if self.site else int(time.time() * 1_000_000)
-            seconds, rest = divmod(micros, 1_000_000)
-            return _Slot(reply=b"*2\r\n" + bulk(str(seconds)) + bulk(str(rest)))
+        if words[0] in {"GET", "TIME"}:
+            return _Slot(part=words[0])  # told in its turn
         if command is None:
             return _Slot(reply=b":1\r\n")
         if words[0] == "ZADD":
@@ -318,6 +314,12 @@ class ScriptedNode:
                 slot.reply = self.site.check_up(slot.look)
                 self.looks += 1
                 self._tell_news()
+            if slot.part == "GET":
+                slot.reply = bulk(self.site.canary) if self.site else b"$-1\r\n"
+            if slot.part == "TIME":
+                micros = self.site.micros if self.site else int(time.time() * 1_000_000)
+                seconds, rest = divmod(micros, 1_000_000)
+                slot.reply = b"*2\r\n" + bulk(str(seconds)) + bulk(str(rest))
             if slot.reply is None:
                 return
             connection.writer.write(slots.popleft().reply or b"")

@@ -3,7 +3,7 @@
 //! # The contract
 //! - Commands reach the node in the order of the calls to [`Node::send`]; none overtakes another, also
 //!   over a reconnection. A revoke that overtook its grant would leave a key that no one owns.
-//! - Every command is one atomic step on the node, with the meaning that [`Action`] gives it.
+//! - Every command takes effect on the node as if in one step, with the meaning that [`Action`] gives it.
 //! - Every command is answered once, or not at all when the node hangs: the machines have deadlines of
 //!   their own. A node known to be down answers [`FaultKind::NotSent`] at once.
 //! - A node never retries a round and never knows of other nodes.

@@ -116,8 +116,8 @@ impl Inspect {
         let longest = Ttl::from_duration(*left.first()?).ok()?;
         Some(Lease {
             claim: Arc::clone(self.round.claim()),
-            // A single fence may have been raised by a round of another that came to nothing, before this
-            // node was given its keys; the next holder could get less. What a quorum knows, it cannot.
+            // A fence may have been raised by others since, who were refused or whose round came to nothing.
+            // The next holder could get less than a single one; what a quorum knows, it cannot.
             fencing_token: self.fences().get(self.quorum.size() - 1).copied().flatten(),
             ttl,
             kept,

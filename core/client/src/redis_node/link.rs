@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Fault, Moment};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
@@ -211,7 +211,9 @@ impl Link {
             return false;
         };
         letter.is_first_grant()
-            && fence.is_none_or(|fence| self.lookout.allows(fence.proposal.0))
+            && fence.is_none_or(|fence| {
+                self.login.facts.only_prolongs() && self.lookout.allows(fence.proposal.0)
+            })
             && !letter.command.claim.resources.as_slice().iter().any(|it| self.contested.take(it))
     }
 
@@ -233,7 +235,12 @@ impl Link {
 
     fn write(&mut self, mut parcel: Parcel, whole: bool) {
         if let Some(fault) = self.lookout.refusal(parcel.first().is_grant()) {
-            return if parcel.was_sent() { parcel.fail(&fault) } else { parcel.answer_all(&fault) };
+            let is_held_back = fault.kind() == FaultKind::Quarantined;
+            return if parcel.was_sent() && !is_held_back {
+                parcel.fail(&fault);
+            } else {
+                parcel.answer_all(&fault);
+            };
         }
         if parcel.is_to_be_split() {
             return parcel.split().for_each(|parcel| self.write(parcel, whole));

@@ -106,6 +106,7 @@ impl Lookout {
 
     /// Nothing is known of the node any more until it is looked at again.
     pub(super) fn forget(&mut self) {
+        self.clock = None;
         if self.looks() {
             self.gate = Gate::Undecided;
         }

@@ -1,10 +1,10 @@
 //! First grants by the server's own commands, which take it half as long as a script. Owns their order and what
 //! their replies amount to.
 //!
-//! For each lease `SET NX PX`, with fencing `ZADD GT` and `PEXPIRE`; behind them all `GET` of the canary, and `TIME`.
+//! For each lease `SET NX PX`, with fencing `ZADD GT` and `PEXPIRE`; behind them all `GET` of the canary and `TIME`.
 //! They are no transaction, and need to be none:
 //! - The canary is read behind the lock keys. Had the node forgotten one of them in between, then also the canary.
-//! - A fence is only ever raised, and a grant counts only if it is heard before its key can have run out: so the
+//! - A fence is only ever raised, and its end put off, and a grant counts only if it is heard before its key can have run out: so the
 //!   key still stood when the fence was raised, and whoever takes the lock next finds it raised. Who is
 //!   refused raises it, too, by no more than his clock: tokens need to grow, not to be without gaps.
 //! - What is not granted beyond doubt is asked for again by script, which does all or nothing and tells why.
@@ -53,6 +53,7 @@ enum Step {
     Set,
     Raise,
     Keep,
+    Prolong,
     Canary,
     Time,
     End,
@@ -97,8 +98,11 @@ fn write_one(
         if let Some(fence) = fence {
             call.begin("ZADD").joined(fence_key(&key)).arg("GT").arg("CH");
             send(call.number(fence.proposal.0).arg(FENCE_MEMBER));
-            call.begin("PEXPIRE").joined(fence_key(&key));
-            send(call.number(fence.retention.max(ttl).as_millis()));
+            // For a fence that has no end yet, and for one that ends sooner: another's may be needed longer.
+            for which in ["NX", "GT"] {
+                call.begin("PEXPIRE").joined(fence_key(&key));
+                send(call.number(fence.retention.max(ttl).as_millis()).arg(which));
+            }
         }
     }
 }
@@ -121,8 +125,9 @@ impl Hearing {
                     _ => return Err(faults::garbled()),
                 });
             }
-            (Step::Raise | Step::Keep, Value::Int(1)) => {}
-            (Step::Raise | Step::Keep, Value::Int(0) | Value::ServerError(_)) => {
+            (Step::Raise, Value::Int(1)) | (Step::Keep | Step::Prolong, Value::Int(0 | 1)) => {}
+            (Step::Raise, Value::Int(0))
+            | (Step::Raise | Step::Keep | Step::Prolong, Value::ServerError(_)) => {
                 if let Some(outcome @ Outcome::Granted) = self.outcomes.last_mut() {
                     *outcome = Outcome::Unclear;
                 }
@@ -147,10 +152,11 @@ impl Hearing {
         match self.step {
             Step::Set if letters[self.outcomes.len() - 1].is_fenced() => Step::Raise,
             Step::Raise => Step::Keep,
-            Step::Set | Step::Keep if self.outcomes.len() < letters.len() => Step::Set,
-            Step::Set | Step::Keep if !self.canary.is_empty() => Step::Canary,
-            Step::Set | Step::Keep | Step::Canary if self.asks_time => Step::Time,
-            _ => Step::End,
+            Step::Keep => Step::Prolong,
+            Step::Set | Step::Prolong if self.outcomes.len() < letters.len() => Step::Set,
+            Step::Set | Step::Prolong if !self.canary.is_empty() => Step::Canary,
+            Step::Set | Step::Prolong | Step::Canary if self.asks_time => Step::Time,
+            Step::Set | Step::Prolong | Step::Canary | Step::Time | Step::End => Step::End,
         }
     }
 

@@ -7,7 +7,7 @@
 --        4 ttl of the lock keys in milliseconds
 --        with fencing:
 --        5 proposed fencing token
---        6 ttl of the fence keys in milliseconds, at least that of the lock keys
+--        6 least ttl of the fence keys in milliseconds, no less than that of the lock keys
 -- reply  {code, token, pttl, time}, integers
 --        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed ·
 --               5 the node has forgotten what it knew when the canary was read; no key is the holder's
@@ -71,7 +71,8 @@ if proposal then
     local digits = string.format('%.0f', fence) -- tostring writes 1.75e+15
     local raised = redis.pcall('ZADD', KEYS[i], digits, 'token')
     if type(raised) == 'table' then return without_keys(raised) end
-    redis.call('PEXPIRE', KEYS[i], ARGV[6])
+    -- Never sooner: another's may be needed longer.
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[i], ARGV[6]) end
   end
 end
 return {1, fence, -2, time}

@@ -3,7 +3,7 @@
 -- KEYS   the n lock keys, then their n fence keys, in the same order
 -- ARGV   1 holder id
 --        2 fencing token
---        3 ttl of the fence keys in milliseconds
+--        3 least ttl of the fence keys in milliseconds
 -- reply  {code, token, pttl, time}, integers
 --        code   1 raised (or higher already) · 2 a lock key is gone · 3 a lock key is another's
 --        token  the highest fence afterwards; 0 = none
@@ -20,9 +20,8 @@ end
 if code ~= 1 then return {code, 0, -2, 0} end
 
 for i = count + 1, #KEYS do
-  if redis.call('ZADD', KEYS[i], 'GT', 'CH', ARGV[2], 'token') == 1 then
-    redis.call('PEXPIRE', KEYS[i], ARGV[3])
-  end
+  redis.call('ZADD', KEYS[i], 'GT', ARGV[2], 'token')
+  if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[i], ARGV[3]) end
   highest = math.max(highest, tonumber(redis.call('ZSCORE', KEYS[i], 'token')))
 end
 return {1, highest, -2, 0}

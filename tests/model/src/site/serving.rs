@@ -106,8 +106,9 @@ impl Site {
     /// Raises the fence to the proposal, also for who is refused; whether it was below.
     fn raise(&mut self, request: &Request, fence: Fence) -> bool {
         let is_below = self.highest(request).is_none_or(|highest| highest < fence.proposal);
-        for resource in request.resources.iter().filter(|_| is_below) {
-            self.set_fence(request, *resource, fence.proposal.0, fence.retention);
+        for resource in request.resources {
+            let highest = self.fences[usize::from(*resource)].max(fence.proposal.0);
+            self.set_fence(request, *resource, highest, fence.retention);
         }
         is_below
     }
@@ -197,7 +198,9 @@ impl Site {
         let place = usize::from(resource);
         self.fences[place] = token;
         if request.fences_end {
-            self.fence_ends[place] = request.clock + retention.as_millis();
+            let end = &mut self.fence_ends[place];
+            let later = request.clock + retention.as_millis();
+            *end = if *end == u64::MAX { later } else { later.max(*end) };
         }
     }
 

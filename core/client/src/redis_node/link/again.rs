@@ -49,12 +49,20 @@ impl Link {
             return Ok(Event::Answered);
         }
         let (mut granted, mut undone) = (granted.into_iter(), Vec::new());
+        // When another answer would be here that takes no more than twice as long.
+        let now = clock::now();
+        let in_time = now + now.since(sent) * 2;
         for (mut parcel, outcome) in parcel.split().zip(hearing.outcomes()) {
             match outcome {
                 Outcome::Granted => parcel.answer_each(granted.next()),
                 Outcome::Failed(fault) => parcel.answer_all(fault),
-                // Nothing else was asked: it is told as it is, and further rounds ask by script.
-                Outcome::Refused if !hearing.asks_time() => parcel.answer_each([Ok(REFUSED)]),
+                // Nothing else was asked, or there is no time to ask: it is told as it is, and further rounds
+                // ask by script.
+                Outcome::Refused
+                    if !hearing.asks_time() || parcel.first().command.not_after < in_time =>
+                {
+                    parcel.answer_each([Ok(REFUSED)]);
+                }
                 Outcome::Refused => {
                     parcel.note_missed();
                     undone.push(parcel);
@@ -70,7 +78,7 @@ impl Link {
     pub(super) fn send_each(&mut self, parcels: impl IntoIterator<Item = Parcel>) {
         let now = clock::now();
         for parcel in parcels {
-            if parcel.first().is_grant() && self.is_revoked(parcel.first()) {
+            if parcel.first().is_grant() && self.is_followed(parcel.first()) {
                 parcel.fail(&withdrawn());
             } else if let Some(parcel) = parcel.still_wanted(now, &late()) {
                 self.send(parcel);
@@ -78,11 +86,12 @@ impl Link {
         }
     }
 
-    /// Whether a revoke of `letter`'s holder is out already: a grant must not follow it.
-    fn is_revoked(&self, letter: &Letter) -> bool {
+    /// Whether something else of `letter`'s holder is out already: what ends a lease, or prolongs it by so much
+    /// and no more. A grant must not follow it.
+    fn is_followed(&self, letter: &Letter) -> bool {
         let out = self.out.iter().filter_map(|out| out.load.parcel());
         let mut parcels = out.chain(&self.undone).chain(&self.waiting);
-        parcels.any(|parcel| parcel.first().is_revoke() && parcel.concerns_holder_of(letter))
+        parcels.any(|parcel| !parcel.first().is_grant() && parcel.concerns_holder_of(letter))
     }
 
     /// What is kept for the holder whose revoke was done is no longer wanted.
