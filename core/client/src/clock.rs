@@ -7,6 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quorlock_protocol::{HolderId, Moment, Surroundings};
 use tokio::sync::Notify;
 
+/// So many microseconds beyond a node's clock a proposed token may lie, as in the scripts.
+pub(crate) const MOST_AHEAD_MICROS: u64 = 1_000_000;
+
 /// The lease clock: monotonic, and counting the time that the computer sleeps. A node compares it with
 /// [`Command::not_after`](quorlock_protocol::Command::not_after).
 ///

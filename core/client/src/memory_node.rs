@@ -175,7 +175,7 @@ impl Store {
         let Some(fence) = fence else {
             return Answer::Ours { token: None, remaining: None };
         };
-        let ceiling = clock::System.wall_micros() + CLAMP_MICROS;
+        let ceiling = clock::System.wall_micros() + clock::MOST_AHEAD_MICROS;
         let floor = highest.map_or(1, |token| token.0 + 1);
         let token = FencingToken(fence.proposal.0.min(ceiling).max(floor));
         for lock in locks {
@@ -269,6 +269,4 @@ fn registered(name: &str) -> Arc<Mutex<Store>> {
     Arc::clone(nodes.entry(name.to_owned()).or_default())
 }
 
-/// How far beyond the wall clock a proposed token may lie.
-const CLAMP_MICROS: u64 = 1_000_000;
 const SWEEP_FIRST_AT: usize = 1024;

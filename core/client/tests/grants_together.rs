@@ -1,4 +1,5 @@
-//! First grants, which go out together by the server's own commands: each lease is granted or refused as if it had been asked for by itself.
+//! First grants, which go out together by the server's own commands: each lease is granted or refused as if it
+//! had been asked for by itself.
 
 mod support;
 
@@ -159,17 +160,21 @@ fn a_proposal_far_ahead_is_clamped_for_itself_alone() {
     });
 }
 
+/// Clients of a node where 'before' holds 'r'; `None` where one call tells all of a refusal.
+async fn crowd_after_another(server: &Server, count: usize) -> Option<Vec<Client>> {
+    if !grants_natively(server) {
+        return None;
+    }
+    assert_eq!(server.ask().call(&["SET", "r", "before", "PX", "60000"]), "OK");
+    Some(Crowd::at(&server.url(), count).await.0)
+}
+
 /// A refused one is asked for again; its revoke, which is out already, must not be overtaken by that.
 #[test]
 fn a_grant_does_not_follow_its_revoke() {
     run(async {
         let server = Server::start();
-        if !grants_natively(&server) {
-            return;
-        }
-        let mut ask = server.ask();
-        assert_eq!(ask.call(&["SET", "r", "before", "PX", "60000"]), "OK");
-        let mut crowd = Crowd::at(&server.url(), 4).await.0;
+        let Some(mut crowd) = crowd_after_another(&server, 4).await else { return };
         let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
         crowd[0].send(&mine, fenced(60_000, 5));
         crowd[1].send(&other, fenced(60_000, 5));
@@ -181,7 +186,7 @@ fn a_grant_does_not_follow_its_revoke() {
         assert!(!matches!(crowd[2].reply().await.answer, Ok(Answer::Ours { .. })));
         assert_eq!(crowd[3].reply().await.answer, OURS);
         crowd[1].ask(&other, Action::Inspect).await.expect("an answer behind all others");
-        assert_eq!(ask.call(&["EXISTS", "r"]), "0", "nobody would delete it");
+        assert_eq!(server.ask().call(&["EXISTS", "r"]), "0", "nobody would delete it");
     });
 }
 
@@ -190,12 +195,7 @@ fn a_grant_does_not_follow_its_revoke() {
 fn a_grant_does_not_follow_an_extension_either() {
     run(async {
         let server = Server::start();
-        if !grants_natively(&server) {
-            return;
-        }
-        let mut ask = server.ask();
-        assert_eq!(ask.call(&["SET", "r", "before", "PX", "60000"]), "OK");
-        let mut crowd = Crowd::at(&server.url(), 3).await.0;
+        let Some(mut crowd) = crowd_after_another(&server, 3).await else { return };
         let mine = claim(&["r"], "mine");
         crowd[0].send(&mine, fenced(60_000, 5));
         crowd[1].send(&mine, extend(1_000));
@@ -204,7 +204,7 @@ fn a_grant_does_not_follow_an_extension_either() {
         assert!(is_theirs(&crowd[1].reply().await.answer));
         assert_eq!(crowd[2].reply().await.answer, OURS);
         crowd[1].ask(&mine, Action::Inspect).await.expect("an answer behind all others");
-        assert_eq!(ask.call(&["EXISTS", "r"]), "0", "nobody would delete it");
+        assert_eq!(server.ask().call(&["EXISTS", "r"]), "0", "nobody would delete it");
     });
 }
 

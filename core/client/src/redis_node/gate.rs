@@ -47,7 +47,7 @@ impl Gate {
 
     /// What must stand in the canary key for a grant.
     pub(super) fn canary(&self) -> Arc<str> {
-        if let Self::Open(canary) = self { Arc::clone(canary) } else { "".into() }
+        if let Self::Open(canary) = self { Arc::clone(canary) } else { Arc::default() }
     }
 
     /// When to look again, at the latest.

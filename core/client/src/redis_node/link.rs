@@ -53,12 +53,11 @@ struct Out {
     since: Instant,
     /// The same by the lease clock.
     sent: Moment,
-    form: Form,
     load: Load,
 }
 
 enum Load {
-    Parcel(Parcel),
+    Parcel(Parcel, Form),
     /// First grants by commands of their own, and what was heard of them.
     Native(Parcel, Hearing),
     Script,
@@ -69,14 +68,14 @@ enum Load {
 impl Load {
     fn parcel(&self) -> Option<&Parcel> {
         match self {
-            Self::Parcel(parcel) | Self::Native(parcel, _) => Some(parcel),
+            Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
             Self::Script | Self::Facts | Self::Look => None,
         }
     }
 
     fn into_parcel(self) -> Option<Parcel> {
         match self {
-            Self::Parcel(parcel) | Self::Native(parcel, _) => Some(parcel),
+            Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
             Self::Script | Self::Facts | Self::Look => None,
         }
     }
@@ -145,7 +144,7 @@ impl Link {
 
     /// Looks at the node and at the server behind its address: another may have taken its place.
     pub(super) fn reexamine(&mut self) {
-        self.request(&redis::cmd("INFO"), Form::Whole, Load::Facts);
+        self.request(&redis::cmd("INFO"), Load::Facts);
         self.look();
     }
 
@@ -251,34 +250,34 @@ impl Link {
             let send = |call: &Call| self.login.pipe.request_call(call);
             let hearing = native::write(&mut self.call, &parcel, means, send);
             parcel.note_sent();
-            return self.note_out(Form::Native, Load::Native(parcel, hearing));
+            return self.note_out(Load::Native(parcel, hearing));
         }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
         let means = (digests, self.deletion);
         let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, canary.as_deref()));
         parcel.note_sent();
         self.login.pipe.request_call(&self.call);
-        self.note_out(form, Load::Parcel(parcel));
+        self.note_out(Load::Parcel(parcel, form));
     }
 
-    fn request(&mut self, call: &Cmd, form: Form, load: Load) {
+    fn request(&mut self, call: &Cmd, load: Load) {
         self.login.pipe.request(call);
-        self.note_out(form, load);
+        self.note_out(load);
     }
 
-    fn note_out(&mut self, form: Form, load: Load) {
-        self.out.push_back(Out { since: Instant::now(), sent: clock::now(), form, load });
+    fn note_out(&mut self, load: Load) {
+        self.out.push_back(Out { since: Instant::now(), sent: clock::now(), load });
     }
 
     fn request_look(&mut self, call: Option<Cmd>) {
         if let Some(call) = call {
-            self.request(&call, Form::Whole, Load::Look);
+            self.request(&call, Load::Look);
         }
     }
 
     fn handle(&mut self, out: Out, reply: Reply) -> Result<Event, Fault> {
-        let mut parcel = match out.load {
-            Load::Parcel(parcel) => parcel,
+        let (mut parcel, form) = match out.load {
+            Load::Parcel(parcel, form) => (parcel, form),
             Load::Native(..) => return Err(faults::garbled()),
             Load::Script => {
                 if matches!(&reply, Reply::Other(Value::ServerError(error)) if faults::is_not_permitted(error))
@@ -300,17 +299,17 @@ impl Link {
         };
         match reply {
             Reply::Other(Value::ServerError(error))
-                if faults::is_no_script(&error) && out.form == Form::ByDigest =>
+                if faults::is_no_script(&error) && form == Form::ByDigest =>
             {
                 parcel.note_undone();
                 self.undone.push_back(parcel);
             }
-            Reply::Other(Value::Int(0)) if out.form == Form::Deletion => {
+            Reply::Other(Value::Int(0)) if form == Form::Deletion => {
                 parcel.note_missed();
                 self.send(parcel);
             }
             Reply::Other(Value::ServerError(error))
-                if out.form == Form::Deletion && faults::is_not_there(&error) =>
+                if form == Form::Deletion && faults::is_not_there(&error) =>
             {
                 self.deletion = None;
                 parcel.note_undone();
@@ -330,7 +329,7 @@ impl Link {
                 parcel.answer_all(&fault);
             }
             reply => {
-                let Some(mut answers) = wire::decode(&parcel, out.form, &reply) else {
+                let Some(mut answers) = wire::decode(&parcel, form, &reply) else {
                     parcel.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };

@@ -89,7 +89,7 @@ impl Lookout {
             let since = now.since(heard);
             let passed = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
             (since < CLOCK_GOOD_FOR)
-                .then(|| clock.saturating_add(passed).saturating_add(MOST_AHEAD))
+                .then(|| clock.saturating_add(passed).saturating_add(clock::MOST_AHEAD_MICROS))
         };
         self.clock.and_then(latest).is_some_and(|latest| micros <= latest)
     }
@@ -197,7 +197,5 @@ impl Lookout {
 
 /// A canary that others change again and again is left to them.
 const MOST_WRITINGS: u8 = 8;
-/// So many microseconds beyond a node's clock a token may lie, as in the scripts.
-const MOST_AHEAD: u64 = 1_000_000;
 /// How long what a node's clock said is gone by.
 const CLOCK_GOOD_FOR: Duration = Duration::from_secs(60);

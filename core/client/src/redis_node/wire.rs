@@ -19,8 +19,6 @@ use crate::keys::{fence_key, lock_key};
 /// How a parcel is put into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The server's own commands for first grants.
-    Native,
     /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it, of a lease or a first round.
     /// If nothing was deleted, it does not say why and a script is asked: later rounds, which are lost to
     /// others more often than not, ask it at once.

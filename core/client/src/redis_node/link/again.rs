@@ -27,7 +27,7 @@ use crate::redis_node::login;
 use crate::redis_node::mail::{Letter, Parcel};
 use crate::redis_node::native::Outcome;
 use crate::redis_node::scripts::Script;
-use crate::redis_node::wire::{Answers, Form};
+use crate::redis_node::wire::Answers;
 
 impl Link {
     /// Answers those first grants of the oldest call that were done; asks for each of the others by script, which
@@ -116,7 +116,7 @@ impl Link {
         self.is_reexamined = false;
         if self.login.digests.is_some() {
             for script in Script::ALL {
-                self.request(&login::load(script), Form::Whole, Load::Script);
+                self.request(&login::load(script), Load::Script);
             }
         }
         let (late, now) = (late(), clock::now());
