@@ -3,8 +3,8 @@
 //! Each fault is of the connections that are open when it begins; later ones are healthy.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
@@ -34,9 +34,11 @@ struct Shared {
     held: watch::Sender<usize>,
     /// Connections up to this number are closed on the client's side.
     cut: watch::Sender<usize>,
+    /// Connections up to the number carry so many bytes more of what the client says, and then are cut.
+    allowance: Mutex<(usize, usize)>,
     interjection: watch::Sender<Vec<u8>>,
     /// What the server's next words are replaced with.
-    replacement: std::sync::Mutex<Option<Vec<u8>>>,
+    replacement: Mutex<Option<Vec<u8>>>,
 }
 
 impl Proxy {
@@ -54,7 +56,8 @@ impl Proxy {
             held: watch::Sender::new(0),
             cut: watch::Sender::new(0),
             interjection: watch::Sender::default(),
-            replacement: std::sync::Mutex::default(),
+            allowance: Mutex::default(),
+            replacement: Mutex::default(),
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
         Self { address, shared }
@@ -104,6 +107,11 @@ impl Proxy {
 
     pub fn cut(&self) {
         self.shared.cut.send_replace(self.accepted());
+    }
+
+    /// The server gets so many bytes more, and does what they say; then the connection is cut.
+    pub fn cut_after(&self, bytes: usize) {
+        *self.shared.allowance.lock().expect("no panic") = (self.accepted(), bytes);
     }
 
     /// Connections are closed as soon as nothing is said for a while.
@@ -171,9 +179,29 @@ async fn upwards(
         }
         // A closed channel or connection ends the test program's interest in it.
         let _ = held.wait_for(|held| *held < number).await;
-        if to.write_all(&buffer[..count]).await.is_err() {
+        let passes = shared.pass(number, count);
+        if to.write_all(&buffer[..passes]).await.is_err() {
             return;
         }
+        if passes < count {
+            // For the server to have done what it can.
+            sleep(Duration::from_millis(2)).await;
+            shared.cut.send_replace(number);
+        }
+    }
+}
+
+impl Shared {
+    /// How many of `count` bytes may pass.
+    fn pass(&self, number: usize, count: usize) -> usize {
+        let mut allowance = self.allowance.lock().expect("no panic");
+        let (last, left) = &mut *allowance;
+        if number > *last {
+            return count;
+        }
+        let passes = count.min(*left);
+        *left -= passes;
+        passes
     }
 }
 
