@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply};
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Frees, Moment, Reply};
 
 use crate::site::Owner;
 
@@ -31,12 +31,24 @@ pub(crate) struct Sent {
     pub(crate) in_time_until: Option<u64>,
     /// How often it went out.
     sends: u8,
-    /// Once the node has done the first of its commands: whether the key was set.
-    pub(crate) begun: Option<bool>,
+    pub(crate) progress: Progress,
     /// Present once the node has done it.
     answer: Option<Result<Answer, FaultKind>>,
     /// Present with a grant where something is guarded.
     pub(crate) ward: Option<Ward>,
+}
+
+/// How far a grant by several commands has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Progress {
+    /// The node has done none of them, or it is one command.
+    Untouched,
+    /// The node has done the first of them: whether the key was set.
+    Begun(bool),
+    /// The node has done all, and it was not granted beyond doubt: whether the key was set.
+    Undone(bool),
+    /// It is asked for again, by script.
+    Again,
 }
 
 /// What the guards send along with a grant, and hear of it.
@@ -56,15 +68,19 @@ impl Hash for Sent {
     /// The claim is told by its owner; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
-        (self.command.not_after, self.in_time_until, self.sends, self.begun).hash(state);
+        (self.command.not_after, self.in_time_until, self.sends, self.progress).hash(state);
         (self.answer, &self.ward).hash(state);
     }
 }
 
 impl Sent {
     /// Whether it goes out for the first time.
-    pub(crate) const fn is_first(&self) -> bool {
-        self.sends == 1
+    pub(crate) fn is_first(&self) -> bool {
+        self.sends == 1 && self.progress != Progress::Again
+    }
+
+    fn is_done(&self) -> bool {
+        self.answer.is_some() || matches!(self.progress, Progress::Undone(_))
     }
 }
 
@@ -77,8 +93,9 @@ impl Link {
         command: Command,
         (ward, in_time_until): (Option<Ward>, Option<u64>),
     ) {
-        let (sends, begun, answer) = (1, None, None);
-        self.out.push_back(Sent { op, owner, command, in_time_until, sends, begun, answer, ward });
+        let (sends, progress, answer) = (1, Progress::Untouched, None);
+        let sent = Sent { op, owner, command, in_time_until, sends, progress, answer, ward };
+        self.out.push_back(sent);
     }
 
     /// Answers a command that is not sent at all.
@@ -89,7 +106,7 @@ impl Link {
     /// Has the next command rely on `canary` if it goes out once more; `false` if it does not go out,
     /// because it is a grant and there is none.
     pub(crate) fn rely_on(&mut self, canary: Option<Arc<str>>) -> bool {
-        let next = self.out.iter_mut().find(|sent| sent.answer.is_none() && sent.sends > 1);
+        let next = self.out.iter_mut().find(|sent| !sent.is_done() && sent.sends > 1);
         match (next.and_then(|sent| sent.ward.as_mut()), canary) {
             (None, _) => true,
             (Some(ward), Some(canary)) => {
@@ -102,16 +119,16 @@ impl Link {
 
     /// The next command for the node.
     pub(crate) fn next_for_node(&self) -> Option<&Sent> {
-        self.out.iter().find(|sent| sent.answer.is_none())
+        self.out.iter().find(|sent| !sent.is_done())
     }
 
     /// Puts a revoke that the node has not done before all else that it has not done.
     pub(crate) fn let_overtake(&mut self) {
-        let undone = self.out.iter().position(|sent| sent.answer.is_none());
+        let undone = self.out.iter().position(|sent| !sent.is_done());
         let revoke = self
             .out
             .iter()
-            .rposition(|sent| sent.answer.is_none() && sent.command.action == Action::Revoke);
+            .rposition(|sent| !sent.is_done() && sent.command.action == Action::Revoke);
         if let (Some(undone), Some(revoke)) = (undone, revoke)
             && let Some(sent) = self.out.remove(revoke)
         {
@@ -119,16 +136,55 @@ impl Link {
         }
     }
 
-    /// Notes that the node has done the first part of the next command.
-    pub(crate) fn begun(&mut self, is_set: bool) {
-        if let Some(sent) = self.out.iter_mut().find(|sent| sent.answer.is_none()) {
-            sent.begun = Some(is_set);
+    /// Notes how far the node has come with the next command.
+    pub(crate) fn advance(&mut self, progress: Progress, micros: u64) {
+        if let Some(sent) = self.out.iter_mut().find(|sent| !sent.is_done()) {
+            sent.progress = progress;
+            if let (Progress::Undone(_), Some(ward)) = (progress, &mut sent.ward) {
+                ward.micros = Some(micros);
+            }
+        }
+    }
+
+    /// Takes the next reply if it says that a grant is to be asked for again.
+    pub(crate) fn take_undone(&mut self) -> Option<Sent> {
+        let is_next = matches!(self.out.front()?.progress, Progress::Undone(_));
+        if is_next && self.told.is_empty() { self.out.pop_front() } else { None }
+    }
+
+    /// Asks for a grant again, by script, behind all that was sent since; or tells its operation what the guards
+    /// say, or that it is too late.
+    pub(crate) fn ask_again(
+        &mut self,
+        mut sent: Sent,
+        ward: Result<Option<Ward>, ()>,
+        is_late: bool,
+    ) {
+        let is_set = sent.progress == Progress::Undone(true);
+        let mut later = self.out.iter().filter(|other| other.owner == sent.owner);
+        let is_followed = later.any(|other| !matches!(other.command.action, Action::Grant { .. }));
+        match ward {
+            _ if is_late && !is_set => {
+                let answer = Ok(Answer::Theirs { floor: None, frees: Frees::Unknown });
+                let reply = Reply { ticket: sent.command.ticket, answer, repeated: false };
+                self.told.push_back((sent.op, reply));
+            }
+            _ if is_followed || is_late => {
+                let kind = if is_set { FaultKind::Broken } else { FaultKind::NotSent };
+                self.tell(sent.op, &sent.command, 1, kind);
+            }
+            Err(()) => self.tell(sent.op, &sent.command, 1, FaultKind::Quarantined),
+            Ok(ward) => {
+                sent.sends = if is_set { 2 } else { 1 };
+                (sent.progress, sent.ward) = (Progress::Again, ward);
+                self.out.push_back(sent);
+            }
         }
     }
 
     /// Notes what the node answered to the next command.
     pub(crate) fn answered(&mut self, answer: Result<Answer, FaultKind>, micros: u64) {
-        if let Some(sent) = self.out.iter_mut().find(|sent| sent.answer.is_none()) {
+        if let Some(sent) = self.out.iter_mut().find(|sent| !sent.is_done()) {
             sent.answer = Some(answer);
             if let Some(ward) = &mut sent.ward {
                 ward.micros = Some(micros);
@@ -152,7 +208,7 @@ impl Link {
 
     /// Whether a reply is on its way.
     pub(crate) fn has_reply(&self) -> bool {
-        !self.told.is_empty() || self.out.front().is_some_and(|sent| sent.answer.is_some())
+        !self.told.is_empty() || self.out.front().is_some_and(Sent::is_done)
     }
 
     /// Takes the next reply.
@@ -172,7 +228,7 @@ impl Link {
         for mut sent in std::mem::take(&mut self.out) {
             if again && sent.sends < MAX_SENDS && sent.command.not_after >= now {
                 sent.sends += 1;
-                (sent.begun, sent.answer) = (None, None);
+                (sent.progress, sent.answer) = (Progress::Untouched, None);
                 if let Some(ward) = &mut sent.ward {
                     (ward.sent, ward.micros) = (now, None);
                 }
@@ -194,7 +250,7 @@ impl Link {
     /// Nobody waits for any reply any more.
     pub(crate) fn close_all(&mut self) {
         self.told.clear();
-        self.out.retain(|sent| sent.answer.is_none());
+        self.out.retain(|sent| !sent.is_done());
         for sent in &mut self.out {
             sent.op = NOBODY;
         }
@@ -208,7 +264,7 @@ impl Link {
 
     /// Whether a revoke of the claim is on its way to the node.
     pub(crate) fn revokes(&self, owner: Owner) -> bool {
-        let mut waiting = self.out.iter().filter(|sent| sent.answer.is_none());
+        let mut waiting = self.out.iter().filter(|sent| !sent.is_done());
         waiting.any(|sent| sent.owner == owner && sent.command.action == Action::Revoke)
     }
 

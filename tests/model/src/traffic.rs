@@ -4,7 +4,7 @@ use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, NodeId, Reply
 
 use crate::client::{Phase, Status};
 use crate::guarded::NODE_WALL;
-use crate::link::{Op, Ward};
+use crate::link::{Op, Progress, Sent, Ward};
 use crate::property::Violation;
 use crate::scope::Scope;
 use crate::site::{Flaw, Health, Owner, Request};
@@ -55,16 +55,32 @@ impl World {
             fences_end: scope.fences_end,
             flaw: scope.flaw,
         };
+        if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
+            acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
+        }
         let remembers = self.remembers(scope, node, sent.ward.as_ref());
-        if goes_out && scope.in_parts && request.native().is_some() && sent.begun.is_none() {
+        let is_untouched = sent.progress == Progress::Untouched;
+        if goes_out && scope.in_parts && request.native().is_some() && is_untouched {
             let is_well = match scope.flaw {
                 Flaw::LooksAhead => remembers,
                 _ => self.nodes[place].begin(&request),
             };
             self.note(client, node, (7_u8, is_well));
-            return self.link_mut(client, node).begun(is_well);
+            return self.link_mut(client, node).advance(Progress::Begun(is_well), micros);
         }
-        let has_looked = scope.flaw == Flaw::LooksAhead && sent.begun == Some(true);
+        let has_looked = scope.flaw == Flaw::LooksAhead && sent.progress == Progress::Begun(true);
+        if let Progress::Begun(is_set) = sent.progress
+            && !has_looked
+        {
+            let answer = self.nodes[place].conclude(&request, is_set).filter(|_| remembers);
+            self.note(client, node, (6_u8, answer));
+            let link = self.link_mut(client, node);
+            match answer {
+                Some(answer) => link.answered(Ok(answer), micros),
+                None => link.advance(Progress::Undone(is_set), micros),
+            }
+            return self.drop_unheard(client);
+        }
         if !goes_out || !(remembers || has_looked) {
             self.note(client, node, 5_u8);
             self.nodes[place].leave(&request);
@@ -72,14 +88,7 @@ impl World {
             return self.drop_unheard(client);
         }
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
-        if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
-            acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
-        }
-        let site = &mut self.nodes[place];
-        let answer = match sent.begun {
-            Some(is_set) if !has_looked => site.finish(&request, is_set),
-            _ => site.run(&request),
-        };
+        let answer = self.nodes[place].run(&request);
         if held && sent.command.action == Action::Revoke {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }
@@ -131,6 +140,9 @@ impl World {
 
     /// The next reply, as the guards let it through.
     fn take_reply(&mut self, scope: &Scope, client: u8, node: u8) -> Option<(Op, Reply)> {
+        while let Some(sent) = self.link_mut(client, node).take_undone() {
+            self.ask_again(scope, client, node, sent);
+        }
         let (op, mut reply, ward) = self.link_mut(client, node).take_reply()?;
         if let Some(ward) = ward {
             let has_forgotten = reply.answer.is_err();
@@ -140,6 +152,16 @@ impl World {
             }
         }
         Some((op, reply))
+    }
+
+    /// Asks for a grant again that was not granted beyond doubt.
+    fn ask_again(&mut self, scope: &Scope, client: u8, node: u8, sent: Sent) {
+        if let Some(ward) = &sent.ward {
+            self.inspect_grant(scope, client, node, ward, false);
+        }
+        let is_late = sent.command.not_after < self.clock(scope, client);
+        let ward = self.ward(scope, client, node, &sent.command);
+        self.link_mut(client, node).ask_again(sent, ward, is_late);
     }
 
     pub(crate) fn deliver_all(&mut self, scope: &Scope, client: u8) -> Result<(), Violation> {

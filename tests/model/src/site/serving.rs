@@ -77,7 +77,7 @@ impl Site {
     /// Does what a command says.
     pub(crate) fn run(&mut self, request: &Request) -> Answer {
         let is_set = self.begin(request);
-        self.finish(request, is_set)
+        self.conclude(request, is_set).unwrap_or_else(|| self.run_script(request))
     }
 
     /// Does the first of the commands for a first grant: whether the key was free.
@@ -92,15 +92,12 @@ impl Site {
         is_free
     }
 
-    /// Does the rest of what a command says.
-    pub(crate) fn finish(&mut self, request: &Request, is_set: bool) -> Answer {
-        if let Some((_, fence)) = request.native() {
-            let is_raised = fence.is_none_or(|fence| self.raise(request, fence));
-            if is_set && is_raised {
-                return Answer::Ours { token: fence.map(|fence| fence.proposal), remaining: None };
-            }
-        }
-        self.run_script(request)
+    /// Does the rest of them; `None` if it is not granted beyond doubt, and is to be asked for by script.
+    pub(crate) fn conclude(&mut self, request: &Request, is_set: bool) -> Option<Answer> {
+        let (_, fence) = request.native()?;
+        let is_raised = fence.is_none_or(|fence| self.raise(request, fence));
+        let token = fence.map(|fence| fence.proposal);
+        (is_set && is_raised).then_some(Answer::Ours { token, remaining: None })
     }
 
     /// Raises the fence to the proposal, also for who is refused; whether it was below.
