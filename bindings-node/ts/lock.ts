@@ -89,7 +89,9 @@ export class Lock {
 
   /**
    * A number that grows with every acquisition of the resource: what the lock protects should
-   * refuse a smaller one.
+   * refuse a smaller one. Undefined where fencing is off, and for a lease taken over by its value until
+   * `check()` or `extend()` has confirmed it; after that it is no less than the number of the
+   * acquisition, and more once others have asked for the lock.
    */
   get fencingToken(): number | undefined {
     return native.fencingToken(this.#lease) ?? undefined

@@ -31,7 +31,8 @@ impl LeaseState {
 
     /// The number of this acquisition: greater than that of every earlier holder of the resource, so
     /// that the protected resource can refuse one whose lease is over. `None` where fencing is off, and
-    /// for a lease taken over by its token until `check()` or `extend()` has confirmed it.
+    /// for a lease taken over by its token until `check()` or `extend()` has confirmed it; after that it
+    /// is no less than the number of the acquisition, and more once others have asked for the lock.
     #[getter]
     fn fencing_token(&self) -> Option<u64> {
         self.fencing_token.or_else(|| self.lease.get().and_then(Lease::fencing_token))

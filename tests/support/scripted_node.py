@@ -20,8 +20,9 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.support.resp import bulk, decode, frame_end, integers
@@ -59,7 +60,8 @@ class _Slot:
     reply: bytes | None = None
     command: Command | None = None
     part: str = ""  # which of the commands of a grant, if it has several
-    look: tuple[str, ...] | None = None  # the arguments of a look, which is done in its turn
+    in_turn: Callable[[], bytes] | None = None  # tells the reply when it is due
+    is_look: bool = False
 
 
 @dataclass
@@ -136,7 +138,7 @@ class ScriptedNode:
     @property
     def owes_a_look(self) -> bool:
         """Whether a look waits behind a command that is not answered."""
-        return any(slot.look for connection in self._connections for slot in connection.slots)
+        return any(slot.is_look for connection in self._connections for slot in connection.slots)
 
     def unanswered_before(self, command: Command) -> list[Command]:
         """What must be answered first, as replies come in order."""
@@ -198,7 +200,8 @@ class ScriptedNode:
             connection.slots.append(_Slot(reply=ready))
             return self._flush(connection)
         if self.site is not None and words[:2] == ("EVAL", CHECKUP):
-            connection.slots.append(_Slot(look=words[5:]))
+            look = partial(self._look, words[5:])
+            connection.slots.append(_Slot(in_turn=look, is_look=True))
             return self._flush(connection)
         if words[0] in {"ZADD", "PEXPIRE", "GET", "TIME"}:
             connection.slots.append(self._part(connection.granting, words))
@@ -227,13 +230,28 @@ class ScriptedNode:
 
     def _part(self, command: Command | None, words: tuple[str, ...]) -> _Slot:
         """The slot of what comes behind the `SET` of a grant."""
-        if words[0] in {"GET", "TIME"}:
-            return _Slot(part=words[0])  # told in its turn
-        if command is None:
-            return _Slot(reply=b":1\r\n")
-        if words[0] == "ZADD":
-            command.proposal = int(words[4])
-        return _Slot(command=command, part=words[0])
+        match words[0]:
+            case "GET":
+                return _Slot(in_turn=self._canary)
+            case "TIME":
+                return _Slot(in_turn=self._time)
+            case "ZADD" if command is not None:
+                command.proposal = int(words[4])
+        return _Slot(command=command, part=words[0]) if command else _Slot(reply=b":1\r\n")
+
+    def _look(self, arguments: tuple[str, ...]) -> bytes:
+        """The reply to a look of the guards."""
+        self.looks += 1
+        self._tell_news()
+        return self.site.check_up(arguments) if self.site else b""
+
+    def _canary(self) -> bytes:
+        return bulk(self.site.canary) if self.site else b"$-1\r\n"
+
+    def _time(self) -> bytes:
+        micros = self.site.micros if self.site else int(time.time() * 1_000_000)
+        seconds, rest = divmod(micros, 1_000_000)
+        return b"*2\r\n" + bulk(str(seconds)) + bulk(str(rest))
 
     def _warm_up(self, command: Command) -> bytes:
         """The reply to what only makes the client connect."""
@@ -310,19 +328,11 @@ class ScriptedNode:
         slots = connection.slots
         while slots and not connection.is_gone:
             slot = slots[0]
-            if slot.look is not None and self.site is not None:
-                slot.reply = self.site.check_up(slot.look)
-                self.looks += 1
-                self._tell_news()
-            if slot.part == "GET":
-                slot.reply = bulk(self.site.canary) if self.site else b"$-1\r\n"
-            if slot.part == "TIME":
-                micros = self.site.micros if self.site else int(time.time() * 1_000_000)
-                seconds, rest = divmod(micros, 1_000_000)
-                slot.reply = b"*2\r\n" + bulk(str(seconds)) + bulk(str(rest))
-            if slot.reply is None:
+            reply = slot.in_turn() if slot.in_turn else slot.reply
+            if reply is None:
                 return
-            connection.writer.write(slots.popleft().reply or b"")
+            slots.popleft()
+            connection.writer.write(reply)
 
     def _tell_news(self) -> None:
         self.news.set()

@@ -322,7 +322,9 @@ fn a_key_of_another_type_is_told() {
         // A fence of another type must not leave a lock behind.
         assert_eq!(ask.call(&["RPUSH", "quorlock:fence:{f}", "x"]), "1");
         let fenced_off = claim(&["f"], "a");
-        assert_eq!(client.fault(&fenced_off, fenced(1_000, 5)).await.kind(), FaultKind::WrongType);
+        let fault = client.fault(&fenced_off, fenced(1_000, 5)).await;
+        assert_eq!(fault.kind(), FaultKind::WrongType);
+        assert!(fault.detail().contains("'f': look at it and at its fence"), "{fault}");
         assert_eq!(ask.call(&["EXISTS", "f"]), "0");
     });
 }

@@ -18,18 +18,19 @@ pub struct Command {
     pub ticket: Ticket,
     /// Whose keys it is about.
     pub claim: Arc<Claim>,
-    /// What to do with them, atomically.
+    /// What to do with them.
     pub action: Action,
     /// A node that gets to it only after this moment answers
     /// [`FaultKind::NotSent`](crate::FaultKind::NotSent) instead of doing it.
     pub not_after: Moment,
 }
 
-/// What a node is asked to do with the keys of a [`Claim`]: all of them or none, in one atomic step.
+/// What a node is asked to do with the keys of a [`Claim`]: all of them or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Take the keys if every one is free or already the claim's: [`Answer::Ours`] or
-    /// [`Answer::Theirs`]. Idempotent, so that it may be sent again after a lost reply.
+    /// [`Answer::Theirs`], which may have raised the fence, too. May be sent again after a lost reply:
+    /// keys are kept, and the token is one that nobody else was given.
     Grant {
         /// How long the node keeps the keys.
         ttl: Ttl,

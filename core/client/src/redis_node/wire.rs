@@ -206,9 +206,10 @@ pub(super) fn time_in(reply: &Reply) -> Option<u64> {
 /// The sentence for a key of another type in the way of `letter`.
 pub(super) fn wrong_type(letter: &Letter) -> String {
     let names = &letter.command.claim.resources;
+    let beside = if letter.is_fenced() { " and at its fence (quorlock:fence:...)" } else { "" };
     format!(
-        "a key of another type is in the way of {names}: look at it with TYPE, then delete or rename it, \
-         or lock under another name"
+        "a key of another type is in the way of {names}: look at it{beside} with TYPE, then delete or \
+         rename what is foreign, or lock under another name"
     )
 }
 

@@ -1,6 +1,6 @@
 //! The larger worlds. Owns the list, from what is soon searched to what takes all the time that there is.
 
-use super::{faulty, guarded, keeping, small};
+use super::{faulty, guarded, in_parts, keeping, small};
 use crate::scope::{Budget, Scope, policy};
 
 /// The large worlds, for the patient: those that end come first, and leave their time to the others.
@@ -11,6 +11,7 @@ pub(crate) fn long() -> Vec<Scope> {
         five("five nodes, a client dies", |it| it.crashes = 1),
         five("five nodes, users that give up", |it| it.cancels = 1),
         five("five nodes, broken connections", |it| it.resends = 1),
+        in_parts(faulty("grants in parts, clients that stop", 1, |it| it.pauses = 1)),
     ];
     scopes.extend(pairs());
     scopes.extend(guarded::long());

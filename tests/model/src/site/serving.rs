@@ -100,7 +100,7 @@ impl Site {
         (is_set && is_raised).then_some(Answer::Ours { token, remaining: None })
     }
 
-    /// Raises the fence to the proposal, also for who is refused; whether it was below.
+    /// Raises the fence to the proposal, also for who is refused, and puts its end off; whether it was below.
     fn raise(&mut self, request: &Request, fence: Fence) -> bool {
         let is_below = self.highest(request).is_none_or(|highest| highest < fence.proposal);
         for resource in request.resources {
@@ -145,11 +145,7 @@ impl Site {
                 if !all_ours {
                     return Self::plain(request, &found);
                 }
-                for resource in request.resources {
-                    if self.fences[usize::from(*resource)] < token.0 {
-                        self.set_fence(request, *resource, token.0, retention);
-                    }
-                }
+                self.raise(request, Fence { proposal: token, retention });
                 Answer::Ours { token: self.highest(request), remaining: None }
             }
             Action::Inspect => self.answer(request, &found, true),
