@@ -285,6 +285,36 @@ def test_garbage_collection_of_a_waiting_task_leaves_no_key(cluster3: Cluster) -
     until_free(cluster3)
 
 
+@pytest.mark.parametrize("where", ["outside", "in another loop"])
+def test_a_block_that_outlives_its_loop_ends_quietly_and_leaves_no_key(
+    cluster3: Cluster, where: str
+) -> None:
+    inside = asyncio.Event()
+
+    async def hold() -> None:
+        async with aio.Redlock(cluster3.urls).lock("r", ttl=20):
+            inside.set()
+            await asyncio.Event().wait()
+
+    async def begin() -> None:
+        task = asyncio.create_task(body)
+        await inside.wait()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    async def close() -> None:
+        body.close()
+
+    body = hold()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    if where == "outside":
+        body.close()
+    else:
+        asyncio.run(close())
+    until_free(cluster3)
+
+
 def until_free(cluster: Cluster, within: float = 20.0) -> None:
     deadline = time.monotonic() + within
     while cluster.values("r") != [None] * 3:

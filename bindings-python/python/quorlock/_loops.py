@@ -166,6 +166,10 @@ class Interruption(Watch):
         #: How often others had asked the task to stop before.
         self._others = task.cancelling() if hasattr(task, "cancelling") else 0
 
+    def is_for(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether it is this task that would be cancelled."""
+        return self._task is task
+
     def end(self, error: BaseException | None) -> bool:
         """Cancel no more: the block is over. Tells whether `error` is the cancellation made."""
         task, self._task = self._task, None
@@ -181,6 +185,17 @@ class Interruption(Watch):
             self._fired = True
             self._task.cancel(_MESSAGE)
         return None if self._told is None else self._told(loss)
+
+
+def is_thrown_away(kind: type[BaseException] | None, watch: Watch | None) -> bool:
+    """Whether a block ends because its coroutine is thrown away: nobody can wait there."""
+    if kind is not GeneratorExit:
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return True
+    return isinstance(watch, Interruption) and not watch.is_for(task)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

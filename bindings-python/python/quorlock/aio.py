@@ -25,7 +25,7 @@ from ._errors import (
     QuorumUnreachable,
     Vote,
 )
-from ._loops import Interruption, finished, watch_loss
+from ._loops import Interruption, finished, is_thrown_away, watch_loss
 from ._module import configure, redlock
 from ._native import LeaseState
 from ._nodes import Node
@@ -157,9 +157,13 @@ class Lock(LockBase[Lease]):
             if left is None:
                 return
             watch = left[0]._watch
+            is_left_alone = is_thrown_away(kind, watch)
             ours = isinstance(watch, Interruption) and watch.end(error)
             if left[1] is None:
                 return  # given back inside the block, or held by the parent of this process
+            if is_left_alone:
+                let_go_on(left)
+                return
             await finished(left[1])
             loss: LeaseLost | None = left[1].result()[1]
         except BaseException:
