@@ -1,5 +1,5 @@
-//! A server that answers the first command about a lock with any bytes. A panic of any thread ends the
-//! run, and so does a call that does not end.
+//! A server that answers the first command about a lock with any bytes, or does so only when it has granted a lock
+//! before (the first byte tells which). A panic of any thread ends the run, and so does a call that does not end.
 
 #![no_main]
 
@@ -15,10 +15,17 @@ use villain::{Malice, Strikes, Villain};
 
 fuzz_target!(|bytes: &[u8]| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let malice = Malice::SaysAndLeaves(bytes.to_vec());
-    let villain = Villain::new(Strikes::AfterLogin, malice);
+    let (strikes, bytes) = match bytes {
+        [first, rest @ ..] if first % 2 == 1 => (Strikes::AfterAGrant, rest),
+        [] | [_, ..] => (Strikes::AfterLogin, bytes),
+    };
+    let villain = Villain::new(strikes, Malice::SaysAndLeaves(bytes.to_vec()));
     let locks = Redlock::builder().nodes([villain.url()]).build().unwrap();
     runtime.block_on(async {
+        if strikes == Strikes::AfterAGrant {
+            let lease = locks.lock("warm-up").acquire().await.expect("it grants that");
+            lease.release().await.expect("it was granted");
+        }
         let lock = locks.lock("r").ttl(Duration::from_millis(500)).try_once();
         // It may even be a proper grant.
         let call = tokio::time::timeout(Duration::from_secs(20), lock.acquire());

@@ -1,11 +1,12 @@
-//! A server that means harm: it speaks Redis until it strikes, and then does its worst. Knows no lock.
+//! A server that means harm: it speaks Redis until it strikes, and then does its worst. Knows no lock, and
+//! grants everything as long as it pretends.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// When it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,9 @@ pub enum Strikes {
     AtOnce,
     /// At the first command that is about a lock.
     AfterLogin,
+    /// At the first lock that is asked for without a script: whoever knows the clock of a server, from an
+    /// earlier grant, does so.
+    AfterAGrant,
 }
 
 /// What it does then.
@@ -101,9 +105,7 @@ impl Shared {
         let mut stream = BufReader::new(stream);
         loop {
             let words = read_call(&mut stream)?;
-            if self.strikes == Strikes::AfterLogin
-                && let Some(reply) = polite_reply(&words)
-            {
+            if let Some(reply) = self.polite_reply(&words) {
                 stream.get_mut().write_all(reply.as_bytes())?;
                 continue;
             }
@@ -112,6 +114,15 @@ impl Shared {
                 return self.strike(stream.get_mut());
             }
             self.strike(stream.get_mut())?;
+        }
+    }
+
+    fn polite_reply(&self, words: &[String]) -> Option<String> {
+        let has_struck = self.struck.load(Ordering::Relaxed) > 0;
+        match self.strikes {
+            Strikes::AtOnce => None,
+            Strikes::AfterAGrant if !has_struck => reply_to_login(words).or_else(|| granted(words)),
+            Strikes::AfterLogin | Strikes::AfterAGrant => reply_to_login(words),
         }
     }
 
@@ -166,15 +177,28 @@ fn read_length(stream: &mut BufReader<TcpStream>) -> io::Result<usize> {
 }
 
 /// What a server would say to what belongs to logging in.
-fn polite_reply(words: &[String]) -> Option<String> {
+fn reply_to_login(words: &[String]) -> Option<String> {
     let word = |place: usize| words.get(place).map_or("", String::as_str);
     match (word(0), word(1)) {
         ("ROLE", _) => Some("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned()),
         ("CLIENT", "INFO") => Some("$22\r\nid=1 addr=127.0.0.1:99\r\n".to_owned()),
+        ("INFO", _) => Some("$21\r\nredis_version:7.4.0\r\n\r\n".to_owned()),
         ("SCRIPT", _) => Some(format!("$40\r\n{}\r\n", "a".repeat(40))),
         ("EVAL" | "EVALSHA" | "SET" | "ZADD" | "PEXPIRE" | "GET" | "TIME", _) => None,
         _ => Some("+OK\r\n".to_owned()),
     }
+}
+
+/// What a server would say to a script: all that is asked for is done.
+fn granted(words: &[String]) -> Option<String> {
+    let [name, _, keys, arguments @ ..] = words else {
+        return None;
+    };
+    let arguments = arguments.get(keys.parse().unwrap_or(usize::MAX)..)?;
+    // Of a grant: the canary's name and text, the holder, the ttl, the token.
+    let token = arguments.get(4).map_or("0", String::as_str);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    name.starts_with("EVAL").then(|| format!("*4\r\n:1\r\n:{token}\r\n:-2\r\n:{time}\r\n"))
 }
 
 /// As much as a flood has.
