@@ -33,6 +33,18 @@ async def test_a_lease_is_taken_over_by_its_token(api: Api, cluster3: Cluster) -
 
 
 @both_apis
+async def test_an_extension_tells_the_fencing_token_too(api: Api, cluster3: Cluster) -> None:
+    async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=30)) as lease:
+        for options in ({}, {"auto_extend": True}):
+            taken = api.Redlock(cluster3.urls).lease("r", lease.token, ttl=30, **options)
+            assert await api(taken.extend()) > 25
+            assert taken.fencing_token == lease.fencing_token
+        plain = api.Redlock(cluster3.urls).lease("r", lease.token, fencing=False)
+        await api(plain.extend())
+        assert plain.fencing_token is None
+
+
+@both_apis
 async def test_a_wrong_token_gets_nothing(api: Api) -> None:
     locks = api.Redlock(memory_nodes("wrong-token"))
     async with api.block(locks.lock("r")) as lease:

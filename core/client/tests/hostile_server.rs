@@ -227,12 +227,14 @@ async fn fails_in_time(strikes: Strikes, malice: Malice) -> usize {
 
 /// What the servers need to have seen before they strike.
 async fn gain_trust(strikes: Strikes, locks: &Redlock) {
-    while strikes == Strikes::AfterAGrant {
-        // On a busy machine it may take another time.
-        if let Ok(lease) = locks.lock("warm-up").acquire().await {
-            lease.release().await.expect("it was granted");
-            break;
-        }
+    if strikes == Strikes::AfterAGrant {
+        let lease = loop {
+            // On a busy machine it may take another time.
+            if let Ok(lease) = locks.lock("warm-up").acquire().await {
+                break lease;
+            }
+        };
+        lease.release().await.expect("it was granted");
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, LossReason, Moment, Policy, RoundReport, Standing,
+    ErrorKind, Extend, Extension, Inspection, LossReason, Moment, Policy, RoundReport, Standing,
 };
 
 use super::{LastVotes, Lease, Proof, Stage, State};
@@ -38,6 +38,12 @@ impl Lease {
         let policy = self.policy_with(ttl)?;
         self.shared.manager.announce(&policy);
         self.shared.manager.settle(None).await?;
+        self.check_usable()?;
+        let is_unproved = matches!(self.shared.lock().proof, Proof::Missing);
+        if is_unproved && policy.fencing() {
+            // For its token, which the nodes alone know; what else they say the extension hears, too.
+            self.look(policy).await;
+        }
         let driver = self.shared.manager.driver();
         let mut machine = self.begin_extension(&driver, policy)?;
         // However this ends, also when the future is dropped, the lease is watched again afterwards.
@@ -88,20 +94,10 @@ impl Lease {
         self.check_usable()?;
         let policy = *self.shared.lock().policy;
         self.shared.manager.settle(None).await?;
-        let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
+        let inspection = self.look(policy).await;
         let spent = (1, clock::now().since(inspection.report.started));
         let kind = match inspection.standing {
-            Standing::Held(lease) => {
-                let mut state = self.shared.lock();
-                // What was proved before may reach further than the slowest node's answer.
-                let is_news = matches!(state.proof, Proof::Missing);
-                if is_news {
-                    state.proof = Proof::Bare(Box::new(lease));
-                }
-                drop(state);
-                if is_news {
-                    self.resume();
-                }
+            Standing::Held(_) => {
                 self.check_usable()?;
                 return Ok(self.validity());
             }
@@ -113,6 +109,29 @@ impl Lease {
             self.lose(LossReason::Gone);
         }
         Err(self.error(kind, &[inspection.report], spent))
+    }
+
+    /// Asks the nodes what they hold, and keeps the proof if it is the first of a lease that was taken over, or
+    /// the first with its fencing token.
+    async fn look(&self, policy: Policy) -> Inspection {
+        let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
+        if let Standing::Held(lease) = &inspection.standing {
+            let mut state = self.shared.lock();
+            // What was proved before may reach further than the slowest node's answer.
+            let is_news = match &state.proof {
+                Proof::Missing => true,
+                Proof::Bare(known) => {
+                    known.fencing_token().is_none() && lease.fencing_token().is_some()
+                }
+                Proof::Kept(..) => false,
+            };
+            if is_news {
+                state.proof = Proof::Bare(Box::new(lease.clone()));
+                drop(state);
+                self.resume();
+            }
+        }
+        inspection
     }
 
     fn gate(&self) -> Arc<tokio::sync::Mutex<()>> {
