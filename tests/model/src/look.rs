@@ -33,7 +33,8 @@ impl World {
         // A node that is gone is looked at when it is back.
         (gate.is_stale, gate.ruling) = (ruling.is_none() && gate.ruling.is_some(), ruling);
         let seen = (4_u8, gate.due(), gate.is_stale);
-        if is_up {
+        // What was asked before its machine stood still tells nothing of that.
+        if is_up && self.lateness(scope, client, node) == 0 {
             self.clients[usize::from(client)].has_looked(node, scope.quorum());
         }
         self.note(client, node, seen);
