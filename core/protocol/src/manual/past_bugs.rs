@@ -48,4 +48,8 @@
 //! | newcomers held back nodes whose clocks nobody had set, on a busy machine (real servers): clocks were noted by the middle of what slow answers tell | the notes say by how much they may be wrong |
 //! | callers that never had to wait, as a quorum was down or the nodes were in the process, kept the engine to themselves: renewals stood still, and what was meant for the node that was left piled up (the torture: 2 kB a call) | a call drives the engine for a moment at least |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |
+//! | a refused client that remembers tokens for less long than the holder had the fence end sooner (on paper) | the end of a fence is only put off |
+//! | a grant that was asked for again came behind the early release of its own lease, and left a key (on paper) | a grant follows nothing that ends its lease or keeps it for so long and no more |
+//! | a lease that was taken over and extended never told its fencing token (a first script) | the first extension looks before it extends |
+//! | the end of a block waited on an event loop that was gone, when its coroutine was thrown away (the torture) | the lock is given back without a wait |
 //! | a call whose last try a standstill of the process overtook, so that commands came too late to be sent, told unreachable nodes although another held the lock | the whole rounds before it say why |
