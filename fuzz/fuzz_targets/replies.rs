@@ -22,10 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     let villain = Villain::new(strikes, Malice::SaysAndLeaves(bytes.to_vec()));
     let locks = Redlock::builder().nodes([villain.url()]).build().unwrap();
     runtime.block_on(async {
-        if strikes == Strikes::AfterAGrant {
-            let lease = locks.lock("warm-up").acquire().await.expect("it grants that");
-            lease.release().await.expect("it was granted");
-        }
+        villain::gain_trust(strikes, &locks).await;
         let lock = locks.lock("r").ttl(Duration::from_millis(500)).try_once();
         // It may even be a proper grant.
         let call = tokio::time::timeout(Duration::from_secs(20), lock.acquire());

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use quorlock::{ErrorKind, Redlock, RestartGuard};
 use quorlock_protocol::Policy;
 use support::run;
-use support::villain::{GIGABYTE, Malice, Strikes, Villain};
+use support::villain::{GIGABYTE, Malice, Strikes, Villain, gain_trust};
 
 /// No call takes longer, whatever the servers do: the time for connecting (a second) and the caller's
 /// own timeout, with room for a busy machine.
@@ -223,19 +223,6 @@ async fn fails_in_time(strikes: Strikes, malice: Malice) -> usize {
     assert_eq!(panics(), panics_before, "{strikes:?} {malice:?}");
     locks.close();
     villains.iter().map(Villain::most_said).max().unwrap_or(0)
-}
-
-/// What the servers need to have seen before they strike.
-async fn gain_trust(strikes: Strikes, locks: &Redlock) {
-    if strikes == Strikes::AfterAGrant {
-        let lease = loop {
-            // On a busy machine it may take another time.
-            if let Ok(lease) = locks.lock("warm-up").acquire().await {
-                break lease;
-            }
-        };
-        lease.release().await.expect("it was granted");
-    }
 }
 
 fn policy(strikes: Strikes) -> Policy {

@@ -38,9 +38,9 @@ impl Lease {
         let policy = self.policy_with(ttl)?;
         self.shared.manager.announce(&policy);
         self.shared.manager.settle(None).await?;
-        self.check_usable()?;
         let is_unproved = matches!(self.shared.lock().proof, Proof::Missing);
         if is_unproved && policy.fencing() {
+            self.check_usable()?;
             // For its token, which the nodes alone know; what else they say the extension hears, too.
             self.look(policy).await;
         }

@@ -4,9 +4,9 @@
 //! For each lease `SET NX PX`, with fencing `ZADD GT` and `PEXPIRE`; behind them all `GET` of the canary and `TIME`.
 //! They are no transaction, and need to be none:
 //! - The canary is read behind the lock keys. Had the node forgotten one of them in between, then also the canary.
-//! - A fence is only ever raised, and its end put off, and a grant counts only if it is heard before its key can have run out: so the
-//!   key still stood when the fence was raised, and whoever takes the lock next finds it raised. Who is
-//!   refused raises it, too, by no more than his clock: tokens need to grow, not to be without gaps.
+//! - A fence is only ever raised, and its end put off, and a grant counts only if it is heard before its key can
+//!   have run out: so the key still stood when the fence was raised, and whoever takes the lock next finds it
+//!   raised. Who is refused raises it, too, by no more than his clock: tokens need to grow, not to be without gaps.
 //! - What is not granted beyond doubt is asked for again by script, which does all or nothing and tells why.
 
 use std::sync::Arc;
