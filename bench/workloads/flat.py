@@ -22,9 +22,10 @@ def run(run: Run) -> None:
         with run.workers(NAME, {}, entrants, nodes) as workers:
             run.tell("  one resource and many")
             for number in range(run.effort.rounds):
-                for resources in RESOURCES:
-                    case = {"case": "resources", "resources": resources}
-                    for worker in workers:
+                for worker in workers:
+                    # What is compared stands next to each other, and each of the two comes first in turn.
+                    for resources in RESOURCES[:: -1 if number % 2 else 1]:
+                        case = {"case": "resources", "resources": resources}
                         answer = worker.ask(_pairs(2 * run.effort.seconds, resources))
                         if number:  # the first serves to get warm
                             figures = summary(answer)

@@ -3,11 +3,12 @@
 //!
 //! While few operations are under way, JavaScript's own thread drives the core: when it starts one, and
 //! when the core's descriptor has something to read. With many, the core's thread does, so that both have
-//! a part of the work.
+//! a part of the work; unless they would have to share one processor.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use napi::Env;
@@ -29,6 +30,8 @@ pub struct Bridge {
 struct Visits {
     engine: Engine,
     watch: Watch,
+    /// More operations than this are left to the core's thread.
+    most: usize,
     /// Until the core's thread has left the helm.
     waits: Rc<Cell<bool>>,
 }
@@ -55,7 +58,7 @@ pub fn flush(bridge: &External<Bridge>) -> bool {
         queue.start();
         return false;
     };
-    if queue.under_way() > FEW {
+    if queue.under_way() > visits.most {
         visits.watch.stop();
         queue.start();
         visits.engine.prod();
@@ -119,7 +122,9 @@ impl Visits {
             (queue.has_ended(), visit != Visit::Deferred)
         };
         let watch = Watch::new(env, engine.descriptor()?, wake, look)?;
-        Some(Self { engine, watch, waits })
+        let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
+        let most = if is_alone { MANY } else { FEW };
+        Some(Self { engine, watch, most, waits })
     }
 
     /// Starts what has been asked for, and drives the core from now on.
@@ -139,7 +144,7 @@ impl Visits {
 
     /// Drives the core again if the core's thread has left the helm for it.
     fn go_on(&self, queue: &Queue) {
-        if self.waits.take() && (1..=FEW).contains(&queue.under_way()) {
+        if self.waits.take() && (1..=self.most).contains(&queue.under_way()) {
             self.watch.start();
         }
     }
@@ -156,5 +161,7 @@ fn pass(engine: &Engine, patience: Duration) {
     drop(marker);
 }
 
-/// More operations than this are left to the core's thread.
-const FEW: usize = 4;
+/// Where there is another processor for the core's thread, more operations than this are left to it.
+const FEW: usize = 16;
+/// As many as a visit of reasonable length has time for.
+const MANY: usize = 64;

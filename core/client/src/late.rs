@@ -39,7 +39,7 @@ impl LateVotes {
             && round.handle_reply(arrival.at, arrival.node, arrival.reply)
             && round.is_complete()
         {
-            *tale = Tale::Closed(Brief::of(round.report().votes));
+            *tale = Tale::Closed(Brief::of(&round.report().votes));
         }
     }
 
@@ -55,7 +55,7 @@ impl LateVotes {
 impl Tale {
     fn of(round: Box<Round>) -> Self {
         if round.is_complete() {
-            Self::Closed(Brief::of(round.report().votes))
+            Self::Closed(Brief::of(&round.report().votes))
         } else {
             Self::Open(round)
         }
@@ -63,7 +63,7 @@ impl Tale {
 }
 
 impl Brief {
-    pub(crate) fn of(votes: Vec<NodeVote>) -> Self {
+    pub(crate) fn of(votes: &[NodeVote]) -> Self {
         let token = |vote: &NodeVote| match vote.answer {
             Some(Ok(Answer::Ours { token, remaining: None })) => Some(token),
             _ => None,
@@ -128,9 +128,9 @@ mod tests {
             vec![granted(Some(7), None), fault, missing],
         ];
         for votes in rounds {
-            assert_eq!(Brief::of(votes.clone()).votes(), votes);
+            assert_eq!(Brief::of(&votes).votes(), votes);
         }
-        let brief = Brief::of(vec![granted(Some(7), None); 3]);
+        let brief = Brief::of(&vec![granted(Some(7), None); 3]);
         assert!(matches!(brief, Brief::Granted(..)), "what is usual takes little room");
     }
 }

@@ -72,10 +72,27 @@ pub struct ExtendOutcome {
     pub attempts: u32,
     /// How long it took.
     pub elapsed: Duration,
-    /// The last round's votes.
-    pub report: RoundReport,
-    /// The round that was won, or lost to refusals: it still takes late votes.
-    pub round: Option<Round>,
+    /// The last round.
+    pub last: LastRound,
+}
+
+/// The round that decided.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LastRound {
+    /// It was won, or lost to refusals, and still takes late votes.
+    Counting(Round),
+    /// Nothing more comes of it.
+    Over(RoundReport),
+}
+
+impl LastRound {
+    /// Its votes so far.
+    pub fn report(self) -> RoundReport {
+        match self {
+            Self::Counting(round) => round.report(),
+            Self::Over(report) => report,
+        }
+    }
 }
 
 /// What is to be prolonged.
@@ -153,9 +170,22 @@ impl Extend {
         self.failures
     }
 
+    /// The outcome, once nothing is left to send: what [`Machine::poll`] gives is a copy. The machine must
+    /// not be used any more then.
+    pub(crate) fn take_outcome(&mut self, env: &mut dyn Surroundings) -> Option<ExtendOutcome> {
+        self.judge(env);
+        match mem::replace(&mut self.state, State::Idle) {
+            State::Finished(outcome) if self.sends.is_empty() => Some(*outcome),
+            unfinished => {
+                self.state = unfinished;
+                None
+            }
+        }
+    }
+
     fn begin_round(&mut self, now: Moment) {
         if now >= self.until {
-            return self.finish(now, Err(ErrorKind::LeaseLost), None, RoundReport::empty(now));
+            return self.finish_over(now, ErrorKind::LeaseLost, RoundReport::empty(now));
         }
         let deadline = (now + self.policy.node_timeout()).min(self.until);
         let window = Window { start: now, deadline };
@@ -186,8 +216,7 @@ impl Extend {
         if verdict == Verdict::Won {
             self.win(now, round);
         } else if self.quorum.is_blocked_by(round.tally().refused) {
-            let report = round.report();
-            self.finish(now, Err(ErrorKind::LeaseLost), Some(round), report);
+            self.finish(now, Err(ErrorKind::LeaseLost), LastRound::Counting(round));
         } else {
             self.fail(env, round.report());
         }
@@ -195,10 +224,9 @@ impl Extend {
 
     fn win(&mut self, now: Moment, round: Round) {
         let until = self.policy.drift.end_of(self.policy.ttl, round.started());
-        let report = round.report();
         // The verdict came after the old validity, or after the new one: the lease was over in between.
         if now >= self.until || now >= until {
-            return self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+            return self.finish_over(now, ErrorKind::LeaseLost, round.report());
         }
         self.until = until;
         let by = until.min(now + self.policy.node_timeout());
@@ -219,7 +247,7 @@ impl Extend {
                 .filter_map(|(node, answer)| matches!(answer, Ok(Answer::Absent)).then_some(node))
                 .flat_map(|node| heal(node, &lease, by)),
         );
-        self.finish(now, Ok(lease), Some(round), report);
+        self.finish(now, Ok(lease), LastRound::Counting(round));
     }
 
     /// Nodes are asked to keep the keys, at `asked` at the latest.
@@ -232,10 +260,10 @@ impl Extend {
     fn fail(&mut self, env: &mut dyn Surroundings, report: RoundReport) {
         let now = env.now();
         if now >= self.until {
-            return self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+            return self.finish_over(now, ErrorKind::LeaseLost, report);
         }
         if now >= self.give_up {
-            return self.finish(now, Err(ErrorKind::QuorumUnreachable), None, report);
+            return self.finish_over(now, ErrorKind::QuorumUnreachable, report);
         }
         let delay = backoff::doubled(FIRST_RETRY, self.failures, LONGEST_RETRY);
         let delay = backoff::jittered(delay, delay / 2, backoff::fraction(env.random()));
@@ -244,17 +272,15 @@ impl Extend {
         self.state = State::BackingOff { until, report };
     }
 
-    fn finish(
-        &mut self,
-        now: Moment,
-        result: Result<Lease, ErrorKind>,
-        round: Option<Round>,
-        report: RoundReport,
-    ) {
+    fn finish_over(&mut self, now: Moment, kind: ErrorKind, report: RoundReport) {
+        self.finish(now, Err(kind), LastRound::Over(report));
+    }
+
+    fn finish(&mut self, now: Moment, result: Result<Lease, ErrorKind>, last: LastRound) {
         let attempts = self.failures + 1;
         let elapsed = now.since(self.started);
         let until = self.until;
-        let outcome = ExtendOutcome { result, until, attempts, elapsed, report, round };
+        let outcome = ExtendOutcome { result, until, attempts, elapsed, last };
         self.state = State::Finished(Box::new(outcome));
     }
 }
@@ -298,9 +324,9 @@ impl Machine for Extend {
             State::BackingOff { until, report } if now >= *until => {
                 let report = report.clone();
                 if now >= self.until {
-                    self.finish(now, Err(ErrorKind::LeaseLost), None, report);
+                    self.finish_over(now, ErrorKind::LeaseLost, report);
                 } else if now >= self.give_up {
-                    self.finish(now, Err(ErrorKind::QuorumUnreachable), None, report);
+                    self.finish_over(now, ErrorKind::QuorumUnreachable, report);
                 } else {
                     self.state = State::Idle;
                 }
@@ -316,7 +342,7 @@ impl Machine for Extend {
             State::BackingOff { report, .. } => report.clone(),
             State::Idle | State::Finished(_) => RoundReport::empty(now),
         };
-        self.finish(now, Err(ErrorKind::Cancelled), None, report);
+        self.finish_over(now, ErrorKind::Cancelled, report);
     }
 }
 

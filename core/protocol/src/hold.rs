@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::command::{Answer, Command, Reply, Ticket};
 use crate::error::ErrorKind;
-use crate::extend::{Extend, Extension, heal};
+use crate::extend::{Extend, Extension, LastRound, heal};
 use crate::identity::NodeId;
 use crate::lease::Lease;
 use crate::machine::{Machine, Output, Surroundings};
@@ -179,7 +179,8 @@ impl Hold {
         let State::Renewing(extend) = &mut self.state else {
             return None;
         };
-        let output = extend.poll(env);
+        let outcome = extend.take_outcome(env);
+        let output = outcome.map_or_else(|| extend.poll(env), Output::Done);
         self.lease.until = extend.until();
         self.lease.outlast(extend.forgotten());
         self.next_ticket = extend.next_ticket();
@@ -188,7 +189,10 @@ impl Hold {
             Output::WakeAt(at) => Some(Output::WakeAt(at.min(self.lease.until()))),
             Output::Done(outcome) => {
                 self.failed = outcome.result.is_err();
-                self.straggling = outcome.round.map(Box::new);
+                self.straggling = match outcome.last {
+                    LastRound::Counting(round) => Some(Box::new(round)),
+                    LastRound::Over(_) => None,
+                };
                 match outcome.result {
                     Ok(lease) => {
                         self.lease = lease;

@@ -83,7 +83,7 @@ pub use acquire::{Acquire, AcquireOutcome, Won};
 pub use command::{Action, Answer, Command, Fence, Frees, Reply, Ticket};
 pub use error::{ConfigError, ErrorKind};
 pub use explain::Failure;
-pub use extend::{Extend, ExtendOutcome, Extension};
+pub use extend::{Extend, ExtendOutcome, Extension, LastRound};
 pub use fault::{Fault, FaultKind};
 pub use guard::{
     Canary, CanaryKey, CanaryState, Checkup, ClockReading, Dependence, Guards, Identity,

@@ -236,7 +236,7 @@ impl State {
         let round = hold.last_round();
         hold.close_round();
         if let Some(round) = &round {
-            self.votes = LastVotes::over(round.clone());
+            self.votes = LastVotes::over(round);
         }
         self.see_renewal(round)
     }

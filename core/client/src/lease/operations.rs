@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, Inspection, LossReason, Moment, Policy, RoundReport, Standing,
+    ErrorKind, Extend, Extension, Inspection, LastRound, LossReason, Moment, Policy, RoundReport,
+    Standing,
 };
 
 use super::{LastVotes, Lease, Proof, Stage, State};
@@ -57,19 +58,20 @@ impl Lease {
         let spent = (outcome.attempts, outcome.elapsed);
         match outcome.result {
             Ok(lease) => {
-                let votes = match outcome.round {
-                    Some(round) => LastVotes::of(round, &driver.inbox),
-                    None => LastVotes::over(outcome.report),
+                let votes = match outcome.last {
+                    LastRound::Counting(round) => LastVotes::of(round, &driver.inbox),
+                    LastRound::Over(report) => LastVotes::over(&report),
                 };
                 self.finish_extension(lease, policy, votes)
             }
             Err(kind) => {
-                self.note_votes(outcome.report.clone());
+                let report = outcome.last.report();
+                self.note_votes(&report);
                 if kind == ErrorKind::LeaseLost {
                     let is_over = clock::now() >= outcome.until;
                     self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
                 }
-                Err(self.error(kind, &[outcome.report], spent))
+                Err(self.error(kind, &[report], spent))
             }
         }
     }
@@ -105,7 +107,7 @@ impl Lease {
             Standing::Unknown => ErrorKind::QuorumUnreachable,
         };
         if kind == ErrorKind::LeaseLost {
-            self.note_votes(inspection.report.clone());
+            self.note_votes(&inspection.report);
             self.lose(LossReason::Gone);
         }
         Err(self.error(kind, &[inspection.report], spent))
@@ -180,7 +182,7 @@ impl Lease {
     }
 
     /// The nodes have been asked again: what they said before is of no use any more.
-    fn note_votes(&self, report: RoundReport) {
+    fn note_votes(&self, report: &RoundReport) {
         if !report.votes.is_empty() {
             self.shared.lock().votes = LastVotes::over(report);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quorlock_protocol::{NodeVote, Round, RoundReport, Vote};
+use quorlock_protocol::{Moment, NodeVote, Round, RoundReport, Vote};
 
 use crate::error::{NodeReport, name_votes};
 use crate::inbox::Inbox;
@@ -24,8 +24,8 @@ impl LastVotes {
     }
 
     /// Those of a round that counts no more.
-    pub(super) fn over(report: RoundReport) -> Self {
-        Self::Closed(Brief::of(report.votes))
+    pub(super) fn over(report: &RoundReport) -> Self {
+        Self::Closed(Brief::of(&report.votes))
     }
 
     pub(super) fn now(&self) -> Vec<NodeVote> {
@@ -39,25 +39,28 @@ impl LastVotes {
 /// The rounds of renewal, each of which is told once.
 #[derive(Default)]
 pub(super) struct Renewals {
-    last: Option<RoundReport>,
-    is_told: bool,
+    /// When the last one that was told began.
+    told: Option<Moment>,
+    /// Not told yet: some nodes may still answer.
+    open: Option<RoundReport>,
 }
 
 impl Renewals {
     /// Takes in the last round that is over; `None` while the next one has only begun. Gives back the
     /// round to tell now, if there is one: every node has answered, or nobody waits for the rest.
     pub(super) fn see(&mut self, round: Option<RoundReport>) -> Option<RoundReport> {
-        if let Some(round) = round {
-            let is_another = self.last.as_ref().is_none_or(|last| last.started != round.started);
-            self.is_told &= !is_another;
-            let is_open = round.votes.iter().any(|vote| vote.vote == Vote::Missing);
-            self.last = Some(round);
-            if is_open {
-                return None;
-            }
+        if round.as_ref().is_some_and(|round| self.told == Some(round.started)) {
+            return None;
         }
-        let was_told = std::mem::replace(&mut self.is_told, true);
-        self.last.clone().filter(|_| !was_told)
+        let is_open = |round: &RoundReport| round.votes.iter().any(|it| it.vote == Vote::Missing);
+        let last = self.open.take();
+        if round.as_ref().is_some_and(is_open) {
+            self.open = round;
+            return None;
+        }
+        let told = round.or(last)?;
+        self.told = Some(told.started);
+        Some(told)
     }
 }
 
@@ -86,8 +89,6 @@ impl ReleaseVotes {
 
 #[cfg(test)]
 mod tests {
-    use quorlock_protocol::Moment;
-
     use super::*;
 
     fn round(started: u64, votes: [Vote; 2]) -> RoundReport {

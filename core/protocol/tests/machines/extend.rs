@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Play, absent, claim, fault, frees_in, kept, policy, quorum, theirs};
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, FaultKind, FencingToken, Machine as _, Moment, NodeId,
+    ErrorKind, Extend, Extension, FaultKind, FencingToken, LastRound, Machine as _, Moment, NodeId,
     PolicyBuilder, Reply,
 };
 
@@ -82,7 +82,7 @@ fn votes_that_came_together_count_together() {
     }
     play.settle();
     assert_eq!(play.targets("restore"), [2], "healed at once");
-    let round = play.outcome().round.unwrap();
+    let LastRound::Counting(round) = play.outcome().last else { panic!("it still counts") };
     assert_eq!(round.report().tally().missing, 0);
 }
 
