@@ -7,16 +7,16 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_PORTS = 16, MOST_ENDS = 1024, CHUNK = 65536 };
+enum { MOST_PORTS = 16, MOST_ENDS = 1024, CHUNK = 65536, AT_ONCE = 64 };
 
 struct chunk {
   struct chunk *next;
@@ -32,8 +32,7 @@ struct end {
 };
 
 static struct end ends[MOST_ENDS];
-static struct pollfd polls[MOST_PORTS + MOST_ENDS + 1];
-static int listeners[MOST_PORTS], targets[MOST_PORTS], ports, used;
+static int listeners[MOST_PORTS], targets[MOST_PORTS], ports, used, watch;
 static double delay;
 
 static void give_up(const char *what) {
@@ -45,6 +44,13 @@ static double now(void) {
   struct timespec at;
   clock_gettime(CLOCK_MONOTONIC, &at);
   return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+// Most of the many connections are silent: looking at all of them would take longer than the delay. The
+// input has the number 0, then come the ports, then the ends.
+static void watch_for(int fd, int number) {
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)number};
+  if (epoll_ctl(watch, EPOLL_CTL_ADD, fd, &event)) give_up("epoll_ctl");
 }
 
 static struct sockaddr_in loopback(int port) {
@@ -77,6 +83,7 @@ static void take_end(int index, int fd, int other) {
   int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ends[index] = (struct end){.fd = fd, .other = other};
+  watch_for(fd, 1 + ports + index);
 }
 
 static void join(int port) {
@@ -152,21 +159,23 @@ static struct timespec patience(double at) {
 }
 
 static void turn(void) {
-  polls[0] = (struct pollfd){.fd = 0, .events = POLLIN};
-  for (int i = 0; i < ports; i++)
-    polls[1 + i] = (struct pollfd){.fd = listeners[i], .events = POLLIN};
-  int watched = used;
-  for (int i = 0; i < watched; i++)
-    polls[1 + ports + i] = (struct pollfd){.fd = ends[i].fd, .events = POLLIN};
+  struct epoll_event events[AT_ONCE];
   struct timespec wait = patience(now());
-  if (ppoll(polls, (nfds_t)(1 + ports + watched), &wait, NULL) < 0 && errno != EINTR) give_up("ppoll");
+  int count = epoll_pwait2(watch, events, AT_ONCE, &wait, NULL);
+  if (count < 0 && errno != EINTR) give_up("epoll_pwait2");
   char ignored[256];
-  if ((polls[0].revents & (POLLIN | POLLHUP)) && read(0, ignored, sizeof ignored) <= 0) exit(0);
-  for (int i = 0; i < watched; i++)
-    if (ends[i].fd >= 0 && ends[i].fd == polls[1 + ports + i].fd && polls[1 + ports + i].revents) take(i);
-  for (int i = 0; i < used; i++) pass_on(i, now());
-  for (int i = 0; i < ports; i++)
-    if (polls[1 + i].revents & POLLIN) join(i);
+  for (int i = 0; i < count; i++) {
+    int number = (int)events[i].data.u32, index = number - 1 - ports;
+    if (number == 0 && read(0, ignored, sizeof ignored) <= 0) exit(0);
+    if (index >= 0 && ends[index].fd >= 0) take(index);
+  }
+  double at = now();
+  for (int i = 0; i < used; i++) pass_on(i, at);
+  // Last, since a new connection may get the place of one that has just ended.
+  for (int i = 0; i < count; i++) {
+    int number = (int)events[i].data.u32;
+    if (number > 0 && number <= ports) join(number - 1);
+  }
 }
 
 int main(int argc, char **argv) {
@@ -174,11 +183,14 @@ int main(int argc, char **argv) {
   if (ports < 1 || ports > MOST_PORTS) return 2;
   delay = atof(argv[1]) / 2e6;
   prctl(PR_SET_TIMERSLACK, 1000);
+  watch = epoll_create1(0);
   printf("{\"ports\": [");
   for (int i = 0; i < ports; i++) {
     targets[i] = atoi(argv[i + 2]);
     printf(i ? ", %d" : "%d", listen_anywhere(&listeners[i]));
+    watch_for(listeners[i], 1 + i);
   }
+  watch_for(0, 0);
   printf("]}\n");
   fflush(stdout);
   for (;;) turn();

@@ -39,7 +39,9 @@ def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -
     yield ""
     yield (
         "Ratios within one run. *Plain* is the same with fencing off, which is all that the other "
-        "libraries give."
+        "libraries give; *floor* is the same for bare sockets in C. Where the floor misses a "
+        "demand, nothing could meet it here: five servers that share one core answer one after the "
+        "other, so that it gains little to ask them all at once."
     )
     yield ""
     yield from tables.of_targets(judged)

@@ -16,10 +16,10 @@ def of_targets(judged: Sequence[Target]) -> Iterator[str]:
     """Each target with what was seen."""
     rows = []
     for target in judged:
-        seen, plain = target.told(target.value), target.told(target.plain)
+        seen = [target.told(value) for value in (target.value, target.plain, target.floor)]
         verdict = f"**{target.verdict}**" if target.met is False else target.verdict
-        rows.append([target.area, target.text, target.demand, seen, plain, verdict])
-    return _table(["", "target", "demand", "seen", "plain", ""], rows)
+        rows.append([target.area, target.text, target.demand, *seen, verdict])
+    return _table(["", "target", "demand", "seen", "plain", "floor", ""], rows)
 
 
 def behind(results: Results) -> Iterator[str]:

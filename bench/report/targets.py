@@ -15,6 +15,8 @@ PYTHON, ASYNCIO, NODE, RUST = (
     "quorlock Rust",
 )
 LANGUAGES = (RUST, PYTHON, ASYNCIO, NODE)
+#: The entrant of that name.
+FLOOR = "floor"
 #: The time that one node is given where a lock has a ttl of ten seconds; in microseconds.
 NODE_TIMEOUT = 200_000
 
@@ -31,6 +33,8 @@ class Target:
     unit: str = "x"
     #: The same without fencing, which is what the peers do.
     plain: float | None = None
+    #: The same for the floor, which nothing can better on these servers.
+    floor: float | None = None
 
     @property
     def met(self) -> bool | None:
@@ -85,23 +89,26 @@ def _python(results: Results) -> Iterator[Target]:
     def against(peer: str, limit: float, nodes: int) -> Target:
         text = f"{nodes} node{'s' * (nodes > 1)}, one at a time, faster than {peer}"
         plain = faster(peer, f"{PYTHON}, no fencing", nodes)
-        return Target("Python", text, faster(peer, PYTHON, nodes), limit, False, plain=plain)
+        return Target(
+            "Python", text, faster(peer, PYTHON, nodes), limit, False,
+            plain=plain, floor=faster(peer, FLOOR, nodes),
+        )  # fmt: skip
 
     yield _floor(results, "Python", PYTHON, 1.6)
     yield against("redlock-py", 5, 5)
     yield against("pottery", 12, 5)
     yield against("redis-py", 1.2, 1)
-    cpu, plain = (
+    cpu, plain, floor = (
         results.ratio("cpu", "single", ours, "redlock-py", nodes=5)
-        for ours in (PYTHON, f"{PYTHON}, no fencing")
+        for ours in (PYTHON, f"{PYTHON}, no fencing", FLOOR)
     )
     text = "5 nodes, processor time a pair, of redlock-py's"
-    yield Target("Python", text, cpu, 0.25, at_most=True, plain=plain)
+    yield Target("Python", text, cpu, 0.25, at_most=True, plain=plain, floor=floor)
 
 
 def _floor(results: Results, area: str, ours: str, limit: float) -> Target:
     value, plain = (
-        results.ratio("p50", "single", name, "floor", nodes=5)
+        results.ratio("p50", "single", name, FLOOR, nodes=5)
         for name in (ours, f"{ours}, no fencing")
     )
     text = "5 nodes, one at a time, of the floor's time"
@@ -125,13 +132,16 @@ def _against_best(
         best = results.best(lead, workload, peers, least=lead == "p50", **where)
         if best is None:
             return Target(area, text, None, limit, at_most=field == "cpu")
-        pair = (best, ours) if field == "p50" else (ours, best)
-        bare = f"{ours}, no fencing"
-        twin = (best, bare) if field == "p50" else (bare, best)
-        value = results.ratio(field, workload, *pair, **where)
-        plain = results.ratio(field, workload, *twin, **where)
+
+        def against_it(name: str) -> float | None:
+            pair = (best, name) if field == "p50" else (name, best)
+            return results.ratio(field, workload, *pair, **where)
+
         told = f"{text} {best}" + ("'s" if field == "cpu" else "")
-        return Target(area, told, value, limit, at_most=field == "cpu", plain=plain)
+        return Target(
+            area, told, against_it(ours), limit, at_most=field == "cpu",
+            plain=against_it(f"{ours}, no fencing"), floor=against_it(FLOOR),
+        )  # fmt: skip
 
     return make
 
@@ -154,11 +164,12 @@ def _node(results: Results) -> Iterator[Target]:
 
 def _rust(results: Results) -> Iterator[Target]:
     yield _floor(results, "Rust", RUST, 1.25)
-    value, plain = (
+    value, plain, floor = (
         results.ratio("p50", "single", "rslock", ours, nodes=5)
-        for ours in (RUST, f"{RUST}, no fencing")
+        for ours in (RUST, f"{RUST}, no fencing", FLOOR)
     )
-    yield Target("Rust", "5 nodes, one at a time, faster than rslock", value, 1, False, plain=plain)
+    text = "5 nodes, one at a time, faster than rslock"
+    yield Target("Rust", text, value, 1, at_most=False, plain=plain, floor=floor)
 
 
 def _faulty(results: Results) -> Iterator[Target]:

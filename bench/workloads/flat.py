@@ -23,7 +23,7 @@ def run(run: Run) -> None:
             run.tell("  one resource and many")
             for number in range(run.effort.rounds):
                 for worker in workers:
-                    # What is compared stands next to each other, and each of the two comes first in turn.
+                    # What is compared follows close upon each other, and each comes first in turn.
                     for resources in RESOURCES[:: -1 if number % 2 else 1]:
                         case = {"case": "resources", "resources": resources}
                         answer = worker.ask(_pairs(2 * run.effort.seconds, resources))
