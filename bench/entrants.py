@@ -70,7 +70,7 @@ def _ours(language: str, style: str, program: str, *variants: str) -> Iterable[E
 
 
 ENTRANTS: tuple[Entrant, ...] = (
-    Entrant("floor", "the floor: bare sockets in C", FLOOR, "C", "floor", style="c", flight=False),
+    Entrant(FLOOR, "the floor: bare sockets in C", FLOOR, "C", "floor", style="c", flight=False),
     *_ours("Rust", "tokio", "quorlock", "plain", "engine", "blocking"),
     *_ours("Python", "sync", "quorlock_sync", "plain", "block"),
     *_ours("Python", "asyncio", "quorlock_aio", "plain"),

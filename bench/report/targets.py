@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.entrants import ENTRANTS, PEER
+from bench.entrants import ENTRANTS, FLOOR, PEER
 from bench.report.figures import Results
 
 PYTHON, ASYNCIO, NODE, RUST = (
@@ -15,8 +15,6 @@ PYTHON, ASYNCIO, NODE, RUST = (
     "quorlock Rust",
 )
 LANGUAGES = (RUST, PYTHON, ASYNCIO, NODE)
-#: The entrant of that name.
-FLOOR = "floor"
 #: The time that one node is given where a lock has a ttl of ten seconds; in microseconds.
 NODE_TIMEOUT = 200_000
 

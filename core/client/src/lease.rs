@@ -136,8 +136,9 @@ impl Lease {
     }
 
     /// The number that the protected resource checks; `None` where fencing is off, or for a lease
-    /// taken over that no [`Self::check`] or [`Self::extend`] has confirmed yet. After that it is no less than the one of the
-    /// acquisition, and more once others have asked for the lock; it is less than that of every later holder.
+    /// taken over that no [`Self::check`] or [`Self::extend`] has confirmed yet. After that it is no less than
+    /// the one of the acquisition, and more once others have asked for the lock; it is less than that of every
+    /// later holder.
     pub fn fencing_token(&self) -> Option<u64> {
         let token = self.shared.lock().facts()?.fencing_token();
         token.map(|FencingToken(token)| token)
