@@ -5,11 +5,11 @@
 //! when the core's descriptor has something to read. With many, the core's thread does, so that both have
 //! a part of the work; unless they would have to share one processor.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use napi::Env;
 use napi::bindgen_prelude::{External, Function};
@@ -18,6 +18,7 @@ use quorlock::{Engine, Visit};
 
 use crate::outcome::Part;
 use crate::queue::{Queue, turn};
+use crate::stay::{Stay, Times};
 use crate::uv::Watch;
 
 /// The way into the core and back, in JavaScript's hands.
@@ -34,6 +35,10 @@ struct Visits {
     most: usize,
     /// Until the core's thread has left the helm.
     waits: Rc<Cell<bool>>,
+    stay: RefCell<Stay>,
+    since: Instant,
+    /// How much of the time since then went into visits.
+    visiting: Rc<Cell<Duration>>,
 }
 
 /// Makes the bridge of this environment; `wake` is called when there is something to take.
@@ -115,21 +120,26 @@ impl Visits {
     fn begin(env: Env, wake: &Function<'_, (), ()>, queue: &Arc<Queue>) -> Option<Self> {
         let engine = Engine::shared().ok()?;
         let waits = Rc::new(Cell::new(false));
-        let (queue, its, awaited) = (Arc::clone(queue), engine.clone(), Rc::clone(&waits));
+        let visiting = Rc::new(Cell::default());
+        let (queue, its) = (Arc::clone(queue), engine.clone());
+        let (awaited, spent) = (Rc::clone(&waits), Rc::clone(&visiting));
         let look = move || {
-            let visit = queue.visit(&its, || ());
+            let begun = Instant::now();
+            let visit = queue.visit(&its, Duration::ZERO, || ());
+            spent.set(spent.get() + begun.elapsed());
             awaited.set(visit == Visit::Deferred);
             (queue.has_ended(), visit != Visit::Deferred)
         };
         let watch = Watch::new(env, engine.descriptor()?, wake, look)?;
         let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let most = if is_alone { MANY } else { FEW };
-        Some(Self { engine, watch, most, waits })
+        let (stay, since) = (RefCell::default(), Instant::now());
+        Some(Self { engine, watch, most, waits, stay, since, visiting })
     }
 
     /// Starts what has been asked for, and drives the core from now on.
     fn go(&self, queue: &Arc<Queue>) {
-        let visit = queue.visit(&self.engine, || queue.start());
+        let visit = self.stay(queue);
         if visit != Visit::Made {
             // Whoever drives finds it, or leaves it to us.
             queue.start();
@@ -140,6 +150,21 @@ impl Visits {
         } else {
             self.watch.start();
         }
+    }
+
+    /// Begins what has been asked for; looks on where that is worth it.
+    fn stay(&self, queue: &Arc<Queue>) -> Visit {
+        let mut stay = self.stay.borrow_mut();
+        let (begun, visiting) = (Instant::now(), self.visiting.get());
+        let all = begun.saturating_duration_since(self.since);
+        stay.note(Times { all, asleep: self.watch.asleep(), visiting });
+        let limit = stay.limit(queue.under_way());
+        let visit = queue.visit(&self.engine, limit, || queue.start());
+        self.visiting.set(visiting + begun.elapsed());
+        if !limit.is_zero() && visit == Visit::Made {
+            stay.judge(queue.has_ended());
+        }
+        visit
     }
 
     /// Drives the core again if the core's thread has left the helm for it.

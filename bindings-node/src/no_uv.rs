@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::c_int;
+use std::time::Duration;
 
 use napi::Env;
 use napi::bindgen_prelude::Function;
@@ -24,6 +25,10 @@ impl Watch {
     }
 
     pub(crate) fn stop(&self) {
+        match self.0 {}
+    }
+
+    pub(crate) fn asleep(&self) -> Duration {
         match self.0 {}
     }
 }

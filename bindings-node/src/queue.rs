@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use napi::Status;
@@ -92,12 +93,19 @@ impl Queue {
 
     /// Has the environment's thread drive the core as long as there is something to do at once, which
     /// begins with `begin`. Where the core's own thread does, `wake` is called when it has left.
-    pub(crate) fn visit(self: &Arc<Self>, engine: &Engine, begin: impl FnOnce()) -> Visit {
+    ///
+    /// Looks on for what comes in, for `stay` at the most and until something has ended.
+    pub(crate) fn visit(
+        self: &Arc<Self>,
+        engine: &Engine,
+        stay: Duration,
+        begin: impl FnOnce(),
+    ) -> Visit {
         let mut state = self.lock();
         state.is_visited = true;
         let relief = (!state.running.is_empty()).then(|| Waker::from(Arc::clone(self)));
         drop(state);
-        let visit = engine.visit(relief, begin);
+        let visit = engine.visit_for(stay, relief, begin, || self.has_ended());
         self.lock().is_visited = false;
         visit
     }

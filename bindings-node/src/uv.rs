@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use napi::bindgen_prelude::{Function, FunctionRef, JsValue as _};
 use napi::{Env, sys};
@@ -22,6 +23,7 @@ pub(crate) struct Watch(Rc<Handle>);
 struct Handle {
     uv: &'static Uv,
     env: sys::napi_env,
+    event_loop: *mut c_void,
     /// A `uv_poll_t`; words, for their alignment.
     memory: Box<[Cell<u64>]>,
     is_on: Cell<bool>,
@@ -46,9 +48,16 @@ impl Watch {
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().ok()?;
         // SAFETY: asks for a size.
         let size = unsafe { (uv.handle_size)(UV_POLL) };
+        let mut event_loop = ptr::null_mut();
+        // SAFETY: on the environment's thread.
+        let status = unsafe { sys::napi_get_uv_event_loop(env.raw(), &raw mut event_loop) };
+        if status != sys::Status::napi_ok {
+            return None;
+        }
         let handle = Rc::new(Handle {
             uv,
             env: env.raw(),
+            event_loop: event_loop.cast(),
             memory: vec![Cell::new(0); size.div_ceil(size_of::<u64>())].into(),
             is_on: Cell::new(false),
             descriptor,
@@ -65,12 +74,23 @@ impl Watch {
     pub(crate) fn stop(&self) {
         self.0.set_on(false);
     }
+
+    /// How long the event loop has slept so far; nothing where it does not tell.
+    pub(crate) fn asleep(&self) -> Duration {
+        let handle = &self.0;
+        match handle.uv.metrics_idle_time {
+            // SAFETY: the loop outlives the environment, which has not ended, and this is its thread.
+            Some(told) if !handle.is_closed() => {
+                Duration::from_nanos(unsafe { told(handle.event_loop) })
+            }
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 impl Handle {
     /// Has libuv know the handle, until the environment ends.
     fn open(self: &Rc<Self>) -> bool {
-        let mut event_loop = ptr::null_mut();
         let mut hook = ptr::null_mut();
         let place = self.place();
         // SAFETY: on the environment's thread, with its own loop; the memory is as large as libuv asked and
@@ -78,9 +98,7 @@ impl Handle {
         // libuv's own, which `forget` takes back; where there is no hook to close the handle in the end, it
         // stays for ever, as the memory must.
         unsafe {
-            if sys::napi_get_uv_event_loop(self.env, &raw mut event_loop) != sys::Status::napi_ok
-                || (self.uv.poll_init)(event_loop.cast(), place, self.descriptor.as_raw_fd()) != 0
-            {
+            if (self.uv.poll_init)(self.event_loop, place, self.descriptor.as_raw_fd()) != 0 {
                 return false;
             }
             (self.uv.unref)(place);
@@ -231,6 +249,7 @@ struct Uv {
     handle_size: unsafe extern "C" fn(c_int) -> usize,
     handle_set_data: unsafe extern "C" fn(*mut c_void, *mut c_void),
     handle_get_data: unsafe extern "C" fn(*const c_void) -> *mut c_void,
+    metrics_idle_time: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
 }
 
 type OnReadable = unsafe extern "C" fn(*mut c_void, c_int, c_int);
@@ -250,6 +269,7 @@ impl Uv {
                 handle_size: symbol(c"uv_handle_size")?,
                 handle_set_data: symbol(c"uv_handle_set_data")?,
                 handle_get_data: symbol(c"uv_handle_get_data")?,
+                metrics_idle_time: symbol(c"uv_metrics_idle_time"),
             })
         };
         FOUND.get_or_init(look).as_ref()

@@ -31,6 +31,8 @@ pub(crate) struct Progress {
     /// The lease that Python took from the result.
     pub(crate) taken: Option<Lease>,
     pub(crate) has_ended: bool,
+    /// How many threads wait for the end: none, most of the time, and then none is woken.
+    waiting: usize,
     pub(crate) is_cancelled: bool,
     pub(crate) announce: Option<(Arc<mailbox::Inner>, u64)>,
     /// While it is under way, for an event loop or a hub.
@@ -52,20 +54,22 @@ impl Shared {
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let until = Instant::now().checked_add(timeout);
         let mut progress = self.lock();
+        progress.waiting += 1;
         while !progress.has_ended {
             progress = match until {
                 None => self.ended.wait(progress).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        return false;
+                        break;
                     }
                     let waited = self.ended.wait_timeout(progress, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        true
+        progress.waiting -= 1;
+        progress.has_ended
     }
 
     pub(crate) fn end(&self, result: Option<Result<Outcome, LockError>>) {
@@ -78,9 +82,12 @@ impl Shared {
             if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
         let announce = progress.announce.take();
         progress.ticket = None;
+        let is_awaited = progress.waiting > 0;
         drop(progress);
         drop(unwanted);
-        self.ended.notify_all();
+        if is_awaited {
+            self.ended.notify_all();
+        }
         if let Some((mailbox, number)) = announce {
             mailbox.post(number, None);
         }

@@ -6,7 +6,6 @@
 mod bell;
 mod context;
 mod convert;
-mod descriptor;
 mod ending;
 mod errors;
 mod fork;

@@ -5,14 +5,10 @@
 //! vain is paid for by a pause, so that far nodes, contended locks and busy loops cost next to nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-
-use quorlock::Engine;
-
-use crate::descriptor::Descriptor;
 
 /// The visits of all event loops of the process.
 #[derive(Default)]
@@ -20,7 +16,6 @@ pub(crate) struct Visits {
     /// Operations that no thread blocks for.
     under_way: AtomicUsize,
     past: Mutex<Past>,
-    descriptor: OnceLock<Option<Descriptor>>,
 }
 
 /// What speaks against a visit.
@@ -54,11 +49,10 @@ impl Visits {
     }
 
     /// Counts an operation that a visit may begin; `None` if the engine's thread is to see to it.
-    pub(crate) fn begin(&'static self, engine: &'static Engine) -> Option<Ticket> {
+    pub(crate) fn begin(&'static self) -> Option<Ticket> {
         if self.is_in_debt() {
             return None;
         }
-        self.descriptor.get_or_init(|| Descriptor::of(engine)).as_ref()?;
         let alone = self.under_way.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
         alone.ok().map(|_| Ticket(self))
     }
@@ -66,13 +60,6 @@ impl Visits {
     /// Whether so many operations or more are under way.
     pub(crate) fn reach(&self, count: usize) -> bool {
         self.under_way.load(Ordering::Acquire) >= count
-    }
-
-    /// Waits until something has come in, for `limit` at the most.
-    pub(crate) fn wait(&self, limit: Duration) {
-        if let Some(Some(descriptor)) = self.descriptor.get() {
-            descriptor.wait(limit);
-        }
     }
 
     /// A visitor has met the engine's thread at the helm; tells whether to ask it to leave, which pays only

@@ -92,7 +92,7 @@ impl Work {
     /// Begins it on this thread, which drives the engine for it; tells whether to [`stay`](Self::stay).
     pub(crate) fn visit(&self) -> bool {
         let Some(visits) = fork::visits() else { return false };
-        let Some(ticket) = visits.begin(self.engine) else { return false };
+        let Some(ticket) = visits.begin() else { return false };
         let mut progress = self.shared.lock();
         if progress.has_ended {
             return false;
@@ -102,7 +102,7 @@ impl Work {
         let goes_on = match self.engine.visit(None, || self.hand_over()) {
             Visit::Made => true,
             Visit::Crossed => false,
-            Visit::Deferred => visits.meet() && self.drive() != Visit::Crossed,
+            Visit::Deferred => visits.meet() && self.drive(Duration::ZERO) != Visit::Crossed,
         };
         if !goes_on {
             return false;
@@ -154,26 +154,26 @@ impl Work {
             if visits.reach(2) {
                 return Some(false);
             }
-            let visit = self.drive();
+            let rest = visits::WAIT.checked_sub(begin.elapsed())?;
+            let visit = self.drive(if may_wait { rest } else { Duration::ZERO });
             if self.shared.has_ended() {
                 return Some(true);
             }
             if !may_wait || visit == Visit::Crossed {
                 return Some(false);
             }
-            let rest = visits::WAIT.checked_sub(begin.elapsed())?;
-            if visit == Visit::Made {
-                visits.wait(rest);
-            } else {
+            if visit == Visit::Deferred {
                 // For the engine's thread to leave.
-                thread::park_timeout(rest);
+                thread::park_timeout(visits::WAIT.checked_sub(begin.elapsed())?);
             }
         }
     }
 
-    /// Lets everything go on that can at once, beginning with this operation, unless others drive.
-    fn drive(&self) -> Visit {
-        self.engine.visit(Some(visits::relief()), || self.hand_over())
+    /// Lets everything go on that can, beginning with this operation, unless others drive; looks on until it has
+    /// ended, for `stay` at the most.
+    fn drive(&self, stay: Duration) -> Visit {
+        let (relief, begin) = (Some(visits::relief()), || self.hand_over());
+        self.engine.visit_for(stay, relief, begin, || self.shared.has_ended())
     }
 
     /// Has the engine run the operation, unless it is run already.

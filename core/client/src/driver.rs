@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Machine, Moment, Output};
+use quorlock_protocol::{Command, Machine, Moment, NodeId, Output};
 use tokio::select;
 use tokio::time::sleep;
 
@@ -33,14 +33,19 @@ impl Driver {
         mut watch: impl FnMut(&mut M),
     ) -> M::Outcome {
         let mut batch: Vec<Arrival> = Vec::new();
+        let mut outgoing: Vec<(NodeId, Command)> = Vec::new();
         loop {
             let wake_at = match machine.poll(&mut System) {
                 Output::Send(node, command) => {
-                    self.nodes[node.index()].send(command, ReplyTo::new(&self.inbox, node));
+                    outgoing.push((node, command));
                     continue;
                 }
-                Output::WakeAt(at) => at,
+                Output::WakeAt(at) => {
+                    self.send(&mut outgoing);
+                    at
+                }
                 Output::Done(outcome) => {
+                    self.send(&mut outgoing);
                     watch(machine);
                     return outcome;
                 }
@@ -65,13 +70,24 @@ impl Driver {
         machine.cancel(&mut System);
         loop {
             match machine.poll(&mut System) {
-                Output::Send(node, command) => {
-                    self.nodes[node.index()].send(command, ReplyTo::new(&self.inbox, node));
-                }
+                Output::Send(node, command) => self.send_one(node, command),
                 Output::WakeAt(_) => return None,
                 Output::Done(outcome) => return Some(outcome),
             }
         }
+    }
+
+    /// Sends what goes out together. Nodes that owe an answer come first: theirs are the servers that have yet to
+    /// work, and that are then done with both at once.
+    fn send(&self, outgoing: &mut Vec<(NodeId, Command)>) {
+        outgoing.sort_by_key(|(node, _)| !self.nodes[node.index()].owes_answer());
+        for (node, command) in outgoing.drain(..) {
+            self.send_one(node, command);
+        }
+    }
+
+    fn send_one(&self, node: NodeId, command: Command) {
+        self.nodes[node.index()].send(command, ReplyTo::new(&self.inbox, node));
     }
 
     /// Waits for something to come in, until `wake_at` at the most.
@@ -97,3 +113,80 @@ impl Driver {
 }
 
 const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, ready};
+    use std::pin::Pin;
+    use std::sync::Mutex;
+
+    use quorlock_protocol::{Action, Claim, HolderId, Reply, Resources, Surroundings, Ticket};
+
+    use super::*;
+    use crate::node::NodeState;
+
+    /// A node that writes down when it is sent something.
+    struct Recorder {
+        own: u8,
+        owes_answer: bool,
+        sent_to: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Node for Recorder {
+        fn address(&self) -> &'static str {
+            "recorder"
+        }
+
+        fn send(&self, _command: Command, _reply_to: ReplyTo) {
+            self.sent_to.lock().unwrap().push(self.own);
+        }
+
+        fn owes_answer(&self) -> bool {
+            self.owes_answer
+        }
+
+        fn state(&self) -> NodeState {
+            NodeState::Healthy
+        }
+
+        fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+            Box::pin(ready(()))
+        }
+
+        fn close(&self) {}
+    }
+
+    /// Sends to every node, and has ended.
+    struct Broadcast(Vec<NodeId>);
+
+    impl Machine for Broadcast {
+        type Outcome = ();
+
+        fn poll(&mut self, _env: &mut dyn Surroundings) -> Output<()> {
+            let Some(node) = self.0.pop() else { return Output::Done(()) };
+            let holder = HolderId::fresh([7; HolderId::RANDOM_BYTES]);
+            let claim = Arc::new(Claim { holder, resources: Resources::new(["r"]).unwrap() });
+            let (ticket, action, not_after) = (Ticket(0), Action::Revoke, Moment::FAR_FUTURE);
+            Output::Send(node, Command { ticket, claim, action, not_after })
+        }
+
+        fn handle_reply(&mut self, _env: &mut dyn Surroundings, _node: NodeId, _reply: Reply) {}
+        fn handle_timeout(&mut self, _env: &mut dyn Surroundings) {}
+        fn cancel(&mut self, _env: &mut dyn Surroundings) {}
+    }
+
+    #[tokio::test]
+    async fn nodes_that_owe_an_answer_are_sent_to_first() {
+        let sent_to = Arc::<Mutex<Vec<u8>>>::default();
+        let node = |(own, owes_answer)| {
+            let sent_to = Arc::clone(&sent_to);
+            Arc::new(Recorder { own, owes_answer, sent_to }) as Arc<dyn Node>
+        };
+        let nodes = [(0, false), (1, true), (2, false), (3, true), (4, false)].map(node);
+        let driver = Driver::new(&Arc::from(nodes.to_vec()), &Jumps::default());
+        let mut machine = Broadcast(NodeId::all(5).collect::<Vec<_>>());
+        machine.0.reverse();
+        driver.run(&mut machine, |_| ()).await;
+        assert_eq!(*sent_to.lock().unwrap(), [1, 3, 0, 2, 4]);
+    }
+}

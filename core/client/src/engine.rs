@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod epoll;
 mod helm;
+mod luck;
+mod spin;
 mod tasks;
 
 use std::ffi::c_int;
@@ -17,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use self::helm::Helm;
 pub use self::helm::Visit;
+pub use self::luck::Luck;
 pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 
@@ -139,7 +142,22 @@ impl Engine {
     /// # Panics
     /// On a thread of an async runtime.
     pub fn visit(&self, relief: Option<Waker>, begin: impl FnOnce()) -> Visit {
-        self.shared.helm.visit(relief, begin)
+        self.shared.helm.visit(relief, begin, Duration::ZERO, || true)
+    }
+
+    /// [`Self::visit`], which then looks again and again for what comes in, for `stay` at the most and until
+    /// `is_over`: quicker than to fall asleep and be woken, for a thread that has nothing else to do.
+    ///
+    /// # Panics
+    /// As for [`Self::visit`].
+    pub fn visit_for(
+        &self,
+        stay: Duration,
+        relief: Option<Waker>,
+        begin: impl FnOnce(),
+        is_over: impl FnMut() -> bool,
+    ) -> Visit {
+        self.shared.helm.visit(relief, begin, stay, is_over)
     }
 
     /// A descriptor that is readable while something has come in that nobody has looked at yet; it stays

@@ -51,7 +51,7 @@ mod sentry;
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
 pub use clock::now as lease_clock;
-pub use engine::{Engine, Task, Visit};
+pub use engine::{Engine, Luck, Task, Visit};
 pub use error::{LockError, NodeReport};
 pub use guard::LeaseGuard;
 pub use inbox::ReplyTo;

@@ -69,6 +69,11 @@ pub trait Node: Send + Sync + 'static {
     /// Hands a command over; its reply goes to `reply_to`. Never waits.
     fn send(&self, command: Command, reply_to: ReplyTo);
 
+    /// Whether a command that was sent is not answered yet, as far as is known.
+    fn owes_answer(&self) -> bool {
+        false
+    }
+
     /// Has what the guards have to note put on the node, before what is sent from now on.
     fn look(&self) {}
 

@@ -7,6 +7,7 @@ mod contested;
 mod dialer;
 mod facts;
 mod faults;
+mod fence_ends;
 mod frame;
 mod gate;
 mod link;
@@ -23,6 +24,7 @@ mod wire;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -98,6 +100,8 @@ pub struct RedisNode {
     mailbox: mpsc::UnboundedSender<Mail>,
     state: watch::Receiver<NodeState>,
     tasks: Tasks,
+    /// Whether something is out that was not answered.
+    is_waiting: Arc<AtomicBool>,
     start: Once,
     /// Until it is started.
     actor: Mutex<Option<Actor>>,
@@ -119,9 +123,11 @@ impl RedisNode {
         let (mailbox, letters) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
-        let actor = Actor::new(Dialer::new(Arc::new(address), settings, sentry), letters, teller);
+        let dialer = Dialer::new(Arc::new(address), settings, sentry);
+        let is_waiting = Arc::default();
+        let actor = Actor::new(dialer, letters, teller, Arc::clone(&is_waiting));
         let actor = Mutex::new(Some(actor));
-        Arc::new(Self { name, mailbox, state, tasks, start: Once::new(), actor })
+        Arc::new(Self { is_waiting, name, mailbox, state, tasks, start: Once::new(), actor })
     }
 
     fn start(&self) {
@@ -151,6 +157,10 @@ impl Node for RedisNode {
         {
             refuse(letter, &closed());
         }
+    }
+
+    fn owes_answer(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
     }
 
     fn look(&self) {

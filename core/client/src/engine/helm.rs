@@ -19,6 +19,7 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+use super::spin::Spin;
 use super::tasks::Tasks;
 
 /// A runtime that whoever has the helm drives.
@@ -26,6 +27,7 @@ pub(super) struct Helm {
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
     tasks: Tasks,
+    spin: Arc<Spin>,
     turns: Mutex<Turns>,
     /// Wakes the thread while it is not at the helm.
     relief: Condvar,
@@ -88,8 +90,10 @@ impl Helm {
 
     fn without_thread() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        let tasks = Tasks::on(runtime.handle().clone());
         Ok(Self {
-            tasks: Tasks::on(runtime.handle().clone()),
+            spin: Spin::on(&tasks),
+            tasks,
             runtime: Some(runtime),
             turns: Mutex::new(Turns { is_prodded: true, ..Turns::default() }),
             relief: Condvar::new(),
@@ -107,8 +111,9 @@ impl Helm {
     /// Drives the runtime on the calling thread until `future` has ended, and for a moment at least: callers
     /// that never wait keep the thread from the helm as well, and nothing else would go on.
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        let _turn = Turn::begin(self);
+        let turn = Turn::begin(self);
         self.runtime().block_on(async {
+            let _spinning = turn.is_alone.then(|| self.spin.begin(&self.tasks)).flatten();
             let mut future = pin!(future);
             let mut has_waited = false;
             let output = poll_fn(|context| {
@@ -131,13 +136,22 @@ impl Helm {
     /// Drives the runtime on the calling thread for as long as there is something to do at once, after
     /// `begin`; does nothing while anybody else drives. If that is the engine's thread and there is
     /// `relief`, it leaves the helm and wakes it.
-    pub(super) fn visit(&self, relief: Option<Waker>, begin: impl FnOnce()) -> Visit {
+    ///
+    /// Looks on for `stay` if `is_over` does not say sooner that nothing more is waited for.
+    pub(super) fn visit(
+        &self,
+        relief: Option<Waker>,
+        begin: impl FnOnce(),
+        stay: Duration,
+        is_over: impl FnMut() -> bool,
+    ) -> Visit {
         let turn = match Turn::begin_at_once(self, relief) {
             Ok(turn) => turn,
             Err(visit) => return visit,
         };
         let is_exhausted = self.runtime().block_on(async {
             begin();
+            self.tasks.watch(stay, is_over).await;
             self.tasks.exhaust(LONGEST_VISIT).await
         });
         drop(turn);
@@ -256,7 +270,11 @@ impl Drop for Helm {
 }
 
 /// A caller's turn.
-struct Turn<'a>(&'a Helm);
+struct Turn<'a> {
+    helm: &'a Helm,
+    /// No other caller drove when it began.
+    is_alone: bool,
+}
 
 impl<'a> Turn<'a> {
     fn begin(helm: &'a Helm) -> Self {
@@ -267,7 +285,11 @@ impl<'a> Turn<'a> {
             // Once: until it has left, the next callers find it there too.
             helm.hand_over.notify_one();
         }
-        Self(helm)
+        let is_alone = turns.callers == 1;
+        if !is_alone {
+            helm.spin.stop();
+        }
+        Self { helm, is_alone }
     }
 
     /// Only while nobody else drives or is about to.
@@ -287,16 +309,16 @@ impl<'a> Turn<'a> {
         }
         turns.callers = 1;
         turns.come += 1;
-        Ok(Self(helm))
+        Ok(Self { helm, is_alone: true })
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut turns = self.0.lock();
+        let mut turns = self.helm.lock();
         turns.callers -= 1;
         if turns.callers == 0 && turns.thread == Place::Asleep {
-            self.0.relief.notify_one();
+            self.helm.relief.notify_one();
         }
     }
 }
@@ -321,13 +343,27 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_with_company_sleeps() {
+        let helm = Helm::without_thread().unwrap();
+        let alone = Turn::begin(&helm);
+        let spinning = helm.spin.begin(&helm.tasks);
+        assert!(alone.is_alone && spinning.is_some());
+        let second = Turn::begin(&helm);
+        assert!(!second.is_alone);
+        assert!(!helm.spin.is_on());
+    }
+
+    #[test]
     fn a_thread_that_was_asked_to_leave_for_nothing_is_back_at_once() {
         // This is its thread.
         let helm = Helm::without_thread().unwrap();
         assert!(helm.wait_for_turn());
         helm.recall();
         assert!(!helm.lock().is_prodded);
-        assert_eq!(helm.visit(Some(Waker::noop().clone()), || ()), Visit::Deferred);
+        assert_eq!(
+            helm.visit(Some(Waker::noop().clone()), || (), Duration::ZERO, || true),
+            Visit::Deferred
+        );
         helm.recall();
         helm.runtime().block_on(helm.relieved());
         assert!(helm.lock().is_prodded);

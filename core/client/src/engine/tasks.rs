@@ -15,11 +15,32 @@ use tokio::task::{JoinHandle, yield_now};
 pub(crate) struct Tasks {
     handle: Handle,
     ready: Arc<AtomicUsize>,
+    /// How often one of them had its turn.
+    steps: Arc<AtomicUsize>,
 }
 
 impl Tasks {
     pub(crate) fn on(handle: Handle) -> Self {
-        Self { handle, ready: Arc::default() }
+        Self { handle, ready: Arc::default(), steps: Arc::default() }
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Whether none is ready.
+    pub(super) fn are_idle(&self) -> bool {
+        self.ready.load(Ordering::Acquire) == 0
+    }
+
+    /// Changes whenever one of them goes on.
+    pub(super) fn steps(&self) -> usize {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Counts the beginning of something.
+    pub(super) fn note_step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -28,11 +49,13 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         let mark = Mark::new(&self.ready);
+        let steps = Arc::clone(&self.steps);
         self.handle.spawn(async move {
             let waker = Waker::from(Arc::clone(&mark.0));
             let mut future = pin!(future);
             poll_fn(|context| {
                 mark.0.begin(context.waker());
+                steps.fetch_add(1, Ordering::Relaxed);
                 future.as_mut().poll(&mut Context::from_waker(&waker))
             })
             .await
@@ -46,12 +69,20 @@ impl Tasks {
         loop {
             // The tasks have their turn, then the sockets and the timers are looked at.
             yield_now().await;
-            if self.ready.load(Ordering::Acquire) == 0 {
+            if self.are_idle() {
                 return true;
             }
             if begin.elapsed() > limit {
                 return false;
             }
+        }
+    }
+
+    /// Lets the tasks go on until `is_over`, or for about `limit`, and looks again and again for what comes in.
+    pub(super) async fn watch(&self, limit: Duration, mut is_over: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        while !is_over() && begin.elapsed() < limit {
+            yield_now().await;
         }
     }
 }

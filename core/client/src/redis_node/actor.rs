@@ -1,6 +1,8 @@
 //! The life of one node's connection: made, used, lost, made again. Owns when; the link owns what is on it.
 
 use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(super) struct Actor {
     state: watch::Sender<NodeState>,
     batch: Vec<Mail>,
     closing: bool,
+    /// Whether the link has something out, for who sends.
+    is_waiting: Arc<AtomicBool>,
     /// The last connection that was given up without knowing what the server still does for it.
     abandoned: Option<ClientId>,
     /// Connections lost one after another before they answered anything.
@@ -48,6 +52,7 @@ impl Actor {
         dialer: Dialer,
         mailbox: mpsc::UnboundedReceiver<Mail>,
         state: watch::Sender<NodeState>,
+        is_waiting: Arc<AtomicBool>,
     ) -> Self {
         Self {
             dialer,
@@ -55,6 +60,7 @@ impl Actor {
             state,
             batch: Vec::new(),
             closing: false,
+            is_waiting,
             abandoned: None,
             fruitless: 0,
         }
@@ -87,6 +93,7 @@ impl Actor {
         let mut news = std::pin::pin!(change(self.dialer.sentry().cloned()));
         loop {
             let is_hung = probe.is_some();
+            self.is_waiting.store(link.load() > 0, Ordering::Relaxed);
             if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
                 watchdog.as_mut().reset(since + self.dialer.settings().hang_after);
                 is_watched = true;

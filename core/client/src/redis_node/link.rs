@@ -16,12 +16,13 @@ use super::call::Call;
 use super::contested::Contested;
 use super::facts::Deletion;
 use super::faults;
+use super::fence_ends::FenceEnds;
 use super::frame::Reply;
 use super::gate::Gate;
 use super::login::{ClientId, Login};
 use super::lookout::Lookout;
 use super::mail::{Letter, Parcel};
-use super::native::{self, Hearing};
+use super::native::{self, Hearing, Means};
 use super::wire::{self, Form};
 use crate::clock;
 use crate::sentry::Sentry;
@@ -40,6 +41,7 @@ pub(super) struct Link {
     waiting: VecDeque<Parcel>,
     merges: bool,
     contested: Contested,
+    fence_ends: FenceEnds,
     deletion: Option<Deletion>,
     since: Instant,
     has_answered: bool,
@@ -61,6 +63,8 @@ enum Load {
     /// First grants by commands of their own, and what was heard of them.
     Native(Parcel, Hearing),
     Script,
+    /// Of a fence that was found to have none.
+    FenceEnd,
     Facts,
     Look,
 }
@@ -69,14 +73,14 @@ impl Load {
     fn parcel(&self) -> Option<&Parcel> {
         match self {
             Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
-            Self::Script | Self::Facts | Self::Look => None,
+            Self::Script | Self::FenceEnd | Self::Facts | Self::Look => None,
         }
     }
 
     fn into_parcel(self) -> Option<Parcel> {
         match self {
             Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
-            Self::Script | Self::Facts | Self::Look => None,
+            Self::Script | Self::FenceEnd | Self::Facts | Self::Look => None,
         }
     }
 }
@@ -101,6 +105,7 @@ impl Link {
             waiting: VecDeque::new(),
             merges: true,
             contested: Contested::default(),
+            fence_ends: FenceEnds::new(clock::now()),
             deletion,
             since: Instant::now(),
             has_answered: false,
@@ -246,7 +251,8 @@ impl Link {
         }
         let canary = self.lookout.canary();
         if parcel.is_native() {
-            let means = (self.prefix.as_str(), canary);
+            let (prefix, fence_ends) = (self.prefix.as_str(), &mut self.fence_ends);
+            let means = Means { prefix, canary, fence_ends, now: clock::now() };
             let send = |call: &Call| self.login.pipe.request_call(call);
             let hearing = native::write(&mut self.call, &parcel, means, send);
             parcel.note_sent();
@@ -286,6 +292,7 @@ impl Link {
                 }
                 return Ok(Event::Answered);
             }
+            Load::FenceEnd => return Ok(Event::Answered),
             Load::Facts => {
                 self.login.facts.renew(&reply.into());
                 self.lookout.handle_facts(&self.login.facts);

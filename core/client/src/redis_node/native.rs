@@ -11,12 +11,13 @@
 
 use std::sync::Arc;
 
-use quorlock_protocol::{Action, Answer, Fault, Fence, Ttl};
+use quorlock_protocol::{Action, Answer, Fault, Moment};
 use redis::Value;
 use smallvec::SmallVec;
 
 use super::call::Call;
 use super::faults;
+use super::fence_ends::{self, FenceEnds};
 use super::frame::Reply;
 use super::gate::CANARY_KEY;
 use super::mail::{Letter, Parcel};
@@ -26,6 +27,8 @@ use crate::keys::{fence_key, lock_key};
 pub(super) struct Hearing {
     /// Of the leases, in order.
     outcomes: SmallVec<[Outcome; 1]>,
+    /// Those whose fence lasts for long enough as it is, a bit each.
+    covered: u32,
     /// Which of its replies is next.
     step: Step,
     /// What must stand in the canary key.
@@ -59,22 +62,32 @@ enum Step {
     End,
 }
 
-/// Hands the commands for `parcel` to `send`, one by one. `prefix` goes before every lock key; `canary` is what must
-/// stand in the canary key of a guarded node.
+/// What the commands depend on beside the leases.
+pub(super) struct Means<'a> {
+    /// Goes before every lock key.
+    pub(super) prefix: &'a str,
+    /// What must stand in the canary key of a guarded node.
+    pub(super) canary: Option<Arc<str>>,
+    pub(super) fence_ends: &'a mut FenceEnds,
+    pub(super) now: Moment,
+}
+
+/// Hands the commands for `parcel` to `send`, one by one.
 pub(super) fn write(
     call: &mut Call,
     parcel: &Parcel,
-    (prefix, canary): (&str, Option<Arc<str>>),
+    means: Means<'_>,
     mut send: impl FnMut(&Call),
 ) -> Hearing {
     let letters = parcel.letters();
-    for letter in letters {
-        if let Action::Grant { ttl, fence } = letter.command.action {
-            write_one(call, letter, (prefix, ttl, fence), &mut send);
-        }
+    let asks_time = means.canary.is_some() || letters.iter().any(Letter::is_fenced);
+    let canary = means.canary.unwrap_or_default();
+    let mut covered = 0;
+    for (place, letter) in letters.iter().enumerate() {
+        let is_covered = means.fence_ends.cover(letter, &canary, means.now);
+        covered |= u32::from(is_covered) << place;
+        write_one(call, letter, means.prefix, is_covered, &mut send);
     }
-    let asks_time = canary.is_some() || letters.iter().any(Letter::is_fenced);
-    let canary = canary.unwrap_or_default();
     if !canary.is_empty() {
         send(call.begin("GET").arg(CANARY_KEY));
     }
@@ -82,15 +95,19 @@ pub(super) fn write(
         send(call.begin("TIME"));
     }
     let outcomes = SmallVec::with_capacity(letters.len());
-    Hearing { outcomes, step: Step::Set, canary, asks_time, stands: true, time: None }
+    Hearing { outcomes, covered, step: Step::Set, canary, asks_time, stands: true, time: None }
 }
 
 fn write_one(
     call: &mut Call,
     letter: &Letter,
-    (prefix, ttl, fence): (&str, Ttl, Option<Fence>),
+    prefix: &str,
+    is_covered: bool,
     send: &mut impl FnMut(&Call),
 ) {
+    let Action::Grant { ttl, fence } = letter.command.action else {
+        return;
+    };
     for resource in letter.command.claim.resources.as_slice() {
         let key = lock_key(prefix, resource);
         call.begin("SET").arg(&key).arg(letter.command.claim.holder.as_str());
@@ -98,12 +115,27 @@ fn write_one(
         if let Some(fence) = fence {
             call.begin("ZADD").joined(fence_key(&key)).arg("GT").arg("CH");
             send(call.number(fence.proposal.0).arg(FENCE_MEMBER));
+        }
+        if !is_covered {
             // For a fence that has no end yet, and for one that ends sooner: another's may be needed longer.
             for which in ["NX", "GT"] {
-                call.begin("PEXPIRE").joined(fence_key(&key));
-                send(call.number(fence.retention.max(ttl).as_millis()).arg(which));
+                write_end(call, letter, &key, which, send);
             }
         }
+    }
+}
+
+/// Puts the end of the fence beside the lock key `key` off, if there is fencing.
+fn write_end(
+    call: &mut Call,
+    letter: &Letter,
+    key: &str,
+    which: &str,
+    send: &mut impl FnMut(&Call),
+) {
+    if let Some(millis) = fence_ends::millis_kept(letter) {
+        call.begin("PEXPIRE").joined(fence_key(key));
+        send(call.number(millis).arg(which));
     }
 }
 
@@ -151,13 +183,19 @@ impl Hearing {
         let letters = parcel.letters();
         match self.step {
             Step::Set if letters[self.outcomes.len() - 1].is_fenced() => Step::Raise,
-            Step::Raise => Step::Keep,
+            Step::Raise if !self.covers(self.outcomes.len() - 1) => Step::Keep,
             Step::Keep => Step::Prolong,
-            Step::Set | Step::Prolong if self.outcomes.len() < letters.len() => Step::Set,
-            Step::Set | Step::Prolong if !self.canary.is_empty() => Step::Canary,
-            Step::Set | Step::Prolong | Step::Canary if self.asks_time => Step::Time,
-            Step::Set | Step::Prolong | Step::Canary | Step::Time | Step::End => Step::End,
+            Step::Canary if self.asks_time => Step::Time,
+            Step::Canary | Step::Time | Step::End => Step::End,
+            _ if self.outcomes.len() < letters.len() => Step::Set,
+            _ if !self.canary.is_empty() => Step::Canary,
+            _ if self.asks_time => Step::Time,
+            _ => Step::End,
         }
+    }
+
+    fn covers(&self, place: usize) -> bool {
+        self.covered >> place & 1 == 1
     }
 
     /// Whether more was asked of the node than to set the keys.
@@ -168,6 +206,36 @@ impl Hearing {
     /// The node's clock, in microseconds.
     pub(super) fn time(&self) -> Option<u64> {
         self.time
+    }
+
+    /// Hands commands to `send` that give an end to fences which were thought to have one: the node has forgotten it.
+    pub(super) fn mend_ends(
+        &self,
+        call: &mut Call,
+        parcel: &Parcel,
+        prefix: &str,
+        mut send: impl FnMut(&Call),
+    ) {
+        if self.stands {
+            return;
+        }
+        for (place, letter) in parcel.letters().iter().enumerate() {
+            for resource in letter.command.claim.resources.as_slice() {
+                if self.covers(place) {
+                    write_end(call, letter, &lock_key(prefix, resource), "NX", &mut send);
+                }
+            }
+        }
+    }
+
+    /// Writes down for which granted leases of `parcel` the fence had its end put off, by commands that were sent at
+    /// `sent`.
+    pub(super) fn note_ends(&self, parcel: &Parcel, sent: Moment, ends: &mut FenceEnds) {
+        for (place, (letter, outcome)) in parcel.letters().iter().zip(self.outcomes()).enumerate() {
+            if matches!(outcome, Outcome::Granted) && !self.covers(place) {
+                ends.note(letter, &self.canary, sent);
+            }
+        }
     }
 
     /// What became of each lease, in order. Nothing is certain on a node whose canary does not stand.

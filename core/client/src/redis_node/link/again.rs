@@ -41,6 +41,13 @@ impl Link {
             parcel.answer_all(&fault);
             return Err(fault);
         }
+        hearing.note_ends(&parcel, sent, &mut self.fence_ends);
+        let mut mends = 0;
+        hearing.mend_ends(&mut self.call, &parcel, &self.prefix, |call| {
+            self.login.pipe.request_call(call);
+            mends += 1;
+        });
+        (0..mends).for_each(|_| self.note_out(Load::FenceEnd));
         let mut granted: Answers = hearing.granted(&parcel).map(Ok).collect();
         let look = self.lookout.inspect(sent, hearing.time(), &mut granted);
         self.request_look(look);

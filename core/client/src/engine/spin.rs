@@ -1,0 +1,130 @@
+//! Looks for replies again and again instead of falling asleep, for as long as they follow close upon each
+//! other (decision 0017). Knows nothing of who waits for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use super::luck::Luck;
+use super::tasks::Tasks;
+
+/// Keeps a runtime from falling asleep while a caller drives it alone.
+#[derive(Default)]
+pub(super) struct Spin {
+    is_on: AtomicBool,
+    begin: Notify,
+    luck: Luck,
+}
+
+/// Lasts as long as its caller.
+pub(super) struct Spinning<'a>(&'a Spin);
+
+impl Spin {
+    /// One for a runtime that somebody drives through `tasks`.
+    pub(super) fn on(tasks: &Tasks) -> Arc<Self> {
+        let spin = Arc::new(Self::default());
+        let (own, tasks) = (Arc::clone(&spin), tasks.clone());
+        // Not counted among those who have something to do.
+        tasks.handle().clone().spawn(async move { own.turn(&tasks).await });
+        spin
+    }
+
+    /// Begins for a caller who drives alone; `None` if that has not been worth it of late.
+    pub(super) fn begin(&self, tasks: &Tasks) -> Option<Spinning<'_>> {
+        if !self.luck.holds() {
+            return None;
+        }
+        tasks.note_step();
+        self.is_on.store(true, Ordering::Release);
+        self.begin.notify_one();
+        Some(Spinning(self))
+    }
+
+    /// Leaves the processor to others.
+    pub(super) fn stop(&self) {
+        self.is_on.store(false, Ordering::Release);
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Its task.
+    async fn turn(&self, tasks: &Tasks) {
+        loop {
+            self.begin.notified().await;
+            let (mut steps, mut since) = (tasks.steps(), Instant::now());
+            while self.is_on() {
+                yield_now().await;
+                if tasks.steps() != steps || !tasks.are_idle() {
+                    (steps, since) = (tasks.steps(), Instant::now());
+                } else if since.elapsed() > LONGEST_GAP {
+                    self.give_up();
+                }
+            }
+        }
+    }
+
+    fn give_up(&self) {
+        self.stop();
+        self.luck.fail();
+    }
+}
+
+impl Drop for Spinning<'_> {
+    fn drop(&mut self) {
+        if self.0.is_on.swap(false, Ordering::AcqRel) {
+            self.0.luck.succeed();
+        }
+    }
+}
+
+/// Nobody could go on for so long: to fall asleep and be woken costs less.
+const LONGEST_GAP: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+
+    fn runtime() -> (Runtime, Tasks, Arc<Spin>) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let tasks = Tasks::on(runtime.handle().clone());
+        let spin = Spin::on(&tasks);
+        (runtime, tasks, spin)
+    }
+
+    #[test]
+    fn it_ends_when_nobody_can_go_on_and_later_callers_do_without() {
+        let (runtime, tasks, spin) = runtime();
+        for _ in 0..2 {
+            let spinning = spin.begin(&tasks);
+            assert!(spinning.is_some());
+            runtime.block_on(async {
+                while spin.is_on() {
+                    yield_now().await;
+                }
+            });
+        }
+        assert!(spin.begin(&tasks).is_none());
+        assert!(spin.begin(&tasks).is_some());
+    }
+
+    #[test]
+    fn it_goes_on_while_tasks_do() {
+        let (runtime, tasks, spin) = runtime();
+        let _spinning = spin.begin(&tasks);
+        let (begun, watched) = (Instant::now(), Arc::clone(&spin));
+        let busy = tasks.spawn(async move {
+            while begun.elapsed() < 20 * LONGEST_GAP {
+                yield_now().await;
+            }
+            watched.is_on()
+        });
+        assert!(runtime.block_on(busy).unwrap());
+    }
+}

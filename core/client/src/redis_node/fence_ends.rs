@@ -1,0 +1,146 @@
+//! The fences whose end a connection has put off lately, by more than was needed, so that for a while it need not be
+//! put off again (decision 0016). Owns for how long.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use quorlock_protocol::{Action, Moment, Ttl};
+
+use super::mail::Letter;
+
+/// What is known of the ends of fences on a node that would be noticed to have forgotten them.
+pub(super) struct FenceEnds {
+    hasher: RandomState,
+    /// The fences put off since then, with their retention and the canary that stood behind them, as hashes.
+    late: HashSet<u64>,
+    since: Moment,
+}
+
+impl FenceEnds {
+    /// Nothing is known on a connection that begins `now`.
+    pub(super) fn new(now: Moment) -> Self {
+        Self { hasher: RandomState::new(), late: HashSet::new(), since: now }
+    }
+
+    /// Whether the fence of a first grant lasts for long enough already, while `canary` stands.
+    pub(super) fn cover(&mut self, letter: &Letter, canary: &str, now: Moment) -> bool {
+        if now.since(self.since) > KNOWN_FOR {
+            self.late.clear();
+            self.since = now;
+        }
+        self.hash(letter, canary).is_some_and(|hash| self.late.contains(&hash))
+    }
+
+    /// The end of the fence of a first grant was put off by what was sent at `sent`, and `canary` stood.
+    pub(super) fn note(&mut self, letter: &Letter, canary: &str, sent: Moment) {
+        if sent >= self.since && self.late.len() < MOST {
+            self.late.extend(self.hash(letter, canary));
+        }
+    }
+
+    /// `None` for a fence of which nothing is to be known: without a canary it would not be noticed that it is gone.
+    fn hash(&self, letter: &Letter, canary: &str) -> Option<u64> {
+        let kept = retention(letter).filter(|kept| has_reserve(*kept) && !canary.is_empty())?;
+        let claim = &letter.command.claim;
+        Some(self.hasher.hash_one((claim.resources.as_slice(), kept, canary)))
+    }
+}
+
+/// How many milliseconds a grant keeps its fence; `None` without fencing.
+pub(super) fn millis_kept(letter: &Letter) -> Option<u64> {
+    let kept = retention(letter)?;
+    let reserve = if has_reserve(kept) { RESERVE.as_millis() } else { 0 };
+    u64::try_from(reserve).ok()?.checked_add(kept.as_millis())
+}
+
+/// For how long a grant needs its fence.
+fn retention(letter: &Letter) -> Option<Ttl> {
+    match letter.command.action {
+        Action::Grant { ttl, fence: Some(fence) } => Some(fence.retention.max(ttl)),
+        _ => None,
+    }
+}
+
+fn has_reserve(kept: Ttl) -> bool {
+    kept.as_duration() >= LONG
+}
+
+/// By so much more than is needed,
+const RESERVE: Duration = Duration::from_secs(60);
+/// to be relied on for so long: there may be a while between a command's sending and its effect.
+const KNOWN_FOR: Duration = Duration::from_secs(50);
+/// For fences kept for so long it does not matter.
+const LONG: Duration = Duration::from_secs(60 * 60);
+/// How many are remembered: 150 kB.
+const MOST: usize = 14_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quorlock_protocol::{
+        Claim, Command, Fence, FencingToken, HolderId, NodeId, Resources, Ticket,
+    };
+
+    use super::*;
+    use crate::inbox::{Inbox, ReplyTo};
+
+    fn grant(resource: &str, kept: Duration) -> Letter {
+        let millis = |duration| Ttl::from_duration(duration).unwrap();
+        let fence = Fence { proposal: FencingToken(1), retention: millis(kept) };
+        let claim = Claim {
+            holder: HolderId::fresh([7; HolderId::RANDOM_BYTES]),
+            resources: Resources::new([resource]).unwrap(),
+        };
+        let command = Command {
+            ticket: Ticket::default(),
+            claim: Arc::new(claim),
+            action: Action::Grant { ttl: millis(Duration::from_secs(1)), fence: Some(fence) },
+            not_after: Moment::FAR_FUTURE,
+        };
+        Letter::new(command, ReplyTo::new(&Arc::<Inbox>::default(), NodeId(0)))
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_millis(1000 * seconds)
+    }
+
+    #[test]
+    fn an_end_is_relied_on_for_less_than_it_was_put_off_by() {
+        let mut ends = FenceEnds::new(at(0));
+        let letter = grant("r", LONG);
+        assert_eq!(millis_kept(&letter), Some(1000 * (60 * 60 + 60)));
+        assert!(!ends.cover(&letter, "canary", at(0)));
+        ends.note(&letter, "canary", at(0));
+        assert!(ends.cover(&letter, "canary", at(50)));
+        assert!(!ends.cover(&grant("s", LONG), "canary", at(50)), "another resource");
+        assert!(!ends.cover(&grant("r", 2 * LONG), "canary", at(50)), "kept for longer");
+        assert!(!ends.cover(&letter, "another", at(50)), "the node has forgotten");
+        assert!(!ends.cover(&letter, "canary", at(51)));
+        ends.note(&letter, "canary", at(50));
+        assert!(!ends.cover(&letter, "canary", at(51)), "sent before all was forgotten");
+    }
+
+    #[test]
+    fn a_fence_of_short_life_is_kept_to_the_point() {
+        let mut ends = FenceEnds::new(at(0));
+        let letter = grant("r", Duration::from_secs(60));
+        assert_eq!(millis_kept(&letter), Some(60_000));
+        ends.note(&letter, "canary", at(0));
+        assert!(!ends.cover(&letter, "canary", at(0)));
+        let letter = grant("r", LONG);
+        ends.note(&letter, "", at(0));
+        assert!(!ends.cover(&letter, "", at(0)), "nobody would notice that it is gone");
+    }
+
+    #[test]
+    fn a_crowd_of_names_takes_little_room() {
+        let mut ends = FenceEnds::new(at(0));
+        for name in 0..MOST + 1000 {
+            ends.note(&grant(&name.to_string(), LONG), "canary", at(0));
+        }
+        assert!(ends.late.capacity() < 2 * MOST);
+        assert!(ends.cover(&grant("0", LONG), "canary", at(1)));
+    }
+}
