@@ -121,10 +121,12 @@ impl Desk {
         self.lock().set_due(dues);
     }
 
-    /// Lets the leases act whose time has come; tells whether there may be more of them.
-    fn handle_due(&self) -> bool {
+    /// Lets the leases act whose time has come; tells whether there may be more of them, and whether they have waited
+    /// for long.
+    fn handle_due(&self) -> (bool, bool) {
         let now = clock::now();
         let mut book = self.lock();
+        let is_late = book.queue.first().is_some_and(|(due, _)| *due < now.before(LATE).into());
         let due = book.take_due(now, AT_ONCE);
         let leases = book.leases(&due);
         drop(book);
@@ -134,7 +136,7 @@ impl Desk {
             dues.push((operation, self.attend(operation, lease, &mut std::iter::empty())));
         }
         self.lock().set_due(dues);
-        is_full
+        (is_full, is_late)
     }
 
     /// Has one lease take in `replies`, or that its time has come if there are none; tells when it is due
@@ -192,7 +194,7 @@ impl Desk {
 /// Until the manager is gone.
 async fn run(desk: Arc<Desk>) {
     let mut batch = Vec::new();
-    let mut is_behind = false;
+    let (mut is_behind, mut is_late) = (false, false);
     loop {
         let wake = if is_behind {
             // What was sent goes out, and is answered if the nodes are quick, before more is sent: so the
@@ -203,10 +205,17 @@ async fn run(desk: Arc<Desk>) {
         };
         match wake {
             Some(Wake::Cancelled) => return,
-            Some(Wake::Replies) => desk.hand_over(&mut batch),
+            Some(Wake::Replies) => {
+                if batch.len() >= CROWD && !is_late {
+                    // The other nodes are about to answer, too: each lease then acts once or twice, and not for each of them.
+                    sleep(GATHERING).await;
+                    desk.inbox.take_more(&mut batch);
+                }
+                desk.hand_over(&mut batch);
+            }
             None => {}
         }
-        is_behind = desk.handle_due();
+        (is_behind, is_late) = desk.handle_due();
     }
 }
 
@@ -261,11 +270,20 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(1);
 /// So many leases act before others have their turn on the thread: what one command to a node carries.
 const AT_ONCE: usize = 256;
+/// So many replies at once are those of many leases, of which others will come.
+const CROWD: usize = 64;
+/// They wait for these for so long,
+const GATHERING: Duration = Duration::from_millis(4);
+/// unless leases act so late.
+const LATE: Duration = Duration::from_millis(100);
 /// For so many replies room is kept.
 const KEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use quorlock_protocol::Vote;
+
+    use super::*;
     use crate::lease::Lease;
     use crate::manager::Redlock;
 
@@ -293,5 +311,33 @@ mod tests {
         assert_eq!(kept(&bare), 2);
         drop(dropped);
         assert_eq!(kept(&bare), 1);
+    }
+
+    #[tokio::test]
+    async fn each_of_a_crowd_is_renewed_with_the_votes_of_all_nodes() {
+        let names = ["memory://crowd-a", "memory://crowd-b", "memory://crowd-c"];
+        let locks = Redlock::builder().nodes(names).build().expect("three nodes");
+        let mut crowd = Vec::new();
+        for number in 0..2 * CROWD {
+            let lock = locks.lock(&format!("r{number}")).ttl(Duration::from_secs(1));
+            let lease = lock.auto_extend(true).acquire().await.expect("it is free");
+            let (send, heard) = std::sync::mpsc::channel();
+            lease.on_renewal(move |votes| {
+                let _ = send.send(votes.iter().filter(|vote| vote.vote == Vote::Granted).count());
+            });
+            crowd.push((lease, heard));
+        }
+        for _ in 0..2 {
+            for (lease, heard) in &crowd {
+                let granted = loop {
+                    match heard.try_recv() {
+                        Ok(granted) => break granted,
+                        Err(_) => sleep(Duration::from_millis(1)).await,
+                    }
+                };
+                assert_eq!(granted, names.len());
+                assert!(lease.is_valid());
+            }
+        }
     }
 }
