@@ -79,7 +79,7 @@ impl Parcel {
     /// The most leases that are extended by one call: a node runs nothing else meanwhile.
     const MAX_LEASES: usize = 256;
     /// The most leases that are granted together.
-    const MAX_GRANTS: usize = 32;
+    pub(super) const MAX_GRANTS: usize = 32;
     /// The most keys in such a call.
     const MAX_KEYS: usize = 1024;
     /// A command whose reply was lost goes out once more, and then no more.

@@ -269,5 +269,7 @@ fn micros(parts: &[Value]) -> Option<u64> {
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
 }
 
+const _: () = assert!(Parcel::MAX_GRANTS <= u32::BITS as usize, "a bit for each lease of a parcel");
+
 /// The member of a fence, a sorted set of one: its score is the token. Only scores can be raised without being read.
 const FENCE_MEMBER: &str = "token";
