@@ -133,7 +133,9 @@ impl Visits {
         let watch = Watch::new(env, engine.descriptor()?, wake, look)?;
         let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let most = if is_alone { MANY } else { FEW };
-        let (stay, since) = (RefCell::default(), Instant::now());
+        let since = Instant::now();
+        let before = Times { asleep: watch.asleep(), ..Times::default() };
+        let stay = RefCell::new(Stay::new(before));
         Some(Self { engine, watch, most, waits, stay, since, visiting })
     }
 
@@ -158,7 +160,7 @@ impl Visits {
         let (begun, visiting) = (Instant::now(), self.visiting.get());
         let all = begun.saturating_duration_since(self.since);
         stay.note(Times { all, asleep: self.watch.asleep(), visiting });
-        let limit = stay.limit(queue.under_way());
+        let limit = stay.next_limit(queue.under_way());
         let visit = queue.visit(&self.engine, limit, || queue.start());
         self.visiting.set(visiting + begun.elapsed());
         if !limit.is_zero() && visit == Visit::Made {

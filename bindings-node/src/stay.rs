@@ -6,7 +6,6 @@ use std::time::Duration;
 use quorlock::Luck;
 
 /// What is known of the loop and of the nodes.
-#[derive(Default)]
 pub(crate) struct Stay {
     luck: Luck,
     /// When the loop was looked at last.
@@ -27,6 +26,11 @@ pub(crate) struct Times {
 }
 
 impl Stay {
+    /// Knows nothing yet of a loop that has spent so much.
+    pub(crate) fn new(before: Times) -> Self {
+        Self { luck: Luck::default(), before, is_idle: false }
+    }
+
     /// Takes in what the loop has spent; looks at it every now and then.
     pub(crate) fn note(&mut self, now: Times) {
         let past = now.since(self.before);
@@ -36,9 +40,13 @@ impl Stay {
         }
     }
 
-    /// How long the next visit may look on, with so many operations under way.
-    pub(crate) fn limit(&self, under_way: usize) -> Duration {
-        if under_way == 1 && self.is_idle && self.luck.holds() { LONGEST } else { Duration::ZERO }
+    /// Takes the next try: how long a visit may look on, with so many operations under way.
+    pub(crate) fn next_limit(&self, under_way: usize) -> Duration {
+        if under_way == 1 && self.is_idle && self.luck.take_try() {
+            LONGEST
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// A visit that could look on has ended.
@@ -82,32 +90,36 @@ mod tests {
 
     #[test]
     fn only_a_loop_with_time_to_spare_looks_on() {
-        let mut stay = Stay::default();
-        assert_eq!(stay.limit(1), Duration::ZERO, "nothing is known yet");
+        // It had slept for an hour before.
+        let mut stay = Stay::new(times(0, 3_600_000, 0));
+        stay.note(times(15, 3_600_001, 2));
+        assert_eq!(stay.next_limit(1), Duration::ZERO, "others have work to do");
+        let mut stay = Stay::new(Times::default());
+        assert_eq!(stay.next_limit(1), Duration::ZERO, "nothing is known yet");
         stay.note(times(100, 30, 25));
-        assert_eq!(stay.limit(1), LONGEST);
-        assert_eq!(stay.limit(2), Duration::ZERO, "another operation ends by itself");
+        assert_eq!(stay.next_limit(1), LONGEST);
+        assert_eq!(stay.next_limit(2), Duration::ZERO, "another operation ends by itself");
         stay.note(times(109, 30, 25));
-        assert_eq!(stay.limit(1), LONGEST, "too short to tell");
+        assert_eq!(stay.next_limit(1), LONGEST, "too short to tell");
         stay.note(times(110, 32, 26));
-        assert_eq!(stay.limit(1), Duration::ZERO, "others have work to do");
+        assert_eq!(stay.next_limit(1), Duration::ZERO, "others have work to do");
         stay.note(times(120, 32, 35));
-        assert_eq!(stay.limit(1), LONGEST, "only locks have");
+        assert_eq!(stay.next_limit(1), LONGEST, "only locks have");
     }
 
     #[test]
     fn it_looks_on_less_and_less_where_that_is_in_vain() {
-        let mut stay = Stay::default();
+        let mut stay = Stay::new(Times::default());
         stay.note(times(100, 90, 0));
         let mut tries = 0;
         for _ in 0..1000 {
-            if stay.limit(1) > Duration::ZERO {
+            if stay.next_limit(1) > Duration::ZERO {
                 tries += 1;
                 stay.judge(false);
             }
         }
         assert!(tries < 15, "{tries}");
         stay.judge(true);
-        assert_eq!(stay.limit(1), LONGEST);
+        assert_eq!(stay.next_limit(1), LONGEST);
     }
 }

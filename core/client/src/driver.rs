@@ -78,9 +78,13 @@ impl Driver {
     }
 
     /// Sends what goes out together. Nodes that owe an answer come first: theirs are the servers that have yet to
-    /// work, and that are then done with both at once.
+    /// work, and that are then done with both at once. What is for one node stays in its order.
     fn send(&self, outgoing: &mut Vec<(NodeId, Command)>) {
-        outgoing.sort_by_key(|(node, _)| !self.nodes[node.index()].owes_answer());
+        if outgoing.len() > 1 {
+            // Asked once, since it may change at any time.
+            let owing: Vec<_> = self.nodes.iter().map(|node| node.owes_answer()).collect();
+            outgoing.sort_by_key(|(node, _)| !owing[node.index()]);
+        }
         for (node, command) in outgoing.drain(..) {
             self.send_one(node, command);
         }
@@ -116,20 +120,22 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::future::{Future, ready};
     use std::pin::Pin;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use quorlock_protocol::{Action, Claim, HolderId, Reply, Resources, Surroundings, Ticket};
 
     use super::*;
     use crate::node::NodeState;
 
-    /// A node that writes down when it is sent something.
+    /// A node that writes down what it is sent.
     struct Recorder {
         own: u8,
-        owes_answer: bool,
-        sent_to: Arc<Mutex<Vec<u8>>>,
+        owes_answer: Box<dyn Fn() -> bool + Send + Sync>,
+        sent: Arc<Mutex<Vec<(u8, u32)>>>,
     }
 
     impl Node for Recorder {
@@ -137,12 +143,12 @@ mod tests {
             "recorder"
         }
 
-        fn send(&self, _command: Command, _reply_to: ReplyTo) {
-            self.sent_to.lock().unwrap().push(self.own);
+        fn send(&self, command: Command, _reply_to: ReplyTo) {
+            self.sent.lock().unwrap().push((self.own, command.ticket.0));
         }
 
         fn owes_answer(&self) -> bool {
-            self.owes_answer
+            (self.owes_answer)()
         }
 
         fn state(&self) -> NodeState {
@@ -156,18 +162,19 @@ mod tests {
         fn close(&self) {}
     }
 
-    /// Sends to every node, and has ended.
-    struct Broadcast(Vec<NodeId>);
+    /// Sends these tickets to these nodes, and has ended.
+    struct Sends(VecDeque<(u32, u8)>);
 
-    impl Machine for Broadcast {
+    impl Machine for Sends {
         type Outcome = ();
 
         fn poll(&mut self, _env: &mut dyn Surroundings) -> Output<()> {
-            let Some(node) = self.0.pop() else { return Output::Done(()) };
+            let Some((ticket, node)) = self.0.pop_front() else { return Output::Done(()) };
             let holder = HolderId::fresh([7; HolderId::RANDOM_BYTES]);
             let claim = Arc::new(Claim { holder, resources: Resources::new(["r"]).unwrap() });
-            let (ticket, action, not_after) = (Ticket(0), Action::Revoke, Moment::FAR_FUTURE);
-            Output::Send(node, Command { ticket, claim, action, not_after })
+            let (ticket, action) = (Ticket(ticket), Action::Revoke);
+            let not_after = Moment::FAR_FUTURE;
+            Output::Send(NodeId(node), Command { ticket, claim, action, not_after })
         }
 
         fn handle_reply(&mut self, _env: &mut dyn Surroundings, _node: NodeId, _reply: Reply) {}
@@ -175,18 +182,37 @@ mod tests {
         fn cancel(&mut self, _env: &mut dyn Surroundings) {}
     }
 
+    /// The nodes that were sent to, each with the ticket, in their order.
+    async fn order(
+        sends: &[u8],
+        owing: [impl Fn() -> bool + Send + Sync + 'static; 3],
+    ) -> Vec<(u8, u32)> {
+        let sent = Arc::<Mutex<_>>::default();
+        let nodes = (0..).zip(owing).map(|(own, owes_answer)| {
+            let (sent, owes_answer) = (Arc::clone(&sent), Box::new(owes_answer));
+            Arc::new(Recorder { own, owes_answer, sent }) as Arc<dyn Node>
+        });
+        let driver = Driver::new(&nodes.collect(), &Jumps::default());
+        driver.run(&mut Sends((0..).zip(sends.iter().copied()).collect()), |_| ()).await;
+        sent.lock().unwrap().clone()
+    }
+
     #[tokio::test]
     async fn nodes_that_owe_an_answer_are_sent_to_first() {
-        let sent_to = Arc::<Mutex<Vec<u8>>>::default();
-        let node = |(own, owes_answer)| {
-            let sent_to = Arc::clone(&sent_to);
-            Arc::new(Recorder { own, owes_answer, sent_to }) as Arc<dyn Node>
+        let owing = [false, true, false].map(|owes| move || owes);
+        assert_eq!(order(&[0, 1, 2], owing).await, [(1, 1), (0, 0), (2, 2)]);
+    }
+
+    #[tokio::test]
+    async fn what_is_for_one_node_stays_in_its_order_whatever_it_owes_meanwhile() {
+        let flips = || {
+            let owes = AtomicBool::new(false);
+            move || owes.fetch_not(Ordering::Relaxed)
         };
-        let nodes = [(0, false), (1, true), (2, false), (3, true), (4, false)].map(node);
-        let driver = Driver::new(&Arc::from(nodes.to_vec()), &Jumps::default());
-        let mut machine = Broadcast(NodeId::all(5).collect::<Vec<_>>());
-        machine.0.reverse();
-        driver.run(&mut machine, |_| ()).await;
-        assert_eq!(*sent_to.lock().unwrap(), [1, 3, 0, 2, 4]);
+        let order = order(&[0, 0, 1, 0, 2, 0, 1, 0], [flips(), flips(), flips()]).await;
+        for node in 0..3 {
+            let own = order.iter().filter(|(to, _)| *to == node).map(|(_, ticket)| ticket);
+            assert!(own.is_sorted(), "{order:?}");
+        }
     }
 }

@@ -67,11 +67,6 @@ impl Inbox {
         (!batch.is_empty()).then_some(Wake::Replies)
     }
 
-    /// Takes what is there into a `batch` that need not be empty.
-    pub(crate) fn take_more(&self, batch: &mut Vec<Arrival>) {
-        batch.append(&mut self.lock().replies);
-    }
-
     /// Tells the operation to stop.
     pub(crate) fn cancel(&self) {
         self.lock().cancelled = true;
@@ -122,31 +117,5 @@ impl ReplyTo {
         incoming.replies.push(arrival);
         drop(incoming);
         self.inbox.waker.wake();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use quorlock_protocol::{Answer, Ticket};
-
-    use super::*;
-
-    #[test]
-    fn what_comes_later_is_taken_behind_what_came_first() {
-        let inbox = Arc::<Inbox>::default();
-        let deliver = |node| {
-            let reply = Reply { ticket: Ticket(0), answer: Ok(Answer::Absent), repeated: false };
-            ReplyTo::new(&inbox, NodeId(node)).deliver(reply);
-        };
-        let mut batch = Vec::new();
-        deliver(2);
-        assert_eq!(inbox.try_take(&mut batch), Some(Wake::Replies));
-        inbox.take_more(&mut batch);
-        deliver(0);
-        deliver(1);
-        inbox.take_more(&mut batch);
-        let nodes: Vec<_> = batch.iter().map(|arrival| arrival.node).collect();
-        assert_eq!(nodes, [2, 0, 1].map(NodeId));
-        assert_eq!(inbox.try_take(&mut Vec::new()), None);
     }
 }

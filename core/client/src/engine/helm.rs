@@ -113,7 +113,11 @@ impl Helm {
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let turn = Turn::begin(self);
         self.runtime().block_on(async {
-            let _spinning = turn.is_alone.then(|| self.spin.begin(&self.tasks)).flatten();
+            let spinning = turn.is_alone.then(|| self.spin.begin(&self.tasks)).flatten();
+            if spinning.is_some() && self.lock().callers > 1 {
+                // Another came in between.
+                self.spin.stop();
+            }
             let mut future = pin!(future);
             let mut has_waited = false;
             let output = poll_fn(|context| {
@@ -124,6 +128,8 @@ impl Helm {
             let output = output.await;
             if !has_waited {
                 yield_now().await;
+            } else if let Some(spinning) = spinning {
+                spinning.end();
             }
             output
         })

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// use quorlock::Luck;
 ///
 /// let luck = Luck::default();
-/// assert!(luck.holds());
+/// assert!(luck.take_try());
 /// luck.fail();
 /// luck.fail();
-/// assert!(!luck.holds());
-/// assert!(luck.holds());
+/// assert!(!luck.take_try());
+/// assert!(luck.take_try());
 /// ```
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Luck {
     /// How often it was in vain, one after the other.
@@ -24,8 +25,8 @@ pub struct Luck {
 }
 
 impl Luck {
-    /// Whether to try; if not, one try was left out.
-    pub fn holds(&self) -> bool {
+    /// Takes the next try; tells whether it is to be made, or was left out.
+    pub fn take_try(&self) -> bool {
         let owed = self.owed.load(Ordering::Relaxed);
         self.owed.store(owed.saturating_sub(1), Ordering::Relaxed);
         owed == 0
@@ -41,6 +42,7 @@ impl Luck {
     /// A try was of use.
     pub fn succeed(&self) {
         self.in_vain.store(0, Ordering::Relaxed);
+        self.owed.store(0, Ordering::Relaxed);
     }
 }
 
@@ -54,14 +56,14 @@ mod tests {
     fn what_is_in_vain_is_tried_less_and_less() {
         let luck = Luck::default();
         for pause in [0, 1, 3, 7, 15, 31, 63, 127, 255, 255] {
-            assert!(luck.holds());
+            assert!(luck.take_try());
             luck.fail();
-            assert!((0..pause).all(|_| !luck.holds()));
+            assert!((0..pause).all(|_| !luck.take_try()));
         }
-        assert!(luck.holds());
+        assert!(luck.take_try());
         luck.succeed();
-        assert!(luck.holds());
+        assert!(luck.take_try());
         luck.fail();
-        assert!(luck.holds());
+        assert!(luck.take_try());
     }
 }

@@ -34,7 +34,7 @@ impl Spin {
 
     /// Begins for a caller who drives alone; `None` if that has not been worth it of late.
     pub(super) fn begin(&self, tasks: &Tasks) -> Option<Spinning<'_>> {
-        if !self.luck.holds() {
+        if !self.luck.take_try() {
             return None;
         }
         tasks.note_step();
@@ -74,11 +74,18 @@ impl Spin {
     }
 }
 
-impl Drop for Spinning<'_> {
-    fn drop(&mut self) {
-        if self.0.is_on.swap(false, Ordering::AcqRel) {
+impl Spinning<'_> {
+    /// Its caller has heard what it waited for.
+    pub(super) fn end(self) {
+        if self.0.is_on() {
             self.0.luck.succeed();
         }
+    }
+}
+
+impl Drop for Spinning<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -112,6 +119,20 @@ mod tests {
         }
         assert!(spin.begin(&tasks).is_none());
         assert!(spin.begin(&tasks).is_some());
+    }
+
+    #[test]
+    fn only_who_has_waited_shows_that_it_is_of_use() {
+        let (_runtime, tasks, spin) = runtime();
+        let left_out = || {
+            spin.luck.fail();
+            (0..1000).take_while(|_| !spin.luck.take_try()).count()
+        };
+        assert_eq!([left_out(), left_out()], [0, 1]);
+        drop(spin.begin(&tasks));
+        assert_eq!(left_out(), 3, "its caller did not wait");
+        spin.begin(&tasks).expect("a try").end();
+        assert_eq!(left_out(), 0);
     }
 
     #[test]

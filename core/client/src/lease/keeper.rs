@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorlock_protocol::{Moment, NodeId};
 use tokio::select;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Shared;
 use crate::clock::{self, Jumps};
@@ -103,6 +103,19 @@ impl Desk {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits a moment for the rest of `expected` replies where a crowd of leases has got the first: each then acts once
+    /// or twice, and not for each node.
+    async fn gather(&self, batch: &mut Vec<Arrival>, expected: usize) {
+        let end = Instant::now() + GATHERING;
+        let mut more = Vec::new();
+        while (CROWD..expected).contains(&batch.len()) {
+            match timeout_at(end, self.inbox.take(&mut more)).await {
+                Ok(Wake::Replies) => batch.append(&mut more),
+                Ok(Wake::Cancelled) | Err(_) => return,
+            }
+        }
+    }
+
     /// Hands the replies of `batch` to the leases that asked.
     fn hand_over(&self, batch: &mut Vec<Arrival>) {
         // Stable: what came from the nodes for one lease stays in its order.
@@ -121,9 +134,9 @@ impl Desk {
         self.lock().set_due(dues);
     }
 
-    /// Lets the leases act whose time has come; tells whether there may be more of them, and whether they have waited
-    /// for long.
-    fn handle_due(&self) -> (bool, bool) {
+    /// Lets the leases act whose time has come; tells whether there may be more of them, and for how many replies it is
+    /// worth waiting: for none if they were late.
+    fn handle_due(&self) -> (bool, usize) {
         let now = clock::now();
         let mut book = self.lock();
         let is_late = book.queue.first().is_some_and(|(due, _)| *due < now.before(LATE).into());
@@ -131,12 +144,13 @@ impl Desk {
         let leases = book.leases(&due);
         drop(book);
         let is_full = due.len() == AT_ONCE;
+        let expected = if is_late { 0 } else { due.len() * self.nodes.len() };
         let mut dues = Vec::with_capacity(leases.len());
         for (operation, lease) in due.into_iter().zip(leases) {
             dues.push((operation, self.attend(operation, lease, &mut std::iter::empty())));
         }
         self.lock().set_due(dues);
-        (is_full, is_late)
+        (is_full, expected)
     }
 
     /// Has one lease take in `replies`, or that its time has come if there are none; tells when it is due
@@ -194,7 +208,7 @@ impl Desk {
 /// Until the manager is gone.
 async fn run(desk: Arc<Desk>) {
     let mut batch = Vec::new();
-    let (mut is_behind, mut is_late) = (false, false);
+    let (mut is_behind, mut expected) = (false, 0);
     loop {
         let wake = if is_behind {
             // What was sent goes out, and is answered if the nodes are quick, before more is sent: so the
@@ -206,16 +220,12 @@ async fn run(desk: Arc<Desk>) {
         match wake {
             Some(Wake::Cancelled) => return,
             Some(Wake::Replies) => {
-                if batch.len() >= CROWD && !is_late {
-                    // The other nodes are about to answer, too: each lease then acts once or twice, and not for each of them.
-                    sleep(GATHERING).await;
-                    desk.inbox.take_more(&mut batch);
-                }
+                desk.gather(&mut batch, expected).await;
                 desk.hand_over(&mut batch);
             }
             None => {}
         }
-        (is_behind, is_late) = desk.handle_due();
+        (is_behind, expected) = desk.handle_due();
     }
 }
 
@@ -275,13 +285,14 @@ const CROWD: usize = 64;
 /// They wait for these for so long,
 const GATHERING: Duration = Duration::from_millis(4);
 /// unless leases act so late.
-const LATE: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_millis(20);
 /// For so many replies room is kept.
 const KEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use quorlock_protocol::Vote;
+    use quorlock_protocol::{Answer, Reply, Ticket};
+    use tokio::task::yield_now;
 
     use super::*;
     use crate::lease::Lease;
@@ -314,30 +325,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_of_a_crowd_is_renewed_with_the_votes_of_all_nodes() {
-        let names = ["memory://crowd-a", "memory://crowd-b", "memory://crowd-c"];
-        let locks = Redlock::builder().nodes(names).build().expect("three nodes");
-        let mut crowd = Vec::new();
-        for number in 0..2 * CROWD {
-            let lock = locks.lock(&format!("r{number}")).ttl(Duration::from_secs(1));
-            let lease = lock.auto_extend(true).acquire().await.expect("it is free");
-            let (send, heard) = std::sync::mpsc::channel();
-            lease.on_renewal(move |votes| {
-                let _ = send.send(votes.iter().filter(|vote| vote.vote == Vote::Granted).count());
-            });
-            crowd.push((lease, heard));
-        }
-        for _ in 0..2 {
-            for (lease, heard) in &crowd {
-                let granted = loop {
-                    match heard.try_recv() {
-                        Ok(granted) => break granted,
-                        Err(_) => sleep(Duration::from_millis(1)).await,
-                    }
-                };
-                assert_eq!(granted, names.len());
-                assert!(lease.is_valid());
+    async fn the_replies_to_a_crowd_are_waited_for_but_not_for_long() {
+        let keeper = Keeper::new(&Arc::from([]), &Jumps::default());
+        let deliver = |count: usize| {
+            for _ in 0..count {
+                let reply =
+                    Reply { ticket: Ticket(0), answer: Ok(Answer::Absent), repeated: false };
+                ReplyTo::new(&keeper.desk.inbox, NodeId(0)).deliver(reply);
             }
-        }
+        };
+        let gathered = async |first: usize, expected: usize| {
+            let mut batch = Vec::new();
+            deliver(first);
+            assert_eq!(keeper.desk.inbox.take(&mut batch).await, Wake::Replies);
+            let later = async {
+                yield_now().await;
+                deliver(CROWD);
+                yield_now().await;
+                deliver(CROWD);
+            };
+            tokio::join!(keeper.desk.gather(&mut batch, expected), later);
+            keeper.desk.inbox.try_take(&mut Vec::new());
+            batch.len()
+        };
+        assert_eq!(gathered(CROWD, 3 * CROWD).await, 3 * CROWD);
+        assert_eq!(gathered(CROWD, 2 * CROWD).await, 2 * CROWD);
+        assert_eq!(gathered(CROWD - 1, 3 * CROWD).await, CROWD - 1, "not for a few");
+        assert_eq!(gathered(CROWD, 4 * CROWD).await, 3 * CROWD, "one node is silent");
     }
 }

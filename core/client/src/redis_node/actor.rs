@@ -74,7 +74,9 @@ impl Actor {
         };
         while let Some(mut current) = link {
             self.set_state(state_of(&current));
-            link = match self.serve(&mut current).await {
+            let end = self.serve(&mut current).await;
+            self.is_waiting.store(false, Ordering::Relaxed);
+            link = match end {
                 End::Closed => None,
                 End::Lost(fault) => self.replace(current, fault).await,
                 End::Overtaken(candidate) => Some(switch(current, *candidate)),

@@ -50,8 +50,8 @@ impl FenceEnds {
 /// How many milliseconds a grant keeps its fence; `None` without fencing.
 pub(super) fn millis_kept(letter: &Letter) -> Option<u64> {
     let kept = retention(letter)?;
-    let reserve = if has_reserve(kept) { RESERVE.as_millis() } else { 0 };
-    u64::try_from(reserve).ok()?.checked_add(kept.as_millis())
+    let reserve = if has_reserve(kept) { RESERVE } else { Duration::ZERO };
+    Some((kept.as_duration() + reserve).as_millis().try_into().unwrap_or(u64::MAX))
 }
 
 /// For how long a grant needs its fence.

@@ -1,7 +1,8 @@
 //! First grants by the server's own commands, which take it half as long as a script. Owns their order and what
 //! their replies amount to.
 //!
-//! For each lease `SET NX PX`, with fencing `ZADD GT` and `PEXPIRE`; behind them all `GET` of the canary and `TIME`.
+//! For each lease `SET NX PX`, with fencing `ZADD GT` and, now and then, `PEXPIRE`; behind them all `GET` of the canary
+//! and `TIME`.
 //! They are no transaction, and need to be none:
 //! - The canary is read behind the lock keys. Had the node forgotten one of them in between, then also the canary.
 //! - A fence is only ever raised, and its end put off, and a grant counts only if it is heard before its key can
@@ -185,12 +186,14 @@ impl Hearing {
             Step::Set if letters[self.outcomes.len() - 1].is_fenced() => Step::Raise,
             Step::Raise if !self.covers(self.outcomes.len() - 1) => Step::Keep,
             Step::Keep => Step::Prolong,
-            Step::Canary if self.asks_time => Step::Time,
-            Step::Canary | Step::Time | Step::End => Step::End,
-            _ if self.outcomes.len() < letters.len() => Step::Set,
-            _ if !self.canary.is_empty() => Step::Canary,
-            _ if self.asks_time => Step::Time,
-            _ => Step::End,
+            Step::Set | Step::Raise | Step::Prolong if self.outcomes.len() < letters.len() => {
+                Step::Set
+            }
+            Step::Set | Step::Raise | Step::Prolong if !self.canary.is_empty() => Step::Canary,
+            Step::Set | Step::Raise | Step::Prolong | Step::Canary if self.asks_time => Step::Time,
+            Step::Set | Step::Raise | Step::Prolong | Step::Canary | Step::Time | Step::End => {
+                Step::End
+            }
         }
     }
 
