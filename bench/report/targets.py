@@ -31,7 +31,7 @@ class Target:
     unit: str = "x"
     #: The same without fencing, which is what the peers do.
     plain: float | None = None
-    #: The same for the floor, which nothing can better on these servers.
+    #: The same for the floor, which asks all nodes at once and sleeps until they answer.
     floor: float | None = None
 
     @property

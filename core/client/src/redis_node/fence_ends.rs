@@ -72,8 +72,8 @@ const RESERVE: Duration = Duration::from_secs(60);
 const KNOWN_FOR: Duration = Duration::from_secs(50);
 /// For fences kept for so long it does not matter.
 const LONG: Duration = Duration::from_secs(60 * 60);
-/// How many are remembered: 150 kB.
-const MOST: usize = 14_000;
+/// How many are remembered: 75 kB.
+const MOST: usize = 7_000;
 
 #[cfg(test)]
 mod tests {
