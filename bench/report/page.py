@@ -39,10 +39,10 @@ def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -
     yield ""
     yield (
         "Ratios within one run. *Plain* is the same with fencing off, which is all that the other "
-        "libraries give; *floor* is the same for bare sockets in C, which ask all nodes at once and "
-        "sleep until they answer. Five servers that share one core answer one after the other, so "
-        "that this alone gains little. Ours can be below the floor: one operation at a time does "
-        "not sleep where replies follow close upon each other."
+        "libraries give; *floor* is the same for bare sockets in C, which ask all nodes at once "
+        "and sleep until they answer. Five servers that share one core answer one after the other, "
+        "so that this alone gains little. Ours can be below the floor: one operation at a time "
+        "does not sleep where replies follow close upon each other."
     )
     yield ""
     yield from tables.of_targets(judged)
