@@ -124,9 +124,7 @@ impl Visits {
         let (queue, its) = (Arc::clone(queue), engine.clone());
         let (awaited, spent) = (Rc::clone(&waits), Rc::clone(&visiting));
         let look = move || {
-            let begun = Instant::now();
-            let visit = queue.visit(&its, Duration::ZERO, || ());
-            spent.set(spent.get() + begun.elapsed());
+            let visit = timed(&spent, || queue.visit(&its, Duration::ZERO, || ()));
             awaited.set(visit == Visit::Deferred);
             (queue.has_ended(), visit != Visit::Deferred)
         };
@@ -157,12 +155,10 @@ impl Visits {
     /// Begins what has been asked for; looks on where that is worth it.
     fn stay(&self, queue: &Arc<Queue>) -> Visit {
         let mut stay = self.stay.borrow_mut();
-        let (begun, visiting) = (Instant::now(), self.visiting.get());
-        let all = begun.saturating_duration_since(self.since);
+        let (all, visiting) = (self.since.elapsed(), self.visiting.get());
         stay.note(Times { all, asleep: self.watch.asleep(), visiting });
         let limit = stay.next_limit(queue.under_way());
-        let visit = queue.visit(&self.engine, limit, || queue.start());
-        self.visiting.set(visiting + begun.elapsed());
+        let visit = timed(&self.visiting, || queue.visit(&self.engine, limit, || queue.start()));
         if !limit.is_zero() && visit == Visit::Made {
             stay.judge(queue.has_ended());
         }
@@ -175,6 +171,14 @@ impl Visits {
             self.watch.start();
         }
     }
+}
+
+/// Does `work`, and adds the time that it takes to `spent`.
+fn timed<T>(spent: &Cell<Duration>, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = work();
+    spent.set(spent.get() + begun.elapsed());
+    result
 }
 
 /// Waits until the core's thread, which does one thing after the other, has done what it was told to.

@@ -14,14 +14,19 @@ use tokio::task::{JoinHandle, yield_now};
 #[derive(Clone)]
 pub(crate) struct Tasks {
     handle: Handle,
-    ready: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    ready: AtomicUsize,
     /// How often one of them had its turn.
-    steps: Arc<AtomicUsize>,
+    steps: AtomicUsize,
 }
 
 impl Tasks {
     pub(crate) fn on(handle: Handle) -> Self {
-        Self { handle, ready: Arc::default(), steps: Arc::default() }
+        Self { handle, counts: Arc::default() }
     }
 
     pub(super) fn handle(&self) -> &Handle {
@@ -30,17 +35,17 @@ impl Tasks {
 
     /// Whether none is ready.
     pub(super) fn are_idle(&self) -> bool {
-        self.ready.load(Ordering::Acquire) == 0
+        self.counts.ready.load(Ordering::Acquire) == 0
     }
 
     /// Changes whenever one of them goes on.
     pub(super) fn steps(&self) -> usize {
-        self.steps.load(Ordering::Relaxed)
+        self.counts.steps.load(Ordering::Relaxed)
     }
 
     /// Counts the beginning of something.
     pub(super) fn note_step(&self) {
-        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.counts.steps.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -48,14 +53,12 @@ impl Tasks {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let mark = Mark::new(&self.ready);
-        let steps = Arc::clone(&self.steps);
+        let mark = Mark::new(&self.counts);
         self.handle.spawn(async move {
             let waker = Waker::from(Arc::clone(&mark.0));
             let mut future = pin!(future);
             poll_fn(|context| {
                 mark.0.begin(context.waker());
-                steps.fetch_add(1, Ordering::Relaxed);
                 future.as_mut().poll(&mut Context::from_waker(&waker))
             })
             .await
@@ -81,7 +84,7 @@ impl Tasks {
     /// Lets the tasks go on until `is_over`, or for about `limit`, and looks again and again for what comes in.
     pub(super) async fn watch(&self, limit: Duration, mut is_over: impl FnMut() -> bool) {
         let begin = Instant::now();
-        while !is_over() && begin.elapsed() < limit {
+        while begin.elapsed() < limit && !is_over() {
             yield_now().await;
         }
     }
@@ -93,16 +96,16 @@ struct Mark(Arc<Flag>);
 /// Whether a task is ready, and thereby counted.
 struct Flag {
     is_ready: AtomicBool,
-    ready: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
     /// The runtime's own for the task, which is the same all its life.
     waker: OnceLock<Waker>,
 }
 
 impl Mark {
-    fn new(ready: &Arc<AtomicUsize>) -> Self {
-        ready.fetch_add(1, Ordering::AcqRel);
+    fn new(counts: &Arc<Counts>) -> Self {
+        counts.ready.fetch_add(1, Ordering::AcqRel);
         let is_ready = AtomicBool::new(true);
-        Self(Arc::new(Flag { is_ready, ready: Arc::clone(ready), waker: OnceLock::new() }))
+        Self(Arc::new(Flag { is_ready, counts: Arc::clone(counts), waker: OnceLock::new() }))
     }
 }
 
@@ -110,7 +113,7 @@ impl Drop for Mark {
     fn drop(&mut self) {
         // It stays marked: who wakes it from now on counts nothing.
         if self.0.is_ready.swap(true, Ordering::AcqRel) {
-            self.0.ready.fetch_sub(1, Ordering::AcqRel);
+            self.0.counts.ready.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -119,8 +122,9 @@ impl Flag {
     /// The task has its turn.
     fn begin(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
+        self.counts.steps.fetch_add(1, Ordering::Relaxed);
         if self.is_ready.swap(false, Ordering::AcqRel) {
-            self.ready.fetch_sub(1, Ordering::AcqRel);
+            self.counts.ready.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -132,7 +136,7 @@ impl Wake for Flag {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_ready.swap(true, Ordering::AcqRel) {
-            self.ready.fetch_add(1, Ordering::AcqRel);
+            self.counts.ready.fetch_add(1, Ordering::AcqRel);
         }
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
@@ -164,7 +168,7 @@ mod tests {
         assert!(runtime.block_on(tasks.exhaust(LONG)));
         assert!(!waits.is_finished());
         send.send(()).unwrap();
-        assert_eq!(tasks.ready.load(Ordering::Acquire), 1);
+        assert_eq!(tasks.counts.ready.load(Ordering::Acquire), 1);
         assert!(runtime.block_on(tasks.exhaust(LONG)));
         assert!(waits.is_finished());
         assert_eq!(runtime.block_on(hear), Ok(()));
@@ -190,13 +194,13 @@ mod tests {
         let tasks = Tasks::on(runtime.handle().clone());
         let (send, receive) = oneshot::channel::<()>();
         let never_polled = tasks.spawn(receive);
-        assert_eq!(tasks.ready.load(Ordering::Acquire), 1);
+        assert_eq!(tasks.counts.ready.load(Ordering::Acquire), 1);
         never_polled.abort();
         assert!(runtime.block_on(tasks.exhaust(LONG)));
         assert!(send.send(()).is_err());
         let ends = tasks.spawn(async {});
         drop(runtime);
-        assert_eq!(tasks.ready.load(Ordering::Acquire), 0);
+        assert_eq!(tasks.counts.ready.load(Ordering::Acquire), 0);
         drop(ends);
     }
 
