@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use self::helm::Helm;
 pub use self::helm::Visit;
 pub use self::luck::Luck;
+pub(crate) use self::spin::Spin;
 pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 
@@ -191,6 +192,19 @@ impl Engine {
         Task { join, leaving, background: Arc::clone(&self.shared.background) }
     }
 
+    /// [`Self::spawn`] for somebody on another thread who waits for nothing but the end of `future`.
+    pub(crate) fn spawn_awaited<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let spin = Arc::clone(self.spin());
+        self.spawn(async move {
+            let _awaited = spin.attend();
+            future.await
+        })
+    }
+
     /// Runs `future` on the thread for as long as it lasts; nobody waits for it, not even the end of the
     /// process.
     pub(crate) fn spawn_detached(&self, future: impl Future<Output = ()> + Send + 'static) {
@@ -242,6 +256,10 @@ impl Engine {
     /// Of what this engine's managers notice.
     pub(crate) fn jumps(&self) -> &Jumps {
         &self.shared.jumps
+    }
+
+    pub(crate) fn spin(&self) -> &Arc<Spin> {
+        self.shared.helm.spin()
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

@@ -88,7 +88,7 @@ impl Lock {
         let engine = self.manager.engine.clone();
         let here = self.clone();
         let acquiring = async move { here.acquire_here().await.map(LeaseGuard::on_its_way) };
-        match engine.spawn(acquiring).await {
+        match engine.spawn_awaited(acquiring).await {
             Some(result) => result.map(LeaseGuard::arrived),
             None => Err(self.stopped()),
         }

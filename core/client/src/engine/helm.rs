@@ -113,7 +113,7 @@ impl Helm {
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let turn = Turn::begin(self);
         self.runtime().block_on(async {
-            let spinning = turn.is_alone.then(|| self.spin.begin(&self.tasks)).flatten();
+            let spinning = turn.is_alone.then(|| self.spin.begin()).flatten();
             if spinning.is_some() && self.lock().callers > 1 {
                 // Another came in between.
                 self.spin.stop();
@@ -133,6 +133,10 @@ impl Helm {
             }
             output
         })
+    }
+
+    pub(super) fn spin(&self) -> &Arc<Spin> {
+        &self.spin
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
@@ -197,7 +201,9 @@ impl Helm {
     /// The engine's thread.
     fn keep(&self) {
         while self.wait_for_turn() {
+            self.spin.set_resident(true);
             self.runtime().block_on(self.relieved());
+            self.spin.set_resident(false);
         }
     }
 
@@ -352,7 +358,7 @@ mod tests {
     fn a_caller_with_company_sleeps() {
         let helm = Helm::without_thread().unwrap();
         let alone = Turn::begin(&helm);
-        let spinning = helm.spin.begin(&helm.tasks);
+        let spinning = helm.spin.begin();
         assert!(alone.is_alone && spinning.is_some());
         let second = Turn::begin(&helm);
         assert!(!second.is_alone);

@@ -2,7 +2,7 @@
 //! other (decision 0017). Knows nothing of who waits for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -11,16 +11,26 @@ use tokio::task::yield_now;
 use super::luck::Luck;
 use super::tasks::Tasks;
 
-/// Keeps a runtime from falling asleep while a caller drives it alone.
+/// Keeps a runtime from falling asleep while one caller waits: who drives it alone, or somebody elsewhere for
+/// whom the engine's thread does.
 #[derive(Default)]
-pub(super) struct Spin {
+pub(crate) struct Spin {
     is_on: AtomicBool,
     begin: Notify,
+    /// How often it began.
+    begun: AtomicUsize,
     luck: Luck,
+    /// The engine's thread drives.
+    is_resident: AtomicBool,
+    /// How many wait elsewhere.
+    elsewhere: AtomicUsize,
 }
 
 /// Lasts as long as its caller.
 pub(super) struct Spinning<'a>(&'a Spin);
+
+/// Lasts as long as somebody elsewhere waits.
+pub(crate) struct Awaited(Arc<Spin>);
 
 impl Spin {
     /// One for a runtime that somebody drives through `tasks`.
@@ -33,14 +43,36 @@ impl Spin {
     }
 
     /// Begins for a caller who drives alone; `None` if that has not been worth it of late.
-    pub(super) fn begin(&self, tasks: &Tasks) -> Option<Spinning<'_>> {
-        if !self.luck.take_try() {
-            return None;
+    pub(super) fn begin(&self) -> Option<Spinning<'_>> {
+        self.try_to_begin().then(|| Spinning(self))
+    }
+
+    /// Begins for somebody elsewhere who waits alone for what the engine's thread does. For who drives.
+    pub(crate) fn attend(self: &Arc<Self>) -> Awaited {
+        let others = self.elsewhere.fetch_add(1, Ordering::AcqRel);
+        if self.is_resident.load(Ordering::Acquire) {
+            if others == 0 {
+                self.try_to_begin();
+            } else {
+                self.stop();
+            }
         }
-        tasks.note_step();
-        self.is_on.store(true, Ordering::Release);
-        self.begin.notify_one();
-        Some(Spinning(self))
+        Awaited(Arc::clone(self))
+    }
+
+    /// Says whether the engine's thread drives from now on.
+    pub(super) fn set_resident(&self, is_resident: bool) {
+        self.is_resident.store(is_resident, Ordering::Release);
+    }
+
+    fn try_to_begin(&self) -> bool {
+        let is_due = self.luck.take_try();
+        if is_due {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            self.is_on.store(true, Ordering::Release);
+            self.begin.notify_one();
+        }
+        is_due
     }
 
     /// Leaves the processor to others.
@@ -56,11 +88,12 @@ impl Spin {
     async fn turn(&self, tasks: &Tasks) {
         loop {
             self.begin.notified().await;
-            let (mut steps, mut since) = (tasks.steps(), Instant::now());
+            let steps = || (tasks.steps(), self.begun.load(Ordering::Relaxed));
+            let (mut last, mut since) = (steps(), Instant::now());
             while self.is_on() {
                 yield_now().await;
-                if tasks.steps() != steps || !tasks.are_idle() {
-                    (steps, since) = (tasks.steps(), Instant::now());
+                if steps() != last || !tasks.are_idle() {
+                    (last, since) = (steps(), Instant::now());
                 } else if since.elapsed() > LONGEST_GAP {
                     self.give_up();
                 }
@@ -89,6 +122,17 @@ impl Drop for Spinning<'_> {
     }
 }
 
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let spin = &self.0;
+        let is_last = spin.elsewhere.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && spin.is_resident.load(Ordering::Acquire) && spin.is_on() {
+            spin.stop();
+            spin.luck.succeed();
+        }
+    }
+}
+
 /// Nobody could go on for so long: to fall asleep and be woken costs less.
 const LONGEST_GAP: Duration = Duration::from_micros(50);
 
@@ -107,9 +151,9 @@ mod tests {
 
     #[test]
     fn it_ends_when_nobody_can_go_on_and_later_callers_do_without() {
-        let (runtime, tasks, spin) = runtime();
+        let (runtime, _, spin) = runtime();
         for _ in 0..2 {
-            let spinning = spin.begin(&tasks);
+            let spinning = spin.begin();
             assert!(spinning.is_some());
             runtime.block_on(async {
                 while spin.is_on() {
@@ -117,28 +161,46 @@ mod tests {
                 }
             });
         }
-        assert!(spin.begin(&tasks).is_none());
-        assert!(spin.begin(&tasks).is_some());
+        assert!(spin.begin().is_none());
+        assert!(spin.begin().is_some());
     }
 
     #[test]
     fn only_who_has_waited_shows_that_it_is_of_use() {
-        let (_runtime, tasks, spin) = runtime();
+        let (_runtime, _, spin) = runtime();
         let left_out = || {
             spin.luck.fail();
             (0..1000).take_while(|_| !spin.luck.take_try()).count()
         };
         assert_eq!([left_out(), left_out()], [0, 1]);
-        drop(spin.begin(&tasks));
+        drop(spin.begin());
         assert_eq!(left_out(), 3, "its caller did not wait");
-        spin.begin(&tasks).expect("a try").end();
+        spin.begin().expect("a try").end();
         assert_eq!(left_out(), 0);
+    }
+
+    #[test]
+    fn it_is_for_one_who_waits_elsewhere_while_the_thread_drives() {
+        let (_runtime, _, spin) = runtime();
+        let of_a_caller = spin.attend();
+        assert!(!spin.is_on(), "nobody else drives");
+        drop(of_a_caller);
+        spin.set_resident(true);
+        let first = spin.attend();
+        assert!(spin.is_on());
+        let second = spin.attend();
+        assert!(!spin.is_on(), "two wait");
+        drop((first, second));
+        let alone = spin.attend();
+        assert!(spin.is_on());
+        drop(alone);
+        assert!(!spin.is_on());
     }
 
     #[test]
     fn it_goes_on_while_tasks_do() {
         let (runtime, tasks, spin) = runtime();
-        let _spinning = spin.begin(&tasks);
+        let _spinning = spin.begin();
         let (begun, watched) = (Instant::now(), Arc::clone(&spin));
         let busy = tasks.spawn(async move {
             while begun.elapsed() < 20 * LONGEST_GAP {

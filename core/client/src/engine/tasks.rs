@@ -43,11 +43,6 @@ impl Tasks {
         self.counts.steps.load(Ordering::Relaxed)
     }
 
-    /// Counts the beginning of something.
-    pub(super) fn note_step(&self) {
-        self.counts.steps.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,

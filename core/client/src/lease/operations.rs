@@ -220,7 +220,7 @@ impl Lease {
         &self,
         operation: impl Future<Output = Result<T, LockError>> + Send + 'static,
     ) -> Result<T, LockError> {
-        let task = self.shared.manager.engine.spawn(operation);
+        let task = self.shared.manager.engine.spawn_awaited(operation);
         task.await.unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
     }
 

@@ -121,11 +121,14 @@ impl Lease {
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
+        let spin = Arc::clone(self.shared.manager.engine.spin());
         let work = async move {
+            let mut awaited = told.is_some().then(|| spin.attend());
             driver
                 .run(&mut machine, |machine| {
                     votes.set(machine.report());
                     if let (Some(outcome), true) = (machine.outcome(), told.is_some()) {
+                        drop(awaited.take());
                         let _ = told.take().map(|told| told.send(outcome));
                     }
                 })
