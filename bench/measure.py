@@ -93,6 +93,14 @@ class Run:
                     self.add(workload, case, worker.entrant.name, round=number, **summary(answer))
 
 
+def joined(answers: Sequence[Json]) -> Json:
+    """Several turns as if they were one."""
+    return {
+        "micros": [sample for answer in answers for sample in answer["micros"]],
+        **{name: math.fsum(answer[name] for answer in answers) for name in ("seconds", "cpu")},
+    }
+
+
 def summary(answer: Json) -> Json:
     """One turn in a few figures; times in microseconds."""
     micros = sorted(answer["micros"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bench.entrants import FLOOR
-from bench.measure import Run, summary
+from typing import Any
+
+from bench.entrants import FLOOR, Entrant
+from bench.measure import Run, joined, summary
 from bench.nodes import ports, restart, servers
 from bench.worker import Failed, Worker
 from tests.support.servers import Cluster
@@ -15,19 +17,21 @@ PATIENCE = 8.0
 FIRST = 5
 
 
+#: Into so many turns each the healthy nodes and those with the fault share the time, one after the other.
+TURNS = 4
+
+
 def run(run: Run) -> None:
-    """Healthy, then with the fault, by turns."""
+    """What is compared is measured at the same time: once on five that are well, once on four of them and the victim."""
     entrants = [one for one in run.entrants if not one.lone and one.role != FLOOR]
-    with servers(5) as cluster:
+    with servers(6) as cluster:
         for fault in ("hung", "dead"):
             run.tell(f"  one of five {fault}")
             going = list(entrants)
             for number in range(run.effort.rounds):
                 for entrant in list(going):
                     try:
-                        with Worker(entrant, ports(cluster)) as worker:
-                            run.versions[entrant.name] = worker.version
-                            _turn(run, cluster, worker, fault, number)
+                        _round(run, cluster, entrant, fault, number)
                     except Failed as problem:
                         run.failed(NAME, {"case": fault}, entrant.name, problem)
                         going.remove(entrant)
@@ -35,16 +39,28 @@ def run(run: Run) -> None:
                     cluster.reset()
 
 
-def _turn(run: Run, cluster: Cluster, worker: Worker, fault: str, number: int) -> None:
-    name, seconds = worker.entrant.name, run.effort.seconds
-    pairs = {"do": "pairs", "seconds": seconds}
-    worker.ask({**pairs, "seconds": seconds / 2})
-    healthy = summary(worker.ask(pairs))
-    if fault == "hung":
-        cluster[0].pause()
-    else:
-        cluster[0].kill()
-    first = summary(worker.ask({**pairs, "seconds": PATIENCE, "most": FIRST}, PATIENCE))
-    after = summary(worker.ask({**pairs, "seconds": 2 * seconds}, PATIENCE))
-    for phase, figures in (("healthy", healthy), ("first", first), ("after", after)):
-        run.add(NAME, {"case": fault, "phase": phase}, name, round=number, **figures)
+def _round(run: Run, cluster: Cluster, entrant: Entrant, fault: str, number: int) -> None:
+    nodes, seconds = ports(cluster), run.effort.seconds
+    warm_up = {"do": "pairs", "seconds": seconds / 2}
+    with Worker(entrant, nodes[1:]) as well, Worker(entrant, nodes[:-1]) as stricken:
+        run.versions[entrant.name] = well.version
+        well.ask(warm_up)
+        stricken.ask(warm_up)
+        if fault == "hung":
+            cluster[0].pause()
+        else:
+            cluster[0].kill()
+        first = stricken.ask({"do": "pairs", "seconds": PATIENCE, "most": FIRST}, PATIENCE)
+        turns = {"healthy": well, "after": stricken}
+        answers = _by_turns(turns, {"do": "pairs", "seconds": 2 * seconds / TURNS})
+    for phase, answer in ({"first": first} | answers).items():
+        run.add(NAME, {"case": fault, "phase": phase}, entrant.name, round=number, **summary(answer))
+
+
+def _by_turns(workers: dict[str, Worker], pairs: dict[str, object]) -> dict[str, dict[str, Any]]:
+    """What each did in all of its turns."""
+    answers: dict[str, list[dict[str, Any]]] = {phase: [] for phase in workers}
+    for number in range(TURNS):
+        for phase in list(workers)[:: -1 if number % 2 else 1]:
+            answers[phase].append(workers[phase].ask(pairs, PATIENCE))
+    return {phase: joined(turns) for phase, turns in answers.items()}

@@ -15,6 +15,7 @@ use crate::inbox::{Inbox, OperationId};
 use crate::late::Brief;
 use crate::manager::Manager;
 
+mod crowd;
 mod keep;
 mod keeper;
 mod operations;

@@ -114,7 +114,9 @@ impl Lease {
             Output::WakeAt(at) => at,
             Output::Send(..) | Output::Done(_) => unreachable!("a lease is first held"),
         };
-        let operation = manager.keeper.keep(&manager.engine, Arc::downgrade(&self.shared), due);
+        let lease = Arc::downgrade(&self.shared);
+        let ttl = hold.lease().ttl().as_duration();
+        let operation = manager.keeper.keep(&manager.engine, lease, due, ttl);
         state.proof = Proof::Kept(operation, Box::new(hold));
     }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use quorlock_protocol::{Moment, NodeId};
 use tokio::select;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::Shared;
+use super::crowd::Crowd;
 use crate::clock::{self, Jumps};
 use crate::engine::Engine;
 use crate::inbox::{Arrival, Inbox, OperationId, ReplyTo, Wake};
@@ -44,6 +45,8 @@ struct Book {
     last: OperationId,
     /// When the task wakes by itself.
     wakes_at: Due,
+    /// How long the replies to a crowd may wait for each other.
+    patience: Duration,
 }
 
 struct Entry {
@@ -74,10 +77,16 @@ impl Keeper {
     }
 
     /// Keeps `lease`, whose machine is to be looked at when it is `due`, under the name that this gives.
-    pub(super) fn keep(&self, engine: &Engine, lease: Weak<Shared>, due: Moment) -> OperationId {
+    pub(super) fn keep(
+        &self,
+        engine: &Engine,
+        lease: Weak<Shared>,
+        due: Moment,
+        ttl: Duration,
+    ) -> OperationId {
         self.start.call_once(|| engine.spawn_detached(run(Arc::clone(&self.desk))));
         let mut book = self.desk.lock();
-        let operation = book.add(lease, due.into());
+        let operation = book.add(lease, due.into(), ttl);
         let is_early = Due::from(due) < book.wakes_at;
         drop(book);
         if is_early {
@@ -103,19 +112,6 @@ impl Desk {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits a moment for the rest of `expected` replies where a crowd of leases has got the first: each then acts once
-    /// or twice, and not for each node.
-    async fn gather(&self, batch: &mut Vec<Arrival>, expected: usize) {
-        let end = Instant::now() + GATHERING;
-        let mut more = Vec::new();
-        while (CROWD..expected).contains(&batch.len()) {
-            match timeout_at(end, self.inbox.take(&mut more)).await {
-                Ok(Wake::Replies) => batch.append(&mut more),
-                Ok(Wake::Cancelled) | Err(_) => return,
-            }
-        }
-    }
-
     /// Hands the replies of `batch` to the leases that asked.
     fn hand_over(&self, batch: &mut Vec<Arrival>) {
         // Stable: what came from the nodes for one lease stays in its order.
@@ -134,23 +130,22 @@ impl Desk {
         self.lock().set_due(dues);
     }
 
-    /// Lets the leases act whose time has come; tells whether there may be more of them, and for how many replies it is
-    /// worth waiting: for none if they were late.
-    fn handle_due(&self) -> (bool, usize) {
-        let now = clock::now();
-        let mut book = self.lock();
-        let is_late = book.queue.first().is_some_and(|(due, _)| *due < now.before(LATE).into());
-        let due = book.take_due(now, AT_ONCE);
-        let leases = book.leases(&due);
-        drop(book);
+    /// Lets the leases act whose time has come, after they have heard what there is in `crowd`; tells whether there may
+    /// be more of them.
+    fn handle_due(&self, crowd: &mut Crowd) -> bool {
+        let due = self.lock().take_due(clock::now(), AT_ONCE);
+        if crowd.is_about(&due) {
+            self.hand_over(crowd.let_go());
+        }
+        let leases = self.lock().leases(&due);
         let is_full = due.len() == AT_ONCE;
-        let expected = if is_late { 0 } else { due.len() * self.nodes.len() };
+        crowd.expect(due.len() * self.nodes.len());
         let mut dues = Vec::with_capacity(leases.len());
         for (operation, lease) in due.into_iter().zip(leases) {
             dues.push((operation, self.attend(operation, lease, &mut std::iter::empty())));
         }
         self.lock().set_due(dues);
-        (is_full, expected)
+        is_full
     }
 
     /// Has one lease take in `replies`, or that its time has come if there are none; tells when it is due
@@ -173,22 +168,23 @@ impl Desk {
         due
     }
 
-    /// How long nothing is due; `None` if nobody is kept.
-    fn begin_nap(&self) -> Option<Duration> {
+    /// How long to wait for replies: until something is due, for `longest` at the most; `None` if nobody is kept.
+    fn begin_nap(&self, longest: Option<Duration>) -> Option<Duration> {
         let now = clock::now();
         let mut book = self.lock();
         let left = |due: Due| Duration::from_nanos(due.0.saturating_sub(Due::from(now).0));
-        let nap = book.queue.first().map(|(due, _)| left(*due).min(LONGEST_NAP));
+        let undisturbed = book.queue.first().map(|(due, _)| left(*due).min(LONGEST_NAP));
+        let nap = [undisturbed, longest].into_iter().flatten().min();
         book.wakes_at = nap.map_or(Moment::FAR_FUTURE, |nap| now + nap).into();
         nap
     }
 
-    /// Waits for a reply, or until the next lease is due, or for one that is due earlier.
+    /// Waits for a reply, or until the next lease is due, or for one that is due earlier, for `longest` at the most.
     ///
     /// Timers stop while the computer sleeps and the lease clock does not, so no timer is longer than
     /// a nap: the clock is looked at again after it.
-    async fn wait(&self, batch: &mut Vec<Arrival>) -> Option<Wake> {
-        let nap = self.begin_nap();
+    async fn wait(&self, news: &mut Vec<Arrival>, longest: Option<Duration>) -> Option<Wake> {
+        let nap = self.begin_nap(longest);
         let timer = async {
             match nap {
                 Some(nap) => sleep(nap).await,
@@ -197,7 +193,7 @@ impl Desk {
         };
         select! {
             biased;
-            wake = self.inbox.take(batch) => Some(wake),
+            wake = self.inbox.take(news) => Some(wake),
             () = self.nudge.notified() => None,
             () = self.jumps.next() => None,
             () = timer => None,
@@ -207,30 +203,34 @@ impl Desk {
 
 /// Until the manager is gone.
 async fn run(desk: Arc<Desk>) {
-    let mut batch = Vec::new();
-    let (mut is_behind, mut expected) = (false, 0);
+    let (mut crowd, mut news) = (Crowd::default(), Vec::new());
+    let mut is_behind = false;
     loop {
         let wake = if is_behind {
             // What was sent goes out, and is answered if the nodes are quick, before more is sent: so the
             // work under way stays small, and others have their turn.
-            timeout(BREATH, desk.inbox.take(&mut batch)).await.ok()
+            timeout(BREATH, desk.inbox.take(&mut news)).await.ok()
         } else {
-            desk.wait(&mut batch).await
+            desk.wait(&mut news, crowd.left()).await
         };
         match wake {
             Some(Wake::Cancelled) => return,
-            Some(Wake::Replies) => {
-                desk.gather(&mut batch, expected).await;
-                desk.hand_over(&mut batch);
-            }
+            Some(Wake::Replies) => crowd.gather(&mut news, desk.lock().patience),
+            None if !is_behind && crowd.left().is_none() => crowd.expect_no_more(),
             None => {}
         }
-        (is_behind, expected) = desk.handle_due();
+        if crowd.is_due() {
+            desk.hand_over(crowd.let_go());
+        }
+        is_behind = desk.handle_due(&mut crowd);
     }
 }
 
 impl Book {
-    fn add(&mut self, lease: Weak<Shared>, due: Due) -> OperationId {
+    fn add(&mut self, lease: Weak<Shared>, due: Due, ttl: Duration) -> OperationId {
+        let patience = (ttl / PATIENCE_SHARE).min(LONGEST_PATIENCE);
+        let is_first = self.entries.is_empty();
+        self.patience = if is_first { patience } else { patience.min(self.patience) };
         self.last.0 += 1;
         self.entries.insert(self.last, Entry { lease, due });
         self.queue.insert((due, self.last));
@@ -280,21 +280,15 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(1);
 /// So many leases act before others have their turn on the thread: what one command to a node carries.
 const AT_ONCE: usize = 256;
-/// So many replies at once are those of many leases, of which others will come.
-const CROWD: usize = 64;
-/// They wait for these for so long,
-const GATHERING: Duration = Duration::from_millis(4);
-/// unless leases act so late.
-const LATE: Duration = Duration::from_millis(20);
+/// The replies to a crowd wait for this share of the shortest ttl among the leases,
+const PATIENCE_SHARE: u32 = 400;
+/// and not for longer than this.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(25);
 /// For so many replies room is kept.
 const KEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use quorlock_protocol::{Answer, Reply, Ticket};
-    use tokio::task::yield_now;
-
-    use super::*;
     use crate::lease::Lease;
     use crate::manager::Redlock;
 
@@ -322,35 +316,5 @@ mod tests {
         assert_eq!(kept(&bare), 2);
         drop(dropped);
         assert_eq!(kept(&bare), 1);
-    }
-
-    #[tokio::test]
-    async fn the_replies_to_a_crowd_are_waited_for_but_not_for_long() {
-        let keeper = Keeper::new(&Arc::from([]), &Jumps::default());
-        let deliver = |count: usize| {
-            for _ in 0..count {
-                let reply =
-                    Reply { ticket: Ticket(0), answer: Ok(Answer::Absent), repeated: false };
-                ReplyTo::new(&keeper.desk.inbox, NodeId(0)).deliver(reply);
-            }
-        };
-        let gathered = async |first: usize, expected: usize| {
-            let mut batch = Vec::new();
-            deliver(first);
-            assert_eq!(keeper.desk.inbox.take(&mut batch).await, Wake::Replies);
-            let later = async {
-                yield_now().await;
-                deliver(CROWD);
-                yield_now().await;
-                deliver(CROWD);
-            };
-            tokio::join!(keeper.desk.gather(&mut batch, expected), later);
-            keeper.desk.inbox.try_take(&mut Vec::new());
-            batch.len()
-        };
-        assert_eq!(gathered(CROWD, 3 * CROWD).await, 3 * CROWD);
-        assert_eq!(gathered(CROWD, 2 * CROWD).await, 2 * CROWD);
-        assert_eq!(gathered(CROWD - 1, 3 * CROWD).await, CROWD - 1, "not for a few");
-        assert_eq!(gathered(CROWD, 4 * CROWD).await, 3 * CROWD, "one node is silent");
     }
 }
