@@ -17,12 +17,12 @@ PATIENCE = 8.0
 FIRST = 5
 
 
-#: Into so many turns each the healthy nodes and those with the fault share the time, one after the other.
+#: So many turns has each of the two that are compared, one after the other.
 TURNS = 4
 
 
 def run(run: Run) -> None:
-    """What is compared is measured at the same time: once on five that are well, once on four of them and the victim."""
+    """By turns: on five nodes that are well, and on four of them and the victim."""
     entrants = [one for one in run.entrants if not one.lone and one.role != FLOOR]
     with servers(6) as cluster:
         for fault in ("hung", "dead"):
@@ -54,7 +54,8 @@ def _round(run: Run, cluster: Cluster, entrant: Entrant, fault: str, number: int
         turns = {"healthy": well, "after": stricken}
         answers = _by_turns(turns, {"do": "pairs", "seconds": 2 * seconds / TURNS})
     for phase, answer in ({"first": first} | answers).items():
-        run.add(NAME, {"case": fault, "phase": phase}, entrant.name, round=number, **summary(answer))
+        case = {"case": fault, "phase": phase}
+        run.add(NAME, case, entrant.name, round=number, **summary(answer))
 
 
 def _by_turns(workers: dict[str, Worker], pairs: dict[str, object]) -> dict[str, dict[str, Any]]:
