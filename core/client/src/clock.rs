@@ -87,6 +87,31 @@ fn since_boot() -> Duration {
     EPOCH.get_or_init(Instant::now).elapsed()
 }
 
+/// The real world at one moment, for what a machine does at once: its clock is not read anew each time.
+pub(crate) struct Snapshot {
+    now: Moment,
+}
+
+impl Snapshot {
+    pub(crate) fn take() -> Self {
+        Self { now: now() }
+    }
+}
+
+impl Surroundings for Snapshot {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn wall_micros(&self) -> u64 {
+        System.wall_micros()
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        System.random()
+    }
+}
+
 /// The real world, for the protocol's machines.
 pub(crate) struct System;
 

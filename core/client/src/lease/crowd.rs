@@ -65,6 +65,17 @@ impl Crowd {
     }
 }
 
+#[cfg(test)]
+impl Crowd {
+    /// A crowd of replies to one operation that wait for as many more, for `patience` at the most.
+    pub(super) fn of_replies_to(operation: OperationId, patience: Duration) -> Self {
+        let mut crowd = Self::default();
+        crowd.expect(2 * FEW);
+        crowd.gather(&mut (0..FEW).map(|_| tests::reply(operation)).collect(), patience);
+        crowd
+    }
+}
+
 /// So many replies at once are those of many leases, of which others will come.
 const FEW: usize = 64;
 /// What waits takes up room.
@@ -72,18 +83,19 @@ const MANY: usize = 16384;
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use quorlock_protocol::{Answer, Moment, NodeId, Reply, Ticket};
 
     use super::*;
 
-    fn replies(operations: std::ops::Range<usize>) -> Vec<Arrival> {
-        let reply = |operation| Arrival {
-            at: Moment::from_millis(1),
-            operation: OperationId(operation as u64),
-            node: NodeId(0),
-            reply: Reply { ticket: Ticket(0), answer: Ok(Answer::Absent), repeated: false },
-        };
-        operations.map(reply).collect()
+    pub(super) fn reply(operation: OperationId) -> Arrival {
+        let reply = Reply { ticket: Ticket(0), answer: Ok(Answer::Absent), repeated: false };
+        Arrival { at: Moment::from_millis(1), operation, node: NodeId(0), reply }
+    }
+
+    fn replies(operations: Range<usize>) -> Vec<Arrival> {
+        operations.map(|number| reply(OperationId(number as u64))).collect()
     }
 
     /// Whether so many replies wait where so many are expected.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use quorlock_protocol::{
     Command, ErrorKind, Hold, HoldEnd, LossReason, Machine as _, Moment, NodeId, Output,
-    RoundReport,
+    RoundReport, Surroundings as _,
 };
 
 use super::release::Ending;
 use super::{LastVotes, Lease, Proof, Shared, Stage, State};
-use crate::clock::{self, System};
+use crate::clock::{self, Snapshot, System};
 use crate::error::{LockError, NodeReport};
 use crate::inbox::{Arrival, OperationId};
 
@@ -168,16 +168,17 @@ impl Shared {
     ) -> Option<Moment> {
         let mut state = self.lock();
         let hold = state.kept_as(operation)?;
-        hear(hold, replies);
+        let env = &mut Snapshot::take();
+        hear(hold, env, replies);
         let mut commands = Vec::new();
         let next = loop {
-            match hold.poll(&mut System) {
+            match hold.poll(env) {
                 Output::Send(node, command) => commands.push((node, command)),
                 Output::WakeAt(at) => break Ok(at),
                 Output::Done(end) => break Err(end),
             }
         };
-        let told = state.note_renewal();
+        let told = state.note_renewal(env.now());
         drop(state);
         // Not under the lock: a node may be of the user's own make.
         for (node, command) in commands {
@@ -230,11 +231,11 @@ impl State {
 
     /// Takes over what the hold machine has found out; gives the round of renewal to tell now, if there is
     /// one.
-    fn note_renewal(&mut self) -> Option<RoundReport> {
+    fn note_renewal(&mut self, now: Moment) -> Option<RoundReport> {
         let Proof::Kept(_, hold) = &mut self.proof else {
             return None;
         };
-        self.at_risk = hold.is_at_risk(clock::now());
+        self.at_risk = hold.is_at_risk(now);
         let round = hold.last_round();
         hold.close_round();
         if let Some(round) = &round {
@@ -250,12 +251,12 @@ impl State {
     }
 }
 
-fn hear(hold: &mut Hold, replies: &mut dyn Iterator<Item = Arrival>) {
+fn hear(hold: &mut Hold, env: &mut Snapshot, replies: &mut dyn Iterator<Item = Arrival>) {
     let mut replies = replies.peekable();
     if replies.peek().is_none() {
-        return hold.handle_timeout(&mut System);
+        return hold.handle_timeout(env);
     }
     for arrival in replies {
-        hold.handle_reply(&mut System, arrival.node, arrival.reply);
+        hold.handle_reply(env, arrival.node, arrival.reply);
     }
 }

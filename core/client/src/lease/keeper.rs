@@ -289,6 +289,7 @@ const KEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::lease::Lease;
     use crate::manager::Redlock;
 
@@ -317,4 +318,21 @@ mod tests {
         drop(dropped);
         assert_eq!(kept(&bare), 1);
     }
+    #[tokio::test]
+    async fn who_is_due_hears_first_what_has_come_for_it() {
+        let keeper = Keeper::new(&Arc::from([]), &Jumps::default());
+        let operation = keeper.desk.lock().add(Weak::new(), Due(0), LONG);
+        let waits_beside = |about| {
+            let mut crowd = Crowd::of_replies_to(OperationId(about), LONG);
+            assert!(!crowd.is_due());
+            keeper.desk.handle_due(&mut crowd);
+            crowd.left().is_some()
+        };
+        assert!(!waits_beside(operation.0));
+        assert!(keeper.desk.lock().entries.is_empty(), "nobody has it any more");
+        keeper.desk.lock().add(Weak::new(), Due(0), LONG);
+        assert!(waits_beside(operation.0), "another is due");
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
 }
