@@ -15,8 +15,6 @@ NAME = "faulty"
 PATIENCE = 8.0
 #: The calls that count as finding out.
 FIRST = 5
-
-
 #: So many turns has each of the two that are compared, one after the other.
 TURNS = 4
 

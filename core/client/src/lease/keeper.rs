@@ -318,6 +318,7 @@ mod tests {
         drop(dropped);
         assert_eq!(kept(&bare), 1);
     }
+
     #[tokio::test]
     async fn who_is_due_hears_first_what_has_come_for_it() {
         let keeper = Keeper::new(&Arc::from([]), &Jumps::default());

@@ -117,19 +117,21 @@ impl Lease {
     fn revoke(
         &self,
         mut machine: Withdraw,
-        mut told: Option<oneshot::Sender<ReleaseOutcome>>,
+        told: Option<oneshot::Sender<ReleaseOutcome>>,
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
         let spin = Arc::clone(self.shared.manager.engine.spin());
         let work = async move {
-            let mut awaited = told.is_some().then(|| spin.attend());
+            let mut told = told.map(|told| (told, spin.attend()));
             driver
                 .run(&mut machine, |machine| {
                     votes.set(machine.report());
-                    if let (Some(outcome), true) = (machine.outcome(), told.is_some()) {
-                        drop(awaited.take());
-                        let _ = told.take().map(|told| told.send(outcome));
+                    if let Some(outcome) = machine.outcome()
+                        && let Some((told, awaited)) = told.take()
+                    {
+                        drop(awaited);
+                        let _ = told.send(outcome);
                     }
                 })
                 .await;
