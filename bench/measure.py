@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,17 @@ class Run:
                     continue
                 if number >= 0:
                     self.add(workload, case, worker.entrant.name, round=number, **summary(answer))
+
+
+def by_turns(
+    workers: Mapping[str, Worker], request: Json, turns: int, limit: float = 120.0
+) -> dict[str, Json]:
+    """What each did in its turns, which follow close upon each other; each comes first."""
+    answers: dict[str, list[Json]] = {name: [] for name in workers}
+    for number in range(turns):
+        for name in list(workers)[:: -1 if number % 2 else 1]:
+            answers[name].append(workers[name].ask(request, limit))
+    return {name: joined(some) for name, some in answers.items()}
 
 
 def joined(answers: Sequence[Json]) -> Json:

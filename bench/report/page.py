@@ -177,7 +177,9 @@ _SECTIONS = (
     ),
     Section(
         "Flat cost",
-        "The same for one resource and for ten thousand, and at the end of a long run.",
+        "The same for one resource and for ten thousand, and at the end of a long run. As a "
+        "machine is quicker in one minute than in another, a process that has just begun, on "
+        "servers that have just begun, takes turns with the old one.",
         (),
         tables.flat,
     ),

@@ -176,18 +176,22 @@ def startup(results: Results) -> Iterator[str]:
 
 def flat(results: Results) -> Iterator[str]:
     """Ours by number of resources and by time."""
-    rows = []
-    for entrant in results.entrants("flat"):
-        turns = sorted(results.select("flat", entrant.name, case="time"), key=lambda it: it["turn"])
-        rows.append([
-            _label(entrant),
-            *(_time(results, "p50", "flat", entrant, case="resources", resources=count)
-              for count in (1, 10_000)),
-            *(spoken(row["p50"]) for row in turns[:1] + turns[-1:]),
-        ])  # fmt: skip
-    turns = results.select("flat", case="time")
-    end = max((row["minute"] for row in turns), default=0)
-    return _table(["", "1 resource", "10,000", "at the start", f"after {end:.1f} minutes"], rows)
+
+    def told(entrant: Entrant, **case: object) -> str:
+        return _time(results, "p50", "flat", entrant, **case)
+
+    def of_one(entrant: Entrant) -> Iterator[str]:
+        yield _label(entrant)
+        for count in (1, 10_000):
+            yield told(entrant, case="resources", resources=count)
+        for quarter in (0, 3):
+            for age in ("old", "new"):
+                yield told(entrant, case="time", quarter=quarter, age=age)
+
+    rows = [list(of_one(entrant)) for entrant in results.entrants("flat")]
+    end = max((row["minute"] for row in results.select("flat", case="time")), default=0)
+    heads = ["at first", "a new one", f"after {end:.0f} minutes", "a new one then"]
+    return _table(["", "1 resource", "10,000", *heads], rows)
 
 
 def _losses(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bench.entrants import FLOOR, Entrant
-from bench.measure import Run, joined, summary
+from bench.measure import Run, by_turns, summary
 from bench.nodes import ports, restart, servers
 from bench.worker import Failed, Worker
 from tests.support.servers import Cluster
@@ -50,16 +48,8 @@ def _round(run: Run, cluster: Cluster, entrant: Entrant, fault: str, number: int
             cluster[0].kill()
         first = stricken.ask({"do": "pairs", "seconds": PATIENCE, "most": FIRST}, PATIENCE)
         turns = {"healthy": well, "after": stricken}
-        answers = _by_turns(turns, {"do": "pairs", "seconds": 2 * seconds / TURNS})
+        request = {"do": "pairs", "seconds": 2 * seconds / TURNS}
+        answers = by_turns(turns, request, TURNS, PATIENCE)
     for phase, answer in ({"first": first} | answers).items():
         case = {"case": fault, "phase": phase}
         run.add(NAME, case, entrant.name, round=number, **summary(answer))
-
-
-def _by_turns(workers: dict[str, Worker], pairs: dict[str, object]) -> dict[str, dict[str, Any]]:
-    """What each did in all of its turns."""
-    answers: dict[str, list[dict[str, Any]]] = {phase: [] for phase in workers}
-    for number in range(TURNS):
-        for phase in list(workers)[:: -1 if number % 2 else 1]:
-            answers[phase].append(workers[phase].ask(pairs, PATIENCE))
-    return {phase: joined(turns) for phase, turns in answers.items()}
