@@ -86,7 +86,7 @@ pub fn extend(held: &External<Arc<Held>>, id: u32, duration: f64) {
             Ok(ttl) => ttl,
             Err(error) => return LockError::from(error).into(),
         };
-        match lease.extend_here(Some(ttl)).await {
+        match lease.extend(Some(ttl)).await {
             Ok(validity) => Outcome::Validity(validity),
             Err(error) => error.into(),
         }

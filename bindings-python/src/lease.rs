@@ -139,7 +139,7 @@ impl LeaseState {
         let lease = self.here(py)?.clone();
         let ttl = ttl.map(|ttl| seconds("ttl", ttl)).transpose()?;
         let engine = runtime::engine(py)?;
-        Ok(Operation::new(engine, async move { lease.extend_here(ttl).await.map(Outcome::Time) }))
+        Ok(Operation::new(engine, async move { lease.extend(ttl).await.map(Outcome::Time) }))
     }
 
     /// Begins to ask the nodes; gives the validity.
@@ -155,7 +155,7 @@ impl LeaseState {
         let engine = runtime::engine(py)?;
         // Whatever becomes of the wait, the lease is given back.
         Ok(Operation::due(engine, async move {
-            let outcome = lease.release().await?;
+            let (outcome, _) = lease.release_told().await?;
             Ok(Outcome::Released(outcome, lease.loss(outcome)))
         }))
     }

@@ -94,7 +94,11 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn take() -> Self {
-        Self { now: now() }
+        Self::at(now())
+    }
+
+    pub(crate) const fn at(now: Moment) -> Self {
+        Self { now }
     }
 }
 

@@ -24,7 +24,7 @@ impl Driver {
         Self { nodes: Arc::clone(nodes), inbox: Arc::default(), jumps: jumps.clone() }
     }
 
-    /// Drives `machine` to its end. `watch` sees it after every change.
+    /// Drives `machine` to its end. `watch` sees it after every change, before what it wants sent goes out.
     ///
     /// Dropping the future leaves the machine as it is, for [`Self::abandon`].
     pub(crate) async fn run<M: Machine>(
@@ -40,17 +40,15 @@ impl Driver {
                     outgoing.push((node, command));
                     continue;
                 }
-                Output::WakeAt(at) => {
-                    self.send(&mut outgoing);
-                    at
-                }
-                Output::Done(outcome) => {
-                    self.send(&mut outgoing);
-                    watch(machine);
-                    return outcome;
-                }
+                Output::WakeAt(at) => Ok(at),
+                Output::Done(outcome) => Err(outcome),
             };
             watch(machine);
+            self.send(&mut outgoing);
+            let wake_at = match wake_at {
+                Ok(at) => at,
+                Err(outcome) => return outcome,
+            };
             match self.wait(wake_at, &mut batch).await {
                 Some(Wake::Replies) => {
                     for arrival in batch.drain(..) {

@@ -200,8 +200,10 @@ impl Engine {
     {
         let spin = Arc::clone(self.spin());
         self.spawn(async move {
-            let _awaited = spin.attend();
-            future.await
+            let awaited = spin.attend();
+            let output = future.await;
+            awaited.end();
+            output
         })
     }
 

@@ -101,7 +101,6 @@ impl Lease {
         spent: (u32, Duration),
         lost_rounds: Vec<Vec<NodeReport>>,
     ) -> Self {
-        let auto_extend = policy.auto_extend();
         let claim = Arc::clone(won.lease.claim());
         let proof = Proof::Bare(Box::new(won.lease));
         let votes = LastVotes::of(won.round, inbox);
@@ -114,9 +113,7 @@ impl Lease {
             lost_rounds,
             state: Mutex::new(state),
         });
-        if auto_extend {
-            lease.keep();
-        }
+        lease.resume(lease.shared.lock());
         lease
     }
 
@@ -182,7 +179,7 @@ impl Lease {
 
     /// From which the validity was last reckoned: what the nodes were asked for, without the lock-delay.
     pub fn ttl(&self) -> Duration {
-        self.shared.lock().policy.ttl().as_duration()
+        self.shared.ttl()
     }
 
     /// How many rounds the acquisition took.
@@ -212,6 +209,10 @@ impl Lease {
 }
 
 impl Shared {
+    fn ttl(&self) -> Duration {
+        self.lock().policy.ttl().as_duration()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

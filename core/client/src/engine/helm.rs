@@ -329,7 +329,10 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut turns = self.helm.lock();
         turns.callers -= 1;
-        if turns.callers == 0 && turns.thread == Place::Asleep {
+        let is_awaited = self.helm.spin.is_awaited();
+        if turns.callers == 0 && (is_awaited || turns.thread == Place::Asleep) {
+            // Who waits elsewhere does not wait for the lull.
+            turns.is_prodded |= is_awaited;
             self.helm.relief.notify_one();
         }
     }
@@ -363,6 +366,21 @@ mod tests {
         let second = Turn::begin(&helm);
         assert!(!second.is_alone);
         assert!(!helm.spin.is_on());
+    }
+
+    #[test]
+    fn the_last_caller_sends_the_thread_to_whom_others_wait_for() {
+        // This is its thread.
+        let helm = Helm::without_thread().unwrap();
+        assert!(helm.wait_for_turn());
+        drop(Turn::begin(&helm));
+        assert!(!helm.lock().is_prodded);
+        let _elsewhere = helm.spin.attend();
+        let last = Turn::begin(&helm);
+        drop(Turn::begin(&helm));
+        assert!(!helm.lock().is_prodded, "another drives");
+        drop(last);
+        assert!(helm.lock().is_prodded);
     }
 
     #[test]

@@ -42,9 +42,15 @@ impl Spin {
         spin
     }
 
-    /// Begins for a caller who drives alone; `None` if that has not been worth it of late.
+    /// Begins for a caller who drives alone; `None` if somebody else waits for what it drives, or if it has not
+    /// been worth it of late.
     pub(super) fn begin(&self) -> Option<Spinning<'_>> {
-        self.try_to_begin().then(|| Spinning(self))
+        (!self.is_awaited() && self.try_to_begin()).then(|| Spinning(self))
+    }
+
+    /// Whether somebody elsewhere waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.elsewhere.load(Ordering::Acquire) > 0
     }
 
     /// Begins for somebody elsewhere who waits alone for what the engine's thread does. For who drives.
@@ -60,9 +66,10 @@ impl Spin {
         Awaited(Arc::clone(self))
     }
 
-    /// Says whether the engine's thread drives from now on.
+    /// Says whether the engine's thread drives from now on. Whoever does next begins anew.
     pub(super) fn set_resident(&self, is_resident: bool) {
         self.is_resident.store(is_resident, Ordering::Release);
+        self.stop();
     }
 
     fn try_to_begin(&self) -> bool {
@@ -122,13 +129,21 @@ impl Drop for Spinning<'_> {
     }
 }
 
+impl Awaited {
+    /// Its caller is about to hear what it waited for.
+    pub(crate) fn end(self) {
+        if self.0.is_resident.load(Ordering::Acquire) && self.0.is_on() {
+            self.0.luck.succeed();
+        }
+    }
+}
+
 impl Drop for Awaited {
     fn drop(&mut self) {
         let spin = &self.0;
         let is_last = spin.elsewhere.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && spin.is_resident.load(Ordering::Acquire) && spin.is_on() {
+        if is_last && spin.is_resident.load(Ordering::Acquire) {
             spin.stop();
-            spin.luck.succeed();
         }
     }
 }
@@ -184,6 +199,7 @@ mod tests {
         let (_runtime, _, spin) = runtime();
         let of_a_caller = spin.attend();
         assert!(!spin.is_on(), "nobody else drives");
+        assert!(spin.begin().is_none(), "who drives is not alone");
         drop(of_a_caller);
         spin.set_resident(true);
         let first = spin.attend();
@@ -195,6 +211,10 @@ mod tests {
         assert!(spin.is_on());
         drop(alone);
         assert!(!spin.is_on());
+        let left = spin.attend();
+        spin.set_resident(false);
+        assert!(!spin.is_on(), "somebody else drives");
+        drop(left);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Keeping a lease alive and telling its loss, on the engine's thread.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, MutexGuard};
 
 use quorlock_protocol::{
     Command, ErrorKind, Hold, HoldEnd, LossReason, Machine as _, Moment, NodeId, Output,
@@ -67,39 +68,25 @@ impl Lease {
     pub fn let_run_out(&self) {
         let mut state = self.shared.lock();
         state.policy = self.shared.manager.share(state.policy.without_auto_extend());
-        state.stop(&self.shared.manager.keeper);
-        let watched = state.watched;
-        drop(state);
-        if watched {
-            self.keep();
-        }
-    }
-
-    /// Goes on renewing after an explicit extension, or watching where someone waits for the loss.
-    pub(super) fn resume(&self) {
-        let state = self.shared.lock();
-        let wanted = state.policy.auto_extend() || state.watched;
-        drop(state);
-        if wanted {
-            self.keep();
-        }
+        state.let_go(&self.shared.manager.keeper);
+        self.resume(state);
     }
 
     fn watch(&self) {
         let mut state = self.shared.lock();
-        let first = !std::mem::replace(&mut state.watched, true);
-        let idle = state.extending.is_none() && !matches!(state.proof, Proof::Kept(..));
-        drop(state);
-        if first && idle {
-            self.keep();
-        }
+        state.watched = true;
+        self.resume(state);
     }
 
-    /// Starts to renew (where the policy says so) and to watch the end.
-    pub(super) fn keep(&self) {
+    /// Has the keeper renew the lease, where the policy says so, and watch its end where someone waits for the
+    /// loss. Not during an explicit extension: that does so when it is over.
+    pub(super) fn resume(&self, mut state: MutexGuard<'_, State>) {
         let manager = &self.shared.manager;
-        let mut state = self.shared.lock();
-        state.stop(&manager.keeper);
+        let is_wanted = state.policy.auto_extend() || state.watched;
+        if !is_wanted || state.extending.is_some() {
+            return;
+        }
+        // One that the keeper has already is left with it.
         let (Stage::Held, Proof::Bare(facts)) = (state.stage, &state.proof) else {
             return;
         };
@@ -115,8 +102,7 @@ impl Lease {
             Output::Send(..) | Output::Done(_) => unreachable!("a lease is first held"),
         };
         let lease = Arc::downgrade(&self.shared);
-        let ttl = hold.lease().ttl().as_duration();
-        let operation = manager.keeper.keep(&manager.engine, lease, due, ttl);
+        let operation = manager.keeper.keep(&manager.engine, lease, due);
         state.proof = Proof::Kept(operation, Box::new(hold));
     }
 
@@ -142,7 +128,7 @@ impl Lease {
             self.shared.manager.withdraw_afresh(vec![self.withdrawal(Ending::Withdrawn)]);
         }
         for callback in callbacks.into_iter().flatten() {
-            callback(self.lost_error(reason));
+            call(|| callback(self.lost_error(reason)));
         }
     }
 
@@ -158,12 +144,12 @@ impl Lease {
 
 impl Shared {
     /// Has the hold machine take in `replies`, or that its time has come if there are none, and hands what it
-    /// wants sent to `send`. Tells when it is to be looked at next; never again once it is over, or another
+    /// wants sent to `send`, for nodes of the user's own make outside of the lock. Tells when it is to be looked at next; never again once it is over, or another
     /// operation has begun.
     pub(super) fn step(
         self: &Arc<Self>,
         operation: OperationId,
-        replies: &mut dyn Iterator<Item = Arrival>,
+        replies: Vec<Arrival>,
         send: impl Fn(NodeId, Command),
     ) -> Option<Moment> {
         let mut state = self.lock();
@@ -180,9 +166,8 @@ impl Shared {
         };
         let told = state.note_renewal(env.now());
         drop(state);
-        // Not under the lock: a node may be of the user's own make.
         for (node, command) in commands {
-            send(node, command);
+            call(|| send(node, command));
         }
         self.tell_renewals(told);
         match next {
@@ -209,7 +194,7 @@ impl Shared {
         let callbacks = self.lock().extras().on_renewal.clone();
         let votes = self.manager.name_votes(&round);
         for callback in callbacks {
-            callback(&votes);
+            call(|| callback(&votes));
         }
     }
 }
@@ -251,12 +236,17 @@ impl State {
     }
 }
 
-fn hear(hold: &mut Hold, env: &mut Snapshot, replies: &mut dyn Iterator<Item = Arrival>) {
-    let mut replies = replies.peekable();
-    if replies.peek().is_none() {
+fn hear(hold: &mut Hold, env: &mut Snapshot, replies: Vec<Arrival>) {
+    if replies.is_empty() {
         return hold.handle_timeout(env);
     }
     for arrival in replies {
-        hold.handle_reply(env, arrival.node, arrival.reply);
+        // It may have waited here; whether it still counts is judged by the clock, afterwards.
+        hold.handle_reply(&mut Snapshot::at(arrival.at), arrival.node, arrival.reply);
     }
+}
+
+/// Whether or not it panics, which is told on the standard error, what else there is to do goes on.
+fn call(callback: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(callback));
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use quorlock_protocol::{Moment, NodeId};
 use tokio::select;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::crowd::Crowd;
+use super::crowd::{Crowd, News};
 use crate::clock::{self, Jumps};
 use crate::engine::Engine;
 use crate::inbox::{Arrival, Inbox, OperationId, ReplyTo, Wake};
@@ -45,8 +46,6 @@ struct Book {
     last: OperationId,
     /// When the task wakes by itself.
     wakes_at: Due,
-    /// How long the replies to a crowd may wait for each other.
-    patience: Duration,
 }
 
 struct Entry {
@@ -77,16 +76,10 @@ impl Keeper {
     }
 
     /// Keeps `lease`, whose machine is to be looked at when it is `due`, under the name that this gives.
-    pub(super) fn keep(
-        &self,
-        engine: &Engine,
-        lease: Weak<Shared>,
-        due: Moment,
-        ttl: Duration,
-    ) -> OperationId {
+    pub(super) fn keep(&self, engine: &Engine, lease: Weak<Shared>, due: Moment) -> OperationId {
         self.start.call_once(|| engine.spawn_detached(run(Arc::clone(&self.desk))));
         let mut book = self.desk.lock();
-        let operation = book.add(lease, due.into(), ttl);
+        let operation = book.add(lease, due.into());
         let is_early = Due::from(due) < book.wakes_at;
         drop(book);
         if is_early {
@@ -112,60 +105,46 @@ impl Desk {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands the replies of `batch` to the leases that asked.
-    fn hand_over(&self, batch: &mut Vec<Arrival>) {
-        // Stable: what came from the nodes for one lease stays in its order.
-        batch.sort_by_key(|arrival| arrival.operation);
-        let mut asked: Vec<_> = batch.iter().map(|arrival| arrival.operation).collect();
-        asked.dedup();
-        let leases = self.lock().leases(&asked);
-        let mut arrivals = batch.drain(..).peekable();
-        let mut dues = Vec::with_capacity(leases.len());
-        for (operation, lease) in asked.into_iter().zip(leases) {
-            let own = || arrivals.next_if(|arrival| arrival.operation == operation);
-            dues.push((operation, self.attend(operation, lease, &mut std::iter::from_fn(own))));
-        }
-        drop(arrivals);
-        batch.shrink_to(KEPT);
-        self.lock().set_due(dues);
-    }
-
     /// Lets the leases act whose time has come, after they have heard what there is in `crowd`; tells whether there may
     /// be more of them.
     fn handle_due(&self, crowd: &mut Crowd) -> bool {
         let due = self.lock().take_due(clock::now(), AT_ONCE);
-        if crowd.is_about(&due) {
-            self.hand_over(crowd.let_go());
-        }
-        let leases = self.lock().leases(&due);
+        self.attend(crowd.let_go_of(&due));
         let is_full = due.len() == AT_ONCE;
-        crowd.expect(due.len() * self.nodes.len());
-        let mut dues = Vec::with_capacity(leases.len());
-        for (operation, lease) in due.into_iter().zip(leases) {
-            dues.push((operation, self.attend(operation, lease, &mut std::iter::empty())));
+        let count = due.len() * self.nodes.len();
+        let shortest =
+            self.attend(due.into_iter().map(|operation| (operation, Vec::new())).collect());
+        if let Some(ttl) = shortest {
+            crowd.expect(count, ttl);
         }
-        self.lock().set_due(dues);
         is_full
     }
 
-    /// Has one lease take in `replies`, or that its time has come if there are none; tells when it is due
-    /// next, if it is kept any longer.
-    fn attend(
+    /// Has leases take in what came for them, or that their time has come if nothing did; gives the shortest ttl
+    /// among them.
+    fn attend(&self, news: Vec<News>) -> Option<Duration> {
+        let leases = self.lock().leases(&news);
+        let shortest = leases.iter().flatten().map(|lease| lease.ttl()).min();
+        let one = |((operation, replies), lease): (News, Option<Arc<Shared>>)| {
+            (operation, lease.and_then(|lease| self.step(operation, &lease, replies)))
+        };
+        let dues = news.into_iter().zip(leases).map(one).collect();
+        self.lock().set_due(dues);
+        shortest
+    }
+
+    /// When the lease is due next, if it is kept any longer.
+    fn step(
         &self,
         operation: OperationId,
-        lease: Option<Arc<Shared>>,
-        replies: &mut dyn Iterator<Item = Arrival>,
+        lease: &Arc<Shared>,
+        replies: Vec<Arrival>,
     ) -> Option<Moment> {
         let send = |node: NodeId, command| {
             self.nodes[node.index()].send(command, ReplyTo::of(&self.inbox, operation, node));
         };
-        let due = lease.and_then(|lease| {
-            // Whatever a callback or a node of the user's own does, the other leases are kept.
-            let step = || lease.step(operation, replies, send);
-            catch_unwind(AssertUnwindSafe(step)).unwrap_or(None)
-        });
-        replies.for_each(drop);
-        due
+        // Whatever goes wrong with one, the other leases are kept.
+        catch_unwind(AssertUnwindSafe(|| lease.step(operation, replies, send))).unwrap_or(None)
     }
 
     /// How long to wait for replies: until something is due, for `longest` at the most; `None` if nobody is kept.
@@ -206,7 +185,10 @@ async fn run(desk: Arc<Desk>) {
     let (mut crowd, mut news) = (Crowd::default(), Vec::new());
     let mut is_behind = false;
     loop {
-        let wake = if is_behind {
+        let wake = if crowd.is_due() {
+            yield_now().await;
+            desk.inbox.try_take(&mut news)
+        } else if is_behind {
             // What was sent goes out, and is answered if the nodes are quick, before more is sent: so the
             // work under way stays small, and others have their turn.
             timeout(BREATH, desk.inbox.take(&mut news)).await.ok()
@@ -215,22 +197,19 @@ async fn run(desk: Arc<Desk>) {
         };
         match wake {
             Some(Wake::Cancelled) => return,
-            Some(Wake::Replies) => crowd.gather(&mut news, desk.lock().patience),
+            Some(Wake::Replies) => crowd.gather(&mut news),
             None if !is_behind && crowd.left().is_none() => crowd.expect_no_more(),
             None => {}
         }
         if crowd.is_due() {
-            desk.hand_over(crowd.let_go());
+            desk.attend(crowd.let_go(AT_ONCE));
         }
         is_behind = desk.handle_due(&mut crowd);
     }
 }
 
 impl Book {
-    fn add(&mut self, lease: Weak<Shared>, due: Due, ttl: Duration) -> OperationId {
-        let patience = (ttl / PATIENCE_SHARE).min(LONGEST_PATIENCE);
-        let is_first = self.entries.is_empty();
-        self.patience = if is_first { patience } else { patience.min(self.patience) };
+    fn add(&mut self, lease: Weak<Shared>, due: Due) -> OperationId {
         self.last.0 += 1;
         self.entries.insert(self.last, Entry { lease, due });
         self.queue.insert((due, self.last));
@@ -252,10 +231,10 @@ impl Book {
         due
     }
 
-    /// The leases of `operations`, where they are still kept and somebody still has them.
-    fn leases(&self, operations: &[OperationId]) -> Vec<Option<Arc<Shared>>> {
-        let lease = |operation| self.entries.get(operation)?.lease.upgrade();
-        operations.iter().map(lease).collect()
+    /// The leases that `news` are for, where they are still kept and somebody still has them.
+    fn leases(&self, news: &[News]) -> Vec<Option<Arc<Shared>>> {
+        let lease = |(operation, _): &News| self.entries.get(operation)?.lease.upgrade();
+        news.iter().map(lease).collect()
     }
 
     /// Notes when each of them is due next; those that never are again are forgotten.
@@ -280,12 +259,6 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(1);
 /// So many leases act before others have their turn on the thread: what one command to a node carries.
 const AT_ONCE: usize = 256;
-/// The replies to a crowd wait for this share of the shortest ttl among the leases,
-const PATIENCE_SHARE: u32 = 400;
-/// and not for longer than this.
-const LONGEST_PATIENCE: Duration = Duration::from_millis(25);
-/// For so many replies room is kept.
-const KEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -322,18 +295,11 @@ mod tests {
     #[tokio::test]
     async fn who_is_due_hears_first_what_has_come_for_it() {
         let keeper = Keeper::new(&Arc::from([]), &Jumps::default());
-        let operation = keeper.desk.lock().add(Weak::new(), Due(0), LONG);
-        let waits_beside = |about| {
-            let mut crowd = Crowd::of_replies_to(OperationId(about), LONG);
-            assert!(!crowd.is_due());
-            keeper.desk.handle_due(&mut crowd);
-            crowd.left().is_some()
-        };
-        assert!(!waits_beside(operation.0));
+        let operation = keeper.desk.lock().add(Weak::new(), Due(0));
+        let mut crowd = Crowd::of_replies_to(operation.0..operation.0 + 100);
+        assert!(!crowd.is_due());
+        keeper.desk.handle_due(&mut crowd);
         assert!(keeper.desk.lock().entries.is_empty(), "nobody has it any more");
-        keeper.desk.lock().add(Weak::new(), Due(0), LONG);
-        assert!(waits_beside(operation.0), "another is due");
+        assert_eq!(crowd.let_go(1000).len(), 99, "the others wait");
     }
-
-    const LONG: Duration = Duration::from_secs(60);
 }

@@ -29,11 +29,9 @@ impl Lease {
         self.on_engine(async move { lease.extend_here(ttl).await }).await
     }
 
-    /// [`Self::extend`] on the caller's own task, which must run on the engine.
-    ///
-    /// # Errors
-    /// As for [`Self::extend`].
-    pub async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
+    /// On a task of the engine's, where it neither overtakes what the keeper has begun to send, nor is overtaken by
+    /// a release: a blocking caller polls its own future beside the thread that drives.
+    async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         let policy = self.policy_with(ttl)?;
@@ -129,8 +127,7 @@ impl Lease {
             };
             if is_news {
                 state.proof = Proof::Bare(Box::new(lease.clone()));
-                drop(state);
-                self.resume();
+                self.resume(state);
             }
         }
         inspection
@@ -166,18 +163,16 @@ impl Lease {
         votes: LastVotes,
     ) -> Result<Duration, LockError> {
         let mut state = self.shared.lock();
-        if state.stage == Stage::Released {
-            drop(state);
-            return Err(self.not_held());
+        if state.stage == Stage::Held {
+            // It may have been told meanwhile to renew no longer.
+            let renewed = state.policy.auto_extend();
+            let policy = if renewed { policy } else { policy.without_auto_extend() };
+            state.proof = Proof::Bare(Box::new(lease));
+            state.policy = self.shared.manager.share(policy);
+            state.votes = votes;
         }
-        let was_kept = state.let_go(&self.shared.manager.keeper);
-        state.proof = Proof::Bare(Box::new(lease));
-        state.policy = self.shared.manager.share(policy);
-        state.votes = votes;
         drop(state);
-        if was_kept {
-            self.resume();
-        }
+        self.check_held()?;
         Ok(self.validity())
     }
 
@@ -189,16 +184,19 @@ impl Lease {
     }
 
     fn check_usable(&self) -> Result<(), LockError> {
-        let is_over = self.is_over();
+        if self.is_over() {
+            self.lose(LossReason::Expired);
+        }
+        self.check_held()?;
+        self.shared.manager.check_open(&self.shared.claim.resources)
+    }
+
+    fn check_held(&self) -> Result<(), LockError> {
         let stage = self.shared.lock().stage;
         match stage {
+            Stage::Held => Ok(()),
             Stage::Released => Err(self.not_held()),
-            Stage::Held if is_over => {
-                self.lose(LossReason::Expired);
-                Err(self.lost_error(LossReason::Expired))
-            }
             Stage::Lost(reason) => Err(self.lost_error(reason)),
-            Stage::Held => self.shared.manager.check_open(&self.shared.claim.resources),
         }
     }
 
@@ -246,8 +244,7 @@ impl Drop for ResumeOnDrop<'_> {
         let mut state = self.lease.shared.lock();
         if state.is_extended_by(self.inbox) {
             state.extending = None;
-            drop(state);
-            self.lease.resume();
+            self.lease.resume(state);
         }
     }
 }

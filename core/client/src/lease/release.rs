@@ -34,7 +34,7 @@ impl Lease {
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
-        self.release_told().await.map(|(outcome, _)| outcome)
+        self.give_up(true).await.map(|(outcome, _)| outcome)
     }
 
     /// [`Self::release`], with what the nodes answer.
@@ -42,6 +42,14 @@ impl Lease {
     /// # Errors
     /// As for [`Self::release`].
     pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
+        self.give_up(false).await
+    }
+
+    /// The engine is told of a caller who waits elsewhere (decision 0017); the bindings see to theirs.
+    async fn give_up(
+        &self,
+        waits_elsewhere: bool,
+    ) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
         let votes = ReleaseVotes::new(&self.shared.manager.addresses);
         let was_over = self.is_over();
         if let Stage::Lost(_) = self.begin_release()? {
@@ -50,7 +58,8 @@ impl Lease {
         }
         self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
-        self.revoke(self.withdrawal(Ending::GivenBack), Some(send), votes.clone());
+        let told_to = Some((send, waits_elsewhere));
+        self.revoke(self.withdrawal(Ending::GivenBack), told_to, votes.clone());
         let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
             // The clock says that it had ended, and no quorum says otherwise.
             ReleaseOutcome::Unknown if was_over => ReleaseOutcome::Expired,
@@ -117,20 +126,23 @@ impl Lease {
     fn revoke(
         &self,
         mut machine: Withdraw,
-        told: Option<oneshot::Sender<ReleaseOutcome>>,
+        told_to: Option<(oneshot::Sender<ReleaseOutcome>, bool)>,
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
         let spin = Arc::clone(self.shared.manager.engine.spin());
         let work = async move {
-            let mut told = told.map(|told| (told, spin.attend()));
+            let mut told_to = told_to
+                .map(|(told, waits_elsewhere)| (told, waits_elsewhere.then(|| spin.attend())));
             driver
                 .run(&mut machine, |machine| {
                     votes.set(machine.report());
                     if let Some(outcome) = machine.outcome()
-                        && let Some((told, awaited)) = told.take()
+                        && let Some((told, awaited)) = told_to.take()
                     {
-                        drop(awaited);
+                        if let Some(awaited) = awaited {
+                            awaited.end();
+                        }
                         let _ = told.send(outcome);
                     }
                 })

@@ -1,0 +1,135 @@
+//! What is sent for one lease by several at once: an extension, the keeper, and who listens or gives up meanwhile.
+
+mod support;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Lease, MemoryNode, Node, NodeState, Redlock, ReplyTo};
+use quorlock_protocol::{Action, Command};
+use support::{run, until};
+
+type OnExtend = Box<dyn Fn(Duration) + Send + Sync>;
+
+/// A node in memory, at which something happens when it is about to be sent an extension by so much.
+struct Watched {
+    node: MemoryNode,
+    on_extend: Arc<OnceLock<OnExtend>>,
+}
+
+impl Node for Watched {
+    fn address(&self) -> &str {
+        self.node.address()
+    }
+
+    fn send(&self, command: Command, reply_to: ReplyTo) {
+        if let (Action::Extend { ttl }, Some(on_extend)) = (&command.action, self.on_extend.get()) {
+            on_extend(ttl.as_duration());
+        }
+        self.node.send(command, reply_to);
+    }
+
+    fn state(&self) -> NodeState {
+        NodeState::Healthy
+    }
+
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.node.settled()
+    }
+
+    fn close(&self) {}
+}
+
+/// A lease on three such nodes, and what is to happen there, once it is set.
+async fn watched(name: &str, ttl: Duration, renewed: bool) -> (Lease, Arc<OnceLock<OnExtend>>) {
+    let on_extend = Arc::new(OnceLock::new());
+    let mut builder = Redlock::builder();
+    for number in 0..3 {
+        let node = MemoryNode::named(&format!("order-{name}-{number}"));
+        builder = builder.node(Arc::new(Watched { node, on_extend: Arc::clone(&on_extend) }));
+    }
+    let locks = builder.build().expect("three nodes");
+    let lock = locks.lock("r").ttl(ttl).auto_extend(renewed);
+    (lock.acquire().await.expect("it is free").into_lease(), on_extend)
+}
+
+fn set(on_extend: &OnceLock<OnExtend>, act: impl Fn(Duration) + Send + Sync + 'static) {
+    assert!(on_extend.set(Box::new(act)).is_ok(), "it is set once");
+}
+
+#[test]
+fn an_extension_does_not_overtake_a_renewal_that_is_being_sent() {
+    run(async {
+        let (lease, on_extend) = watched("overtaking", SHORT, true).await;
+        let extended = Arc::new(OnceLock::new());
+        let (own, result) = (lease.clone(), Arc::clone(&extended));
+        let (came, coming): (Sender<()>, Receiver<()>) = channel();
+        let coming = Mutex::new(Some(coming));
+        let overtaken = Arc::new(OnceLock::new());
+        let seen = Arc::clone(&overtaken);
+        set(&on_extend, move |ttl| {
+            if ttl > SHORT {
+                let _ = came.send(());
+            } else if let Some(coming) = coming.lock().unwrap().take() {
+                // The keeper is about to send: somebody extends on a thread of his own.
+                let (lease, result) = (own.clone(), Arc::clone(&result));
+                thread::spawn(move || {
+                    result.set(lease.engine().block_on(lease.extend(Some(LONG)))).unwrap();
+                });
+                let is_overtaken = coming.recv_timeout(Duration::from_millis(200)).is_ok();
+                seen.set(is_overtaken).unwrap();
+            }
+        });
+        until("the extension has ended", || extended.get().is_some()).await;
+        assert_eq!(overtaken.get(), Some(&false));
+        assert!(extended.get().unwrap().as_ref().unwrap() > &SHORT);
+        assert!(lease.validity() > SHORT);
+    });
+}
+
+#[test]
+fn a_shorter_ttl_is_trusted_no_longer_from_before_it_is_sent() {
+    run(async {
+        let (lease, on_extend) = watched("shorter", LONG, false).await;
+        let trusted = Arc::new(Mutex::new(Vec::new()));
+        let (own, seen) = (lease.clone(), Arc::clone(&trusted));
+        set(&on_extend, move |_| seen.lock().unwrap().push(own.validity()));
+        lease.extend(Some(SHORT)).await.expect("it is held");
+        let trusted = trusted.lock().unwrap();
+        assert_eq!(trusted.len(), 3);
+        assert!(trusted.iter().all(|validity| *validity <= SHORT), "{trusted:?}");
+    });
+}
+
+#[test]
+fn who_listens_or_gives_renewal_up_during_an_extension_leaves_it_alone() {
+    run(async {
+        for gives_up in [false, true] {
+            let name = if gives_up { "giving-up" } else { "listening" };
+            let (lease, on_extend) = watched(name, LONG, true).await;
+            let (told, mut loss) = tokio::sync::mpsc::unbounded_channel();
+            let own = lease.clone();
+            set(&on_extend, move |_| {
+                let told = told.clone();
+                own.on_lost(move |_| told.send(()).unwrap());
+                if gives_up {
+                    own.let_run_out();
+                }
+            });
+            lease.extend(Some(SHORT)).await.expect("it is held");
+            assert!(lease.validity() <= SHORT);
+            if gives_up {
+                loss.recv().await.expect("it runs out");
+                assert!(!lease.is_valid());
+            }
+            lease.withdraw();
+        }
+    });
+}
+
+const SHORT: Duration = Duration::from_millis(900);
+const LONG: Duration = Duration::from_secs(60);
