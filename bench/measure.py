@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,32 +75,43 @@ class Run:
             yield up
 
     def take_turns(
-        self, workload: str, case: Json, workers: Sequence[Worker], request: Json
+        self, workload: str, case: Json, workers: Sequence[Worker], request: Json, turns: int = 1
     ) -> None:
-        """Warms everybody up; then all take turns, several rounds of them."""
-        going = list(workers)
-        asked = {"do": "pairs", "seconds": self.effort.seconds, **request}
-        warm_up = {**asked, "seconds": self.effort.seconds / 2}
-        for number in range(-1, self.effort.rounds):
-            for worker in list(going):
-                try:
-                    answer = worker.ask(warm_up if number < 0 else asked)
-                except Failed as problem:
-                    self.failed(workload, case, worker.entrant.name, problem)
-                    going.remove(worker)
-                    continue
-                if number >= 0:
-                    self.add(workload, case, worker.entrant.name, round=number, **summary(answer))
+        """Warms everybody up; then all take turns, so many in each of several rounds."""
+        going = {worker.entrant.name: worker for worker in workers}
+
+        def leave(name: str, problem: Failed) -> None:
+            self.failed(workload, case, name, problem)
+            del going[name]
+
+        asked = {"do": "pairs", "seconds": self.effort.seconds / turns, **request}
+        by_turns(going, {**asked, "seconds": self.effort.seconds / 2}, 1, on_failure=leave)
+        for number in range(self.effort.rounds):
+            for name, answer in by_turns(going, asked, turns, on_failure=leave).items():
+                self.add(workload, case, name, round=number, **summary(answer))
 
 
 def by_turns(
-    workers: Mapping[str, Worker], request: Json, turns: int, limit: float = 120.0
+    workers: Mapping[str, Worker],
+    request: Json,
+    turns: int,
+    limit: float = 120.0,
+    on_failure: Callable[[str, Failed], None] | None = None,
 ) -> dict[str, Json]:
-    """What each did in its turns, which follow close upon each other; each comes first."""
+    """What each did in its turns, which follow close upon each other, forth and back.
+
+    Without `on_failure` a failure is the caller's; otherwise the others go on.
+    """
     answers: dict[str, list[Json]] = {name: [] for name in workers}
     for number in range(turns):
-        for name in list(workers)[:: -1 if number % 2 else 1]:
-            answers[name].append(workers[name].ask(request, limit))
+        for name in list(answers)[:: -1 if number % 2 else 1]:
+            try:
+                answers[name].append(workers[name].ask(request, limit))
+            except Failed as problem:
+                if on_failure is None:
+                    raise
+                on_failure(name, problem)
+                del answers[name]
     return {name: joined(some) for name, some in answers.items()}
 
 

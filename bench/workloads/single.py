@@ -7,6 +7,8 @@ from bench.nodes import ports, servers
 
 NAME = "single"
 NODES = (1, 3, 5, 7)
+#: Of a tenth of a second, so that who is compared is so at nearly the same time.
+TURNS = 5
 
 
 def run(run: Run) -> None:
@@ -18,4 +20,4 @@ def run(run: Run) -> None:
             entrants = [entrant for entrant in run.entrants if count == 1 or not entrant.lone]
             cluster.reset()
             with run.workers(NAME, case, entrants, ports(cluster[:count])) as workers:
-                run.take_turns(NAME, case, workers, {})
+                run.take_turns(NAME, case, workers, {}, TURNS)
