@@ -155,7 +155,7 @@ impl LeaseState {
         let engine = runtime::engine(py)?;
         // Whatever becomes of the wait, the lease is given back.
         Ok(Operation::due(engine, async move {
-            let (outcome, _) = lease.release_told().await?;
+            let outcome = lease.release().await?;
             Ok(Outcome::Released(outcome, lease.loss(outcome)))
         }))
     }

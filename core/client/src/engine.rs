@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use self::helm::Helm;
@@ -260,6 +261,12 @@ impl Engine {
         &self.shared.jumps
     }
 
+    /// Whether the caller is one of this engine's tasks, or drives it.
+    pub(crate) fn is_here(&self) -> bool {
+        let own = self.tasks().handle().id();
+        Handle::try_current().is_ok_and(|current| current.id() == own)
+    }
+
     pub(crate) fn spin(&self) -> &Arc<Spin> {
         self.shared.helm.spin()
     }
@@ -338,5 +345,20 @@ impl<T> Future for Task<T> {
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
         self.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_knows_who_is_on_it() {
+        let (engine, other) = (Engine::start().unwrap(), Engine::start().unwrap());
+        let own = engine.clone();
+        assert!(!engine.is_here());
+        assert!(engine.block_on(async { engine.is_here() }));
+        assert!(!other.block_on(async { engine.is_here() }));
+        assert_eq!(engine.block_on(engine.spawn(async move { own.is_here() })), Some(true));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -20,6 +21,9 @@ pub(crate) struct Spin {
     /// How often it began.
     begun: AtomicUsize,
     luck: Luck,
+    /// Nobody waits just now: whoever has heard may come again at once.
+    is_lingering: AtomicBool,
+    luck_of_lingering: Luck,
     /// The engine's thread drives.
     is_resident: AtomicBool,
     /// How many wait elsewhere.
@@ -56,12 +60,13 @@ impl Spin {
     /// Begins for somebody elsewhere who waits alone for what the engine's thread does. For who drives.
     pub(crate) fn attend(self: &Arc<Self>) -> Awaited {
         let others = self.elsewhere.fetch_add(1, Ordering::AcqRel);
-        if self.is_resident.load(Ordering::Acquire) {
-            if others == 0 {
-                self.try_to_begin();
-            } else {
-                self.stop();
-            }
+        if others > 0 {
+            self.stop();
+        } else if self.is_lingering.swap(false, Ordering::AcqRel) {
+            self.luck_of_lingering.succeed();
+            self.begun.fetch_add(1, Ordering::Relaxed);
+        } else if self.is_resident.load(Ordering::Acquire) {
+            self.try_to_begin();
         }
         Awaited(Arc::clone(self))
     }
@@ -84,6 +89,7 @@ impl Spin {
 
     /// Leaves the processor to others.
     pub(super) fn stop(&self) {
+        self.is_lingering.store(false, Ordering::Release);
         self.is_on.store(false, Ordering::Release);
     }
 
@@ -98,6 +104,10 @@ impl Spin {
             let steps = || (tasks.steps(), self.begun.load(Ordering::Relaxed));
             let (mut last, mut since) = (steps(), Instant::now());
             while self.is_on() {
+                if self.is_lingering() && !Self::let_others_run() {
+                    self.give_up();
+                    break;
+                }
                 yield_now().await;
                 if steps() != last || !tasks.are_idle() {
                     (last, since) = (steps(), Instant::now());
@@ -108,9 +118,27 @@ impl Spin {
         }
     }
 
+    /// Who has heard may need this processor; `false` if somebody else took it for long: who sleeps has it
+    /// sooner when there is something to do.
+    fn let_others_run() -> bool {
+        let begin = Instant::now();
+        thread::yield_now();
+        begin.elapsed() < LONGEST_GAP
+    }
+
     fn give_up(&self) {
+        let luck = if self.is_lingering() { &self.luck_of_lingering } else { &self.luck };
         self.stop();
-        self.luck.fail();
+        luck.fail();
+    }
+
+    fn is_lingering(&self) -> bool {
+        self.is_lingering.load(Ordering::Acquire)
+    }
+
+    /// Whether the engine's thread looks.
+    fn is_looking(&self) -> bool {
+        self.is_resident.load(Ordering::Acquire) && self.is_on()
     }
 }
 
@@ -130,10 +158,13 @@ impl Drop for Spinning<'_> {
 }
 
 impl Awaited {
-    /// Its caller is about to hear what it waited for.
+    /// Its caller is about to hear what it waited for, and may come again at once.
     pub(crate) fn end(self) {
-        if self.0.is_resident.load(Ordering::Acquire) && self.0.is_on() {
-            self.0.luck.succeed();
+        let spin = &self.0;
+        if spin.is_looking() {
+            spin.luck.succeed();
+            let lingers = spin.luck_of_lingering.take_try();
+            spin.is_lingering.store(lingers, Ordering::Release);
         }
     }
 }
@@ -142,7 +173,7 @@ impl Drop for Awaited {
     fn drop(&mut self) {
         let spin = &self.0;
         let is_last = spin.elsewhere.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && spin.is_resident.load(Ordering::Acquire) {
+        if is_last && spin.is_looking() && !spin.is_lingering() {
             spin.stop();
         }
     }
@@ -215,6 +246,37 @@ mod tests {
         spin.set_resident(false);
         assert!(!spin.is_on(), "somebody else drives");
         drop(left);
+    }
+
+    #[test]
+    fn it_lingers_for_who_comes_again_at_once_while_that_is_of_use() {
+        let (runtime, _, spin) = runtime();
+        let run_out = || {
+            runtime.block_on(async {
+                while spin.is_on() {
+                    yield_now().await;
+                }
+            });
+        };
+        spin.set_resident(true);
+        spin.attend().end();
+        assert!(spin.is_on() && spin.is_lingering());
+        let again = spin.attend();
+        assert!(spin.is_on() && !spin.is_lingering());
+        again.end();
+        run_out();
+        assert!(!spin.is_lingering());
+        spin.attend().end();
+        run_out();
+        spin.attend().end();
+        assert!(!spin.is_on(), "it has been in vain twice");
+        spin.attend().end();
+        assert!(spin.is_on(), "a try");
+        spin.attend().end();
+        spin.attend().end();
+        assert!(spin.is_on(), "it has been of use");
+        let (_one, _two) = (spin.attend(), spin.attend());
+        assert!(!spin.is_on() && !spin.is_lingering());
     }
 
     #[test]

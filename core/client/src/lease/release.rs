@@ -34,7 +34,7 @@ impl Lease {
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
-        self.give_up(true).await.map(|(outcome, _)| outcome)
+        self.release_told().await.map(|(outcome, _)| outcome)
     }
 
     /// [`Self::release`], with what the nodes answer.
@@ -42,14 +42,6 @@ impl Lease {
     /// # Errors
     /// As for [`Self::release`].
     pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
-        self.give_up(false).await
-    }
-
-    /// The engine is told of a caller who waits elsewhere (decision 0017); the bindings see to theirs.
-    async fn give_up(
-        &self,
-        waits_elsewhere: bool,
-    ) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
         let votes = ReleaseVotes::new(&self.shared.manager.addresses);
         let was_over = self.is_over();
         if let Stage::Lost(_) = self.begin_release()? {
@@ -58,7 +50,7 @@ impl Lease {
         }
         self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
-        let told_to = Some((send, waits_elsewhere));
+        let told_to = Some((send, !self.engine().is_here()));
         self.revoke(self.withdrawal(Ending::GivenBack), told_to, votes.clone());
         let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
             // The clock says that it had ended, and no quorum says otherwise.
