@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::clock::{self, Jumps, System};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
-use crate::node::Node;
+use crate::node::{Node, hand_over};
 
 /// The nodes, and the inbox that their replies for one operation come to.
 #[derive(Clone)]
@@ -89,7 +89,7 @@ impl Driver {
     }
 
     fn send_one(&self, node: NodeId, command: Command) {
-        self.nodes[node.index()].send(command, ReplyTo::new(&self.inbox, node));
+        hand_over(&*self.nodes[node.index()], command, ReplyTo::new(&self.inbox, node));
     }
 
     /// Waits for something to come in, until `wake_at` at the most.

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use self::helm::Helm;
 pub use self::helm::Visit;
 pub use self::luck::Luck;
-pub(crate) use self::spin::Spin;
+pub(crate) use self::spin::Awaited;
 pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 
@@ -199,11 +199,13 @@ impl Engine {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let spin = Arc::clone(self.spin());
+        let awaited = self.await_elsewhere();
         self.spawn(async move {
-            let awaited = spin.attend();
+            awaited.iter().for_each(Awaited::begin);
             let output = future.await;
-            awaited.end();
+            if let Some(awaited) = awaited {
+                awaited.end();
+            }
             output
         })
     }
@@ -261,14 +263,14 @@ impl Engine {
         &self.shared.jumps
     }
 
-    /// Whether the caller is one of this engine's tasks, or drives it.
-    pub(crate) fn is_here(&self) -> bool {
-        let own = self.tasks().handle().id();
-        Handle::try_current().is_ok_and(|current| current.id() == own)
+    /// Counts the caller, who waits from now on; not one of this engine's tasks, or who drives it.
+    pub(crate) fn await_elsewhere(&self) -> Option<Awaited> {
+        (!self.is_here()).then(|| self.shared.helm.spin().expect())
     }
 
-    pub(crate) fn spin(&self) -> &Arc<Spin> {
-        self.shared.helm.spin()
+    fn is_here(&self) -> bool {
+        let own = self.tasks().handle().id();
+        Handle::try_current().is_ok_and(|current| current.id() == own)
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
@@ -353,12 +355,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_knows_who_is_on_it() {
+    fn only_who_is_not_on_it_counts_as_waiting_elsewhere() {
         let (engine, other) = (Engine::start().unwrap(), Engine::start().unwrap());
         let own = engine.clone();
-        assert!(!engine.is_here());
-        assert!(engine.block_on(async { engine.is_here() }));
-        assert!(!other.block_on(async { engine.is_here() }));
-        assert_eq!(engine.block_on(engine.spawn(async move { own.is_here() })), Some(true));
+        let counts = |engine: &Engine| engine.await_elsewhere().is_some();
+        assert!(counts(&engine));
+        assert!(!engine.block_on(async { counts(&engine) }));
+        assert!(other.block_on(async { counts(&engine) }));
+        assert_eq!(engine.block_on(engine.spawn(async move { counts(&own) })), Some(false));
     }
 }

@@ -14,6 +14,7 @@
 //! [`FaultKind::NotSent`]: quorlock_protocol::FaultKind::NotSent
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +87,12 @@ pub trait Node: Send + Sync + 'static {
 
     /// Closes the connection once the commands handed over so far have been written.
     fn close(&self);
+}
+
+/// [`Node::send`] to a node that may be of the user's own make: if it panics, which is told on the standard
+/// error, the node is one that does not answer.
+pub(crate) fn hand_over(node: &dyn Node, command: Command, reply_to: ReplyTo) {
+    let _ = catch_unwind(AssertUnwindSafe(|| node.send(command, reply_to)));
 }
 
 /// What is known of a node.

@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use quorlock::{Lease, Redlock};
+use quorlock::{Lease, MemoryNode, Node, NodeState, Redlock, ReplyTo};
+use quorlock_protocol::{Command, ReleaseOutcome};
 use support::server::Server;
 use support::{run, until};
 
@@ -80,6 +83,51 @@ fn a_callback_that_panics_ends_no_lease_and_silences_no_other_callback() {
         renewed[0].on_lost(move |_| called.store(true, Ordering::Relaxed));
         renewed[0].let_run_out();
         until("the loss is told", || was_called.load(Ordering::Relaxed)).await;
+    });
+}
+
+/// A node in memory that breaks.
+struct Breaking {
+    node: MemoryNode,
+    is_broken: Arc<AtomicBool>,
+}
+
+impl Node for Breaking {
+    fn address(&self) -> &str {
+        self.node.address()
+    }
+
+    fn send(&self, command: Command, reply_to: ReplyTo) {
+        assert!(!self.is_broken.load(Ordering::Relaxed), "the test's own panic");
+        self.node.send(command, reply_to);
+    }
+
+    fn state(&self) -> NodeState {
+        NodeState::Healthy
+    }
+
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.node.settled()
+    }
+
+    fn close(&self) {}
+}
+
+#[test]
+fn a_node_that_panics_is_one_that_does_not_answer() {
+    run(async {
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let node = MemoryNode::named("breaking");
+        let node = Breaking { node, is_broken: Arc::clone(&is_broken) };
+        let others = ["memory://breaking-b", "memory://breaking-c"];
+        let locks = Redlock::builder().node(Arc::new(node)).nodes(others).build().unwrap();
+        let lease = [hold(&locks, "r", Duration::from_millis(600), true).await];
+        let counts = count_renewals(&lease);
+        is_broken.store(true, Ordering::Relaxed);
+        until("it is still renewed", || counts[0].load(Ordering::Relaxed) >= 2).await;
+        assert_eq!(lease[0].release().await.expect("it is held"), ReleaseOutcome::Released);
+        let next = hold(&locks, "r", Duration::from_secs(6), false).await;
+        next.withdraw();
     });
 }
 

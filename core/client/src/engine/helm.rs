@@ -375,7 +375,7 @@ mod tests {
         assert!(helm.wait_for_turn());
         drop(Turn::begin(&helm));
         assert!(!helm.lock().is_prodded);
-        let _elsewhere = helm.spin.attend();
+        let _elsewhere = helm.spin.expect();
         let last = Turn::begin(&helm);
         drop(Turn::begin(&helm));
         assert!(!helm.lock().is_prodded, "another drives");

@@ -2,7 +2,7 @@
 //! other (decision 0017). Knows nothing of who waits for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,10 @@ use super::tasks::Tasks;
 
 /// Keeps a runtime from falling asleep while one caller waits: who drives it alone, or somebody elsewhere for
 /// whom the engine's thread does.
-#[derive(Default)]
 pub(crate) struct Spin {
     is_on: AtomicBool,
+    /// For a caller who drives.
+    is_for_caller: AtomicBool,
     begin: Notify,
     /// How often it began.
     begun: AtomicUsize,
@@ -28,6 +29,9 @@ pub(crate) struct Spin {
     is_resident: AtomicBool,
     /// How many wait elsewhere.
     elsewhere: AtomicUsize,
+    /// When the latest of them came, in microseconds after `start`.
+    latest: AtomicU64,
+    start: Instant,
 }
 
 /// Lasts as long as its caller.
@@ -39,42 +43,65 @@ pub(crate) struct Awaited(Arc<Spin>);
 impl Spin {
     /// One for a runtime that somebody drives through `tasks`.
     pub(super) fn on(tasks: &Tasks) -> Arc<Self> {
-        let spin = Arc::new(Self::default());
+        let spin = Arc::new(Self::new());
         let (own, tasks) = (Arc::clone(&spin), tasks.clone());
         // Not counted among those who have something to do.
         tasks.handle().clone().spawn(async move { own.turn(&tasks).await });
         spin
     }
 
+    fn new() -> Self {
+        Self {
+            is_on: AtomicBool::default(),
+            is_for_caller: AtomicBool::default(),
+            begin: Notify::default(),
+            begun: AtomicUsize::default(),
+            luck: Luck::default(),
+            is_lingering: AtomicBool::default(),
+            luck_of_lingering: Luck::default(),
+            is_resident: AtomicBool::default(),
+            elsewhere: AtomicUsize::default(),
+            latest: AtomicU64::default(),
+            start: Instant::now(),
+        }
+    }
+
     /// Begins for a caller who drives alone; `None` if somebody else waits for what it drives, or if it has not
     /// been worth it of late.
     pub(super) fn begin(&self) -> Option<Spinning<'_>> {
-        (!self.is_awaited() && self.try_to_begin()).then(|| Spinning(self))
-    }
-
-    /// Whether somebody elsewhere waits.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.elsewhere.load(Ordering::Acquire) > 0
-    }
-
-    /// Begins for somebody elsewhere who waits alone for what the engine's thread does. For who drives.
-    pub(crate) fn attend(self: &Arc<Self>) -> Awaited {
-        let others = self.elsewhere.fetch_add(1, Ordering::AcqRel);
-        if others > 0 {
-            self.stop();
-        } else if self.is_lingering.swap(false, Ordering::AcqRel) {
-            self.luck_of_lingering.succeed();
-            self.begun.fetch_add(1, Ordering::Relaxed);
-        } else if self.is_resident.load(Ordering::Acquire) {
-            self.try_to_begin();
+        let begins = !self.is_awaited() && self.try_to_begin();
+        if begins {
+            self.is_lingering.store(false, Ordering::Release);
+            self.is_for_caller.store(true, Ordering::Release);
         }
+        begins.then(|| Spinning(self))
+    }
+
+    /// Counts somebody elsewhere, who waits from now on.
+    pub(crate) fn expect(self: &Arc<Self>) -> Awaited {
+        self.elsewhere.fetch_add(1, Ordering::AcqRel);
+        self.latest.store(self.micros(), Ordering::Release);
         Awaited(Arc::clone(self))
     }
 
-    /// Says whether the engine's thread drives from now on. Whoever does next begins anew.
+    /// Whether somebody elsewhere waits who came of late: one who waits for long, such as for a lock that is
+    /// held, is in no hurry.
+    pub(super) fn is_awaited(&self) -> bool {
+        let age = || self.micros().saturating_sub(self.latest.load(Ordering::Acquire));
+        self.elsewhere.load(Ordering::Acquire) > 0 && age() < OF_LATE_MICROS
+    }
+
+    fn micros(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Says whether the engine's thread drives from now on: what it looked for ends, and not what a caller does
+    /// who is about to drive.
     pub(super) fn set_resident(&self, is_resident: bool) {
         self.is_resident.store(is_resident, Ordering::Release);
-        self.stop();
+        if !self.is_for_caller.load(Ordering::Acquire) {
+            self.stop();
+        }
     }
 
     fn try_to_begin(&self) -> bool {
@@ -153,11 +180,25 @@ impl Spinning<'_> {
 
 impl Drop for Spinning<'_> {
     fn drop(&mut self) {
+        self.0.is_for_caller.store(false, Ordering::Release);
         self.0.stop();
     }
 }
 
 impl Awaited {
+    /// Begins if its caller waits alone for what the engine's thread does. For who drives.
+    pub(crate) fn begin(&self) {
+        let spin = &self.0;
+        if spin.elsewhere.load(Ordering::Acquire) > 1 {
+            spin.stop();
+        } else if spin.is_lingering.swap(false, Ordering::AcqRel) {
+            spin.luck_of_lingering.succeed();
+            spin.begun.fetch_add(1, Ordering::Relaxed);
+        } else if spin.is_resident.load(Ordering::Acquire) {
+            spin.try_to_begin();
+        }
+    }
+
     /// Its caller is about to hear what it waited for, and may come again at once.
     pub(crate) fn end(self) {
         let spin = &self.0;
@@ -181,6 +222,8 @@ impl Drop for Awaited {
 
 /// Nobody could go on for so long: to fall asleep and be woken costs less.
 const LONGEST_GAP: Duration = Duration::from_micros(50);
+/// After two lulls the thread has come by itself.
+const OF_LATE_MICROS: u64 = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -225,27 +268,57 @@ mod tests {
         assert_eq!(left_out(), 0);
     }
 
+    fn attended(spin: &Arc<Spin>) -> Awaited {
+        let awaited = spin.expect();
+        awaited.begin();
+        awaited
+    }
+
     #[test]
     fn it_is_for_one_who_waits_elsewhere_while_the_thread_drives() {
         let (_runtime, _, spin) = runtime();
-        let of_a_caller = spin.attend();
+        let of_a_caller = attended(&spin);
         assert!(!spin.is_on(), "nobody else drives");
         assert!(spin.begin().is_none(), "who drives is not alone");
         drop(of_a_caller);
         spin.set_resident(true);
-        let first = spin.attend();
+        let first = attended(&spin);
         assert!(spin.is_on());
-        let second = spin.attend();
+        let second = attended(&spin);
         assert!(!spin.is_on(), "two wait");
         drop((first, second));
-        let alone = spin.attend();
+        let alone = attended(&spin);
         assert!(spin.is_on());
         drop(alone);
         assert!(!spin.is_on());
-        let left = spin.attend();
+    }
+
+    #[test]
+    fn who_waits_elsewhere_for_long_is_in_no_hurry() {
+        let (_runtime, _, spin) = runtime();
+        let _awaited = spin.expect();
+        assert!(spin.is_awaited());
+        let patience = Instant::now();
+        while spin.is_awaited() {
+            assert!(patience.elapsed() < Duration::from_secs(20));
+        }
+        assert!(spin.begin().is_some());
+    }
+
+    #[test]
+    fn the_thread_that_leaves_ends_what_is_its_own_and_not_what_a_caller_has_begun() {
+        let (_runtime, _, spin) = runtime();
+        spin.set_resident(true);
+        let awaited = attended(&spin);
         spin.set_resident(false);
-        assert!(!spin.is_on(), "somebody else drives");
-        drop(left);
+        assert!(!spin.is_on());
+        drop(awaited);
+        spin.set_resident(true);
+        let spinning = spin.begin();
+        spin.set_resident(false);
+        assert!(spin.is_on());
+        drop(spinning);
+        assert!(!spin.is_on());
     }
 
     #[test]
@@ -259,23 +332,23 @@ mod tests {
             });
         };
         spin.set_resident(true);
-        spin.attend().end();
+        attended(&spin).end();
         assert!(spin.is_on() && spin.is_lingering());
-        let again = spin.attend();
+        let again = attended(&spin);
         assert!(spin.is_on() && !spin.is_lingering());
         again.end();
         run_out();
         assert!(!spin.is_lingering());
-        spin.attend().end();
+        attended(&spin).end();
         run_out();
-        spin.attend().end();
+        attended(&spin).end();
         assert!(!spin.is_on(), "it has been in vain twice");
-        spin.attend().end();
+        attended(&spin).end();
         assert!(spin.is_on(), "a try");
-        spin.attend().end();
-        spin.attend().end();
+        attended(&spin).end();
+        attended(&spin).end();
         assert!(spin.is_on(), "it has been of use");
-        let (_one, _two) = (spin.attend(), spin.attend());
+        let (_one, _two) = (attended(&spin), attended(&spin));
         assert!(!spin.is_on() && !spin.is_lingering());
     }
 

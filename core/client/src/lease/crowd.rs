@@ -32,6 +32,7 @@ impl Crowd {
         let patience = (ttl / PATIENCE_SHARE).min(LONGEST_PATIENCE);
         let is_first = self.expected == 0;
         self.patience = if is_first { patience } else { patience.min(self.patience) };
+        self.end = self.end.map(|end| end.min(Instant::now() + self.patience));
         self.expected += count;
     }
 
@@ -172,8 +173,9 @@ mod tests {
     #[test]
     fn the_shortest_ttl_counts_for_as_long_as_its_replies_are_expected() {
         let mut crowd = crowd(FEW, 2 * FEW);
+        assert!(crowd.left() > Some(Duration::from_millis(1)));
         crowd.expect(1, Duration::from_millis(400));
-        assert_eq!(crowd.patience, Duration::from_millis(1));
+        assert!(crowd.left() <= Some(Duration::from_millis(1)), "also for those that wait");
         crowd.expect(1, LONG);
         assert_eq!(crowd.patience, Duration::from_millis(1));
         crowd.let_go(FEW);

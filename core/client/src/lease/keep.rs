@@ -144,7 +144,7 @@ impl Lease {
 
 impl Shared {
     /// Has the hold machine take in `replies`, or that its time has come if there are none, and hands what it
-    /// wants sent to `send`, for nodes of the user's own make outside of the lock. Tells when it is to be looked at next; never again once it is over, or another
+    /// wants sent to `send`, outside of the lock. Tells when it is to be looked at next; never again once it is over, or another
     /// operation has begun.
     pub(super) fn step(
         self: &Arc<Self>,
@@ -167,7 +167,7 @@ impl Shared {
         let told = state.note_renewal(env.now());
         drop(state);
         for (node, command) in commands {
-            call(|| send(node, command));
+            send(node, command);
         }
         self.tell_renewals(told);
         match next {

@@ -140,6 +140,11 @@ impl Lease {
     fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
         self.check_usable()?;
         let mut state = self.shared.lock();
+        if state.stage != Stage::Held {
+            // Since that check.
+            drop(state);
+            return Err(self.check_held().err().unwrap_or_else(|| self.not_held()));
+        }
         state.stop(&self.shared.manager.keeper);
         state.extending = Some(Arc::clone(&driver.inbox));
         let facts = state.facts();

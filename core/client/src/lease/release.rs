@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{Lease, ReleaseVotes, Stage};
 use crate::clock;
+use crate::engine::Awaited;
 use crate::error::LockError;
 
 /// How a lease comes to its end.
@@ -50,7 +51,7 @@ impl Lease {
         }
         self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
-        let told_to = Some((send, !self.engine().is_here()));
+        let told_to = Some((send, self.engine().await_elsewhere()));
         self.revoke(self.withdrawal(Ending::GivenBack), told_to, votes.clone());
         let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
             // The clock says that it had ended, and no quorum says otherwise.
@@ -118,14 +119,14 @@ impl Lease {
     fn revoke(
         &self,
         mut machine: Withdraw,
-        told_to: Option<(oneshot::Sender<ReleaseOutcome>, bool)>,
+        mut told_to: Option<(oneshot::Sender<ReleaseOutcome>, Option<Awaited>)>,
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
-        let spin = Arc::clone(self.shared.manager.engine.spin());
         let work = async move {
-            let mut told_to = told_to
-                .map(|(told, waits_elsewhere)| (told, waits_elsewhere.then(|| spin.attend())));
+            if let Some((_, Some(awaited))) = &told_to {
+                awaited.begin();
+            }
             driver
                 .run(&mut machine, |machine| {
                     votes.set(machine.report());
