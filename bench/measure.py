@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.entrants import Entrant
 from bench.worker import Failed, Worker
 
 Json = dict[str, Any]
+Name = TypeVar("Name", str, int)
 
 
 @dataclass(frozen=True)
@@ -85,28 +86,29 @@ class Run:
             del going[name]
 
         asked = {"do": "pairs", "seconds": self.effort.seconds / turns, **request}
-        by_turns(going, {**asked, "seconds": self.effort.seconds / 2}, 1, on_failure=leave)
+        warm_up = {**asked, "seconds": self.effort.seconds / 2}
+        by_turns(going, lambda name: going[name].ask(warm_up), 1, leave)
         for number in range(self.effort.rounds):
-            for name, answer in by_turns(going, asked, turns, on_failure=leave).items():
+            answers = by_turns(going, lambda name: going[name].ask(asked), turns, leave)
+            for name, answer in answers.items():
                 self.add(workload, case, name, round=number, **summary(answer))
 
 
 def by_turns(
-    workers: Mapping[str, Worker],
-    request: Json,
+    names: Iterable[Name],
+    ask: Callable[[Name], Json],
     turns: int,
-    limit: float = 120.0,
-    on_failure: Callable[[str, Failed], None] | None = None,
-) -> dict[str, Json]:
+    on_failure: Callable[[Name, Failed], None] | None = None,
+) -> dict[Name, Json]:
     """What each did in its turns, which follow close upon each other, forth and back.
 
     Without `on_failure` a failure is the caller's; otherwise the others go on.
     """
-    answers: dict[str, list[Json]] = {name: [] for name in workers}
+    answers: dict[Name, list[Json]] = {name: [] for name in names}
     for number in range(turns):
         for name in list(answers)[:: -1 if number % 2 else 1]:
             try:
-                answers[name].append(workers[name].ask(request, limit))
+                answers[name].append(ask(name))
             except Failed as problem:
                 if on_failure is None:
                     raise

@@ -49,7 +49,7 @@ def _round(run: Run, cluster: Cluster, entrant: Entrant, fault: str, number: int
         first = stricken.ask({"do": "pairs", "seconds": PATIENCE, "most": FIRST}, PATIENCE)
         turns = {"healthy": well, "after": stricken}
         request = {"do": "pairs", "seconds": 2 * seconds / TURNS}
-        answers = by_turns(turns, request, TURNS, PATIENCE)
+        answers = by_turns(turns, lambda phase: turns[phase].ask(request, PATIENCE), TURNS)
     for phase, answer in ({"first": first} | answers).items():
         case = {"case": fault, "phase": phase}
         run.add(NAME, case, entrant.name, round=number, **summary(answer))

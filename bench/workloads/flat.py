@@ -13,7 +13,7 @@ NAME = "flat"
 RESOURCES = (1, 10_000)
 #: Times at which who has been at work all along is held against who begins.
 TIMES = 20
-#: Turns that each of the two has then, one after the other.
+#: Turns that each of two has that are compared, one after the other.
 TURNS = 4
 
 
@@ -36,9 +36,9 @@ def run(run: Run) -> None:
 
 
 def _resources(run: Run, worker: Worker, number: int) -> None:
-    # What is compared follows close upon each other, and each comes first in turn.
-    for resources in RESOURCES[:: -1 if number % 2 else 1]:
-        answer = worker.ask(_pairs(2 * run.effort.seconds, resources))
+    seconds = 2 * run.effort.seconds / TURNS
+    answers = by_turns(RESOURCES, lambda count: worker.ask(_pairs(seconds, count)), TURNS)
+    for resources, answer in answers.items():
         if number:  # the first serves to get warm
             case = {"case": "resources", "resources": resources}
             run.add(NAME, case, worker.entrant.name, round=number, **summary(answer))
@@ -52,7 +52,8 @@ def _age(
         new.ask(_pairs(run.effort.seconds, RESOURCES[-1]))
         request = _pairs(seconds / TURNS / 2, RESOURCES[-1])
         workers = {"old": old, "new": new}
-        for age, answer in by_turns(workers, request, TURNS).items():
+        answers = by_turns(workers, lambda age: workers[age].ask(request), TURNS)
+        for age, answer in answers.items():
             values = {"round": turn, "memory": workers[age].memory(), **summary(answer)}
             run.add(NAME, {**case, "age": age}, old.entrant.name, **values)
 
