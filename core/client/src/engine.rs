@@ -201,11 +201,9 @@ impl Engine {
     {
         let awaited = self.await_elsewhere();
         self.spawn(async move {
-            awaited.iter().for_each(Awaited::begin);
+            awaited.begin();
             let output = future.await;
-            if let Some(awaited) = awaited {
-                awaited.end();
-            }
+            awaited.end();
             output
         })
     }
@@ -264,13 +262,10 @@ impl Engine {
     }
 
     /// Counts the caller, who waits from now on; not one of this engine's tasks, or who drives it.
-    pub(crate) fn await_elsewhere(&self) -> Option<Awaited> {
-        (!self.is_here()).then(|| self.shared.helm.spin().expect())
-    }
-
-    fn is_here(&self) -> bool {
+    pub(crate) fn await_elsewhere(&self) -> Awaited {
         let own = self.tasks().handle().id();
-        Handle::try_current().is_ok_and(|current| current.id() == own)
+        let is_here = Handle::try_current().is_ok_and(|current| current.id() == own);
+        if is_here { Awaited::default() } else { self.shared.helm.spin().expect() }
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
@@ -358,7 +353,10 @@ mod tests {
     fn only_who_is_not_on_it_counts_as_waiting_elsewhere() {
         let (engine, other) = (Engine::start().unwrap(), Engine::start().unwrap());
         let own = engine.clone();
-        let counts = |engine: &Engine| engine.await_elsewhere().is_some();
+        let counts = |engine: &Engine| {
+            let _awaited = engine.await_elsewhere();
+            engine.shared.helm.spin().is_awaited()
+        };
         assert!(counts(&engine));
         assert!(!engine.block_on(async { counts(&engine) }));
         assert!(other.block_on(async { counts(&engine) }));

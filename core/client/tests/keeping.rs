@@ -2,14 +2,13 @@
 
 mod support;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use quorlock::{Lease, MemoryNode, Node, NodeState, Redlock, ReplyTo};
-use quorlock_protocol::{Command, ReleaseOutcome};
+use quorlock::{Lease, Redlock};
+use quorlock_protocol::ReleaseOutcome;
+use support::hooked::hooked;
 use support::server::Server;
 use support::{run, until};
 
@@ -70,7 +69,7 @@ fn leases_that_are_due_together_share_a_command_a_node() {
 }
 
 #[test]
-fn a_callback_that_panics_ends_no_lease_and_silences_no_other_callback() {
+fn a_callback_that_panics_does_not_end_its_lease_and_silences_no_other() {
     run(async {
         let locks = three_nodes();
         let renewed = [hold(&locks, "renewed", Duration::from_millis(600), true).await];
@@ -86,41 +85,35 @@ fn a_callback_that_panics_ends_no_lease_and_silences_no_other_callback() {
     });
 }
 
-/// A node in memory that breaks.
-struct Breaking {
-    node: MemoryNode,
-    is_broken: Arc<AtomicBool>,
-}
-
-impl Node for Breaking {
-    fn address(&self) -> &str {
-        self.node.address()
-    }
-
-    fn send(&self, command: Command, reply_to: ReplyTo) {
-        assert!(!self.is_broken.load(Ordering::Relaxed), "the test's own panic");
-        self.node.send(command, reply_to);
-    }
-
-    fn state(&self) -> NodeState {
-        NodeState::Healthy
-    }
-
-    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.node.settled()
-    }
-
-    fn close(&self) {}
+#[test]
+fn a_callback_that_panics_ends_no_other_lease() {
+    run(async {
+        let locks = three_nodes();
+        let renewed = [hold(&locks, "renewed", Duration::from_secs(6), true).await];
+        let lost = hold(&locks, "lost", Duration::from_millis(300), false).await;
+        let was_called = Arc::new(AtomicBool::new(false));
+        let called = Arc::clone(&was_called);
+        lost.on_lost(move |_| {
+            called.store(true, Ordering::Relaxed);
+            panic!("the test's own panic");
+        });
+        until("the loss is told", || was_called.load(Ordering::Relaxed)).await;
+        let counts = count_renewals(&renewed);
+        until("it is still renewed", || counts[0].load(Ordering::Relaxed) >= 2).await;
+        assert!(renewed[0].is_valid());
+    });
 }
 
 #[test]
 fn a_node_that_panics_is_one_that_does_not_answer() {
     run(async {
         let is_broken = Arc::new(AtomicBool::new(false));
-        let node = MemoryNode::named("breaking");
-        let node = Breaking { node, is_broken: Arc::clone(&is_broken) };
+        let breaks = Arc::clone(&is_broken);
+        let node = hooked("breaking", move |_| {
+            assert!(!breaks.load(Ordering::Relaxed), "the test's own panic");
+        });
         let others = ["memory://breaking-b", "memory://breaking-c"];
-        let locks = Redlock::builder().node(Arc::new(node)).nodes(others).build().unwrap();
+        let locks = Redlock::builder().node(node).nodes(others).build().unwrap();
         let lease = [hold(&locks, "r", Duration::from_millis(600), true).await];
         let counts = count_renewals(&lease);
         is_broken.store(true, Ordering::Relaxed);

@@ -2,55 +2,29 @@
 
 mod support;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Lease, MemoryNode, Node, NodeState, Redlock, ReplyTo};
-use quorlock_protocol::{Action, Command};
+use quorlock::{Lease, Redlock};
+use quorlock_protocol::Action;
+use support::hooked::hooked;
 use support::{run, until};
 
 type OnExtend = Box<dyn Fn(Duration) + Send + Sync>;
 
-/// A node in memory, at which something happens when it is about to be sent an extension by so much.
-struct Watched {
-    node: MemoryNode,
-    on_extend: Arc<OnceLock<OnExtend>>,
-}
-
-impl Node for Watched {
-    fn address(&self) -> &str {
-        self.node.address()
-    }
-
-    fn send(&self, command: Command, reply_to: ReplyTo) {
-        if let (Action::Extend { ttl }, Some(on_extend)) = (&command.action, self.on_extend.get()) {
-            on_extend(ttl.as_duration());
-        }
-        self.node.send(command, reply_to);
-    }
-
-    fn state(&self) -> NodeState {
-        NodeState::Healthy
-    }
-
-    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.node.settled()
-    }
-
-    fn close(&self) {}
-}
-
-/// A lease on three such nodes, and what is to happen there, once it is set.
+/// A lease on three nodes, and what is to happen when one is about to be sent an extension, once it is set.
 async fn watched(name: &str, ttl: Duration, renewed: bool) -> (Lease, Arc<OnceLock<OnExtend>>) {
     let on_extend = Arc::new(OnceLock::new());
     let mut builder = Redlock::builder();
     for number in 0..3 {
-        let node = MemoryNode::named(&format!("order-{name}-{number}"));
-        builder = builder.node(Arc::new(Watched { node, on_extend: Arc::clone(&on_extend) }));
+        let act: Arc<OnceLock<OnExtend>> = Arc::clone(&on_extend);
+        builder = builder.node(hooked(&format!("order-{name}-{number}"), move |command| {
+            if let (Action::Extend { ttl }, Some(act)) = (&command.action, act.get()) {
+                act(ttl.as_duration());
+            }
+        }));
     }
     let locks = builder.build().expect("three nodes");
     let lock = locks.lock("r").ttl(ttl).auto_extend(renewed);

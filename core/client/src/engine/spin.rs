@@ -11,9 +11,11 @@ use tokio::task::yield_now;
 
 use super::luck::Luck;
 use super::tasks::Tasks;
+use crate::clock;
 
 /// Keeps a runtime from falling asleep while one caller waits: who drives it alone, or somebody elsewhere for
 /// whom the engine's thread does.
+#[derive(Default)]
 pub(crate) struct Spin {
     is_on: AtomicBool,
     /// For a caller who drives.
@@ -29,41 +31,25 @@ pub(crate) struct Spin {
     is_resident: AtomicBool,
     /// How many wait elsewhere.
     elsewhere: AtomicUsize,
-    /// When the latest of them came, in microseconds after `start`.
+    /// When the latest of them came, in microseconds of the lease clock.
     latest: AtomicU64,
-    start: Instant,
 }
 
 /// Lasts as long as its caller.
 pub(super) struct Spinning<'a>(&'a Spin);
 
-/// Lasts as long as somebody elsewhere waits.
-pub(crate) struct Awaited(Arc<Spin>);
+/// Lasts as long as somebody elsewhere waits, if it is for one.
+#[derive(Default)]
+pub(crate) struct Awaited(Option<Arc<Spin>>);
 
 impl Spin {
     /// One for a runtime that somebody drives through `tasks`.
     pub(super) fn on(tasks: &Tasks) -> Arc<Self> {
-        let spin = Arc::new(Self::new());
+        let spin = Arc::new(Self::default());
         let (own, tasks) = (Arc::clone(&spin), tasks.clone());
         // Not counted among those who have something to do.
         tasks.handle().clone().spawn(async move { own.turn(&tasks).await });
         spin
-    }
-
-    fn new() -> Self {
-        Self {
-            is_on: AtomicBool::default(),
-            is_for_caller: AtomicBool::default(),
-            begin: Notify::default(),
-            begun: AtomicUsize::default(),
-            luck: Luck::default(),
-            is_lingering: AtomicBool::default(),
-            luck_of_lingering: Luck::default(),
-            is_resident: AtomicBool::default(),
-            elsewhere: AtomicUsize::default(),
-            latest: AtomicU64::default(),
-            start: Instant::now(),
-        }
     }
 
     /// Begins for a caller who drives alone; `None` if somebody else waits for what it drives, or if it has not
@@ -80,19 +66,15 @@ impl Spin {
     /// Counts somebody elsewhere, who waits from now on.
     pub(crate) fn expect(self: &Arc<Self>) -> Awaited {
         self.elsewhere.fetch_add(1, Ordering::AcqRel);
-        self.latest.store(self.micros(), Ordering::Release);
-        Awaited(Arc::clone(self))
+        self.latest.store(micros(), Ordering::Release);
+        Awaited(Some(Arc::clone(self)))
     }
 
     /// Whether somebody elsewhere waits who came of late: one who waits for long, such as for a lock that is
     /// held, is in no hurry.
     pub(super) fn is_awaited(&self) -> bool {
-        let age = || self.micros().saturating_sub(self.latest.load(Ordering::Acquire));
+        let age = || micros().saturating_sub(self.latest.load(Ordering::Acquire));
         self.elsewhere.load(Ordering::Acquire) > 0 && age() < OF_LATE_MICROS
-    }
-
-    fn micros(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Says whether the engine's thread drives from now on: what it looked for ends, and not what a caller does
@@ -188,7 +170,7 @@ impl Drop for Spinning<'_> {
 impl Awaited {
     /// Begins if its caller waits alone for what the engine's thread does. For who drives.
     pub(crate) fn begin(&self) {
-        let spin = &self.0;
+        let Some(spin) = &self.0 else { return };
         if spin.elsewhere.load(Ordering::Acquire) > 1 {
             spin.stop();
         } else if spin.is_lingering.swap(false, Ordering::AcqRel) {
@@ -201,8 +183,7 @@ impl Awaited {
 
     /// Its caller is about to hear what it waited for, and may come again at once.
     pub(crate) fn end(self) {
-        let spin = &self.0;
-        if spin.is_looking() {
+        if let Some(spin) = self.0.as_ref().filter(|spin| spin.is_looking()) {
             spin.luck.succeed();
             let lingers = spin.luck_of_lingering.take_try();
             spin.is_lingering.store(lingers, Ordering::Release);
@@ -212,12 +193,16 @@ impl Awaited {
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        let spin = &self.0;
+        let Some(spin) = &self.0 else { return };
         let is_last = spin.elsewhere.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last && spin.is_looking() && !spin.is_lingering() {
             spin.stop();
         }
     }
+}
+
+fn micros() -> u64 {
+    u64::try_from(clock::now().since_epoch().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Nobody could go on for so long: to fall asleep and be woken costs less.
@@ -244,11 +229,7 @@ mod tests {
         for _ in 0..2 {
             let spinning = spin.begin();
             assert!(spinning.is_some());
-            runtime.block_on(async {
-                while spin.is_on() {
-                    yield_now().await;
-                }
-            });
+            run_out(&runtime, &spin);
         }
         assert!(spin.begin().is_none());
         assert!(spin.begin().is_some());
@@ -266,6 +247,15 @@ mod tests {
         assert_eq!(left_out(), 3, "its caller did not wait");
         spin.begin().expect("a try").end();
         assert_eq!(left_out(), 0);
+    }
+
+    /// Drives until it has given up.
+    fn run_out(runtime: &Runtime, spin: &Spin) {
+        runtime.block_on(async {
+            while spin.is_on() {
+                yield_now().await;
+            }
+        });
     }
 
     fn attended(spin: &Arc<Spin>) -> Awaited {
@@ -324,23 +314,16 @@ mod tests {
     #[test]
     fn it_lingers_for_who_comes_again_at_once_while_that_is_of_use() {
         let (runtime, _, spin) = runtime();
-        let run_out = || {
-            runtime.block_on(async {
-                while spin.is_on() {
-                    yield_now().await;
-                }
-            });
-        };
         spin.set_resident(true);
         attended(&spin).end();
         assert!(spin.is_on() && spin.is_lingering());
         let again = attended(&spin);
         assert!(spin.is_on() && !spin.is_lingering());
         again.end();
-        run_out();
+        run_out(&runtime, &spin);
         assert!(!spin.is_lingering());
         attended(&spin).end();
-        run_out();
+        run_out(&runtime, &spin);
         attended(&spin).end();
         assert!(!spin.is_on(), "it has been in vain twice");
         attended(&spin).end();

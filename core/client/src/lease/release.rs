@@ -119,12 +119,12 @@ impl Lease {
     fn revoke(
         &self,
         mut machine: Withdraw,
-        mut told_to: Option<(oneshot::Sender<ReleaseOutcome>, Option<Awaited>)>,
+        mut told_to: Option<(oneshot::Sender<ReleaseOutcome>, Awaited)>,
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
         let work = async move {
-            if let Some((_, Some(awaited))) = &told_to {
+            if let Some((_, awaited)) = &told_to {
                 awaited.begin();
             }
             driver
@@ -133,9 +133,7 @@ impl Lease {
                     if let Some(outcome) = machine.outcome()
                         && let Some((told, awaited)) = told_to.take()
                     {
-                        if let Some(awaited) = awaited {
-                            awaited.end();
-                        }
+                        awaited.end();
                         let _ = told.send(outcome);
                     }
                 })

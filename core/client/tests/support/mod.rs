@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "every test program uses a part of it")]
 
 pub mod ask;
+pub mod hooked;
 pub mod proxy;
 pub mod server;
 pub mod villain;
