@@ -1,5 +1,6 @@
 //! Runs any machine: sends, replies, timers, cancellation. Never knows what a command means.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,13 +76,14 @@ impl Driver {
         }
     }
 
-    /// Sends what goes out together. Nodes that owe an answer come first: theirs are the servers that have yet to
-    /// work, and that are then done with both at once. What is for one node stays in its order.
+    /// Sends what goes out together. Nodes that owe an answer come first, the one that was asked last before all:
+    /// theirs are the servers that have yet to work, and that are then done with both at once. What is for one node
+    /// stays in its order.
     fn send(&self, outgoing: &mut Vec<(NodeId, Command)>) {
         if outgoing.len() > 1 {
             // Asked once, since it may change at any time.
-            let owing: Vec<_> = self.nodes.iter().map(|node| node.owes_answer()).collect();
-            outgoing.sort_by_key(|(node, _)| !owing[node.index()]);
+            let owing: Vec<_> = self.nodes.iter().map(|node| node.owes_answer_since()).collect();
+            outgoing.sort_by_key(|(node, _)| Reverse(owing[node.index()]));
         }
         for (node, command) in outgoing.drain(..) {
             self.send_one(node, command);
@@ -132,7 +134,7 @@ mod tests {
     /// A node that writes down what it is sent.
     struct Recorder {
         own: u8,
-        owes_answer: Box<dyn Fn() -> bool + Send + Sync>,
+        owes_since: Box<dyn Fn() -> Option<Moment> + Send + Sync>,
         sent: Arc<Mutex<Vec<(u8, u32)>>>,
     }
 
@@ -145,8 +147,8 @@ mod tests {
             self.sent.lock().unwrap().push((self.own, command.ticket.0));
         }
 
-        fn owes_answer(&self) -> bool {
-            (self.owes_answer)()
+        fn owes_answer_since(&self) -> Option<Moment> {
+            (self.owes_since)()
         }
 
         fn state(&self) -> NodeState {
@@ -183,12 +185,12 @@ mod tests {
     /// The nodes that were sent to, each with the ticket, in their order.
     async fn order(
         sends: &[u8],
-        owing: [impl Fn() -> bool + Send + Sync + 'static; 3],
+        owing: [impl Fn() -> Option<Moment> + Send + Sync + 'static; 3],
     ) -> Vec<(u8, u32)> {
         let sent = Arc::<Mutex<_>>::default();
-        let nodes = (0..).zip(owing).map(|(own, owes_answer)| {
-            let (sent, owes_answer) = (Arc::clone(&sent), Box::new(owes_answer));
-            Arc::new(Recorder { own, owes_answer, sent }) as Arc<dyn Node>
+        let nodes = (0..).zip(owing).map(|(own, owes_since)| {
+            let (sent, owes_since) = (Arc::clone(&sent), Box::new(owes_since));
+            Arc::new(Recorder { own, owes_since, sent }) as Arc<dyn Node>
         });
         let driver = Driver::new(&nodes.collect(), &Jumps::default());
         driver.run(&mut Sends((0..).zip(sends.iter().copied()).collect()), |_| ()).await;
@@ -196,16 +198,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_that_owe_an_answer_are_sent_to_first() {
-        let owing = [false, true, false].map(|owes| move || owes);
+    async fn nodes_that_owe_an_answer_are_sent_to_first_and_who_was_asked_last_before_all() {
+        let owing = [None, Some(1), None].map(|since| move || since.map(Moment::from_millis));
         assert_eq!(order(&[0, 1, 2], owing).await, [(1, 1), (0, 0), (2, 2)]);
+        let owing = [Some(1), None, Some(2)].map(|since| move || since.map(Moment::from_millis));
+        assert_eq!(order(&[0, 1, 2], owing).await, [(2, 2), (0, 0), (1, 1)]);
     }
 
     #[tokio::test]
     async fn what_is_for_one_node_stays_in_its_order_whatever_it_owes_meanwhile() {
         let flips = || {
             let owes = AtomicBool::new(false);
-            move || owes.fetch_not(Ordering::Relaxed)
+            move || owes.fetch_not(Ordering::Relaxed).then_some(Moment::FAR_FUTURE)
         };
         let order = order(&[0, 0, 1, 0, 2, 0, 1, 0], [flips(), flips(), flips()]).await;
         for node in 0..3 {

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Command, Fault, Quarantine};
+use quorlock_protocol::{Command, Fault, Moment, Quarantine};
 use tokio::runtime::Handle;
 
 use crate::address::{Address, Place};
@@ -70,9 +70,9 @@ pub trait Node: Send + Sync + 'static {
     /// Hands a command over; its reply goes to `reply_to`. Never waits.
     fn send(&self, command: Command, reply_to: ReplyTo);
 
-    /// Whether a command that was sent is not answered yet, as far as is known.
-    fn owes_answer(&self) -> bool {
-        false
+    /// When the latest of the commands was sent that are not answered yet, as far as is known; `None` if all are.
+    fn owes_answer_since(&self) -> Option<Moment> {
+        None
     }
 
     /// Has what the guards have to note put on the node, before what is sent from now on.

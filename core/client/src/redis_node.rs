@@ -24,11 +24,11 @@ mod wire;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use quorlock_protocol::Command;
+use quorlock_protocol::{Command, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -100,8 +100,8 @@ pub struct RedisNode {
     mailbox: mpsc::UnboundedSender<Mail>,
     state: watch::Receiver<NodeState>,
     tasks: Tasks,
-    /// Whether something is out that was not answered.
-    is_waiting: Arc<AtomicBool>,
+    /// When the latest call was sent that is not answered, in nanoseconds of the lease clock; 0 if all are.
+    asked_at: Arc<AtomicU64>,
     start: Once,
     /// Until it is started.
     actor: Mutex<Option<Actor>>,
@@ -124,10 +124,10 @@ impl RedisNode {
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
         let dialer = Dialer::new(Arc::new(address), settings, sentry);
-        let is_waiting = Arc::default();
-        let actor = Actor::new(dialer, letters, teller, Arc::clone(&is_waiting));
+        let asked_at = Arc::default();
+        let actor = Actor::new(dialer, letters, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some(actor));
-        Arc::new(Self { is_waiting, name, mailbox, state, tasks, start: Once::new(), actor })
+        Arc::new(Self { asked_at, name, mailbox, state, tasks, start: Once::new(), actor })
     }
 
     fn start(&self) {
@@ -159,8 +159,9 @@ impl Node for RedisNode {
         }
     }
 
-    fn owes_answer(&self) -> bool {
-        self.is_waiting.load(Ordering::Relaxed)
+    fn owes_answer_since(&self) -> Option<Moment> {
+        let nanos = self.asked_at.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Moment::from_epoch(Duration::from_nanos(nanos)))
     }
 
     fn look(&self) {

@@ -2,7 +2,7 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub(super) struct Actor {
     state: watch::Sender<NodeState>,
     batch: Vec<Mail>,
     closing: bool,
-    /// Whether the link has something out, for who sends.
-    is_waiting: Arc<AtomicBool>,
+    /// When the link's latest call was sent that is not answered, for who sends: nanoseconds, or 0.
+    asked_at: Arc<AtomicU64>,
     /// The last connection that was given up without knowing what the server still does for it.
     abandoned: Option<ClientId>,
     /// Connections lost one after another before they answered anything.
@@ -52,7 +52,7 @@ impl Actor {
         dialer: Dialer,
         mailbox: mpsc::UnboundedReceiver<Mail>,
         state: watch::Sender<NodeState>,
-        is_waiting: Arc<AtomicBool>,
+        asked_at: Arc<AtomicU64>,
     ) -> Self {
         Self {
             dialer,
@@ -60,7 +60,7 @@ impl Actor {
             state,
             batch: Vec::new(),
             closing: false,
-            is_waiting,
+            asked_at,
             abandoned: None,
             fruitless: 0,
         }
@@ -75,7 +75,7 @@ impl Actor {
         while let Some(mut current) = link {
             self.set_state(state_of(&current));
             let end = self.serve(&mut current).await;
-            self.is_waiting.store(false, Ordering::Relaxed);
+            self.asked_at.store(0, Ordering::Relaxed);
             link = match end {
                 End::Closed => None,
                 End::Lost(fault) => self.replace(current, fault).await,
@@ -95,7 +95,7 @@ impl Actor {
         let mut news = std::pin::pin!(change(self.dialer.sentry().cloned()));
         loop {
             let is_hung = probe.is_some();
-            self.is_waiting.store(link.load() > 0, Ordering::Relaxed);
+            self.asked_at.store(link.asked_at().map_or(0, nanos), Ordering::Relaxed);
             if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
                 watchdog.as_mut().reset(since + self.dialer.settings().hang_after);
                 is_watched = true;
@@ -352,6 +352,11 @@ async fn change(mut changes: Option<Sentry>) -> Option<Sentry> {
 /// When a moment of the lease clock comes, or sooner: timers stop while the computer sleeps.
 fn after(moment: Moment) -> Instant {
     Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
+}
+
+/// Since the epoch of the lease clock.
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.since_epoch().as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn next(probe: &mut Option<BoxFuture<'static, Link>>) -> Link {

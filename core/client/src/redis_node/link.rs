@@ -199,6 +199,11 @@ impl Link {
         self.out.front().map(|out| out.since)
     }
 
+    /// When the latest call was sent that is not answered.
+    pub(super) fn asked_at(&self) -> Option<Moment> {
+        self.out.back().map(|out| out.sent)
+    }
+
     /// How many parcels are not answered.
     pub(super) fn load(&self) -> usize {
         self.out.len() + self.undone.len() + self.waiting.len()
