@@ -9,40 +9,50 @@ from bench.contestants.python.threads import serve
 from bench.contestants.python.wire import PLAIN, TTL, arguments, urls
 from quorlock import Lease, Lock, Redlock
 
-Held = Lock | Lease | ExitStack
 
-
-class Ours:
-    """Acquired and released as a `threading.Lock` is."""
+class Locks:
+    """What both have in common."""
 
     def __init__(self, variant: str, ports: list[int]) -> None:
-        self._in_block = variant == "block"
         options = PLAIN if variant == "plain" else {}
-        self._locks = Redlock(urls(ports), ttl=TTL / 1000, **options)
+        self.locks = Redlock(urls(ports), ttl=TTL / 1000, **options)
 
-    def acquire(self, resource: str) -> Held | None:
-        """Held, or inside a block."""
-        lock = self._locks.lock(resource)
-        if self._in_block:
-            block = ExitStack()
-            block.enter_context(lock)
-            return block
-        return lock if lock.acquire() else None
-
-    def hold(self, resource: str) -> Held:
+    def hold(self, resource: str) -> Lease:
         """What a long task keeps: the lease alone."""
-        lock = self._locks.lock(resource, auto_extend=True)
+        lock = self.locks.lock(resource, auto_extend=True)
         lock.acquire()
         assert lock.lease is not None
         return lock.lease
 
-    def release(self, held: Held) -> None:
+
+class Calls(Locks):
+    """Acquired and released as a `threading.Lock` is."""
+
+    def acquire(self, resource: str) -> Lock | None:
+        """Held."""
+        lock = self.locks.lock(resource)
+        return lock if lock.acquire() else None
+
+    def release(self, held: Lock | Lease) -> None:
         """Gives it back."""
-        if isinstance(held, ExitStack):
-            held.close()
-        else:
-            held.release()
+        held.release()
+
+
+class Blocks(Locks):
+    """Acquired and released by `with`."""
+
+    def acquire(self, resource: str) -> ExitStack:
+        """Inside a block."""
+        block = ExitStack()
+        block.enter_context(self.locks.lock(resource))
+        return block
+
+    def release(self, held: ExitStack) -> None:
+        """Leaves it."""
+        held.close()
 
 
 if __name__ == "__main__":
-    serve(Ours(*arguments()), version("quorlock"))
+    variant, ports = arguments()
+    kind = Blocks if variant == "block" else Calls
+    serve(kind(variant, ports), version("quorlock"))
