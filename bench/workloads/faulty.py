@@ -13,6 +13,8 @@ NAME = "faulty"
 PATIENCE = 8.0
 #: The calls that count as finding out.
 FIRST = 5
+#: By when it is known that a node hangs: ours take 0.25 s unless told otherwise.
+FOUND_OUT = 0.5
 #: So many turns has each of the two that are compared, one after the other.
 TURNS = 4
 
@@ -47,6 +49,7 @@ def _round(run: Run, cluster: Cluster, entrant: Entrant, fault: str, number: int
         else:
             cluster[0].kill()
         first = stricken.ask({"do": "pairs", "seconds": PATIENCE, "most": FIRST}, PATIENCE)
+        stricken.ask({"do": "pairs", "seconds": FOUND_OUT}, PATIENCE)
         turns = {"healthy": well, "after": stricken}
         request = {"do": "pairs", "seconds": 2 * seconds / TURNS}
         answers = by_turns(turns, lambda phase: turns[phase].ask(request, PATIENCE), TURNS)
