@@ -146,7 +146,8 @@ _SECTIONS = (
     Section(
         "A node that fails",
         "One of five nodes is stopped (it hangs: connections stay open and nothing is answered) or "
-        "killed while a process goes on locking. The first five calls count as finding out.",
+        "killed while a process goes on locking. The first five calls count as finding out; "
+        "*after* begins half a second later.",
         ("hung-node.svg", "dead-node.svg"),
         tables.faulty,
     ),
