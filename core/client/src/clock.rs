@@ -50,7 +50,22 @@ impl Jumps {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// A moment of the lease clock that threads tell each other, or none.
+#[derive(Debug, Default)]
+pub(crate) struct ToldMoment(AtomicU64);
+
+impl ToldMoment {
+    pub(crate) fn tell(&self, moment: Option<Moment>) {
+        self.0.store(moment.map_or(0, |moment| nanos(moment.since_epoch())), Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> Option<Moment> {
+        let nanos = self.0.load(Ordering::Acquire);
+        (nanos > 0).then(|| Moment::from_epoch(Duration::from_nanos(nanos)))
+    }
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

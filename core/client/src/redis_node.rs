@@ -24,7 +24,6 @@ mod wire;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +35,7 @@ use self::actor::{Actor, closed, refuse};
 use self::dialer::Dialer;
 use self::mail::{Letter, Mail};
 use crate::address::Address;
+use crate::clock::ToldMoment;
 use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
@@ -100,8 +100,8 @@ pub struct RedisNode {
     mailbox: mpsc::UnboundedSender<Mail>,
     state: watch::Receiver<NodeState>,
     tasks: Tasks,
-    /// When the latest call was sent that is not answered, in nanoseconds of the lease clock; 0 if all are.
-    asked_at: Arc<AtomicU64>,
+    /// When the latest call was sent that is not answered.
+    asked_at: Arc<ToldMoment>,
     start: Once,
     /// Until it is started.
     actor: Mutex<Option<Actor>>,
@@ -160,8 +160,7 @@ impl Node for RedisNode {
     }
 
     fn owes_answer_since(&self) -> Option<Moment> {
-        let nanos = self.asked_at.load(Ordering::Relaxed);
-        (nanos > 0).then(|| Moment::from_epoch(Duration::from_nanos(nanos)))
+        self.asked_at.get()
     }
 
     fn look(&self) {

@@ -2,16 +2,17 @@
 //! other (decision 0017). Knows nothing of who waits for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use quorlock_protocol::Moment;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use super::luck::Luck;
 use super::tasks::Tasks;
-use crate::clock;
+use crate::clock::{self, ToldMoment};
 
 /// Keeps a runtime from falling asleep while one caller waits: who drives it alone, or somebody elsewhere for
 /// whom the engine's thread does.
@@ -31,8 +32,8 @@ pub(crate) struct Spin {
     is_resident: AtomicBool,
     /// How many wait elsewhere.
     elsewhere: AtomicUsize,
-    /// When the latest of them came, in microseconds of the lease clock.
-    latest: AtomicU64,
+    /// When the latest of them came.
+    latest: ToldMoment,
 }
 
 /// Lasts as long as its caller.
@@ -66,15 +67,15 @@ impl Spin {
     /// Counts somebody elsewhere, who waits from now on.
     pub(crate) fn expect(self: &Arc<Self>) -> Awaited {
         self.elsewhere.fetch_add(1, Ordering::AcqRel);
-        self.latest.store(micros(), Ordering::Release);
+        self.latest.tell(Some(clock::now()));
         Awaited(Some(Arc::clone(self)))
     }
 
     /// Whether somebody elsewhere waits who came of late: one who waits for long, such as for a lock that is
     /// held, is in no hurry.
     pub(super) fn is_awaited(&self) -> bool {
-        let age = || micros().saturating_sub(self.latest.load(Ordering::Acquire));
-        self.elsewhere.load(Ordering::Acquire) > 0 && age() < OF_LATE_MICROS
+        let is_of_late = |came: Moment| clock::now().since(came) < OF_LATE;
+        self.elsewhere.load(Ordering::Acquire) > 0 && self.latest.get().is_some_and(is_of_late)
     }
 
     /// Says whether the engine's thread drives from now on: what it looked for ends, and not what a caller does
@@ -201,14 +202,10 @@ impl Drop for Awaited {
     }
 }
 
-fn micros() -> u64 {
-    u64::try_from(clock::now().since_epoch().as_micros()).unwrap_or(u64::MAX)
-}
-
 /// Nobody could go on for so long: to fall asleep and be woken costs less.
 const LONGEST_GAP: Duration = Duration::from_micros(50);
 /// After two lulls the thread has come by itself.
-const OF_LATE_MICROS: u64 = 10_000;
+const OF_LATE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

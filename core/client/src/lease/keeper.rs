@@ -59,7 +59,7 @@ struct Due(u64);
 
 impl From<Moment> for Due {
     fn from(moment: Moment) -> Self {
-        Self(u64::try_from(moment.since_epoch().as_nanos()).unwrap_or(u64::MAX))
+        Self(clock::nanos(moment.since_epoch()))
     }
 }
 

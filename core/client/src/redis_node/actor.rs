@@ -2,7 +2,6 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use super::link::{Event, Link};
 use super::login::ClientId;
 use super::mail::{Letter, Mail, Parcel, unsent};
 use super::sorting::Sorting;
-use crate::clock;
+use crate::clock::{self, ToldMoment};
 use crate::node::NodeState;
 use crate::sentry::Sentry;
 
@@ -31,8 +30,8 @@ pub(super) struct Actor {
     state: watch::Sender<NodeState>,
     batch: Vec<Mail>,
     closing: bool,
-    /// When the link's latest call was sent that is not answered, for who sends: nanoseconds, or 0.
-    asked_at: Arc<AtomicU64>,
+    /// When the link's latest call was sent that is not answered, for who sends.
+    asked_at: Arc<ToldMoment>,
     /// The last connection that was given up without knowing what the server still does for it.
     abandoned: Option<ClientId>,
     /// Connections lost one after another before they answered anything.
@@ -52,7 +51,7 @@ impl Actor {
         dialer: Dialer,
         mailbox: mpsc::UnboundedReceiver<Mail>,
         state: watch::Sender<NodeState>,
-        asked_at: Arc<AtomicU64>,
+        asked_at: Arc<ToldMoment>,
     ) -> Self {
         Self {
             dialer,
@@ -75,7 +74,7 @@ impl Actor {
         while let Some(mut current) = link {
             self.set_state(state_of(&current));
             let end = self.serve(&mut current).await;
-            self.asked_at.store(0, Ordering::Relaxed);
+            self.asked_at.tell(None);
             link = match end {
                 End::Closed => None,
                 End::Lost(fault) => self.replace(current, fault).await,
@@ -95,7 +94,7 @@ impl Actor {
         let mut news = std::pin::pin!(change(self.dialer.sentry().cloned()));
         loop {
             let is_hung = probe.is_some();
-            self.asked_at.store(link.asked_at().map_or(0, nanos), Ordering::Relaxed);
+            self.asked_at.tell(link.asked_at());
             if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
                 watchdog.as_mut().reset(since + self.dialer.settings().hang_after);
                 is_watched = true;
@@ -352,11 +351,6 @@ async fn change(mut changes: Option<Sentry>) -> Option<Sentry> {
 /// When a moment of the lease clock comes, or sooner: timers stop while the computer sleeps.
 fn after(moment: Moment) -> Instant {
     Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
-}
-
-/// Since the epoch of the lease clock.
-fn nanos(moment: Moment) -> u64 {
-    u64::try_from(moment.since_epoch().as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn next(probe: &mut Option<BoxFuture<'static, Link>>) -> Link {
