@@ -23,11 +23,13 @@ impl Call {
     /// One argument that is made of several texts.
     pub(super) fn joined<const N: usize>(&mut self, texts: [&str; N]) -> &mut Self {
         let length: usize = texts.iter().map(|text| text.len()).sum();
-        self.header(b'$', length as u64);
+        self.count += 1;
+        write_header(&mut self.arguments, b'$', length as u64);
         for text in texts {
             self.arguments.extend_from_slice(text.as_bytes());
         }
-        self.end_argument()
+        self.arguments.extend_from_slice(b"\r\n");
+        self
     }
 
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
@@ -41,24 +43,25 @@ impl Call {
 
     /// The whole call, behind what `bytes` holds.
     pub(super) fn write_to(&self, bytes: &mut Vec<u8>) {
-        let mut digits = itoa::Buffer::new();
-        bytes.push(b'*');
-        bytes.extend_from_slice(digits.format(self.count).as_bytes());
-        bytes.extend_from_slice(b"\r\n");
+        write_header(bytes, b'*', self.count);
         bytes.extend_from_slice(&self.arguments);
     }
+}
 
-    fn header(&mut self, kind: u8, length: u64) {
-        let mut digits = itoa::Buffer::new();
-        self.count += 1;
-        self.arguments.push(kind);
-        self.arguments.extend_from_slice(digits.format(length).as_bytes());
-        self.arguments.extend_from_slice(b"\r\n");
-    }
-
-    fn end_argument(&mut self) -> &mut Self {
-        self.arguments.extend_from_slice(b"\r\n");
-        self
+/// The line before what has so many bytes or parts.
+fn write_header(bytes: &mut Vec<u8>, kind: u8, size: u64) {
+    let digit = |number: u64| b"0123456789"[(number % 10) as usize];
+    match size {
+        // What is usual, in one piece.
+        0..10 => bytes.extend_from_slice(&[kind, digit(size), b'\r', b'\n']),
+        10..100 => {
+            bytes.extend_from_slice(&[kind, digit(size / 10), digit(size), b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(itoa::Buffer::new().format(size).as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
     }
 }
 

@@ -9,11 +9,13 @@ use quorlock_protocol::Resource;
 pub(super) struct Contested {
     hasher: RandomState,
     places: Box<[Option<u64>; 256]>,
+    /// How many places are taken: none, most of the time, and then nothing is hashed.
+    taken: usize,
 }
 
 impl Default for Contested {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), places: Box::new([None; 256]) }
+        Self { hasher: RandomState::new(), places: Box::new([None; 256]), taken: 0 }
     }
 }
 
@@ -21,19 +23,45 @@ impl Contested {
     /// Somebody else holds `resource`.
     pub(super) fn insert(&mut self, resource: &Resource) {
         let (place, hash) = self.place(resource);
-        self.places[place] = Some(hash);
+        self.taken += usize::from(self.places[place].replace(hash).is_none());
     }
 
     /// Tells whether somebody else held `resource` when it was last heard of, and forgets it: the next one
     /// to be refused says so again.
     pub(super) fn take(&mut self, resource: &Resource) -> bool {
+        if self.taken == 0 {
+            return false;
+        }
         let (place, hash) = self.place(resource);
-        self.places[place].take_if(|seen| *seen == hash).is_some()
+        let was_held = self.places[place].take_if(|seen| *seen == hash).is_some();
+        self.taken -= usize::from(was_held);
+        was_held
     }
 
     fn place(&self, resource: &Resource) -> (usize, u64) {
         let hash = self.hasher.hash_one(resource.as_str());
         let [place, ..] = hash.to_be_bytes();
         (usize::from(place), hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_remembered_once() {
+        let name = |number: u32| Resource::new(&format!("invoice:{number}")).unwrap();
+        let mut contested = Contested::default();
+        assert!(!contested.take(&name(1)));
+        contested.insert(&name(1));
+        contested.insert(&name(1));
+        assert!(contested.take(&name(1)));
+        assert!(!contested.take(&name(1)));
+        // More than there are places for: later ones stand for those before.
+        (0..1000).for_each(|number| contested.insert(&name(number)));
+        let remembered = (0..1000).filter(|number| contested.take(&name(*number))).count();
+        assert!((128..=256).contains(&remembered), "{remembered}");
+        assert_eq!(contested.taken, 0);
     }
 }

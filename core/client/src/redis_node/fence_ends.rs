@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Action, Moment, Ttl};
@@ -12,38 +13,44 @@ use super::mail::Letter;
 /// What is known of the ends of fences on a node that would be noticed to have forgotten them.
 pub(super) struct FenceEnds {
     hasher: RandomState,
-    /// The fences put off since then, with their retention and the canary that stood behind them, as hashes.
+    /// The fences put off since then, with their retention, as hashes,
     late: HashSet<u64>,
     since: Moment,
+    /// while this canary stood.
+    canary: Arc<str>,
 }
 
 impl FenceEnds {
     /// Nothing is known on a connection that begins `now`.
     pub(super) fn new(now: Moment) -> Self {
-        Self { hasher: RandomState::new(), late: HashSet::new(), since: now }
+        let (hasher, late, canary) = (RandomState::new(), HashSet::new(), Arc::default());
+        Self { hasher, late, since: now, canary }
     }
 
     /// Whether the fence of a first grant lasts for long enough already, while `canary` stands.
-    pub(super) fn cover(&mut self, letter: &Letter, canary: &str, now: Moment) -> bool {
-        if now.since(self.since) > KNOWN_FOR {
+    pub(super) fn cover(&mut self, letter: &Letter, canary: &Arc<str>, now: Moment) -> bool {
+        if now.since(self.since) > KNOWN_FOR || self.canary != *canary {
             self.late.clear();
             self.since = now;
+            self.canary = Arc::clone(canary);
         }
-        self.hash(letter, canary).is_some_and(|hash| self.late.contains(&hash))
+        !self.late.is_empty() && self.hash(letter).is_some_and(|hash| self.late.contains(&hash))
     }
 
     /// The end of the fence of a first grant was put off by what was sent at `sent`, and `canary` stood.
     pub(super) fn note(&mut self, letter: &Letter, canary: &str, sent: Moment) {
-        if sent >= self.since && self.late.len() < MOST {
-            self.late.extend(self.hash(letter, canary));
+        // Without a canary it would not be noticed that the fence is gone.
+        let is_news = sent >= self.since && *self.canary == *canary && !canary.is_empty();
+        if is_news && self.late.len() < MOST {
+            self.late.extend(self.hash(letter));
         }
     }
 
-    /// `None` for a fence of which nothing is to be known: without a canary it would not be noticed that it is gone.
-    fn hash(&self, letter: &Letter, canary: &str) -> Option<u64> {
-        let kept = retention(letter).filter(|kept| has_reserve(*kept) && !canary.is_empty())?;
-        let claim = &letter.command.claim;
-        Some(self.hasher.hash_one((claim.resources.as_slice(), kept, canary)))
+    /// `None` for a fence of which nothing is to be known.
+    fn hash(&self, letter: &Letter) -> Option<u64> {
+        let kept = retention(letter).filter(|kept| has_reserve(*kept))?;
+        let [resource] = letter.command.claim.resources.as_slice() else { return None };
+        Some(self.hasher.hash_one((resource.as_str(), kept.as_millis())))
     }
 }
 
@@ -77,8 +84,6 @@ const MOST: usize = 7_000;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use quorlock_protocol::{
         Claim, Command, Fence, FencingToken, HolderId, NodeId, Resources, Ticket,
     };
@@ -108,39 +113,63 @@ mod tests {
 
     #[test]
     fn an_end_is_relied_on_for_less_than_it_was_put_off_by() {
-        let mut ends = FenceEnds::new(at(0));
+        let (mut ends, canary) = (FenceEnds::new(at(0)), "canary".into());
         let letter = grant("r", LONG);
         assert_eq!(millis_kept(&letter), Some(1000 * (60 * 60 + 60)));
-        assert!(!ends.cover(&letter, "canary", at(0)));
-        ends.note(&letter, "canary", at(0));
-        assert!(ends.cover(&letter, "canary", at(50)));
-        assert!(!ends.cover(&grant("s", LONG), "canary", at(50)), "another resource");
-        assert!(!ends.cover(&grant("r", 2 * LONG), "canary", at(50)), "kept for longer");
-        assert!(!ends.cover(&letter, "another", at(50)), "the node has forgotten");
-        assert!(!ends.cover(&letter, "canary", at(51)));
-        ends.note(&letter, "canary", at(50));
-        assert!(!ends.cover(&letter, "canary", at(51)), "sent before all was forgotten");
+        assert!(!ends.cover(&letter, &canary, at(0)));
+        ends.note(&letter, &canary, at(0));
+        assert!(ends.cover(&letter, &canary, at(50)));
+        assert!(!ends.cover(&grant("s", LONG), &canary, at(50)), "another resource");
+        assert!(!ends.cover(&grant("r", 2 * LONG), &canary, at(50)), "kept for longer");
+        assert!(!ends.cover(&letter, &canary, at(51)));
+        ends.note(&letter, &canary, at(50));
+        assert!(!ends.cover(&letter, &canary, at(51)), "sent before all was forgotten");
+    }
+
+    #[test]
+    fn what_a_node_has_forgotten_is_relied_on_no_more() {
+        let mut ends = FenceEnds::new(at(0));
+        let [first, second] = ["first", "second"].map(Arc::<str>::from);
+        let letter = grant("r", LONG);
+        assert!(!ends.cover(&letter, &first, at(0)));
+        ends.note(&letter, &first, at(0));
+        assert!(ends.cover(&letter, &first, at(1)));
+        assert!(!ends.cover(&letter, &second, at(2)));
+        ends.note(&letter, &first, at(2));
+        assert!(!ends.cover(&letter, &second, at(3)), "what was put off stood behind the first");
+        ends.note(&letter, &second, at(1));
+        assert!(!ends.cover(&letter, &second, at(3)), "sent before it was known to have forgotten");
+        ends.note(&letter, &second, at(3));
+        assert!(ends.cover(&letter, &second, at(4)));
     }
 
     #[test]
     fn a_fence_of_short_life_is_kept_to_the_point() {
-        let mut ends = FenceEnds::new(at(0));
+        let (mut ends, canary) = (FenceEnds::new(at(0)), "canary".into());
         let letter = grant("r", Duration::from_secs(60));
         assert_eq!(millis_kept(&letter), Some(60_000));
-        ends.note(&letter, "canary", at(0));
-        assert!(!ends.cover(&letter, "canary", at(0)));
+        assert!(!ends.cover(&letter, &canary, at(0)));
+        ends.note(&letter, &canary, at(0));
+        assert!(!ends.cover(&letter, &canary, at(0)));
+    }
+
+    #[test]
+    fn nothing_is_relied_on_where_nobody_would_notice_that_it_is_gone() {
+        let (mut ends, none) = (FenceEnds::new(at(0)), Arc::default());
         let letter = grant("r", LONG);
-        ends.note(&letter, "", at(0));
-        assert!(!ends.cover(&letter, "", at(0)), "nobody would notice that it is gone");
+        assert!(!ends.cover(&letter, &none, at(0)));
+        ends.note(&letter, &none, at(0));
+        assert!(!ends.cover(&letter, &none, at(0)));
     }
 
     #[test]
     fn a_crowd_of_names_takes_little_room() {
-        let mut ends = FenceEnds::new(at(0));
+        let (mut ends, canary) = (FenceEnds::new(at(0)), "canary".into());
+        assert!(!ends.cover(&grant("0", LONG), &canary, at(0)));
         for name in 0..MOST + 1000 {
-            ends.note(&grant(&name.to_string(), LONG), "canary", at(0));
+            ends.note(&grant(&name.to_string(), LONG), &canary, at(0));
         }
         assert!(ends.late.capacity() < 2 * MOST);
-        assert!(ends.cover(&grant("0", LONG), "canary", at(1)));
+        assert!(ends.cover(&grant("0", LONG), &canary, at(1)));
     }
 }

@@ -48,7 +48,8 @@ impl Link {
             mends += 1;
         });
         (0..mends).for_each(|_| self.note_out(Load::FenceEnd));
-        let mut granted: Answers = hearing.granted(&parcel).map(Ok).collect();
+        let mut granted = Answers::with_capacity(parcel.letters().len());
+        granted.extend(hearing.granted(&parcel).map(Ok));
         let look = self.lookout.inspect(sent, hearing.time(), &mut granted);
         self.request_look(look);
         if granted.len() == parcel.letters().len() {
