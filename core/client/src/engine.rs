@@ -15,6 +15,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use futures_util::future::lazy;
+use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -184,12 +187,8 @@ impl Engine {
         F::Output: Send + 'static,
     {
         let leaving = Arc::new(OnceLock::new());
-        // In this order: what the future leaves behind is counted before its leaving is over.
-        let parts = (Box::pin(future), Arc::clone(&leaving));
-        let join = self.hand_over(async move {
-            let mut parts = parts;
-            (&mut parts.0).await
-        });
+        // What the future leaves behind is counted before its leaving is over.
+        let join = self.hand_over(Holding { future: Box::pin(future), held: Arc::clone(&leaving) });
         Task { join, leaving, background: Arc::clone(&self.shared.background) }
     }
 
@@ -200,12 +199,11 @@ impl Engine {
         F::Output: Send + 'static,
     {
         let awaited = self.await_elsewhere();
-        self.spawn(async move {
+        let begun = lazy(move |_| {
             awaited.begin();
-            let output = future.await;
-            awaited.end();
-            output
-        })
+            awaited
+        });
+        self.spawn(begun.then(move |awaited| future.inspect(move |_| awaited.end())))
     }
 
     /// Runs `future` on the thread for as long as it lasts; nobody waits for it, not even the end of the
@@ -217,10 +215,7 @@ impl Engine {
     /// Runs `future` to its end on the thread, also if nobody waits for it; [`Self::drain`] does.
     pub fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ticket = BackgroundTicket::new(&self.shared.background);
-        self.hand_over(async move {
-            future.await;
-            drop(ticket);
-        });
+        self.hand_over(Holding { future, held: ticket });
     }
 
     fn hand_over<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -282,6 +277,24 @@ impl Drop for Shared {
 impl Background {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pin_project! {
+    /// A future that holds something until it is gone itself. (An async block would have room for the future
+    /// twice: before and after it begins.)
+    struct Holding<F, T> {
+        #[pin]
+        future: F,
+        held: T,
+    }
+}
+
+impl<F: Future, T> Future for Holding<F, T> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().future.poll(context)
     }
 }
 

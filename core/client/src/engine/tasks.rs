@@ -1,12 +1,13 @@
 //! The tasks on a runtime, and how many of them could go on at once. Knows nothing of what they do.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, yield_now};
 
@@ -49,15 +50,8 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         let mark = Mark::new(&self.counts);
-        self.handle.spawn(async move {
-            let waker = Waker::from(Arc::clone(&mark.0));
-            let mut future = pin!(future);
-            poll_fn(|context| {
-                mark.0.begin(context.waker());
-                future.as_mut().poll(&mut Context::from_waker(&waker))
-            })
-            .await
-        })
+        let waker = Waker::from(Arc::clone(&mark.0));
+        self.handle.spawn(Marked { future, waker, mark })
     }
 
     /// Lets the tasks go on until none is ready and nothing has come in, but not for much longer than
@@ -82,6 +76,26 @@ impl Tasks {
         while begin.elapsed() < limit && !is_over() {
             yield_now().await;
         }
+    }
+}
+
+pin_project! {
+    /// A task's future, and its mark for as long as the future is there.
+    struct Marked<F> {
+        #[pin]
+        future: F,
+        waker: Waker,
+        mark: Mark,
+    }
+}
+
+impl<F: Future> Future for Marked<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        this.mark.0.begin(context.waker());
+        this.future.poll(&mut Context::from_waker(this.waker))
     }
 }
 
