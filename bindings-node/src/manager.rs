@@ -5,7 +5,7 @@ use std::sync::Arc;
 use napi::Either;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
-use quorlock::{Builder, LockError, NodeState, Redlock};
+use quorlock::{Builder, ConfigError, Lock, LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
 use crate::bridge::Bridge;
@@ -66,6 +66,8 @@ fn build(
 
 /// Acquires a lock on all of `resources`; ends with a lease.
 #[napi]
+// What JavaScript passes is a copy of its own already.
+#[allow(clippy::needless_pass_by_value)]
 pub fn acquire(
     manager: &External<Manager>,
     id: u32,
@@ -73,23 +75,33 @@ pub fn acquire(
     duration: f64,
     settings: Option<Settings>,
 ) {
-    let locks = manager.locks.clone();
+    let lock = lock(&manager.locks, &resources, duration, settings.as_ref());
     manager.queue.run(manager.locks.engine(), id, async move {
-        let lock = locks.lock_all(&resources);
-        let changed = options::ttl(duration).and_then(|ttl| match &settings {
-            None => Ok(lock.ttl(ttl)),
-            Some(settings) => settings
-                .apply(locks.policy().to_builder())
-                .map(|policy| lock.set(|_| policy.ttl(ttl))),
-        });
-        match changed.map_err(LockError::from) {
-            Ok(lock) => match lock.acquire_here().await {
-                Ok(guard) => Outcome::Acquired(guard.on_its_way()),
-                Err(error) => error.into(),
-            },
+        let result = match &lock {
+            Ok(lock) => lock.acquire_here().await,
+            Err(error) => Err(error.clone().into()),
+        };
+        match result {
+            Ok(guard) => Outcome::Acquired(guard.on_its_way()),
             Err(error) => error.into(),
         }
     });
+}
+
+fn lock(
+    locks: &Redlock,
+    resources: &[String],
+    duration: f64,
+    settings: Option<&Settings>,
+) -> Result<Lock, ConfigError> {
+    let (lock, ttl) = (locks.lock_all(resources), options::ttl(duration)?);
+    match settings {
+        None => Ok(lock.ttl(ttl)),
+        Some(settings) => {
+            let policy = settings.apply(locks.policy().to_builder())?;
+            Ok(lock.set(|_| policy.ttl(ttl)))
+        }
+    }
 }
 
 /// Whether anyone holds one of `resources`; ends with an answer.

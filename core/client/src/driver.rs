@@ -1,14 +1,15 @@
 //! Runs any machine: sends, replies, timers, cancellation. Never knows what a command means.
 
 use std::cmp::Reverse;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Command, Machine, Moment, NodeId, Output};
+use quorlock_protocol::{Command, Machine, Moment, NodeId, Output, Surroundings as _};
 use tokio::select;
 use tokio::time::sleep;
 
-use crate::clock::{self, Jumps, System};
+use crate::clock::{self, Jumps, Snapshot, System};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
 
@@ -22,7 +23,8 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, jumps: &Jumps) -> Self {
-        Self { nodes: Arc::clone(nodes), inbox: Arc::default(), jumps: jumps.clone() }
+        let inbox = Arc::new(Inbox::with_room_for(nodes.len()));
+        Self { nodes: Arc::clone(nodes), inbox, jumps: jumps.clone() }
     }
 
     /// Drives `machine` to its end. `watch` sees it after every change, before what it wants sent goes out.
@@ -33,34 +35,48 @@ impl Driver {
         machine: &mut M,
         mut watch: impl FnMut(&mut M),
     ) -> M::Outcome {
-        let mut batch: Vec<Arrival> = Vec::new();
-        let mut outgoing: Vec<(NodeId, Command)> = Vec::new();
+        let mut batch: Vec<Arrival> = Vec::with_capacity(self.nodes.len());
+        let mut outgoing: Vec<(NodeId, Command)> = Vec::with_capacity(self.nodes.len());
+        // One look at the clock each time it goes on.
+        let mut turn = Snapshot::take();
         loop {
-            let wake_at = match machine.poll(&mut System) {
-                Output::Send(node, command) => {
-                    outgoing.push((node, command));
-                    continue;
-                }
-                Output::WakeAt(at) => Ok(at),
-                Output::Done(outcome) => Err(outcome),
+            let wake_at = match self.advance(machine, &mut turn, &mut watch, &mut outgoing) {
+                ControlFlow::Continue(wake_at) => wake_at,
+                ControlFlow::Break(outcome) => return outcome,
             };
-            watch(machine);
-            self.send(&mut outgoing);
-            let wake_at = match wake_at {
-                Ok(at) => at,
-                Err(outcome) => return outcome,
-            };
-            match self.wait(wake_at, &mut batch).await {
+            let wake = self.wait(wake_at, &mut batch).await;
+            turn = Snapshot::take();
+            match wake {
                 Some(Wake::Replies) => {
                     for arrival in batch.drain(..) {
-                        machine.handle_reply(&mut System, arrival.node, arrival.reply);
+                        machine.handle_reply(&mut turn, arrival.node, arrival.reply);
                     }
                 }
-                Some(Wake::Cancelled) => machine.cancel(&mut System),
-                None if clock::now() >= wake_at => machine.handle_timeout(&mut System),
+                Some(Wake::Cancelled) => machine.cancel(&mut turn),
+                None if turn.now() >= wake_at => machine.handle_timeout(&mut turn),
                 None => {}
             }
         }
+    }
+
+    /// Lets `machine` do what it can do at once, up to when it is to be woken, or to its outcome.
+    fn advance<M: Machine>(
+        &self,
+        machine: &mut M,
+        turn: &mut Snapshot,
+        watch: &mut impl FnMut(&mut M),
+        outgoing: &mut Vec<(NodeId, Command)>,
+    ) -> ControlFlow<M::Outcome, Moment> {
+        let next = loop {
+            match machine.poll(turn) {
+                Output::Send(node, command) => outgoing.push((node, command)),
+                Output::WakeAt(at) => break ControlFlow::Continue(at),
+                Output::Done(outcome) => break ControlFlow::Break(outcome),
+            }
+        };
+        watch(machine);
+        self.send(outgoing);
+        next
     }
 
     /// Cancels a machine whose future was dropped and sends what it still wants to send, without

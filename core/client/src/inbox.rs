@@ -46,6 +46,13 @@ pub(crate) enum Wake {
 }
 
 impl Inbox {
+    /// For so many replies at once, mostly.
+    pub(crate) fn with_room_for(replies: usize) -> Self {
+        let replies = Vec::with_capacity(replies);
+        let incoming = Mutex::new(Incoming { replies, ..Incoming::default() });
+        Self { incoming, ..Self::default() }
+    }
+
     /// Waits until something is there, and takes all replies into an empty `batch`.
     ///
     /// A cancellation comes before replies, and for ever after.
@@ -108,8 +115,13 @@ impl ReplyTo {
 
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
+        self.deliver_at(clock::now(), reply);
+    }
+
+    /// [`Self::deliver`] of what came at that moment.
+    pub(crate) fn deliver_at(&self, at: Moment, reply: Reply) {
         let (operation, node) = (self.operation, self.node);
-        let arrival = Arrival { at: clock::now(), operation, node, reply };
+        let arrival = Arrival { at, operation, node, reply };
         let mut incoming = self.inbox.lock();
         if let Some(late) = &incoming.late {
             return late.count(arrival);

@@ -39,14 +39,14 @@ impl LateVotes {
             && round.handle_reply(arrival.at, arrival.node, arrival.reply)
             && round.is_complete()
         {
-            *tale = Tale::Closed(Brief::of(&round.report().votes));
+            *tale = Tale::Closed(Brief::of(round.votes()));
         }
     }
 
     /// What is known by now.
     pub(crate) fn now(&self) -> Vec<NodeVote> {
         match &*self.tale.lock().unwrap_or_else(PoisonError::into_inner) {
-            Tale::Open(round) => round.report().votes,
+            Tale::Open(round) => round.votes().collect(),
             Tale::Closed(brief) => brief.votes(),
         }
     }
@@ -54,27 +54,23 @@ impl LateVotes {
 
 impl Tale {
     fn of(round: Box<Round>) -> Self {
-        if round.is_complete() {
-            Self::Closed(Brief::of(&round.report().votes))
-        } else {
-            Self::Open(round)
-        }
+        if round.is_complete() { Self::Closed(Brief::of(round.votes())) } else { Self::Open(round) }
     }
 }
 
 impl Brief {
-    pub(crate) fn of(votes: &[NodeVote]) -> Self {
-        let token = |vote: &NodeVote| match vote.answer {
+    pub(crate) fn of(votes: impl Iterator<Item = NodeVote> + Clone) -> Self {
+        let token = |vote: NodeVote| match vote.answer {
             Some(Ok(Answer::Ours { token, remaining: None })) => Some(token),
             _ => None,
         };
-        match votes.first().and_then(token) {
-            Some(first) if votes.iter().all(|vote| token(vote) == Some(first)) => {
+        match votes.clone().next().and_then(token) {
+            Some(first) if votes.clone().all(|vote| token(vote) == Some(first)) => {
                 let micros =
-                    |vote: &NodeVote| u32::try_from(vote.took.as_micros()).unwrap_or(u32::MAX);
-                Self::Granted(first, votes.iter().map(micros).collect())
+                    |vote: NodeVote| u32::try_from(vote.took.as_micros()).unwrap_or(u32::MAX);
+                Self::Granted(first, votes.map(micros).collect())
             }
-            _ => Self::Mixed(votes.into()),
+            _ => Self::Mixed(votes.collect()),
         }
     }
 
@@ -128,9 +124,9 @@ mod tests {
             vec![granted(Some(7), None), fault, missing],
         ];
         for votes in rounds {
-            assert_eq!(Brief::of(&votes).votes(), votes);
+            assert_eq!(Brief::of(votes.iter().cloned()).votes(), votes);
         }
-        let brief = Brief::of(&vec![granted(Some(7), None); 3]);
+        let brief = Brief::of([granted(Some(7), None), granted(Some(7), None)].into_iter());
         assert!(matches!(brief, Brief::Granted(..)), "what is usual takes little room");
     }
 }

@@ -101,7 +101,7 @@ impl Lock {
     /// As for [`Self::acquire`].
     pub async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
         let (resources, policy) = self.check()?;
-        self.manager.acquire(resources, policy).await
+        self.manager.acquire(&resources, &policy).await
     }
 
     /// Takes over a lease on these resources by the token that its holder handed over, with the

@@ -217,15 +217,15 @@ impl Manager {
 
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        resources: Resources,
-        policy: Policy,
+        resources: &Resources,
+        policy: &Policy,
     ) -> Result<LeaseGuard, LockError> {
-        self.check_open(&resources)?;
+        self.check_open(resources)?;
         let started = clock::now();
-        self.announce(&policy);
+        self.announce(policy);
         self.settle(policy.timeout()).await?;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
-        let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
+        let machine = Acquire::new(started, resources.clone(), *policy, self.quorum, known);
         let mut acquiring =
             Acquiring { manager: self, driver: self.driver(), machine: Some(machine) };
         let outcome = acquiring.run().await;
@@ -241,12 +241,12 @@ impl Manager {
                 let spent = (outcome.attempts, outcome.elapsed);
                 let lost =
                     lost.iter().map(|round| name_votes(&round.votes, &self.addresses)).collect();
-                Ok(LeaseGuard::new(Lease::won(self, won, policy, &driver.inbox, spent, lost)))
+                Ok(LeaseGuard::new(Lease::won(self, won, *policy, &driver.inbox, spent, lost)))
             }
             Err(kind) => {
                 self.withdraw_rest(&driver, left);
                 let spent = (outcome.attempts, outcome.elapsed);
-                Err(self.error(kind, &resources, &outcome.lost_rounds, spent))
+                Err(self.error(kind, resources, &outcome.lost_rounds, spent))
             }
         }
     }

@@ -190,8 +190,20 @@ impl Acquire {
             fence_retention: self.policy.fence_retention(),
             unsent: grant.unsent(),
         };
-        let round = grant.clone();
-        self.state = State::Finished(Ok(Won { lease, round }));
+        if let Some(round) = self.take_grant() {
+            self.state = State::Finished(Ok(Won { lease, round }));
+        }
+    }
+
+    /// The round under way, which is over.
+    fn take_grant(&mut self) -> Option<Round> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Voting(grant) | State::Raising { grant, .. } => Some(grant),
+            other => {
+                self.state = other;
+                None
+            }
+        }
     }
 
     /// The round is lost: take its keys back from every node, then wait or give up.

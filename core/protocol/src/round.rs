@@ -161,14 +161,18 @@ impl Round {
         self.answers().filter(|(_, answer)| is_unsent(answer)).map(|(node, _)| node).collect()
     }
 
-    /// What every node did, for people and statistics.
-    pub fn report(&self) -> RoundReport {
-        let votes = self.ballots.iter().map(|ballot| NodeVote {
+    /// What every node did.
+    pub fn votes(&self) -> impl Iterator<Item = NodeVote> + Clone {
+        self.ballots.iter().map(|ballot| NodeVote {
             vote: Vote::of(ballot.answer.as_ref()),
             answer: ballot.answer.clone(),
             took: ballot.took,
-        });
-        RoundReport { started: self.started, votes: votes.collect() }
+        })
+    }
+
+    /// The same, for people and statistics.
+    pub fn report(&self) -> RoundReport {
+        RoundReport { started: self.started, votes: self.votes().collect() }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::identity::{Claim, NodeId};
 use crate::machine::{Machine, Output, Surroundings};
 use crate::quorum::{Quorum, Vote};
-use crate::round::{NodeVote, RoundReport};
+use crate::round::NodeVote;
 use crate::time::Moment;
 use crate::validity::Drift;
 
@@ -200,13 +200,12 @@ impl Withdraw {
     }
 
     /// What every node answered so far.
-    pub fn report(&self) -> RoundReport {
-        let votes = self.nodes.iter().map(|progress| NodeVote {
+    pub fn votes(&self) -> impl Iterator<Item = NodeVote> {
+        self.nodes.iter().map(|progress| NodeVote {
             vote: Vote::of(progress.answer.as_ref()),
             answer: progress.answer.clone(),
             took: progress.took,
-        });
-        RoundReport { started: self.started, votes: votes.collect() }
+        })
     }
 
     /// Whether no node needs anything more.

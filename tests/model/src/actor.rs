@@ -169,8 +169,7 @@ impl Actor<'_> {
             item.release = None;
         }
         if is_done {
-            let votes = item.task.machine.report().votes;
-            if votes.iter().any(|vote| !matches!(vote.answer, Some(Ok(_)))) {
+            if item.task.machine.votes().any(|vote| !matches!(vote.answer, Some(Ok(_)))) {
                 self.events.push(Event::GivenUp(item.draw));
             }
             self.events.push(Event::Closed(item.task.op));

@@ -129,7 +129,7 @@ impl Lease {
             }
             driver
                 .run(&mut machine, |machine| {
-                    votes.set(machine.report());
+                    votes.set(machine.votes());
                     if let Some(outcome) = machine.outcome()
                         && let Some((told, awaited)) = told_to.take()
                     {

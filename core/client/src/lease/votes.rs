@@ -1,6 +1,6 @@
 //! What nodes said about a lease, with what they say later. Owns the votes; they decide nothing here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_protocol::{Moment, NodeVote, Round, RoundReport, Vote};
 
@@ -25,7 +25,7 @@ impl LastVotes {
 
     /// Those of a round that counts no more.
     pub(super) fn over(report: &RoundReport) -> Self {
-        Self::Closed(Brief::of(&report.votes))
+        Self::Closed(Brief::of(report.votes.iter().cloned()))
     }
 
     pub(super) fn now(&self) -> Vec<NodeVote> {
@@ -67,23 +67,28 @@ impl Renewals {
 /// What every node answers to a release: those that had not when its outcome was certain follow.
 #[derive(Clone, Default)]
 pub struct ReleaseVotes {
-    report: Arc<Mutex<RoundReport>>,
+    votes: Arc<Mutex<Vec<NodeVote>>>,
     addresses: Arc<[Arc<str>]>,
 }
 
 impl ReleaseVotes {
     pub(super) fn new(addresses: &Arc<[Arc<str>]>) -> Self {
-        Self { report: Arc::default(), addresses: Arc::clone(addresses) }
+        Self { votes: Arc::default(), addresses: Arc::clone(addresses) }
     }
 
-    pub(super) fn set(&self, report: RoundReport) {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    pub(super) fn set(&self, votes: impl Iterator<Item = NodeVote>) {
+        let mut own = self.lock();
+        own.clear();
+        own.extend(votes);
     }
 
     /// What is known by now; empty if the lease was known to be over, because no node is asked then.
     pub fn now(&self) -> Vec<NodeReport> {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        name_votes(&report.votes, &self.addresses)
+        name_votes(&self.lock(), &self.addresses)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<NodeVote>> {
+        self.votes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

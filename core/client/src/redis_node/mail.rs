@@ -6,6 +6,7 @@ use std::mem;
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket};
 use smallvec::{SmallVec, smallvec};
 
+use crate::clock;
 use crate::inbox::ReplyTo;
 
 /// What is put into a node's queue.
@@ -28,7 +29,12 @@ impl Letter {
     }
 
     pub(super) fn answer(self, answer: Result<Answer, Fault>, repeated: bool) {
-        self.reply_to.deliver(Reply { ticket: self.command.ticket, answer, repeated });
+        self.answer_at(clock::now(), answer, repeated);
+    }
+
+    /// The answer came at that moment.
+    fn answer_at(self, at: Moment, answer: Result<Answer, Fault>, repeated: bool) {
+        self.reply_to.deliver_at(at, Reply { ticket: self.command.ticket, answer, repeated });
     }
 
     pub(super) fn is_revoke(&self) -> bool {
@@ -110,6 +116,9 @@ impl Parcel {
             return Some(letter);
         }
         self.keys += letter.keys();
+        if self.letters.len() == self.letters.capacity() {
+            self.letters.reserve(Self::MAX_GRANTS);
+        }
         self.letters.push(letter);
         None
     }
@@ -192,17 +201,17 @@ impl Parcel {
 
     /// Answers every letter by its place, until `answers` ends.
     pub(super) fn answer_each(self, answers: impl IntoIterator<Item = Result<Answer, Fault>>) {
-        let repeated = self.sends > 1;
+        let (now, repeated) = (clock::now(), self.sends > 1);
         for (letter, answer) in self.letters.into_iter().zip(answers) {
-            letter.answer(answer, repeated);
+            letter.answer_at(now, answer, repeated);
         }
     }
 
     /// Answers every letter with `fault`.
     pub(super) fn answer_all(self, fault: &Fault) {
-        let repeated = self.sends > 1;
+        let (now, repeated) = (clock::now(), self.sends > 1);
         for letter in self.letters {
-            letter.answer(Err(fault.clone()), repeated);
+            letter.answer_at(now, Err(fault.clone()), repeated);
         }
     }
 
