@@ -77,6 +77,7 @@ pub fn acquire(
 ) {
     let lock = lock(&manager.locks, &resources, duration, settings.as_ref());
     manager.queue.run(manager.locks.engine(), id, async move {
+        // Taken out of it, the lock would have room here twice.
         let result = match &lock {
             Ok(lock) => lock.acquire_here().await,
             Err(error) => Err(error.clone().into()),

@@ -199,6 +199,7 @@ impl Engine {
         F::Output: Send + 'static,
     {
         let awaited = self.await_elsewhere();
+        // Begin, await, end, without room for the future twice.
         let begun = lazy(move |_| {
             awaited.begin();
             awaited

@@ -162,9 +162,10 @@ impl Acquire {
         for (node, answer) in grant.answers() {
             join_raise(&mut raise, node, answer, token);
         }
-        let grant = grant.clone();
-        self.next_ticket += 1;
-        self.state = State::Raising { grant, raise, token };
+        if let Some(grant) = self.take_grant() {
+            self.next_ticket += 1;
+            self.state = State::Raising { grant, raise, token };
+        }
     }
 
     fn accept(&mut self, env: &mut dyn Surroundings) {
@@ -195,7 +196,7 @@ impl Acquire {
         }
     }
 
-    /// The round under way, which is over.
+    /// Takes the grant under way out, for another state to hold; `None` if none is under way.
     fn take_grant(&mut self) -> Option<Round> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Voting(grant) | State::Raising { grant, .. } => Some(grant),

@@ -13,10 +13,11 @@ use super::mail::Letter;
 /// What is known of the ends of fences on a node that would be noticed to have forgotten them.
 pub(super) struct FenceEnds {
     hasher: RandomState,
-    /// The fences put off since then, with their retention, as hashes,
+    /// The fences put off, with their retention, as hashes:
     late: HashSet<u64>,
+    /// since then,
     since: Moment,
-    /// while this canary stood.
+    /// and while this canary stood.
     canary: Arc<str>,
 }
 
@@ -141,6 +142,10 @@ mod tests {
         assert!(!ends.cover(&letter, &second, at(3)), "sent before it was known to have forgotten");
         ends.note(&letter, &second, at(3));
         assert!(ends.cover(&letter, &second, at(4)));
+        assert!(
+            !ends.cover(&letter, &first, at(5)),
+            "what stood before is back, and what was noted then is not"
+        );
     }
 
     #[test]

@@ -86,6 +86,8 @@ impl Parcel {
     const MAX_LEASES: usize = 256;
     /// The most leases that are granted together.
     pub(super) const MAX_GRANTS: usize = 32;
+    /// Room for so many is made at once, at least.
+    const LETTERS_MORE: usize = 7;
     /// The most keys in such a call.
     const MAX_KEYS: usize = 1024;
     /// A command whose reply was lost goes out once more, and then no more.
@@ -117,7 +119,7 @@ impl Parcel {
         }
         self.keys += letter.keys();
         if self.letters.len() == self.letters.capacity() {
-            self.letters.reserve(Self::MAX_GRANTS);
+            self.letters.reserve(Self::LETTERS_MORE);
         }
         self.letters.push(letter);
         None
