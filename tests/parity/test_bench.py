@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,15 @@ def test_every_entrant_has_a_program(entrant: Entrant) -> None:
 
 def test_every_workload_is_named_after_its_file() -> None:
     assert [module.NAME for module in WORKLOADS.values()] == list(WORKLOADS)
+
+
+@pytest.mark.parametrize("crate", ["core/client", "core/protocol", "bench/contestants/rust"])
+def test_the_lock_file_of_the_rust_peers_knows_what_our_crates_need(crate: str) -> None:
+    # A workspace of its own, which no other check builds.
+    lock = tomllib.loads((prepare.HERE / "contestants/rust_peers/Cargo.lock").read_text())
+    manifest = tomllib.loads((prepare.ROOT / crate / "Cargo.toml").read_text())
+    name = manifest["package"]["name"]
+    locked = next(one["dependencies"] for one in lock["package"] if one["name"] == name)
+    parts = [manifest, *manifest.get("target", {}).values()]
+    wanted = {name for part in parts for name in part.get("dependencies", {})}
+    assert wanted == {name.split()[0] for name in locked}
