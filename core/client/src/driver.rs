@@ -9,7 +9,7 @@ use quorlock_protocol::{Command, Machine, Moment, NodeId, Output, Surroundings a
 use tokio::select;
 use tokio::time::sleep;
 
-use crate::clock::{self, Jumps, Snapshot, System};
+use crate::clock::{self, Jumps, Snapshot};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
 
@@ -82,14 +82,9 @@ impl Driver {
     /// Cancels a machine whose future was dropped and sends what it still wants to send, without
     /// waiting for anything.
     pub(crate) fn abandon<M: Machine>(&self, machine: &mut M) -> Option<M::Outcome> {
-        machine.cancel(&mut System);
-        loop {
-            match machine.poll(&mut System) {
-                Output::Send(node, command) => self.send_one(node, command),
-                Output::WakeAt(_) => return None,
-                Output::Done(outcome) => return Some(outcome),
-            }
-        }
+        let mut turn = Snapshot::take();
+        machine.cancel(&mut turn);
+        self.advance(machine, &mut turn, &mut |_| {}, &mut Vec::new()).break_value()
     }
 
     /// Sends what goes out together. Nodes that owe an answer come first, the one that was asked last before all:
