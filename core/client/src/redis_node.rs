@@ -2,6 +2,7 @@
 //! connection; never knows of other nodes, never retries a round.
 
 mod actor;
+mod aside;
 mod call;
 mod contested;
 mod dialer;

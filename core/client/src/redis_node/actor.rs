@@ -11,8 +11,9 @@ use quorlock_protocol::{Fault, FaultKind, Moment};
 use tokio::select;
 use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
+use super::aside::{Aside, Occasion};
 use super::dialer::{Backoff, Dialer};
 use super::gate::Gate;
 use super::link::{Event, Link};
@@ -86,18 +87,14 @@ impl Actor {
 
     /// Carries commands and replies over `link` until it ends.
     async fn serve(&mut self, link: &mut Link) -> End {
-        let mut watchdog = std::pin::pin!(sleep(Duration::ZERO));
-        let mut is_watched = false;
-        let has_guards = self.dialer.sentry().is_some_and(Sentry::looks);
-        let mut look_timer = std::pin::pin!(sleep_until(after(link.look_at())));
+        let mut aside = Aside::new(self.dialer.sentry().cloned());
         let mut probe: Option<BoxFuture<'static, Link>> = None;
-        let mut news = std::pin::pin!(change(self.dialer.sentry().cloned()));
+        self.look_in_time(link, &mut aside);
         loop {
             let is_hung = probe.is_some();
             self.asked_at.tell(link.asked_at());
-            if let Some(since) = link.silent_since().filter(|_| !is_watched && !is_hung) {
-                watchdog.as_mut().reset(since + self.dialer.settings().hang_after);
-                is_watched = true;
+            if let Some(since) = link.silent_since().filter(|_| !is_hung) {
+                aside.remind(since + self.dialer.settings().hang_after);
             }
             if self.closing && link.load() == 0 {
                 return End::Closed;
@@ -113,7 +110,7 @@ impl Actor {
                     Event::Answered => {}
                     Event::Looked => {
                         probe = None;
-                        look_timer.as_mut().reset(after(link.look_at()));
+                        self.look_in_time(link, &mut aside);
                         self.set_state(state_of(link));
                     }
                 },
@@ -127,30 +124,17 @@ impl Actor {
                     }
                     self.admit(link, is_hung);
                 }
-                changes = news.as_mut() => {
-                    news.set(change(changes));
-                    let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
-                    if matches!(link.gate(), Gate::Undecided) || is_wanted {
-                        link.look();
-                    }
-                    if !is_hung {
-                        self.set_state(state_of(link));
-                    }
-                }
-                () = look_timer.as_mut(), if has_guards && !self.closing => {
-                    if link.look_at() <= clock::now() {
-                        link.reexamine();
-                    }
-                    look_timer.as_mut().reset(after(link.look_at()));
-                }
-                () = watchdog.as_mut(), if is_watched => {
-                    is_watched = false;
-                    if self.is_silent(link) {
-                        if self.closing {
-                            return End::Closed;
+                occasion = poll_fn(|context| aside.poll_occasion(context)) => match occasion {
+                    Occasion::News => self.handle_news(link, is_hung),
+                    Occasion::Alarm => {
+                        if !is_hung && self.is_silent(link) {
+                            if self.closing {
+                                return End::Closed;
+                            }
+                            self.set_state(NodeState::Unresponsive);
+                            probe = Some(Box::pin(self.dialer.clone().overtake(link.client().cloned())));
                         }
-                        self.set_state(NodeState::Unresponsive);
-                        probe = Some(Box::pin(self.dialer.clone().overtake(link.client().cloned())));
+                        self.look_in_time(link, &mut aside);
                     }
                 }
             }
@@ -201,6 +185,28 @@ impl Actor {
             }
         }
         sorting.finish(link);
+    }
+
+    /// The ruling of the guards may be another.
+    fn handle_news(&self, link: &mut Link, is_hung: bool) {
+        let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
+        if matches!(link.gate(), Gate::Undecided) || is_wanted {
+            link.look();
+        }
+        if !is_hung {
+            self.set_state(state_of(link));
+        }
+    }
+
+    /// Looks at a guarded node if that is due, and is reminded of the next time.
+    fn look_in_time(&self, link: &mut Link, aside: &mut Aside) {
+        if self.closing || !self.dialer.sentry().is_some_and(Sentry::looks) {
+            return;
+        }
+        if link.look_at() <= clock::now() {
+            link.reexamine();
+        }
+        aside.remind(after(link.look_at()));
     }
 
     fn is_silent(&self, link: &Link) -> bool {
@@ -337,15 +343,6 @@ fn state_of(link: &Link) -> NodeState {
         Gate::Undecided => NodeState::Connecting,
         Gate::Broken(fault) => NodeState::Refusing(fault.clone()),
     }
-}
-
-/// Waits for what may change the ruling of the guards; gives back what tells it.
-async fn change(mut changes: Option<Sentry>) -> Option<Sentry> {
-    match &mut changes {
-        Some(sentry) => sentry.changed().await,
-        None => pending().await,
-    }
-    changes
 }
 
 /// When a moment of the lease clock comes, or sooner: timers stop while the computer sleeps.
