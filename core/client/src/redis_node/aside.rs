@@ -1,5 +1,5 @@
-//! What a connection waits for beside its commands: a moment, and news of the guards. Owns when each is looked at:
-//! only once it has stirred, since the task wakes with every command, and for these seldom.
+//! What a connection waits for beside its commands: a moment, and news of the guards. Owns when each is polled: only
+//! once it has stirred, since the task wakes with every command, and for these seldom. Never knows what they are for.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -21,22 +21,24 @@ pub(super) enum Occasion {
     News,
 }
 
+/// One alarm, and what tells of news.
 pub(super) struct Aside {
     alarm: Pin<Box<Sleep>>,
     /// What the alarm is set to; `None` once it has rung.
     alarm_at: Option<Instant>,
-    /// Gives back what tells it.
+    /// Ends with the next news; gives the sentry back that told them.
     news: BoxFuture<'static, Option<Sentry>>,
     bell: Arc<Bell>,
     /// Rings the bell.
     ringer: Waker,
-    /// Whom the bell wakes.
+    /// Whom the bell wakes: spares its lock at each poll.
     task: Option<Waker>,
 }
 
 impl Aside {
     pub(super) fn new(sentry: Option<Sentry>) -> Self {
-        let bell = Arc::new(Bell::default());
+        // Rung, so that the first poll begins to wait for news.
+        let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), task: Mutex::default() });
         Self {
             alarm: Box::pin(sleep_until(Instant::now())),
             alarm_at: None,
@@ -56,6 +58,7 @@ impl Aside {
         }
     }
 
+    /// What has come, one at a time; costs next to nothing while nothing has stirred.
     pub(super) fn poll_occasion(&mut self, context: &mut Context<'_>) -> Poll<Occasion> {
         if !self.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
             self.task = Some(context.waker().clone());
@@ -86,7 +89,6 @@ impl Aside {
 }
 
 /// Remembers that it was rung, and passes it on.
-#[derive(Default)]
 struct Bell {
     has_rung: AtomicBool,
     task: Mutex<Option<Waker>>,
@@ -100,6 +102,11 @@ impl Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // First of all: whoever begins to listen meanwhile finds it rung.
         self.has_rung.store(true, Ordering::Release);
         let task = self.task().clone();
         if let Some(task) = task {
@@ -156,6 +163,19 @@ mod tests {
             let rung = timeout(PATIENCE, poll_fn(|context| aside.poll_occasion(context))).await;
             assert_eq!(rung, Ok(Occasion::Alarm));
         }
+    }
+
+    #[tokio::test]
+    async fn news_come_without_a_reminder() {
+        let (policy, jumps) = (Policy::default(), Jumps::default());
+        let watch = Watch::new(&policy, Quorum::of(3), Observer::default(), &jumps);
+        let mut aside = Aside::new(Some(watch.sentry(NodeId(0))));
+        let news = async {
+            let occasion = poll_fn(|context| aside.poll_occasion(context));
+            let down = async { watch.sentry(NodeId(1)).handle_down() };
+            tokio::join!(occasion, down).0
+        };
+        assert_eq!(timeout(PATIENCE, news).await, Ok(Occasion::News));
     }
 
     #[tokio::test]
