@@ -124,7 +124,7 @@ impl Actor {
                     }
                     self.admit(link, is_hung);
                 }
-                occasion = poll_fn(|context| aside.poll_occasion(context)) => match occasion {
+                occasion = aside.next() => match occasion {
                     Occasion::News => self.handle_news(link, is_hung),
                     Occasion::Alarm => {
                         if !is_hung && self.is_silent(link) {

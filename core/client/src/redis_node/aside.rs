@@ -1,13 +1,14 @@
 //! What a connection waits for beside its commands: a moment, and news of the guards. Owns when each is polled: only
 //! once it has stirred, since the task wakes with every command, and for these seldom. Never knows what they are for.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::future::BoxFuture;
+use futures_util::task::AtomicWaker;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::sentry::Sentry;
@@ -31,21 +32,18 @@ pub(super) struct Aside {
     bell: Arc<Bell>,
     /// Rings the bell.
     ringer: Waker,
-    /// Whom the bell wakes: spares its lock at each poll.
-    task: Option<Waker>,
 }
 
 impl Aside {
     pub(super) fn new(sentry: Option<Sentry>) -> Self {
         // Rung, so that the first poll begins to wait for news.
-        let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), task: Mutex::default() });
+        let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), task: AtomicWaker::new() });
         Self {
             alarm: Box::pin(sleep_until(Instant::now())),
             alarm_at: None,
             news: Box::pin(change(sentry)),
             ringer: Waker::from(Arc::clone(&bell)),
             bell,
-            task: None,
         }
     }
 
@@ -58,12 +56,13 @@ impl Aside {
         }
     }
 
-    /// What has come, one at a time; costs next to nothing while nothing has stirred.
-    pub(super) fn poll_occasion(&mut self, context: &mut Context<'_>) -> Poll<Occasion> {
-        if !self.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
-            self.task = Some(context.waker().clone());
-            *self.bell.task() = Some(context.waker().clone());
-        }
+    /// Waits for what comes, one at a time; costs next to nothing while nothing has stirred.
+    pub(super) async fn next(&mut self) -> Occasion {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Occasion> {
+        self.bell.task.register(context.waker());
         if !self.bell.has_rung.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
@@ -91,13 +90,7 @@ impl Aside {
 /// Remembers that it was rung, and passes it on.
 struct Bell {
     has_rung: AtomicBool,
-    task: Mutex<Option<Waker>>,
-}
-
-impl Bell {
-    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    task: AtomicWaker,
 }
 
 impl Wake for Bell {
@@ -108,10 +101,7 @@ impl Wake for Bell {
     fn wake_by_ref(self: &Arc<Self>) {
         // First of all: whoever begins to listen meanwhile finds it rung.
         self.has_rung.store(true, Ordering::Release);
-        let task = self.task().clone();
-        if let Some(task) = task {
-            task.wake();
-        }
+        self.task.wake();
     }
 }
 
@@ -126,13 +116,12 @@ async fn change(mut sentry: Option<Sentry>) -> Option<Sentry> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use futures_util::FutureExt as _;
-    use futures_util::task::noop_waker_ref;
     use quorlock_protocol::{NodeId, Policy, Quorum};
-    use tokio::time::timeout;
+    use tokio::select;
+    use tokio::time::sleep;
 
     use super::*;
     use crate::clock::Jumps;
@@ -146,11 +135,10 @@ mod tests {
         for wait in [HOUR, Duration::from_millis(10), HOUR / 2] {
             aside.remind(start + wait);
         }
-        let rung = timeout(PATIENCE, poll_fn(|context| aside.poll_occasion(context))).await;
-        assert_eq!(rung, Ok(Occasion::Alarm));
+        let rung = in_time(aside.next()).await;
+        assert_eq!(rung, Some(Occasion::Alarm));
         assert!(start.elapsed() >= Duration::from_millis(10));
-        let more = poll_fn(|context| aside.poll_occasion(context));
-        assert!(more.now_or_never().is_none());
+        assert!(aside.next().now_or_never().is_none());
     }
 
     #[tokio::test]
@@ -158,42 +146,54 @@ mod tests {
         let mut aside = Aside::new(None);
         for _ in 0..2 {
             aside.remind(Instant::now() + Duration::from_millis(10));
-            let mut nobody = Context::from_waker(noop_waker_ref());
-            assert!(aside.poll_occasion(&mut nobody).is_pending());
-            let rung = timeout(PATIENCE, poll_fn(|context| aside.poll_occasion(context))).await;
-            assert_eq!(rung, Ok(Occasion::Alarm));
+            // By nobody, for whom it is in vain.
+            assert!(aside.next().now_or_never().is_none());
+            let rung = in_time(aside.next()).await;
+            assert_eq!(rung, Some(Occasion::Alarm));
         }
     }
 
     #[tokio::test]
     async fn news_come_without_a_reminder() {
-        let (policy, jumps) = (Policy::default(), Jumps::default());
-        let watch = Watch::new(&policy, Quorum::of(3), Observer::default(), &jumps);
-        let mut aside = Aside::new(Some(watch.sentry(NodeId(0))));
+        let (watch, mut aside) = guarded();
         let news = async {
-            let occasion = poll_fn(|context| aside.poll_occasion(context));
             let down = async { watch.sentry(NodeId(1)).handle_down() };
-            tokio::join!(occasion, down).0
+            tokio::join!(aside.next(), down).0
         };
-        assert_eq!(timeout(PATIENCE, news).await, Ok(Occasion::News));
+        assert_eq!(in_time(news).await, Some(Occasion::News));
     }
 
     #[tokio::test]
     async fn an_alarm_does_not_hide_news() {
-        let (policy, jumps) = (Policy::default(), Jumps::default());
-        let watch = Watch::new(&policy, Quorum::of(3), Observer::default(), &jumps);
-        let mut aside = Aside::new(Some(watch.sentry(NodeId(0))));
+        let (watch, mut aside) = guarded();
         for node in [1, 2] {
             let soon = Instant::now() + Duration::from_millis(10);
             aside.remind(soon);
-            assert!(poll_fn(|context| aside.poll_occasion(context)).now_or_never().is_none());
+            assert!(aside.next().now_or_never().is_none());
             // Both stir before it is asked again.
             sleep_until(soon).await;
             watch.sentry(NodeId(node)).handle_down();
             for expected in [Some(Occasion::Alarm), Some(Occasion::News), None] {
-                let rung = poll_fn(|context| aside.poll_occasion(context)).now_or_never();
+                let rung = aside.next().now_or_never();
                 assert_eq!(rung, expected);
             }
+        }
+    }
+
+    /// Beside a connection of the first of three nodes.
+    fn guarded() -> (Watch, Aside) {
+        let (policy, jumps) = (Policy::default(), Jumps::default());
+        let watch = Watch::new(&policy, Quorum::of(3), Observer::default(), &jumps);
+        let aside = Aside::new(Some(watch.sentry(NodeId(0))));
+        (watch, aside)
+    }
+
+    /// What comes because it wakes who waits: a timeout alone would look once more at its end.
+    async fn in_time(occasion: impl Future<Output = Occasion>) -> Option<Occasion> {
+        select! {
+            biased;
+            () = sleep(PATIENCE) => None,
+            occasion = occasion => Some(occasion),
         }
     }
 
