@@ -1,56 +1,99 @@
-//! The only reader of the operating system's time and randomness.
+//! The only reader of the operating system's time and randomness, and each manager's own lease clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_protocol::{HolderId, Moment, Surroundings};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// So many microseconds beyond a node's clock a proposed token may lie, as in the scripts.
 pub(crate) const MOST_AHEAD_MICROS: u64 = 1_000_000;
 
-/// The lease clock: monotonic, and counting the time that the computer sleeps. A node compares it with
-/// [`Command::not_after`](quorlock_protocol::Command::not_after).
+/// The boot clock: monotonic, counting the time that the computer sleeps, and never corrected. A node
+/// compares it with [`Command::not_after`](quorlock_protocol::Command::not_after); guards, connections and
+/// waits go by it.
 ///
 /// `std::time::Instant` stops while a Linux or macOS machine is suspended, so that a lease would look
 /// valid after its keys have expired.
 pub fn now() -> Moment {
-    Moment::from_epoch(since_boot() + Duration::from_nanos(LOST_NANOS.load(Ordering::Relaxed)))
+    Moment::from_epoch(since_boot())
 }
 
-/// Sets the lease clock of this process forward by `lost`: it stood still for so long (a virtual machine
-/// was paused), as the clocks of a majority of nodes show that were looked at since `noticed`. Several
-/// managers may notice the same; it is lost once.
-pub(crate) fn set_forward(lost: Duration, noticed: Moment) {
-    let jump = nanos(now().since_epoch());
-    let is_news = |before| (nanos(noticed.since_epoch()) >= before).then_some(jump);
-    if LAST_JUMP.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_news).is_err() {
-        return;
-    }
-    let _ = LOST_NANOS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
-        Some(before.saturating_add(nanos(lost)))
-    });
-}
-
-/// Wakes those who wait for a moment of the lease clock when it is set forward.
+/// The clock of one manager's leases: the boot clock, and what this machine has lost (a virtual machine that was
+/// paused), as far as the manager's own nodes have shown it. Clones are the same clock.
 ///
-/// Every engine has its own: a lock that one thread may hold while another forks would stay closed in the
-/// child for ever. Who waits on another engine than the one that noticed looks after a nap.
+/// What one manager's nodes show says nothing of another's leases, and lost time is no waiting: whatever must not
+/// end early for it goes by [`now`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Jumps(Arc<Notify>);
+pub(crate) struct LeaseClock(Arc<Losses>);
+
+#[derive(Debug, Default)]
+struct Losses {
+    // Atomic, and behind no lock: it can be read in a forked child, too.
+    nanos: AtomicU64,
+    /// For the engine's tasks alone, as a lock that one thread may hold while another forks would stay closed in
+    /// the child for ever.
+    jump: Notify,
+}
+
+impl LeaseClock {
+    pub(crate) fn now(&self) -> Moment {
+        self.at(now())
+    }
+
+    /// What it shows, as far as is known, when the boot clock shows `boot`.
+    pub(crate) fn at(&self, boot: Moment) -> Moment {
+        boot + self.lost()
+    }
+
+    /// What the boot clock shows when this one shows `moment`.
+    pub(crate) fn to_boot(&self, moment: Moment) -> Moment {
+        if moment == Moment::FAR_FUTURE { moment } else { moment.before(self.lost()) }
+    }
+
+    /// The world by this clock, at this moment.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::at(self.now())
+    }
+
+    /// Sets it forward by what the guards of its manager have found to be lost, and wakes who waits for a moment of
+    /// it.
+    pub(crate) fn set_forward(&self, lost: Duration) {
+        let _ = self.0.nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+            Some(before.saturating_add(nanos(lost)))
+        });
+        self.0.jump.notify_waiters();
+    }
+
+    /// Waits until it is set forward.
+    pub(crate) async fn jump(&self) {
+        self.0.jump.notified().await;
+    }
+
+    fn lost(&self) -> Duration {
+        Duration::from_nanos(self.0.nanos.load(Ordering::Relaxed))
+    }
+}
+
+/// Tells all managers of one engine that one of them has lost time: the machine may have stood still for every one
+/// of them, which each learns from its own nodes alone. Those of another engine learn it at their next look.
+///
+/// However often it is told before somebody listens again, it is heard once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jumps(Arc<watch::Sender<()>>);
 
 impl Jumps {
-    pub(crate) async fn next(&self) {
-        self.0.notified().await;
+    pub(crate) fn listen(&self) -> watch::Receiver<()> {
+        self.0.subscribe()
     }
 
     pub(crate) fn tell(&self) {
-        self.0.notify_waiters();
+        self.0.send_replace(());
     }
 }
 
-/// A moment of the lease clock that threads tell each other, or none.
+/// A moment of the boot clock that threads tell each other, or none.
 #[derive(Debug, Default)]
 pub(crate) struct ToldMoment(AtomicU64);
 
@@ -68,11 +111,6 @@ impl ToldMoment {
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
-
-// Atomic, and behind no lock: they are there in a forked child, too.
-static LOST_NANOS: AtomicU64 = AtomicU64::new(0);
-/// When the clock was last set forward, by what it showed before.
-static LAST_JUMP: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn since_boot() -> Duration {
@@ -102,16 +140,13 @@ fn since_boot() -> Duration {
     EPOCH.get_or_init(Instant::now).elapsed()
 }
 
-/// The real world at one moment, for what a machine does at once: its clock is not read anew each time.
+/// The real world at one moment of a lease clock, for what a machine does at once: its clock is not read anew each
+/// time.
 pub(crate) struct Snapshot {
     now: Moment,
 }
 
 impl Snapshot {
-    pub(crate) fn take() -> Self {
-        Self::at(now())
-    }
-
     pub(crate) const fn at(now: Moment) -> Self {
         Self { now }
     }
@@ -131,7 +166,7 @@ impl Surroundings for Snapshot {
     }
 }
 
-/// The real world, for the protocol's machines.
+/// The real world by the boot clock, for the guards.
 pub(crate) struct System;
 
 impl Surroundings for System {

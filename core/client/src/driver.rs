@@ -9,7 +9,7 @@ use quorlock_protocol::{Command, Machine, Moment, NodeId, Output, Surroundings a
 use tokio::select;
 use tokio::time::sleep;
 
-use crate::clock::{self, Jumps, Snapshot};
+use crate::clock::{LeaseClock, Snapshot};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
 
@@ -18,13 +18,17 @@ use crate::node::{Node, hand_over};
 pub(crate) struct Driver {
     pub(crate) nodes: Arc<[Arc<dyn Node>]>,
     pub(crate) inbox: Arc<Inbox>,
-    jumps: Jumps,
 }
 
 impl Driver {
-    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, jumps: &Jumps) -> Self {
-        let inbox = Arc::new(Inbox::with_room_for(nodes.len()));
-        Self { nodes: Arc::clone(nodes), inbox, jumps: jumps.clone() }
+    /// For machines that go by `clock`.
+    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, clock: &LeaseClock) -> Self {
+        let inbox = Arc::new(Inbox::with_room_for(nodes.len(), clock));
+        Self { nodes: Arc::clone(nodes), inbox }
+    }
+
+    fn clock(&self) -> &LeaseClock {
+        self.inbox.clock()
     }
 
     /// Drives `machine` to its end. `watch` sees it after every change, before what it wants sent goes out.
@@ -38,14 +42,14 @@ impl Driver {
         let mut batch: Vec<Arrival> = Vec::with_capacity(self.nodes.len());
         let mut outgoing: Vec<(NodeId, Command)> = Vec::with_capacity(self.nodes.len());
         // One look at the clock each time it goes on.
-        let mut turn = Snapshot::take();
+        let mut turn = self.clock().snapshot();
         loop {
             let wake_at = match self.advance(machine, &mut turn, &mut watch, &mut outgoing) {
                 ControlFlow::Continue(wake_at) => wake_at,
                 ControlFlow::Break(outcome) => return outcome,
             };
             let wake = self.wait(wake_at, &mut batch).await;
-            turn = Snapshot::take();
+            turn = self.clock().snapshot();
             match wake {
                 Some(Wake::Replies) => {
                     for arrival in batch.drain(..) {
@@ -82,7 +86,7 @@ impl Driver {
     /// Cancels a machine whose future was dropped and sends what it still wants to send, without
     /// waiting for anything.
     pub(crate) fn abandon<M: Machine>(&self, machine: &mut M) -> Option<M::Outcome> {
-        let mut turn = Snapshot::take();
+        let mut turn = self.clock().snapshot();
         machine.cancel(&mut turn);
         self.advance(machine, &mut turn, &mut |_| {}, &mut Vec::new()).break_value()
     }
@@ -113,7 +117,7 @@ impl Driver {
         if let Some(wake) = self.inbox.try_take(batch) {
             return Some(wake);
         }
-        let left = wake_at.since(clock::now());
+        let left = wake_at.since(self.clock().now());
         if left.is_zero() {
             return None;
         }
@@ -121,7 +125,7 @@ impl Driver {
         select! {
             biased;
             wake = self.inbox.take(batch) => Some(wake),
-            () = self.jumps.next() => None,
+            () = self.clock().jump() => None,
             () = sleep(nap) => None,
         }
     }
@@ -203,7 +207,7 @@ mod tests {
             let (sent, owes_since) = (Arc::clone(&sent), Box::new(owes_since));
             Arc::new(Recorder { own, owes_since, sent }) as Arc<dyn Node>
         });
-        let driver = Driver::new(&nodes.collect(), &Jumps::default());
+        let driver = Driver::new(&nodes.collect(), &LeaseClock::default());
         driver.run(&mut Sends((0..).zip(sends.iter().copied()).collect()), |_| ()).await;
         sent.lock().unwrap().clone()
     }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures_util::task::AtomicWaker;
 use quorlock_protocol::{Moment, NodeId, Reply};
 
-use crate::clock;
+use crate::clock::{self, LeaseClock};
 use crate::late::LateVotes;
 
 /// What has come in for one operation, or for several that share it, and was not looked at yet.
@@ -16,6 +16,8 @@ use crate::late::LateVotes;
 pub(crate) struct Inbox {
     incoming: Mutex<Incoming>,
     waker: AtomicWaker,
+    /// That of the operations.
+    clock: LeaseClock,
 }
 
 #[derive(Default)]
@@ -32,6 +34,7 @@ pub(crate) struct OperationId(pub(crate) u64);
 
 /// One reply, and when it came: it may be looked at much later.
 pub(crate) struct Arrival {
+    /// By the lease clock of whoever asked.
     pub(crate) at: Moment,
     pub(crate) operation: OperationId,
     pub(crate) node: NodeId,
@@ -46,11 +49,16 @@ pub(crate) enum Wake {
 }
 
 impl Inbox {
-    /// For so many replies at once, mostly.
-    pub(crate) fn with_room_for(replies: usize) -> Self {
+    /// For so many replies at once, mostly, to operations that go by `clock`.
+    pub(crate) fn with_room_for(replies: usize, clock: &LeaseClock) -> Self {
         let replies = Vec::with_capacity(replies);
         let incoming = Mutex::new(Incoming { replies, ..Incoming::default() });
-        Self { incoming, ..Self::default() }
+        Self { incoming, waker: AtomicWaker::new(), clock: clock.clone() }
+    }
+
+    /// The clock of those who are told here.
+    pub(crate) const fn clock(&self) -> &LeaseClock {
+        &self.clock
     }
 
     /// Waits until something is there, and takes all replies into an empty `batch`.
@@ -113,14 +121,20 @@ impl ReplyTo {
         Self { inbox: Arc::clone(inbox), operation, node }
     }
 
+    /// The lease clock of the operation that asked.
+    pub(crate) fn clock(&self) -> &LeaseClock {
+        self.inbox.clock()
+    }
+
     /// Hands the reply to the operation that asked, and wakes it.
     pub fn deliver(&self, reply: Reply) {
         self.deliver_at(clock::now(), reply);
     }
 
-    /// [`Self::deliver`] of what came at that moment.
+    /// [`Self::deliver`] of what came at that moment of the boot clock.
     pub(crate) fn deliver_at(&self, at: Moment, reply: Reply) {
         let (operation, node) = (self.operation, self.node);
+        let at = self.clock().at(at);
         let arrival = Arrival { at, operation, node, reply };
         let mut incoming = self.inbox.lock();
         if let Some(late) = &incoming.late {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use quorlock_protocol::{Claim, FencingToken, Hold, LossReason, Moment, Policy, Won};
 use tokio::sync::Notify;
 
-use crate::clock;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
 use crate::inbox::{Inbox, OperationId};
@@ -104,7 +103,7 @@ impl Lease {
         let claim = Arc::clone(won.lease.claim());
         let proof = Proof::Bare(Box::new(won.lease));
         let votes = LastVotes::of(won.round, inbox);
-        let state = State::new(manager.share(policy), proof, votes);
+        let state = State::new(manager.clock.now(), manager.share(policy), proof, votes);
         let lost_rounds = lost_rounds.into();
         let lease = Self::over(Shared {
             manager: Arc::clone(manager),
@@ -119,7 +118,7 @@ impl Lease {
 
     pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Policy) -> Self {
         let votes = LastVotes::Closed(Brief::default());
-        let state = State::new(manager.share(policy), Proof::Missing, votes);
+        let state = State::new(manager.clock.now(), manager.share(policy), Proof::Missing, votes);
         Self::over(Shared {
             manager: Arc::clone(manager),
             claim,
@@ -154,7 +153,7 @@ impl Lease {
 
     /// What is left of the time for which the lease may be trusted; zero once it is lost or released.
     pub fn validity(&self) -> Duration {
-        self.shared.lock().validity(clock::now())
+        self.shared.lock().validity(self.shared.manager.clock.now())
     }
 
     /// Whether the lease may be trusted at this moment.
@@ -219,14 +218,14 @@ impl Shared {
 }
 
 impl State {
-    fn new(policy: Arc<Policy>, proof: Proof, votes: LastVotes) -> Self {
+    fn new(held_since: Moment, policy: Arc<Policy>, proof: Proof, votes: LastVotes) -> Self {
         Self {
             policy,
             proof,
             stage: Stage::Held,
             lost: None,
             at_risk: false,
-            held_since: clock::now(),
+            held_since,
             votes,
             release: None,
             extending: None,

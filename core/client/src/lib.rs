@@ -50,7 +50,7 @@ mod sentry;
 
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
-pub use clock::now as lease_clock;
+pub use clock::now as boot_clock;
 pub use engine::{Engine, Luck, Task, Visit};
 pub use error::{LockError, NodeReport};
 pub use guard::LeaseGuard;

@@ -13,7 +13,7 @@ use quorlock_protocol::{
 };
 
 use crate::builder::Builder;
-use crate::clock::{self, System};
+use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
@@ -51,6 +51,8 @@ pub(crate) struct Manager {
     pub(crate) addresses: Arc<[Arc<str>]>,
     pub(crate) quorum: Quorum,
     pub(crate) engine: Engine,
+    /// That all its leases go by, and nobody else's.
+    pub(crate) clock: LeaseClock,
     pub(crate) keeper: Keeper,
     watch: Watch,
     pub(crate) policy: Policy,
@@ -115,7 +117,7 @@ impl Redlock {
         if inspection.held_by_another || inspection.is_free {
             return Ok(inspection.held_by_another);
         }
-        let spent = (1, clock::now().since(inspection.report.started));
+        let spent = (1, self.manager.clock.now().since(inspection.report.started));
         let rounds = [inspection.report];
         Err(self.manager.error(ErrorKind::QuorumUnreachable, &claim.resources, &rounds, spent))
     }
@@ -165,10 +167,12 @@ impl Manager {
         settings: NodeSettings,
         engine: Engine,
     ) -> Self {
+        let clock = watch.clock().clone();
         Self {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
-            keeper: Keeper::new(&nodes, engine.jumps()),
+            keeper: Keeper::new(&nodes, &clock),
+            clock,
             nodes,
             watch,
             engine,
@@ -221,7 +225,7 @@ impl Manager {
         policy: &Policy,
     ) -> Result<LeaseGuard, LockError> {
         self.check_open(resources)?;
-        let started = clock::now();
+        let started = self.clock.now();
         self.announce(policy);
         self.settle(policy.timeout()).await?;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
@@ -274,13 +278,13 @@ impl Manager {
         claim: &Arc<Claim>,
         policy: Policy,
     ) -> quorlock_protocol::Inspection {
-        let mut machine = Inspect::new(clock::now(), claim, policy, self.quorum);
+        let mut machine = Inspect::new(self.clock.now(), claim, policy, self.quorum);
         self.driver().run(&mut machine, |_| {}).await
     }
 
     /// For one operation.
     pub(crate) fn driver(&self) -> Driver {
-        Driver::new(&self.nodes, self.engine.jumps())
+        Driver::new(&self.nodes, &self.clock)
     }
 
     /// Goes on taking keys back after the caller has left, with the inbox that the replies come to.

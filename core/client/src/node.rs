@@ -68,9 +68,13 @@ pub trait Node: Send + Sync + 'static {
     fn address(&self) -> &str;
 
     /// Hands a command over; its reply goes to `reply_to`. Never waits.
+    ///
+    /// [`Command::not_after`] is a moment of [`boot_clock`](crate::boot_clock): a node that gets to the command
+    /// later does not do it.
     fn send(&self, command: Command, reply_to: ReplyTo);
 
-    /// When the latest of the commands was sent that are not answered yet, as far as is known; `None` if all are.
+    /// When, by the [`boot_clock`](crate::boot_clock), the latest of the commands was sent that are not answered
+    /// yet, as far as is known; `None` if all are.
     fn owes_answer_since(&self) -> Option<Moment> {
         None
     }
@@ -91,7 +95,11 @@ pub trait Node: Send + Sync + 'static {
 
 /// [`Node::send`] to a node that may be of the user's own make: if it panics, which is told on the standard
 /// error, the node is one that does not answer.
-pub(crate) fn hand_over(node: &dyn Node, command: Command, reply_to: ReplyTo) {
+///
+/// Here alone a machine's lease clock becomes the boot clock that nodes go by; the way back is
+/// [`ReplyTo::deliver_at`].
+pub(crate) fn hand_over(node: &dyn Node, mut command: Command, reply_to: ReplyTo) {
+    command.not_after = reply_to.clock().to_boot(command.not_after);
     let _ = catch_unwind(AssertUnwindSafe(|| node.send(command, reply_to)));
 }
 

@@ -6,9 +6,10 @@ use quorlock_protocol::{
     Checkup, ClockReading, ConfigError, Fault, Guards, Identity, NodeId, Notes, Policy, Quorum,
     Ruling,
 };
+use tokio::select;
 use tokio::sync::watch;
 
-use crate::clock::{self, Jumps, System};
+use crate::clock::{self, Jumps, LeaseClock, System};
 use crate::observe::Observer;
 
 /// The guards of one manager.
@@ -22,6 +23,8 @@ struct Shared {
     /// Counts what may change the ruling on another node.
     changes: watch::Sender<u64>,
     observer: Observer,
+    /// The manager's, set forward by what its guards find to be lost.
+    clock: LeaseClock,
     jumps: Jumps,
 }
 
@@ -33,19 +36,36 @@ pub(crate) struct Sentry {
     /// Whether the node is to be looked at, now and then.
     looks: bool,
     changes: watch::Receiver<u64>,
+    /// Of all managers on the engine.
+    jumps: watch::Receiver<()>,
+}
+
+/// What a node's connection should hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The ruling on the node may have changed.
+    Ruling,
+    /// A manager of this engine has lost time: the node is to be looked at, whatever the ruling.
+    Jump,
 }
 
 impl Watch {
     pub(crate) fn new(policy: &Policy, quorum: Quorum, observer: Observer, jumps: &Jumps) -> Self {
         let guards = Mutex::new(Guards::new(policy, quorum));
         let (changes, jumps) = (watch::Sender::new(0), jumps.clone());
-        Self { shared: Arc::new(Shared { guards, changes, observer, jumps }) }
+        let clock = LeaseClock::default();
+        Self { shared: Arc::new(Shared { guards, changes, observer, clock, jumps }) }
     }
 
     /// The side of one node.
     pub(crate) fn sentry(&self, node: NodeId) -> Sentry {
         let (looks, changes) = (self.guards().are_on(), self.shared.changes.subscribe());
-        Sentry { watch: self.clone(), node, looks, changes }
+        Sentry { watch: self.clone(), node, looks, changes, jumps: self.shared.jumps.listen() }
+    }
+
+    /// The lease clock of the manager.
+    pub(crate) fn clock(&self) -> &LeaseClock {
+        &self.shared.clock
     }
 
     /// Learns that locks of `policy` will be asked for; whether the nodes are to be told first.
@@ -64,16 +84,15 @@ impl Watch {
     }
 
     /// Lets `deed` at the guards, then tells the other nodes' connections if there is news for them, the
-    /// lease clock if it has lost time, and people what they should hear of.
+    /// manager's lease clock and all managers if it has lost time, and people what they should hear of.
     fn with<T>(&self, deed: impl FnOnce(&mut Guards) -> T) -> T {
         let mut guards = self.guards();
-        let suspected = guards.suspects_since();
         let result = deed(&mut guards);
         let (is_news, lost) = (guards.take_news(), guards.take_lost_time());
         let notices = guards.take_notices();
         drop(guards);
         if !lost.is_zero() {
-            clock::set_forward(lost, suspected.unwrap_or_else(clock::now));
+            self.shared.clock.set_forward(lost);
             self.shared.jumps.tell();
         }
         if is_news {
@@ -126,10 +145,13 @@ impl Sentry {
         self.watch.guards().wants_look(self.node)
     }
 
-    /// Waits for something that may change the ruling on this node.
-    pub(crate) async fn changed(&mut self) {
-        if self.changes.changed().await.is_err() {
-            std::future::pending::<()>().await;
+    /// Waits for something that this node's connection should hear of.
+    pub(crate) async fn news(&mut self) -> News {
+        select! {
+            biased;
+            Ok(()) = self.jumps.changed() => News::Jump,
+            Ok(()) = self.changes.changed() => News::Ruling,
+            else => std::future::pending().await,
         }
     }
 }

@@ -1,37 +1,54 @@
-//! A client that stood still while its clock stood still with it: all nodes are ahead at once. In a
-//! program of its own, as the lease clock is the process's.
+//! Clients that stood still while their clocks stood still with them: all nodes of a cluster are ahead at once. On
+//! Linux, where a clock can be set for one process.
+#![cfg(target_os = "linux")]
 
 mod support;
 
 use std::time::{Duration, Instant};
 
-use quorlock::{ErrorKind, Policy, Redlock};
-use support::run;
+use quorlock::{Engine, ErrorKind, NodeState, Policy, Redlock};
 use support::server::Server;
-use tokio::time::timeout;
+use support::{run, until, urls, warm_up};
+use tokio::time::{sleep, timeout};
 
 const TTL: Duration = Duration::from_secs(100);
 const LOST: Duration = Duration::from_secs(60);
 
-#[cfg(target_os = "linux")]
+fn servers() -> Vec<Server> {
+    (0..3).map(|_| Server::with_clock()).collect()
+}
+
+/// A manager on the shared engine.
+fn client(ttl: Duration, servers: &[Server]) -> Redlock {
+    let policy = Policy::builder().ttl(ttl).build().unwrap();
+    Redlock::builder().nodes(urls(servers)).policy(policy).build().unwrap()
+}
+
+fn set_clocks(servers: &[Server], ahead: i32) {
+    for server in servers {
+        server.set_clock(ahead);
+    }
+}
+
+/// Has the guards look at the clocks: the next grant tells.
+async fn take_a_lock(locks: &Redlock) {
+    let lease = locks.lock("other").timeout(2 * LOST).acquire().await;
+    lease.expect("the nodes are none the worse for it").release().await.unwrap();
+}
+
 #[test]
 fn leases_end_sooner_by_the_time_that_was_lost() {
     run(async {
-        let servers: Vec<_> = (0..3).map(|_| Server::with_clock()).collect();
-        let policy = Policy::builder().ttl(TTL).build().unwrap();
-        let urls = servers.iter().map(Server::url);
-        let locks = Redlock::builder().nodes(urls).policy(policy).build().unwrap();
+        let servers = servers();
+        let locks = client(TTL, &servers);
         let long = locks.lock("long").acquire().await.unwrap();
         let short = locks.lock("short").ttl(LOST / 2).acquire().await.unwrap();
         assert!(long.validity() + LOST > TTL);
-        for server in &servers {
-            server.set_clock(60);
-        }
-        // The next grant tells; nobody's votes are held back for what the client has missed. That time
-        // is time for a caller's patience, too.
+        set_clocks(&servers, 60);
+        // Nobody's votes are held back for what the client has missed. That time is time for a caller's
+        // patience, too.
         let begun = Instant::now();
-        let other = locks.lock("other").timeout(2 * LOST).acquire().await;
-        other.expect("the nodes are none the worse for it").release().await.unwrap();
+        take_a_lock(&locks).await;
         assert!(long.validity() + LOST <= TTL, "{:?}", long.validity());
         assert!(long.is_valid());
         let lost = timeout(LOST / 4, short.lost()).await.expect("told at once");
@@ -39,3 +56,65 @@ fn leases_end_sooner_by_the_time_that_was_lost() {
         assert!(begun.elapsed() < LOST / 4);
     });
 }
+
+/// Two managers over two clusters in one process. What one of them takes for lost time, as the clocks of its cluster
+/// were set, is none for the other.
+#[test]
+fn what_one_cluster_shows_moves_nothing_on_another() {
+    run(async {
+        let (ours, mut theirs) = (servers(), servers());
+        let here = client(TTL, &ours);
+        let there = client(LOST / 2, &theirs);
+        warm_up(&here).await;
+        warm_up(&there).await;
+        let own = here.lock("own").acquire().await.unwrap();
+        let healthy = there.lock("healthy").acquire().await.unwrap();
+        theirs[0].restart();
+        let is_held_back = || matches!(there.nodes()[0].1, NodeState::Quarantined(_));
+        until("the restart is seen", is_held_back).await;
+        let (begun, left) = (Instant::now(), there.nodes()[0].1.quarantine_left().unwrap());
+        let valid = healthy.validity();
+        set_clocks(&ours, 60);
+        take_a_lock(&here).await;
+        assert!(own.validity() + LOST <= TTL, "{:?}", own.validity());
+        let passed = |since: Duration, now: Duration| since.saturating_sub(now) <= begun.elapsed();
+        assert!(passed(valid, healthy.validity()), "{valid:?} {:?}", healthy.validity());
+        // Also at the next looks, every second.
+        while begun.elapsed() < Duration::from_secs(3) {
+            let now = there.nodes()[0].1.quarantine_left();
+            let now = now.expect("it is held back still");
+            assert!(passed(left, now + GRAIN), "{left:?} {now:?} {:?}", begun.elapsed());
+            sleep(GRAIN).await;
+        }
+        assert!(healthy.is_valid());
+    });
+}
+
+/// What one manager has found has the others of its engine look at once, each at its own nodes; those of another
+/// engine look by themselves, in ten seconds.
+#[test]
+fn all_managers_of_an_engine_look_at_once_when_one_has_lost_time() {
+    run(async {
+        let servers = servers();
+        let engine = Engine::start().unwrap();
+        let policy = Policy::builder().ttl(TTL).build().unwrap();
+        let manager = || {
+            let builder = Redlock::builder().nodes(urls(&servers)).policy(policy);
+            builder.engine(engine.clone()).build().unwrap()
+        };
+        let (one, two) = (manager(), manager());
+        warm_up(&one).await;
+        warm_up(&two).await;
+        let idle = two.lock("idle").acquire().await.unwrap();
+        set_clocks(&servers, 60);
+        let begun = Instant::now();
+        take_a_lock(&one).await;
+        until("the idle one has looked", || idle.validity() + LOST <= TTL).await;
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        // Once, and not once for each of them.
+        assert!(idle.validity() + LOST + Duration::from_secs(20) > TTL, "{:?}", idle.validity());
+    });
+}
+
+/// Readings are whole microseconds, and moments are taken one after the other.
+const GRAIN: Duration = Duration::from_millis(20);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorlock::{NodeState, lease_clock};
+use quorlock::{NodeState, boot_clock};
 use quorlock_protocol::{Action, Answer, Claim, FaultKind, FencingToken, Frees, Moment};
 use support::server::Server;
 use support::*;
@@ -137,12 +137,12 @@ async fn a_grant_asked_again_never_shortens(mut kind: Kind) {
 
 async fn keys_expire(mut kind: Kind) {
     let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
-    let asked = lease_clock();
+    let asked = boot_clock();
     assert!(is_ours(&kind.client.grant(&a, 30).await));
     while is_theirs(&kind.client.grant(&b, 10_000).await) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let lasted = lease_clock().since(asked);
+    let lasted = boot_clock().since(asked);
     assert!(lasted >= Duration::from_millis(29), "expired after {lasted:?}");
     assert!(holds(&mut kind.client, &b).await);
 }
@@ -387,13 +387,13 @@ async fn commands_take_effect_in_order(mut kind: Kind) {
 
 async fn a_command_that_comes_too_late_is_not_sent(mut kind: Kind) {
     let mine = claim(&["r"], "a");
-    let past = lease_clock().before(Duration::from_millis(1));
+    let past = boot_clock().before(Duration::from_millis(1));
     let late = kind.client.send_until(&mine, grant(10_000), past);
     let in_time = kind.client.send(&mine, Action::Inspect);
     let replies = kind.client.replies_to(&[late, in_time]).await;
     assert_eq!(support::kind(&replies[0].answer), Some(FaultKind::NotSent));
     assert_eq!(replies[1].answer, ABSENT);
-    let soon = lease_clock() + Duration::from_secs(5);
+    let soon = boot_clock() + Duration::from_secs(5);
     kind.client.send_until(&mine, grant(10_000), soon);
     assert_eq!(kind.client.reply().await.answer, OURS);
     kind.client.send_until(&mine, Action::Revoke, Moment::default());

@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quorlock::{NodeSettings, NodeState, lease_clock};
+use quorlock::{NodeSettings, NodeState, boot_clock};
 use quorlock_protocol::{Action, Answer, Fault, FaultKind};
 use support::ask::Ask;
 use support::proxy::{Proxy, babbler, greeter};
@@ -55,11 +55,11 @@ fn commands_wait_for_the_first_connection_until_they_are_too_late() {
         server.pause();
         let mut client = node_with(&server.url(), patient());
         let (late, early) = (claim(&["late"], "a"), claim(&["early"], "a"));
-        let not_after = lease_clock() + Duration::from_millis(50);
+        let not_after = boot_clock() + Duration::from_millis(50);
         let first = client.send_until(&late, grant(60_000), not_after);
         let second = client.send(&early, grant(60_000));
         assert_eq!(client.node.state(), NodeState::Connecting);
-        eventually("the deadline", || lease_clock() > not_after).await;
+        eventually("the deadline", || boot_clock() > not_after).await;
         server.resume();
         let replies = client.replies_to(&[first, second]).await;
         assert_eq!(kind(&replies[0].answer), Some(FaultKind::NotSent));
@@ -130,11 +130,11 @@ fn a_lost_command_that_is_too_late_is_not_repeated() {
         let mut client = node_at(&proxy.url());
         client.node.settled().await;
         proxy.stall();
-        let not_after = lease_clock() + Duration::from_millis(100);
+        let not_after = boot_clock() + Duration::from_millis(100);
         let mine = claim(&["r"], "a");
         let late = client.send_until(&mine, grant(60_000), not_after);
         let revoke = client.send(&mine, Action::Revoke);
-        eventually("the deadline", || lease_clock() > not_after).await;
+        eventually("the deadline", || boot_clock() > not_after).await;
         proxy.cut();
         let replies = client.replies_to(&[late, revoke]).await;
         assert_eq!(kind(&replies[0].answer), Some(FaultKind::Broken));

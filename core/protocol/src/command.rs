@@ -22,6 +22,9 @@ pub struct Command {
     pub action: Action,
     /// A node that gets to it only after this moment answers
     /// [`FaultKind::NotSent`](crate::FaultKind::NotSent) instead of doing it.
+    ///
+    /// As a machine makes it, it is a moment of the lease clock. Nodes go by the clock that is never corrected: the
+    /// driver converts it when it hands the command over.
     pub not_after: Moment,
 }
 

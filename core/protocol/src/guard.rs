@@ -20,9 +20,12 @@
 //! ```
 //!
 //! # Clocks
-//! Every grant tells the node's time. A clock that jumps ahead of the lease clock makes its node
+//! Every grant tells the node's time. A clock that jumps ahead of this client's makes its node
 //! suspect; then all nodes are asked. If a majority jumped, it was this client that stood still (its
-//! lease clock has lost time); otherwise the node is quarantined as after a restart.
+//! lease clock is to be set forward by the time lost); otherwise the node is quarantined as after a restart.
+//!
+//! The guards themselves go by a clock that is never corrected (see [`Surroundings::now`]): what was lost is no
+//! waiting, and what one client's nodes show moves no wait, its own or another's.
 //!
 //! # Independence
 //! At every connection the server says who it is and whom it follows. An address that leads to a server
@@ -75,7 +78,9 @@ pub struct Guards {
     suspicion: Option<Suspicion>,
     /// Since when all nodes are to be asked how long locks may last, before a quarantine ends.
     asks_around: Option<Moment>,
-    /// What the lease clock has lost and was not set forward by yet.
+    /// When this client was last found to have stood still.
+    paused_until: Moment,
+    /// What this client has lost, and its lease clock was not set forward by yet.
     lost_time: Duration,
     notices: Vec<Notice>,
     rates: Rates,
@@ -132,9 +137,9 @@ pub enum Notice {
     Quarantined(NodeId, QuarantineReason),
     /// A node's clock was set back by at least so much: its keys stay longer than they should.
     ClockSetBack(NodeId, Duration),
-    /// The lease clock lost up to so much time against all nodes: this machine stood still.
+    /// This client's clock lost up to so much time against all nodes: its machine stood still.
     Paused(Duration),
-    /// A node's clock runs at another rate than the lease clock, by at least so many parts per million:
+    /// A node's clock runs at another rate than this client's, by at least so many parts per million:
     /// more than the drift allowance.
     ClockRate(NodeId, i64),
     /// A node's server throws keys out by this policy when memory runs short, keys of locks among them.
@@ -163,6 +168,7 @@ impl Guards {
             clocks: Clocks::new(nodes),
             suspicion: None,
             asks_around: None,
+            paused_until: Moment::default(),
             lost_time: Duration::ZERO,
             notices: Vec::new(),
             rates: Rates::new(nodes),
@@ -221,6 +227,10 @@ impl Guards {
         };
         self.seats[node.index()].run = Some(Arc::clone(&checkup.run));
         let ruling = match ruling {
+            // Its clock is not known by this, and grants go by it.
+            Ruling::Trusted(_) if self.spans_pause(checkup.clock) => {
+                Ruling::Undecided(env.now() + LOOK_AGAIN)
+            }
             Ruling::Trusted(_) => self.rule_clock(env.now(), node).unwrap_or(ruling),
             other => other,
         };

@@ -38,7 +38,11 @@ pub enum Output<T> {
 
 /// What a machine may ask of the world around it.
 pub trait Surroundings {
-    /// The lease clock: monotonic, and counting the time that the computer sleeps.
+    /// For machines the lease clock, for the [guards](crate::Guards) a clock that is never corrected; both monotonic,
+    /// and counting the time that the computer sleeps.
+    ///
+    /// The lease clock is what the other would show, had it not stood still with its machine: the driver sets it
+    /// forward by [`Guards::take_lost_time`](crate::Guards::take_lost_time).
     fn now(&self) -> Moment;
 
     /// The wall clock in microseconds since 1970: only ever a hint for fencing tokens.

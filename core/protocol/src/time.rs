@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::error::ConfigError;
 
-/// A reading of the lease clock: the time since an epoch that the driver chooses.
+/// A reading of one of the driver's clocks: the time since an epoch that the driver chooses.
 ///
-/// The driver's clock must be monotonic and must count the time that the machine sleeps; see
-/// [`Surroundings`](crate::Surroundings). All arithmetic saturates, so a ttl of centuries is safe.
+/// They must be monotonic and must count the time that the machine sleeps; see
+/// [`Surroundings::now`](crate::Surroundings::now) for which is which. All arithmetic saturates, so a ttl of centuries is safe.
 ///
 /// ```
 /// use quorlock_protocol::Moment;

@@ -10,7 +10,7 @@ use quorlock_protocol::{
 
 use super::release::Ending;
 use super::{LastVotes, Lease, Proof, Shared, Stage, State};
-use crate::clock::{self, Snapshot, System};
+use crate::clock::Snapshot;
 use crate::error::{LockError, NodeReport};
 use crate::inbox::{Arrival, OperationId};
 
@@ -95,9 +95,10 @@ impl Lease {
             policy = manager.share(policy.without_auto_extend());
         }
         let since = state.held_since;
-        let mut hold = Hold::new(clock::now(), (**facts).clone(), policy, since, manager.quorum);
+        let now = manager.clock.now();
+        let mut hold = Hold::new(now, (**facts).clone(), policy, since, manager.quorum);
         // One that has only begun has nothing to send.
-        let due = match hold.poll(&mut System) {
+        let due = match hold.poll(&mut Snapshot::at(now)) {
             Output::WakeAt(at) => at,
             Output::Send(..) | Output::Done(_) => unreachable!("a lease is first held"),
         };
@@ -154,7 +155,7 @@ impl Shared {
     ) -> Option<Moment> {
         let mut state = self.lock();
         let hold = state.kept_as(operation)?;
-        let env = &mut Snapshot::take();
+        let env = &mut self.manager.clock.snapshot();
         hear(hold, env, replies);
         let mut commands = Vec::new();
         let next = loop {

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::crowd::{Crowd, News};
-use crate::clock::{self, Jumps};
+use crate::clock::{self, LeaseClock};
 use crate::engine::Engine;
 use crate::inbox::{Arrival, Inbox, OperationId, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
@@ -35,7 +35,6 @@ struct Desk {
     inbox: Arc<Inbox>,
     /// Something is due before the task would wake by itself.
     nudge: Notify,
-    jumps: Jumps,
 }
 
 /// Who is kept, and when each is due.
@@ -64,13 +63,13 @@ impl From<Moment> for Due {
 }
 
 impl Keeper {
-    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, jumps: &Jumps) -> Self {
+    /// For leases that go by `clock`.
+    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, clock: &LeaseClock) -> Self {
         let desk = Desk {
             nodes: Arc::clone(nodes),
             book: Mutex::default(),
-            inbox: Arc::default(),
+            inbox: Arc::new(Inbox::with_room_for(0, clock)),
             nudge: Notify::new(),
-            jumps: jumps.clone(),
         };
         Self { desk: Arc::new(desk), start: Once::new() }
     }
@@ -101,6 +100,10 @@ impl Drop for Keeper {
 }
 
 impl Desk {
+    fn clock(&self) -> &LeaseClock {
+        self.inbox.clock()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +111,7 @@ impl Desk {
     /// Lets the leases act whose time has come, after they have heard what there is in `crowd`; tells whether there may
     /// be more of them.
     fn handle_due(&self, crowd: &mut Crowd) -> bool {
-        let due = self.lock().take_due(clock::now(), AT_ONCE);
+        let due = self.lock().take_due(self.clock().now(), AT_ONCE);
         self.attend(crowd.let_go_of(&due));
         let is_full = due.len() == AT_ONCE;
         let count = due.len() * self.nodes.len();
@@ -150,7 +153,7 @@ impl Desk {
 
     /// How long to wait for replies: until something is due, for `longest` at the most; `None` if nobody is kept.
     fn begin_nap(&self, longest: Option<Duration>) -> Option<Duration> {
-        let now = clock::now();
+        let now = self.clock().now();
         let mut book = self.lock();
         let left = |due: Due| Duration::from_nanos(due.0.saturating_sub(Due::from(now).0));
         let undisturbed = book.queue.first().map(|(due, _)| left(*due).min(LONGEST_NAP));
@@ -175,7 +178,7 @@ impl Desk {
             biased;
             wake = self.inbox.take(news) => Some(wake),
             () = self.nudge.notified() => None,
-            () = self.jumps.next() => None,
+            () = self.clock().jump() => None,
             () = timer => None,
         }
     }
@@ -295,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_due_takes_what_has_come_for_it_and_the_others_wait() {
-        let keeper = Keeper::new(&Arc::from([]), &Jumps::default());
+        let keeper = Keeper::new(&Arc::from([]), &LeaseClock::default());
         let operation = keeper.desk.lock().add(Weak::new(), Due(0));
         let mut crowd = Crowd::of_replies_to(operation.0..operation.0 + 100);
         assert!(!crowd.is_due());

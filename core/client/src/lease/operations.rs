@@ -9,7 +9,6 @@ use quorlock_protocol::{
 };
 
 use super::{LastVotes, Lease, Proof, Stage, State};
-use crate::clock;
 use crate::driver::Driver;
 use crate::error::LockError;
 use crate::inbox::Inbox;
@@ -66,7 +65,7 @@ impl Lease {
                 let report = outcome.last.report();
                 self.note_votes(&report);
                 if kind == ErrorKind::LeaseLost {
-                    let is_over = clock::now() >= outcome.until;
+                    let is_over = self.shared.manager.clock.now() >= outcome.until;
                     self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
                 }
                 Err(self.error(kind, &[report], spent))
@@ -95,7 +94,7 @@ impl Lease {
         let policy = *self.shared.lock().policy;
         self.shared.manager.settle(None).await?;
         let inspection = self.look(policy).await;
-        let spent = (1, clock::now().since(inspection.report.started));
+        let spent = (1, self.shared.manager.clock.now().since(inspection.report.started));
         let kind = match inspection.standing {
             Standing::Held(_) => {
                 self.check_usable()?;
@@ -155,7 +154,7 @@ impl Lease {
             patience: policy.timeout().unwrap_or(policy.unreachable_timeout()),
             first_ticket: 0,
         };
-        let now = clock::now();
+        let now = self.shared.manager.clock.now();
         let forgotten = facts.map_or(now, quorlock_protocol::Lease::forgotten);
         let machine = Extend::new(now, extension, policy, self.shared.manager.quorum);
         Ok(machine.outlasting(forgotten))
@@ -208,7 +207,7 @@ impl Lease {
     /// Whether nothing is left of a validity that was proved.
     pub(super) fn is_over(&self) -> bool {
         let state = self.shared.lock();
-        state.facts().is_some() && state.validity(clock::now()).is_zero()
+        state.facts().is_some() && state.validity(self.shared.manager.clock.now()).is_zero()
     }
 
     fn policy_with(&self, ttl: Option<Duration>) -> Result<Policy, LockError> {

@@ -6,7 +6,6 @@ use quorlock_protocol::{LossReason, ReleaseOutcome, Ticket, Withdraw, Withdrawal
 use tokio::sync::oneshot;
 
 use super::{Lease, ReleaseVotes, Stage};
-use crate::clock;
 use crate::engine::Awaited;
 use crate::error::LockError;
 
@@ -145,7 +144,7 @@ impl Lease {
     /// A machine that takes the lease's keys back.
     pub(super) fn withdrawal(&self, ending: Ending) -> Withdraw {
         let state = self.shared.lock();
-        let now = clock::now();
+        let now = self.shared.manager.clock.now();
         let facts = state.facts();
         let (forgotten, valid_until) = match facts {
             Some(facts) => (facts.forgotten(), facts.kept_until(state.policy.drift())),

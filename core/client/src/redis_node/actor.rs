@@ -22,7 +22,7 @@ use super::mail::{Letter, Mail, Parcel, unsent};
 use super::sorting::Sorting;
 use crate::clock::{self, ToldMoment};
 use crate::node::NodeState;
-use crate::sentry::Sentry;
+use crate::sentry::{News, Sentry};
 
 /// The task behind a node: the only one to touch its connection.
 pub(super) struct Actor {
@@ -125,7 +125,7 @@ impl Actor {
                     self.admit(link, is_hung);
                 }
                 occasion = aside.next() => match occasion {
-                    Occasion::News => self.handle_news(link, is_hung),
+                    Occasion::News(news) => self.handle_news(link, news, is_hung),
                     Occasion::Alarm => {
                         if !is_hung && self.is_silent(link) {
                             if self.closing {
@@ -187,10 +187,11 @@ impl Actor {
         sorting.finish(link);
     }
 
-    /// The ruling of the guards may be another.
-    fn handle_news(&self, link: &mut Link, is_hung: bool) {
-        let is_wanted = self.dialer.sentry().is_some_and(Sentry::wants_look);
-        if matches!(link.gate(), Gate::Undecided) || is_wanted {
+    /// The ruling of the guards may be another, or this machine may have stood still.
+    fn handle_news(&self, link: &mut Link, news: News, is_hung: bool) {
+        let is_wanted = || self.dialer.sentry().is_some_and(Sentry::wants_look);
+        let is_open = matches!(link.gate(), Gate::Undecided);
+        if news == News::Jump || is_open || is_wanted() {
             link.look();
         }
         if !is_hung {
@@ -345,7 +346,7 @@ fn state_of(link: &Link) -> NodeState {
     }
 }
 
-/// When a moment of the lease clock comes, or sooner: timers stop while the computer sleeps.
+/// When a moment of the boot clock comes, or sooner: timers stop while the computer sleeps.
 fn after(moment: Moment) -> Instant {
     Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
 }

@@ -11,15 +11,15 @@ use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::sentry::Sentry;
+use crate::sentry::{News, Sentry};
 
 /// What has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
     /// The moment that was to be reminded of.
     Alarm,
-    /// The ruling of the guards may have changed.
-    News,
+    /// The guards have news.
+    News(News),
 }
 
 /// One alarm, and what tells of news.
@@ -28,7 +28,7 @@ pub(super) struct Aside {
     /// What the alarm is set to; `None` once it has rung.
     alarm_at: Option<Instant>,
     /// Ends with the next news; gives the sentry back that told them.
-    news: BoxFuture<'static, Option<Sentry>>,
+    news: BoxFuture<'static, (News, Sentry)>,
     bell: Arc<Bell>,
     /// Rings the bell.
     ringer: Waker,
@@ -41,7 +41,7 @@ impl Aside {
         Self {
             alarm: Box::pin(sleep_until(Instant::now())),
             alarm_at: None,
-            news: Box::pin(change(sentry)),
+            news: Box::pin(next_news(sentry)),
             ringer: Waker::from(Arc::clone(&bell)),
             bell,
         }
@@ -80,9 +80,9 @@ impl Aside {
             self.alarm_at = None;
             return Poll::Ready(Occasion::Alarm);
         }
-        self.news.as_mut().poll(&mut context).map(|sentry| {
-            self.news = Box::pin(change(sentry));
-            Occasion::News
+        self.news.as_mut().poll(&mut context).map(|(news, sentry)| {
+            self.news = Box::pin(next_news(Some(sentry)));
+            Occasion::News(news)
         })
     }
 }
@@ -105,13 +105,12 @@ impl Wake for Bell {
     }
 }
 
-/// Waits for what may change the ruling of the guards.
-async fn change(mut sentry: Option<Sentry>) -> Option<Sentry> {
-    match &mut sentry {
-        Some(sentry) => sentry.changed().await,
+/// Waits for news of the guards, if there are any.
+async fn next_news(sentry: Option<Sentry>) -> (News, Sentry) {
+    match sentry {
+        Some(mut sentry) => (sentry.news().await, sentry),
         None => pending().await,
     }
-    sentry
 }
 
 #[cfg(test)]
@@ -160,7 +159,7 @@ mod tests {
             let down = async { watch.sentry(NodeId(1)).handle_down() };
             tokio::join!(aside.next(), down).0
         };
-        assert_eq!(in_time(news).await, Some(Occasion::News));
+        assert_eq!(in_time(news).await, Some(RULING));
     }
 
     #[tokio::test]
@@ -173,7 +172,7 @@ mod tests {
             // Both stir before it is asked again.
             sleep_until(soon).await;
             watch.sentry(NodeId(node)).handle_down();
-            for expected in [Some(Occasion::Alarm), Some(Occasion::News), None] {
+            for expected in [Some(Occasion::Alarm), Some(RULING), None] {
                 let rung = aside.next().now_or_never();
                 assert_eq!(rung, expected);
             }
@@ -197,6 +196,7 @@ mod tests {
         }
     }
 
+    const RULING: Occasion = Occasion::News(News::Ruling);
     const HOUR: Duration = Duration::from_secs(3600);
     const PATIENCE: Duration = Duration::from_secs(20);
 }

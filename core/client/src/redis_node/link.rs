@@ -53,7 +53,7 @@ pub(super) struct Link {
 /// A call that is out.
 struct Out {
     since: Instant,
-    /// The same by the lease clock.
+    /// The same by the boot clock.
     sent: Moment,
     load: Load,
 }

@@ -95,7 +95,7 @@ pub enum Ruling {
 /// Until when a node's grants do not count, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantine {
-    /// The end of it, by the lease clock.
+    /// The end of it, by the clock that the guards go by.
     pub until: Moment,
     /// Why.
     pub reason: QuarantineReason,

@@ -1,4 +1,4 @@
-//! The nodes' clocks against the lease clock. Owns the arithmetic of offsets and steps; trusts and
+//! The nodes' clocks against this client's. Owns the arithmetic of offsets and steps; trusts and
 //! distrusts nobody.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::identity::NodeId;
 use crate::time::Moment;
 
-/// What a node's clock showed, and between which moments of the lease clock it was read.
+/// What a node's clock showed, and between which moments of this client's clock it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClockReading {
     /// When the node was asked.
@@ -17,7 +17,7 @@ pub struct ClockReading {
     pub micros: u64,
 }
 
-/// How far a node's clock lies ahead of the lease clock: somewhere between two bounds, in microseconds.
+/// How far a node's clock lies ahead of this client's clock: somewhere between two bounds, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     pub(super) low: i64,
@@ -90,20 +90,12 @@ impl Clocks {
         self.offsets[node.index()] = Some(offset);
     }
 
-    /// The lease clock has lost a time `since` the node's clock was read: what is known of that clock lies
-    /// further ahead by now.
+    /// This client has lost a time `since` the node's clock was read: what is known of that clock lies further
+    /// ahead by now.
     pub(super) fn shift(&mut self, node: NodeId, since: Lead) {
         if let Some(known) = &mut self.offsets[node.index()] {
             known.low = known.low.saturating_add(micros(since.least));
             known.high = known.high.saturating_add(micros(since.most));
-        }
-    }
-
-    /// The lease clock is set forward.
-    pub(super) fn set_forward(&mut self, by: Duration) {
-        for known in self.offsets.iter_mut().flatten() {
-            known.low = known.low.saturating_sub(micros(by));
-            known.high = known.high.saturating_sub(micros(by));
         }
     }
 

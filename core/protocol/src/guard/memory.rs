@@ -100,8 +100,7 @@ impl Guards {
             let by_wall = env.wall_micros().saturating_sub(wall_micros);
             let passed = Duration::from_micros(by_node.min(by_wall));
             self.notices.push(Notice::Quarantined(look.node, reason));
-            // The lease clock may be about to be set forward: that is no waiting either.
-            Waits { memory: canary.memory, since: now.before(passed) + self.lost_time }
+            Waits { memory: canary.memory, since: now.before(passed) }
         });
         seat.waits = Some(waits);
         let term = self.term();

@@ -1,4 +1,4 @@
-//! How fast the nodes' clocks run beside the lease clock. Owns the measuring of rates; steps are none of
+//! How fast the nodes' clocks run beside this client's. Owns the measuring of rates; steps are none of
 //! its business.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::clocks::{ClockReading, Offset, RATE_DIVISOR, micros};
 use crate::identity::NodeId;
 use crate::validity::Drift;
 
-/// Which clocks run at another rate than the lease clock, for long enough to be sure.
+/// Which clocks run at another rate than this client's, for long enough to be sure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rates {
     tracks: Vec<Track>,
@@ -28,7 +28,7 @@ impl Rates {
         Self { tracks: vec![Track::default(); nodes] }
     }
 
-    /// Forgets what was measured: the lease clock itself was not right.
+    /// Forgets what was measured: this client's own clock was not right.
     pub(super) fn begin_anew(&mut self) {
         for track in &mut self.tracks {
             (track.from, track.spans) = (None, 0);

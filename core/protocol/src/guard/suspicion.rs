@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::checkup::{Ruling, Skew};
 use super::clocks::{ClockReading, Lead, Offset, Step, duration, micros};
-use super::{Contact, Guards, LOOK_AGAIN, Notice, Seat, Waits};
+use super::{Contact, Guards, LOOK_AGAIN, Notice, Seat};
 use crate::identity::NodeId;
 use crate::time::Moment;
 
@@ -39,6 +39,9 @@ impl Guards {
         if !self.watches_clocks {
             return true;
         }
+        if self.spans_pause(reading) {
+            return false;
+        }
         let (step, offset) = self.clocks.compare(node, reading, self.allowance());
         let shown = Shown { step, offset };
         let rate = self.rates.compare(node, reading, self.allowance(), self.drift);
@@ -60,13 +63,14 @@ impl Guards {
         shown.lead().is_none()
     }
 
-    /// Since when all nodes are to be looked at, because some clock has jumped.
-    pub fn suspects_since(&self) -> Option<Moment> {
-        self.suspicion.as_ref().map(|suspicion| suspicion.since)
+    /// Whether the node was asked before this client was found to have stood still. Then it may have answered before
+    /// that: by a clock that stood still meanwhile, its own would seem to have been set back.
+    pub(super) fn spans_pause(&self, reading: ClockReading) -> bool {
+        reading.sent < self.paused_until
     }
 
-    /// The time that the lease clock has lost since this was last asked: the driver is to set its lease
-    /// clock forward by it.
+    /// The time that this client was found to have lost since this was last asked: the driver is to set its lease
+    /// clock forward by it, and not the clock that the guards go by.
     pub fn take_lost_time(&mut self) -> Duration {
         std::mem::take(&mut self.lost_time)
     }
@@ -173,7 +177,8 @@ impl Guards {
         }
     }
 
-    /// This client stood still: its lease clock is to be set forward by what it has lost at the most.
+    /// This client stood still: its lease clock is to be set forward by what it has lost at the most. Whatever is
+    /// waited for here goes by a clock that is not, since what was lost is no waiting.
     fn tell_pause(&mut self, now: Moment) {
         let Some(suspicion) = self.suspicion.take() else {
             return;
@@ -193,14 +198,8 @@ impl Guards {
                 self.seats[node.index()].alarm = Some(now);
             }
         }
-        self.clocks.set_forward(lost);
         self.rates.begin_anew();
-        // What the lease clock is set forward by is no waiting.
-        for seat in &mut self.seats {
-            seat.waits = seat.waits.map(|it| Waits { since: it.since + lost, ..it });
-            seat.alarm = seat.alarm.map(|since| since + lost);
-        }
-        self.asks_around = self.asks_around.map(|since| since + lost);
+        self.paused_until = now;
         self.lost_time += lost;
         self.notices.push(Notice::Paused(lost));
         self.has_news = true;

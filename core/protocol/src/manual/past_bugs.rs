@@ -43,7 +43,8 @@
 //! | on a Python without a GIL a forked child could wait for ever for the table of its parent's event loops, locked by a thread that is not there (the torture) | the child begins with a table of its own |
 //! | an acquisition failed when Python could not tell what a callback takes, which 3.11 sometimes cannot while many threads ask (the torture) | the callback is called with the loss then |
 //! | a client that had stood still took the clock of a node that was stepped meanwhile for right, and its next grant for a vote: two holders | a clock that shows more than the pause is quarantined |
-//! | a quarantine that another client had begun was over at once for one that had stood still | what the lease clock is set forward by is no waiting, also where that is told by the same look |
+//! | a quarantine that another client had begun was over at once for one that had stood still | the guards go by a clock that is never corrected: what was lost is no waiting |
+//! | two managers of one process on two clusters: a step of all clocks of one cluster ended a quarantine on the other 37 s early, and a healthy lease there (found from outside) | lost time belongs to the manager whose nodes show it; the others look at their own |
 //! | the keys of a lease that the nodes told as lost were taken back before the validity was over that its holder had read: two at work, after one node of five was flushed (the chaos) | they stay until they run out, or until the holder releases |
 //! | newcomers held back nodes whose clocks nobody had set, on a busy machine (real servers): clocks were noted by the middle of what slow answers tell | the notes say by how much they may be wrong |
 //! | callers that never had to wait, as a quorum was down or the nodes were in the process, kept the engine to themselves: renewals stood still, and what was meant for the node that was left piled up (the torture: 2 kB a call) | a call drives the engine for a moment at least |

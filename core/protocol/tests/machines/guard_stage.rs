@@ -49,7 +49,8 @@ pub(crate) struct Watcher {
     pub(crate) wall_ahead: i64,
     id: u16,
     drawn: u32,
-    lost: Duration,
+    /// What it was found to have lost.
+    pub(crate) lost: Duration,
 }
 
 struct Env {
@@ -141,7 +142,7 @@ impl Cluster {
         (self.nodes[node].canary, self.nodes[node].notes) = (None, Notes::default());
     }
 
-    fn micros(&self, node: usize) -> u64 {
+    pub(crate) fn micros(&self, node: usize) -> u64 {
         let node = &self.nodes[node];
         let gained = node.rate * i64::try_from(self.now).expect("a short test") / 1000;
         (self.now * 1000).saturating_add_signed(node.ahead * 1000 + gained)
@@ -171,7 +172,7 @@ impl Watcher {
     fn env(&self, cluster: &Cluster) -> Env {
         let since_boot = Duration::from_millis(cluster.now - self.still);
         let wall = (cluster.now * 1000).saturating_add_signed(self.wall_ahead * 1000);
-        let now = Moment::from_epoch(since_boot + self.lost);
+        let now = Moment::from_epoch(since_boot);
         Env { now, wall, id: self.id, drawn: self.drawn }
     }
 
@@ -264,7 +265,7 @@ impl Watcher {
         counts
     }
 
-    fn take(&mut self) {
+    pub(crate) fn take(&mut self) {
         self.told.extend(self.guards.take_notices());
         self.lost += self.guards.take_lost_time();
     }
