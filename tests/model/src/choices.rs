@@ -113,7 +113,9 @@ impl World {
             .iter()
             .filter(|client| client.status == Status::Running)
             .filter_map(|client| reaches(client, client.wake()));
-        let looks = self.next_looks().filter_map(|(client, moment)| reaches(client, moment));
+        let looks = self
+            .next_looks()
+            .filter_map(|(client, moment)| client.lapse.boot_reaches(scope.client_rate, moment));
         let leases = self.clients.iter().filter_map(|client| match &client.phase {
             Phase::Holding(holding) => reaches(client, holding.until()),
             _ => None,

@@ -133,6 +133,11 @@ impl Client {
         self.lapse.moment(scope.client_rate, now)
     }
 
+    /// The clock that its guards and connections go by, at true time `now`.
+    pub(crate) fn boot(&self, scope: &Scope, now: u64) -> Moment {
+        self.lapse.boot(scope.client_rate, now)
+    }
+
     /// What its machines see of the world at true time `now`.
     pub(crate) fn env<'a>(&'a mut self, scope: &Scope, now: u64) -> Env<'a> {
         Env {

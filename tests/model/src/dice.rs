@@ -83,6 +83,7 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
         spares_majority: true,
         late: dice.one_of(&[0, 30, 300]),
         target: if fencing { Target::Checking } else { Target::None },
+        together: dice.one_of(&[1, 1, 2, 3]).min(u8::try_from(scope.clients).unwrap_or(u8::MAX)),
         ..scope
     }
 }

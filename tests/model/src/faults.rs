@@ -46,7 +46,7 @@ impl World {
                 self.pass(scope, self.now);
             }
             Fault::Pause(client) => self.clients[usize::from(client)].stop(),
-            Fault::Freeze(client) => self.freeze(client),
+            Fault::Freeze(client) => self.freeze(scope, client),
             Fault::Resume(client) => self.resume(scope, client),
             Fault::Crash(client, arrives) => self.crash(client, arrives),
             Fault::WallBack(client) => self.clients[usize::from(client)].wall_back += WALL_STEP,
@@ -76,7 +76,7 @@ impl World {
     }
 
     fn break_link(&mut self, scope: &Scope, client: u8, node: u8, again: bool) {
-        let clock = self.clock(scope, client);
+        let clock = self.boot(scope, client);
         // Nobody is left to make a new connection for a dead client.
         let again = again && self.clients[usize::from(client)].status != Status::Dead;
         self.link_mut(client, node).break_off(again, clock);

@@ -12,7 +12,7 @@ use crate::client::{Client, Phase, Status};
 use crate::link::Ward;
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::{Health, Site};
+use crate::site::{Flaw, Health, Site};
 use crate::world::World;
 
 /// A client's side of the guards.
@@ -23,6 +23,8 @@ pub(crate) struct Watch {
     pub(crate) drawn: u32,
     /// It took itself for one that had stood still, and had not.
     pub(crate) is_fooled: bool,
+    /// The lost time that it has found, while the other managers of the process have not heard of any.
+    pub(crate) rings: Duration,
 }
 
 /// What a client makes of one node.
@@ -54,7 +56,9 @@ impl Watch {
     pub(crate) fn new(policy: &Policy, nodes: usize) -> Option<Box<Self>> {
         let guards = Guards::new(policy, Quorum::of(nodes));
         let gates = vec![Gate::default(); nodes];
-        guards.are_on().then(|| Box::new(Self { guards, gates, drawn: 0, is_fooled: false }))
+        guards.are_on().then(|| {
+            Box::new(Self { guards, gates, drawn: 0, is_fooled: false, rings: Duration::ZERO })
+        })
     }
 
     /// What must stand in the node's canary key for a grant; `None` if no grant is sent.
@@ -101,7 +105,7 @@ impl World {
 
     /// Looks at every node that is to be looked at before a grant is sent.
     pub(crate) fn prepare(&mut self, scope: &Scope, client: u8) {
-        let clock = self.clock(scope, client);
+        let clock = self.boot(scope, client);
         self.look_around(scope, client, |gate| {
             gate.is_stale || gate.ruling.is_none() || gate.due().is_some_and(|due| due <= clock)
         });
@@ -122,7 +126,7 @@ impl World {
             return Ok(None);
         }
         let canary = Arc::clone(watch.canary(node).ok_or(())?);
-        let now = self.clock(scope, client);
+        let now = self.boot(scope, client);
         // The note goes ahead of the grant, on the same connection.
         let longest = watch.guards.notes_for(NodeId(node), now).longest;
         Ok(Some(Ward { canary, longest, sent: now, micros: None }))
@@ -169,7 +173,7 @@ impl World {
     /// Before time passes every lost connection is made anew; then whatever has become due is looked at.
     pub(crate) fn look_when_due(&mut self, scope: &Scope) {
         for client in 0..u8::try_from(self.clients.len()).unwrap_or(u8::MAX) {
-            let clock = self.clock(scope, client);
+            let clock = self.boot(scope, client);
             let is_interested = is_interested(&self.clients[usize::from(client)]);
             self.look_around(scope, client, |gate| {
                 gate.is_stale && gate.ruling.is_some()
@@ -207,7 +211,7 @@ impl World {
         ward: &Ward,
         has_forgotten: bool,
     ) -> bool {
-        let received = self.clock(scope, client);
+        let received = self.boot(scope, client);
         let Some(watch) = self.watch_mut(client) else {
             return true;
         };
@@ -260,6 +264,19 @@ impl World {
     }
 
     fn follow_up(&mut self, scope: &Scope, client: u8) {
+        self.look_again(scope, client);
+        // Whoever has found that the machine stood still has all managers of the process look at once.
+        let lost = self.watch_mut(client).map(|it| std::mem::take(&mut it.rings));
+        let lost = lost.unwrap_or_default();
+        for other in scope.process_of(client).filter(|other| !lost.is_zero() && *other != client) {
+            if scope.flaw == Flaw::LostIsShared {
+                self.clients[usize::from(other)].lapse.set_forward(lost);
+            }
+            self.glance(scope, other);
+        }
+    }
+
+    fn look_again(&mut self, scope: &Scope, client: u8) {
         for _ in 0..PATIENCE {
             if !self.watch_mut(client).is_some_and(|watch| watch.guards.take_news()) {
                 return;

@@ -10,70 +10,78 @@ use crate::clock::Rate;
 use crate::scope::Scope;
 use crate::world::World;
 
-/// How a lease clock has departed from its rate.
+/// What a machine that stands still makes of a client's two clocks: the boot clock, which is never corrected, and
+/// the lease clock, which is set forward by what the client has found to be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Lapse {
-    /// The true time at which it stopped, while it stands still.
+    /// The true time at which they stopped, while they stand still.
     since: Option<u64>,
-    /// How far it lies behind.
-    behind: Duration,
-    /// How far it was set forward beyond that.
-    ahead: Duration,
+    /// For how long they have stood still before.
+    stood: Duration,
+    /// By how much the lease clock was set forward.
+    lost: Duration,
     /// Whether its reader was ever stopped, or it stood still itself: what steps it has missed can look
     /// like lost time.
     pub(crate) has_stopped: bool,
 }
 
 impl Lapse {
-    /// What the clock shows at true time `now`.
+    /// What the boot clock shows at true time `now`.
+    pub(crate) fn boot(self, rate: Rate, now: u64) -> Moment {
+        rate.moment(self.since.unwrap_or(now)).before(self.stood)
+    }
+
+    /// What the lease clock shows at true time `now`.
     pub(crate) fn moment(self, rate: Rate, now: u64) -> Moment {
-        (rate.moment(self.since.unwrap_or(now)) + self.ahead).before(self.behind)
+        self.boot(rate, now) + self.lost
     }
 
-    /// The first true time at which it shows `moment` or more, if it goes on.
+    /// What the boot clock shows when the lease clock shows `moment`.
+    pub(crate) fn to_boot(self, moment: Moment) -> Moment {
+        if moment == Moment::FAR_FUTURE { moment } else { moment.before(self.lost) }
+    }
+
+    /// The first true time at which the boot clock shows `moment` or more, if it goes on.
+    pub(crate) fn boot_reaches(self, rate: Rate, moment: Moment) -> Option<u64> {
+        self.since.is_none().then(|| rate.reaches(moment + self.stood)).flatten()
+    }
+
+    /// The first true time at which the lease clock shows `moment` or more, if it goes on.
     pub(crate) fn reaches(self, rate: Rate, moment: Moment) -> Option<u64> {
-        let goes_on = self.since.is_none();
-        goes_on.then(|| rate.reaches((moment + self.behind).before(self.ahead))).flatten()
+        self.boot_reaches(rate, self.to_boot(moment))
     }
 
-    /// The last true time at which it shows `moment` or less, if it goes on.
-    pub(crate) fn passes(self, rate: Rate, moment: Moment) -> u64 {
-        rate.passes((moment + self.behind).before(self.ahead))
+    /// The last true time at which the boot clock shows `moment` or less, if it goes on.
+    fn passes(self, rate: Rate, moment: Moment) -> u64 {
+        rate.passes(moment + self.stood)
     }
 
-    /// Whether it was set forward by more than it had lost.
-    pub(crate) fn is_ahead(self) -> bool {
-        !self.ahead.is_zero()
+    /// By how much more the lease clock was set forward than was lost.
+    pub(crate) fn ahead(self) -> Duration {
+        self.lost.saturating_sub(self.stood)
     }
 
-    /// Whether less time has passed by it than has passed.
+    /// Whether less time has passed by the lease clock than has passed.
     pub(crate) fn is_behind(self) -> bool {
-        self.since.is_some() || !self.behind.is_zero()
+        self.since.is_some() || self.lost < self.stood
     }
 
     fn stop(&mut self, now: u64) {
         self.since = Some(now);
     }
 
-    /// Goes on; tells what was lost.
+    /// Goes on; tells what was lost. Between what was asked before and what is asked now the clock shows some time
+    /// at least, as real ones do.
     fn go_on(&mut self, rate: Rate, now: u64) -> Duration {
         let since = self.since.take().unwrap_or(now);
-        let lost = rate.moment(now).since(rate.moment(since));
-        self.behind += lost;
-        self.settle();
+        let lost = rate.moment(now).since(rate.moment(since)).saturating_sub(SOME_TIME);
+        self.stood += lost;
         lost
     }
 
-    /// Is set forward.
+    /// The lease clock is set forward.
     pub(crate) fn set_forward(&mut self, by: Duration) {
-        self.ahead += by;
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        let both = self.behind.min(self.ahead);
-        (self.behind, self.ahead) =
-            (self.behind.saturating_sub(both), self.ahead.saturating_sub(both));
+        self.lost += by;
     }
 }
 
@@ -83,7 +91,12 @@ impl World {
         self.clients[usize::from(client)].clock(scope, self.now)
     }
 
-    /// The true time up to which a client counts with a command's being done; with what it sends by a
+    /// The clock that a client's guards and connections go by.
+    pub(crate) fn boot(&self, scope: &Scope, client: u8) -> Moment {
+        self.clients[usize::from(client)].boot(scope, self.now)
+    }
+
+    /// The true time up to which a client counts with being done what it hands to a connection; with what it sends by a
     /// clock that lies behind, it reckons too early when to stop taking it back.
     pub(crate) fn in_time_until(
         &self,
@@ -95,17 +108,28 @@ impl World {
         (!lapse.is_behind()).then(|| lapse.passes(scope.client_rate, command.not_after))
     }
 
-    /// The machine of a client stands still, its clocks too.
-    pub(crate) fn freeze(&mut self, client: u8) {
-        let client = &mut self.clients[usize::from(client)];
-        client.stop();
-        client.status = Status::Frozen;
-        client.lapse.stop(self.now);
-        client.dazed = Some(0);
+    /// The machine of a client stands still, its clocks too, and so do the other managers of its process.
+    pub(crate) fn freeze(&mut self, scope: &Scope, client: u8) {
+        for client in scope.process_of(client) {
+            let client = &mut self.clients[usize::from(client)];
+            if client.status == Status::Dead {
+                continue;
+            }
+            client.stop();
+            client.status = Status::Frozen;
+            client.lapse.stop(self.now);
+            client.dazed = Some(0);
+        }
     }
 
-    /// A client that was stopped goes on, and knows of nothing.
+    /// A client that was stopped goes on with all its process, and knows of nothing.
     pub(crate) fn resume(&mut self, scope: &Scope, client: u8) {
+        for client in scope.process_of(client) {
+            self.go_on(scope, client);
+        }
+    }
+
+    fn go_on(&mut self, scope: &Scope, client: u8) {
         let client = &mut self.clients[usize::from(client)];
         if client.status == Status::Frozen {
             let lost = client.lapse.go_on(scope.client_rate, self.now);
@@ -113,7 +137,9 @@ impl World {
                 client.wall_back += u64::try_from(lost.as_micros()).unwrap_or(u64::MAX);
             }
         }
-        client.status = Status::Running;
+        if client.status != Status::Dead {
+            client.status = Status::Running;
+        }
     }
 }
 
@@ -127,3 +153,5 @@ impl Client {
         self.dazed = (!is_enough).then_some(looked);
     }
 }
+
+const SOME_TIME: Duration = Duration::from_millis(1);

@@ -58,7 +58,7 @@ pub(crate) struct Ward {
     pub(crate) canary: Arc<str>,
     /// The note that went ahead: for how long this client asks nodes to keep keys.
     pub(crate) longest: Duration,
-    /// When it was sent, by the lease clock.
+    /// When it was sent, by the clock that connections go by.
     pub(crate) sent: Moment,
     /// What the node's clock showed when it was done.
     pub(crate) micros: Option<u64>,

@@ -87,7 +87,7 @@ impl World {
             && ttl >= holding.policy.node_timeout() * 20
             && holding.until() <= holding.since + holding.policy.max_hold();
         let is_steady =
-            client.dazed.is_none() && !client.lapse.is_behind() && !client.lapse.is_ahead();
+            client.dazed.is_none() && !client.lapse.is_behind() && client.lapse.ahead().is_zero();
         // A node whose clock was set forward has the keys still, and not for long.
         let owner = Owner { client: client.id, draw: holding.draw };
         let struck = self.struck_since(scope, client, holding.proved());

@@ -21,7 +21,7 @@ impl World {
         self.hear_clocks(scope, client, node);
         let is_up = self.nodes[usize::from(node)].health == Health::Up;
         let ruling = if is_up { self.ask(scope, client, node) } else { None };
-        let now = self.clock(scope, client);
+        let now = self.boot(scope, client);
         let Some(watch) = self.watch_mut(client) else {
             return;
         };
@@ -48,7 +48,7 @@ impl World {
         let wall = scope.wall(client.id, self.now).saturating_sub(client.wall_back);
         let mut writing = None;
         for _ in 0..PATIENCE {
-            let now = client.clock(scope, self.now);
+            let now = client.boot(scope, self.now);
             let sent = now.before(Duration::from_millis(late));
             let watch = client.watch.as_deref_mut()?;
             let mut env = Env { now, wall, client: client.id, drawn: watch.drawn };
@@ -75,7 +75,7 @@ impl World {
 
     /// What is on its way from the node comes before the answer to a look.
     fn hear_clocks(&mut self, scope: &Scope, client: u8, node: u8) {
-        let received = self.clock(scope, client);
+        let received = self.boot(scope, client);
         let place = usize::from(client) * self.nodes.len() + usize::from(node);
         let (link, client) = (&mut self.links[place], &mut self.clients[usize::from(client)]);
         let Some(watch) = client.watch.as_deref_mut() else {
@@ -103,6 +103,7 @@ impl Client {
             return;
         }
         watch.is_fooled |= !self.lapse.has_stopped;
+        watch.rings += lost;
         self.lapse.set_forward(lost);
         self.dazed = None;
         self.excuse();

@@ -77,6 +77,8 @@ pub(crate) struct Scope {
     pub(crate) others: Option<Policy>,
     /// How many clients, the last ones, have never looked at the nodes when the world begins.
     pub(crate) newcomers: usize,
+    /// How many clients, the first ones, are managers of one process: their machine stands still for all of them.
+    pub(crate) together: u8,
     /// The only client whose machine may stand still, if not any may.
     pub(crate) stands_still: Option<u8>,
     /// Whether a minority of nodes at the most forgets or has its clock set at any time, and every client
@@ -134,6 +136,7 @@ impl Scope {
             policy: policy(PolicyBuilder::try_once),
             others: None,
             newcomers: 0,
+            together: 1,
             stands_still: None,
             spares_majority: false,
             late: 0,
@@ -202,6 +205,11 @@ impl Scope {
     pub(crate) fn wall(&self, client: u8, now: u64) -> u64 {
         let start = self.walls.get(usize::from(client)).or(self.walls.last()).copied();
         start.unwrap_or(0) + if self.walls_run { now * 1000 } else { 0 }
+    }
+
+    /// The managers of the process that `client` is one of, itself included.
+    pub(crate) fn process_of(&self, client: u8) -> std::ops::Range<u8> {
+        if client < self.together { 0..self.together } else { client..client + 1 }
     }
 
     /// How many nodes make a quorum.

@@ -29,7 +29,7 @@ pub(crate) struct Mutant {
 enum Kind {
     /// Text of the shipping protocol, replaced.
     Patch { file: PathBuf, only: String, edits: Vec<(String, String)> },
-    /// Nodes that do not do what they should.
+    /// Nodes that do not do what they should, or a process around the machines.
     Node(Flaw),
 }
 
@@ -58,7 +58,9 @@ pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
 pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
     let caught = match &mutant.kind {
         // What only the guards ask of nodes shows nowhere else.
-        Kind::Node(flaw @ (Flaw::IgnoresCanary | Flaw::LooksAhead)) => hunt(*flaw, "guards:"),
+        Kind::Node(flaw @ (Flaw::IgnoresCanary | Flaw::LooksAhead | Flaw::LostIsShared)) => {
+            hunt(*flaw, "guards:")
+        }
         Kind::Node(flaw) => hunt(*flaw, ""),
         Kind::Patch { file, only, edits } => {
             let tree = plant(file, edits)?;
@@ -145,7 +147,7 @@ fn crate_dir() -> PathBuf {
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 10] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 11] = [
     (
         Flaw::RevokesOvertake,
         "node: revokes overtake grants",
@@ -191,6 +193,11 @@ const NODE_FLAWS: [(Flaw, &str, &str); 10] = [
         Flaw::KeepsFence,
         "node: token of who was before",
         "a key that is the claim's already is taken for a fence that is its own",
+    ),
+    (
+        Flaw::LostIsShared,
+        "process: each manager adds the lost time",
+        "lost time is process-wide, so that several managers that stood still together each add it (ours, once)",
     ),
 ];
 

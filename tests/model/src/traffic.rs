@@ -16,9 +16,12 @@ impl World {
         &mut self,
         scope: &Scope,
         client: u8,
-        (op, node, command): (Op, NodeId, Command),
+        (op, node, mut command): (Op, NodeId, Command),
     ) {
-        let clock = self.clock(scope, client);
+        // From here on it is a moment of the clock that connections go by, as in the shipping client.
+        let lapse = self.clients[usize::from(client)].lapse;
+        command.not_after = lapse.to_boot(command.not_after);
+        let clock = self.boot(scope, client);
         let owner = Owner::of(&command.claim.holder);
         let refused = self.nodes[node.index()].health == Health::Down || command.not_after < clock;
         self.note(client, node.0, (3_u8, command.ticket, command.action));
@@ -159,7 +162,7 @@ impl World {
         if let Some(ward) = &sent.ward {
             self.inspect_grant(scope, client, node, ward, false);
         }
-        let is_late = sent.command.not_after < self.clock(scope, client);
+        let is_late = sent.command.not_after < self.boot(scope, client);
         let ward = self.ward(scope, client, node, &sent.command);
         self.link_mut(client, node).ask_again(sent, ward, is_late);
     }

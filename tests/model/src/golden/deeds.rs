@@ -16,8 +16,9 @@ impl Session {
     ) -> Result<(), String> {
         let resources = Resources::new(["r"]).map_err(|problem| problem.to_string())?;
         let policy = self.settings.policy(ttl)?;
+        let now = self.boot();
         if let Some(sentinel) = &mut self.sentinel {
-            sentinel.prepare(cluster, &policy, self.env.now);
+            sentinel.prepare(cluster, &policy, now);
         }
         let (quorum, known) = (self.settings.quorum(), FencingToken::default());
         let machine = Acquire::new(self.env.now, resources, policy, quorum, known);

@@ -45,7 +45,7 @@ impl Session {
             }
             ["trusts", nodes @ ..] => self.expect_trusted(nodes),
             ["holds", "back", node, millis] => {
-                let left = self.sentinel()?.left(number(node)?, self.env.now)?;
+                let left = self.sentinel()?.left(number(node)?, self.boot())?;
                 (left == number(millis)?).then_some(()).ok_or_else(|| format!("for {left} ms"))
             }
             ["at", "rest"] if self.result == Outcome::AtRest => Ok(()),
@@ -62,7 +62,7 @@ impl Session {
         let wanted: Vec<u64> = nodes.iter().map(|node| number(node)).collect::<Result<_, _>>()?;
         let sentinel = self.sentinel()?;
         let all = 0..u64::try_from(self.nodes()).unwrap_or(u64::MAX);
-        let found: Vec<u64> = all.filter(|it| sentinel.left(*it, self.env.now) == Ok(0)).collect();
+        let found: Vec<u64> = all.filter(|it| sentinel.left(*it, self.boot()) == Ok(0)).collect();
         (found == wanted).then_some(()).ok_or_else(|| format!("it trusts {found:?}"))
     }
 

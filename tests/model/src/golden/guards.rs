@@ -33,7 +33,7 @@ pub(super) struct Sentinel {
     guards: Guards,
     rulings: Vec<Option<Ruling>>,
     env: Env,
-    /// What the lease clock has lost, from the moment that it is known.
+    /// What the lease clock is to be set forward by.
     lost: Duration,
 }
 
@@ -74,7 +74,8 @@ impl Sentinel {
         sentinel
     }
 
-    /// Looks at every node. What the lease clock has lost is told by [`Self::lost_time`].
+    /// Looks at every node, by the clock that is never corrected, as always here. What the lease clock is to be set
+    /// forward by is told by [`Self::lost_time`].
     pub(super) fn look_around(&mut self, cluster: &mut Cluster, now: Moment) {
         for node in 0..cluster.nodes.len() {
             self.look(cluster, node, now);
@@ -125,8 +126,7 @@ impl Sentinel {
         now: Moment,
     ) -> bool {
         let micros = cluster.micros(node.index());
-        let at = now + self.lost;
-        let reading = ClockReading { sent: at, received: at, micros };
+        let reading = ClockReading { sent: now, received: now, micros };
         let is_steady = self.guards.handle_clock(node, reading);
         self.lost += self.guards.take_lost_time();
         let canary = &cluster.nodes[node.index()].canary;
@@ -157,8 +157,6 @@ impl Sentinel {
         let micros = cluster.micros(node);
         let site = &mut cluster.nodes[node];
         for _ in 0..PATIENCE {
-            // The lease clock is set forward as soon as it is known to have lost time.
-            let now = now + self.lost;
             self.env.now = now;
             let notes = self.guards.notes_for(id, now);
             site.notes.longest = site.notes.longest.max(notes.longest);

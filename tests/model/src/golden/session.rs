@@ -125,8 +125,9 @@ impl Session {
         match words {
             ["wait"] | ["still", _] => {}
             ["look"] => {
+                let now = self.boot();
                 if let Some(sentinel) = &mut self.sentinel {
-                    sentinel.look_around(cluster, self.env.now);
+                    sentinel.look_around(cluster, now);
                 }
             }
             ["look", node] => self.look(cluster, node, true_time),
@@ -245,7 +246,7 @@ impl Session {
                 Output::Send(node, command) => {
                     let is_grant = matches!(command.action, Action::Grant { .. });
                     let sentinel = self.sentinel.as_ref().filter(|_| is_grant);
-                    if let Some(fault) = sentinel.and_then(|it| it.refusal(node, self.env.now)) {
+                    if let Some(fault) = sentinel.and_then(|it| it.refusal(node, self.boot())) {
                         let ticket = command.ticket;
                         refused.push((node, Reply { ticket, answer: Err(fault), repeated: false }));
                         continue;

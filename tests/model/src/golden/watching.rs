@@ -18,13 +18,19 @@ impl Session {
         Moment::from_millis(time - self.still) + self.lost
     }
 
+    /// What the clock that the guards go by shows now.
+    pub(super) fn boot(&self) -> Moment {
+        self.env.now.before(self.lost)
+    }
+
     /// The connection to the node broke: the new one begins with a look.
     pub(super) fn look(&mut self, cluster: &mut Cluster, node: &str, time: u64) {
         self.pass(self.moment(time));
         let node = number(node).ok().and_then(|node| usize::try_from(node).ok());
+        let now = self.boot();
         if let (Some(sentinel), Some(node)) = (&mut self.sentinel, node) {
-            sentinel.look(cluster, node, self.env.now);
-            sentinel.follow_up(cluster, self.env.now);
+            sentinel.look(cluster, node, now);
+            sentinel.follow_up(cluster, now);
         }
     }
 
@@ -44,8 +50,9 @@ impl Session {
         node: NodeId,
         answer: Result<Answer, Fault>,
     ) -> Result<Answer, Fault> {
+        let now = self.boot();
         let counts = match &mut self.sentinel {
-            Some(sentinel) if answer.is_ok() => sentinel.inspect_grant(cluster, node, self.env.now),
+            Some(sentinel) if answer.is_ok() => sentinel.inspect_grant(cluster, node, now),
             _ => true,
         };
         match answer {

@@ -61,6 +61,19 @@ pub(super) fn small() -> Vec<Scope> {
         },
         still("guards: a machine that stands still"),
         Scope {
+            together: 2,
+            bound: Some(500_000),
+            ..still("guards: two managers of one process, and a machine that stands still")
+        },
+        Scope {
+            together: 2,
+            clients: 3,
+            bound: Some(1_000_000),
+            ..still_and("guards: two managers, a machine that stands still, and a flush", |it| {
+                it.flushes = 1;
+            })
+        },
+        Scope {
             policy: watching(|it| it.fencing(true)),
             target: Target::Checking,
             stands_still: Some(0),

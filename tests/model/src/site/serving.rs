@@ -58,6 +58,8 @@ pub(crate) enum Flaw {
     LooksAhead,
     /// A key that is the claim's already has the token that its fence shows.
     KeepsFence,
+    /// No flaw of a node: what one manager has lost is added to the lease clock of every manager of its process.
+    LostIsShared,
 }
 
 impl Request<'_> {
