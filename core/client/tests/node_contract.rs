@@ -15,6 +15,7 @@ use support::*;
 struct Kind {
     client: Client,
     url: String,
+    prefix: &'static str,
     _server: Option<Server>,
 }
 
@@ -22,22 +23,22 @@ impl Kind {
     fn memory() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self::new(format!("memory://contract-{number}"), None)
+        Self::new(format!("memory://contract-{number}"), "", None)
     }
 
     fn redis() -> Self {
         let server = Server::start();
-        Self::new(server.url(), Some(server))
+        Self::new(server.url(), "", Some(server))
     }
 
     /// With another key prefix and database, nothing may change.
     fn redis_elsewhere() -> Self {
         let server = Server::start();
-        Self::new(format!("{}/3?key_prefix=app:", server.url()), Some(server))
+        Self::new(format!("{}/3?key_prefix=app:", server.url()), "app:", Some(server))
     }
 
-    fn new(url: String, server: Option<Server>) -> Self {
-        Self { client: node_at(&url), url, _server: server }
+    fn new(url: String, prefix: &'static str, server: Option<Server>) -> Self {
+        Self { client: node_at(&url), url, prefix, _server: server }
     }
 }
 
@@ -294,7 +295,7 @@ async fn one_token_covers_several_resources(mut kind: Kind) {
 
 /// Names that share a bucket share its fence, and no more: each has its own lock, and tokens that grow.
 async fn names_may_share_a_bucket(mut kind: Kind) {
-    let (one, two) = same_bucket();
+    let (one, two) = same_bucket(kind.prefix);
     let ahead = wall() + 900_000;
     let mut last = 0;
     for (name, holder) in [(&one, "a"), (&two, "b"), (&one, "c"), (&two, "d")] {
@@ -315,9 +316,9 @@ async fn names_may_share_a_bucket(mut kind: Kind) {
     assert!(token(&kind.client.ask(&both, proposing(10_000, ahead)).await) > last);
 }
 
-fn same_bucket() -> (String, String) {
-    let wanted = bucket("r");
-    let other = (0..1_000_000).map(|n| format!("r{n}")).find(|name| bucket(name) == wanted);
+fn same_bucket(prefix: &str) -> (String, String) {
+    let of = |name: &str| bucket(&format!("{prefix}{name}"));
+    let other = (0..1_000_000).map(|n| format!("r{n}")).find(|name| of(name) == of("r"));
     ("r".to_owned(), other.expect("there is one in some ten thousand"))
 }
 

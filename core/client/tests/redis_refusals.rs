@@ -201,6 +201,9 @@ fn a_user_without_the_fence_can_lock_without_fencing() {
         let fault = client.fault(&mine, fenced(1_000, 5)).await;
         assert_eq!(fault.kind(), FaultKind::NotPermitted);
         assert!(fault.detail().contains("~quorlock:*"), "{fault}");
+        // What is not granted leaves no key.
+        assert_eq!(client.ask(&mine, Action::Revoke).await, ABSENT);
+        assert_eq!(client.grant(&mine, 60_000).await, OURS);
         assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
     });
 }
@@ -251,6 +254,8 @@ fn missing_permissions_are_told_with_the_rule_to_add() {
         ] {
             let rules: Vec<_> = NEEDED.into_iter().filter(|it| *it != missing).collect();
             let mut client = user(&server, &[&rules[..], &keys[..]].concat());
+            // It would be left alone if it had just been told to be kept.
+            server.ask().call(&["DEL", FENCES]);
             let fault = client.fault(&claim(&[name], "a"), fenced(1_000, 5)).await;
             assert_eq!(fault.kind(), FaultKind::NotPermitted, "{missing}: {fault}");
             assert!(fault.detail().contains("ACL SETUSER"), "{missing}: {fault}");
