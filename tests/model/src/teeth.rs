@@ -145,7 +145,7 @@ fn crate_dir() -> PathBuf {
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 10] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 11] = [
     (
         Flaw::RevokesOvertake,
         "node: revokes overtake grants",
@@ -191,6 +191,11 @@ const NODE_FLAWS: [(Flaw, &str, &str); 10] = [
         Flaw::KeepsFence,
         "node: token of who was before",
         "a key that is the claim's already is taken for a fence that is its own",
+    ),
+    (
+        Flaw::NoFloor,
+        "node: no floor by the clock",
+        "a token may lie as far below the node's clock as the clock of a client does",
     ),
 ];
 
