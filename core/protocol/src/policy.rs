@@ -261,8 +261,8 @@ impl PolicyBuilder {
     /// (each does every 10 s, while it is connected). Default 120 s; what is below 30 s counts as 30 s. Of several
     /// clients the longest counts.
     ///
-    /// Raise it where the clocks of the nodes may differ by more than a minute: whatever is forgotten is made up
-    /// for by their clocks alone.
+    /// Raise it where the clocks of the nodes may differ by more than a minute: what is forgotten is made up for by
+    /// them alone.
     pub const fn fence_retention(mut self, retention: Duration) -> Self {
         self.raw_retention = Some(retention);
         self
