@@ -48,7 +48,7 @@ export interface Settings {
   readonly unreachableTimeout?: number
   /** Whether locks get a fencing token. Default true. */
   readonly fencing?: boolean
-  /** How long nodes remember fencing tokens once no client is connected. Default 120 s; what is below 30 s counts
+  /** How long nodes remember fencing tokens once no client is connected. Default 120000; what is below 30 s counts
    * as 30 s. Raise it where the nodes' clocks may differ by more than a minute. */
   readonly fenceRetention?: number
   /**
