@@ -48,7 +48,8 @@ export interface Settings {
   readonly unreachableTimeout?: number
   /** Whether locks get a fencing token. Default true. */
   readonly fencing?: boolean
-  /** How long nodes remember the last fencing token of a resource. Default 7 days. */
+  /** How long nodes remember fencing tokens once no client is connected. Default 120000; what is below 30 s counts
+   * as 30 s. Raise it where the nodes' clocks may differ by more than a minute. */
   readonly fenceRetention?: number
   /**
    * Whether the lock is extended by itself until it is released. Default false, but true for

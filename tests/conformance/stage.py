@@ -25,7 +25,7 @@ GRACE = 0.03
 #: some for commands that are under way: it gets no new grants then.
 HUNG_AFTER = 0.15
 #: Tokens of the file above the proposal lie so many microseconds ahead, where no clock is.
-_AHEAD = 3_600_000_000
+_AHEAD = 900_000
 #: What a server says that has this fault.
 _ERRORS = {
     "UNAUTHENTICATED": "NOAUTH Authentication required.",

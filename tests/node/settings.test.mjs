@@ -22,7 +22,7 @@ describe('settings', () => {
         automaticExtensionThreshold: 500,
         unreachableTimeout: 3000,
         fencing: true,
-        fenceRetention: 7 * 86_400_000,
+        fenceRetention: 120_000,
         autoExtend: false,
         maxHold: 86_400_000,
         restartGuard: 'auto',

@@ -26,7 +26,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "retry_jitter": ("0.05 s", "50 ms"),
     "unreachable_timeout": ("3 s", "3 s"),
     "fencing": ("yes", ""),
-    "fence_retention": ("7 days", "7 days"),
+    "fence_retention": ("120 s", "120 s"),
     "auto_extend": ("in blocks and decorators yes, for a bare `acquire()` no", ""),
     "max_hold": ("24 hours", "24 h"),
     "restart_guard": ("`auto`", "auto"),

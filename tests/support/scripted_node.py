@@ -9,8 +9,8 @@ and nothing of what an answer means to it.
 What belongs to logging in is answered by itself, and with a `Site` what the guards ask. Like a
 server that hangs, it answers in order, and a second connection only when the first is gone.
 
-A first grant comes as commands of the server's own: `SET NX PX`, with fencing `ZADD` and `PEXPIRE`,
-then `GET` of the canary and `TIME`. It is one command here, with one answer. What these replies
+A first grant comes as commands of the server's own: `SET NX PX`, with fencing `ZADD`, then `GET` of
+the canary and `TIME`. It is one command here, with one answer. What these replies
 cannot say the client hears by asking again by script, which is no command of its own either.
 """
 
@@ -30,6 +30,7 @@ from tests.support.scripted_site import CHECKUP, Site
 
 _SCRIPTS = Path(__file__).parents[2] / "core/client/src/scripts"
 _KINDS = {"raise_fence": "raise"}
+_KEEP_FENCES = (_SCRIPTS / "keep_fences.lua").read_text()
 #: The name of a resource that is asked for only to make the client connect; nobody holds it.
 WARM_UP = "warm-up"
 
@@ -203,7 +204,10 @@ class ScriptedNode:
             look = partial(self._look, words[5:])
             connection.slots.append(_Slot(in_turn=look, is_look=True))
             return self._flush(connection)
-        if words[0] in {"ZADD", "PEXPIRE", "GET", "TIME"}:
+        if words[:2] == ("EVAL", _KEEP_FENCES):
+            connection.slots.append(_Slot(in_turn=lambda: b":%d\r\n" % self._micros))
+            return self._flush(connection)
+        if words[0] in {"ZADD", "GET", "TIME"}:
             connection.slots.append(self._part(connection.granting, words))
             return self._flush(connection)
         command = self._parse(words)
@@ -248,9 +252,12 @@ class ScriptedNode:
     def _canary(self) -> bytes:
         return bulk(self.site.canary) if self.site else b"$-1\r\n"
 
+    @property
+    def _micros(self) -> int:
+        return self.site.micros if self.site else int(time.time() * 1_000_000)
+
     def _time(self) -> bytes:
-        micros = self.site.micros if self.site else int(time.time() * 1_000_000)
-        seconds, rest = divmod(micros, 1_000_000)
+        seconds, rest = divmod(self._micros, 1_000_000)
         return b"*2\r\n" + bulk(str(seconds)) + bulk(str(rest))
 
     def _warm_up(self, command: Command) -> bytes:

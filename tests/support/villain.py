@@ -90,7 +90,7 @@ def _polite_reply(words: list[Any]) -> bytes | None:
             return bulk("id=1 addr=127.0.0.1:99")
         case ["SCRIPT", *_]:
             return bulk("a" * 40)
-        case ["EVAL" | "EVALSHA" | "SET" | "ZADD" | "PEXPIRE" | "GET" | "TIME", *_]:
+        case ["EVAL" | "EVALSHA" | "SET" | "ZADD" | "GET" | "TIME", *_]:
             return None
     return b"+OK\r\n"
 

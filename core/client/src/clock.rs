@@ -1,14 +1,11 @@
 //! The only reader of the operating system's time and randomness, and each manager's own lease clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_protocol::{HolderId, Moment, Surroundings};
 use tokio::sync::{Notify, watch};
-
-/// So many microseconds beyond a node's clock a proposed token may lie, as in the scripts.
-pub(crate) const MOST_AHEAD_MICROS: u64 = 1_000_000;
 
 /// The boot clock: monotonic, counting the time that the computer sleeps, and never corrected. A node
 /// compares it with [`Command::not_after`](quorlock_protocol::Command::not_after); guards, connections and
@@ -105,6 +102,37 @@ impl ToldMoment {
     pub(crate) fn get(&self) -> Option<Moment> {
         let nanos = self.0.load(Ordering::Acquire);
         (nanos > 0).then(|| Moment::from_epoch(Duration::from_nanos(nanos)))
+    }
+}
+
+/// How far a node's clock lies ahead of the lease clock, as its connection knows it and tells other threads.
+#[derive(Debug)]
+pub(crate) struct ToldClock(AtomicI64);
+
+impl ToldClock {
+    /// A node shows `micros` microseconds since 1970 at `now`: so far it is ahead.
+    pub(crate) fn ahead(micros: u64, now: Moment) -> i64 {
+        let own = i64::try_from(now.since_epoch().as_micros()).unwrap_or(i64::MAX);
+        i64::try_from(micros).unwrap_or(i64::MAX).saturating_sub(own)
+    }
+
+    pub(crate) fn tell(&self, ahead: i64) {
+        self.0.store(ahead, Ordering::Relaxed);
+    }
+
+    /// What it shows at `now`, in microseconds; `None` if nothing was told yet.
+    pub(crate) fn shows_at(&self, now: Moment) -> Option<u64> {
+        let ahead = self.0.load(Ordering::Relaxed);
+        let own = u64::try_from(now.since_epoch().as_micros()).unwrap_or(u64::MAX);
+        (ahead != Self::UNTOLD).then(|| own.saturating_add_signed(ahead))
+    }
+
+    const UNTOLD: i64 = i64::MIN;
+}
+
+impl Default for ToldClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(Self::UNTOLD))
     }
 }
 

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Command, Machine, Moment, NodeId, Output, Surroundings as _};
+use quorlock_protocol::{Command, HolderId, Machine, Moment, NodeId, Output, Surroundings};
+use smallvec::SmallVec;
 use tokio::select;
 use tokio::time::sleep;
 
@@ -42,14 +43,14 @@ impl Driver {
         let mut batch: Vec<Arrival> = Vec::with_capacity(self.nodes.len());
         let mut outgoing: Vec<(NodeId, Command)> = Vec::with_capacity(self.nodes.len());
         // One look at the clock each time it goes on.
-        let mut turn = self.clock().snapshot();
+        let mut turn = self.turn();
         loop {
             let wake_at = match self.advance(machine, &mut turn, &mut watch, &mut outgoing) {
                 ControlFlow::Continue(wake_at) => wake_at,
                 ControlFlow::Break(outcome) => return outcome,
             };
             let wake = self.wait(wake_at, &mut batch).await;
-            turn = self.clock().snapshot();
+            turn = self.turn();
             match wake {
                 Some(Wake::Replies) => {
                     for arrival in batch.drain(..) {
@@ -63,11 +64,15 @@ impl Driver {
         }
     }
 
+    fn turn(&self) -> Turn<'_> {
+        Turn { world: self.clock().snapshot(), clock: self.clock(), nodes: &self.nodes }
+    }
+
     /// Lets `machine` do what it can do at once, up to when it is to be woken, or to its outcome.
     fn advance<M: Machine>(
         &self,
         machine: &mut M,
-        turn: &mut Snapshot,
+        turn: &mut Turn<'_>,
         watch: &mut impl FnMut(&mut M),
         outgoing: &mut Vec<(NodeId, Command)>,
     ) -> ControlFlow<M::Outcome, Moment> {
@@ -86,7 +91,7 @@ impl Driver {
     /// Cancels a machine whose future was dropped and sends what it still wants to send, without
     /// waiting for anything.
     pub(crate) fn abandon<M: Machine>(&self, machine: &mut M) -> Option<M::Outcome> {
-        let mut turn = self.clock().snapshot();
+        let mut turn = self.turn();
         machine.cancel(&mut turn);
         self.advance(machine, &mut turn, &mut |_| {}, &mut Vec::new()).break_value()
     }
@@ -131,6 +136,35 @@ impl Driver {
     }
 }
 
+/// The world at one moment, the clocks of the nodes included.
+struct Turn<'a> {
+    world: Snapshot,
+    clock: &'a LeaseClock,
+    nodes: &'a [Arc<dyn Node>],
+}
+
+impl Surroundings for Turn<'_> {
+    fn now(&self) -> Moment {
+        self.world.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.world.wall_micros()
+    }
+
+    fn nodes_micros(&self) -> Option<u64> {
+        let now = self.clock.to_boot(self.now());
+        let shown = self.nodes.iter().filter_map(|node| node.clock_micros(now));
+        let mut clocks: SmallVec<[u64; 8]> = shown.collect();
+        clocks.sort_unstable();
+        clocks.get(clocks.len().checked_sub(1)? / 2).copied()
+    }
+
+    fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
+        self.world.random()
+    }
+}
+
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -141,7 +175,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use quorlock_protocol::{Action, Claim, HolderId, Reply, Resources, Surroundings, Ticket};
+    use quorlock_protocol::{Action, Claim, Reply, Resources, Ticket};
 
     use super::*;
     use crate::node::NodeState;

@@ -14,41 +14,34 @@ pub(crate) fn lock_key<'a>(prefix: &str, resource: &'a Resource) -> Cow<'a, str>
     }
 }
 
-/// The key beside `lock_key` that remembers the highest fencing token, in the same cluster hash slot.
-///
-/// The slot is that of the first `{...}` that is not empty, or of the whole key. (A name that has no
-/// such tag but holds a '}' cannot be put into a tag; its fence lies in another slot, which matters
-/// to a cluster alone.)
-///
-/// Three parts, which stand one after another.
-pub(crate) fn fence_key(lock_key: &str) -> [&str; 3] {
-    if has_hash_tag(lock_key) {
-        ["quorlock:fence:", lock_key, ""]
-    } else {
-        ["quorlock:fence:{", lock_key, "}"]
-    }
-}
+/// The table of the node's fences, one for all names and prefixes: a sorted set of buckets, whose scores are the
+/// highest fencing tokens that were granted or asked for in them.
+pub(crate) const FENCES_KEY: &str = "quorlock:{node}:fences";
 
-fn has_hash_tag(key: &str) -> bool {
-    let Some((_, tail)) = key.split_once('{') else {
-        return false;
-    };
-    matches!(tail.split_once('}'), Some((tag, _)) if !tag.is_empty())
+/// How many buckets there are: what bounds the table, to 1.5 MB at most.
+const BUCKETS: u64 = 16_384;
+
+/// The bucket of a lock key, by its FNV-1a hash of 64 bits. Names that share one share their fence, which does no
+/// harm: a fence is only ever raised.
+pub(crate) fn bucket(lock_key: &str) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    lock_key.bytes().fold(0xcbf2_9ce4_8422_2325, mix) % BUCKETS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Every version and binding must know the same one.
     #[test]
-    fn a_fence_shares_the_slot_of_its_lock() {
-        for (lock, fence) in [
-            ("invoice:42", "quorlock:fence:{invoice:42}"),
-            ("app:{invoice:42}:x", "quorlock:fence:app:{invoice:42}:x"),
-            ("a{}b", "quorlock:fence:{a{}b}"),
-            ("a{b", "quorlock:fence:{a{b}"),
+    fn a_name_keeps_its_bucket() {
+        // FNV-1a of the empty text, of "a" and of "foobar", as its authors publish them.
+        for (name, hash) in [
+            ("", 0xcbf2_9ce4_8422_2325_u64),
+            ("a", 0xaf63_dc4c_8601_ec8c),
+            ("foobar", 0x8594_4171_f739_67e8),
         ] {
-            assert_eq!(fence_key(lock).concat(), fence);
+            assert_eq!(bucket(name), hash % 16_384);
         }
     }
 

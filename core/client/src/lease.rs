@@ -134,8 +134,8 @@ impl Lease {
 
     /// The number that the protected resource checks; `None` where fencing is off, or for a lease
     /// taken over that no [`Self::check`] or [`Self::extend`] has confirmed yet. After that it is no less than
-    /// the one of the acquisition, and more once others have asked for the lock; it is less than that of every
-    /// later holder.
+    /// the one of the acquisition or of an earlier take-over, and more once others have asked for the lock; it
+    /// is less than that of every later holder. Where too few nodes would write it down, it is `None` still.
     pub fn fencing_token(&self) -> Option<u64> {
         let token = self.shared.lock().facts()?.fencing_token();
         token.map(|FencingToken(token)| token)
@@ -244,6 +244,11 @@ impl State {
             Proof::Bare(facts) => Some(facts),
             Proof::Kept(_, hold) => Some(hold.lease()),
         }
+    }
+
+    /// Whether no fencing token is known of it, as of one that was taken over.
+    fn lacks_token(&self) -> bool {
+        self.facts().is_none_or(|facts| facts.fencing_token().is_none())
     }
 
     fn validity(&self, now: Moment) -> Duration {

@@ -113,7 +113,7 @@ impl Redlock {
         let claim = Arc::new(claim);
         self.manager.check_open(&claim.resources)?;
         self.manager.settle(None).await?;
-        let inspection = self.manager.inspect(&claim, self.manager.policy).await;
+        let inspection = self.manager.inspect(&claim, self.manager.policy, false).await;
         if inspection.held_by_another || inspection.is_free {
             return Ok(inspection.held_by_another);
         }
@@ -277,8 +277,10 @@ impl Manager {
         &self,
         claim: &Arc<Claim>,
         policy: Policy,
+        wants_token: bool,
     ) -> quorlock_protocol::Inspection {
-        let mut machine = Inspect::new(self.clock.now(), claim, policy, self.quorum);
+        let machine = Inspect::new(self.clock.now(), claim, policy, self.quorum);
+        let mut machine = if wants_token { machine.with_token() } else { machine };
         self.driver().run(&mut machine, |_| {}).await
     }
 

@@ -14,7 +14,7 @@ use quorlock_protocol::{
 
 use crate::clock;
 use crate::inbox::ReplyTo;
-use crate::keys::{fence_key, lock_key};
+use crate::keys::{bucket, lock_key};
 use crate::node::{Node, NodeState};
 
 /// A node inside this process.
@@ -77,19 +77,15 @@ impl Node for MemoryNode {
 #[derive(Default)]
 struct Store {
     keys: HashMap<String, Entry>,
+    /// The highest token of each bucket; what ends with the process needs no other end.
+    fences: HashMap<u64, FencingToken>,
     /// When so many keys are there, the expired ones are thrown out.
     sweep_at: usize,
 }
 
 struct Entry {
-    value: Value,
+    holder: String,
     expires: Moment,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-enum Value {
-    Holder(String),
-    Fence(FencingToken),
 }
 
 /// What stands in the lock keys of a claim.
@@ -118,27 +114,23 @@ impl Store {
                 found.answer(None)
             }
             Action::Revoke => {
-                let holder = Value::Holder(claim.holder.as_str().to_owned());
+                let holder = claim.holder.as_str();
                 for lock in &locks {
-                    if self.live(now, lock).is_some_and(|entry| entry.value == holder) {
+                    if self.live(now, lock).is_some_and(|entry| entry.holder == holder) {
                         self.keys.remove(lock);
                     }
                 }
                 found.answer(None)
             }
-            Action::RaiseFence { token, retention } => {
+            Action::RaiseFence { token, .. } => {
                 if !found.all_ours {
                     return found.answer(None);
                 }
-                for lock in &locks {
-                    if self.fence(now, lock) < Some(token) {
-                        self.put(now, fence_key(lock).concat(), Value::Fence(token), retention);
-                    }
-                }
-                found.answer(self.highest_fence(now, &locks))
+                self.raise(&locks, token);
+                found.answer(self.highest_fence(&locks))
             }
             Action::Inspect => {
-                let token = self.highest_fence(now, &locks);
+                let token = self.highest_fence(&locks);
                 match found.answer(token) {
                     Answer::Ours { token, .. } => {
                         Answer::Ours { token, remaining: Some(found.ours.since(now)) }
@@ -160,7 +152,7 @@ impl Store {
         (ttl, fence): (Ttl, Option<Fence>),
         found: &Found,
     ) -> Answer {
-        let highest = fence.and_then(|_| self.highest_fence(now, locks));
+        let highest = fence.and_then(|_| self.highest_fence(locks));
         if found.theirs.is_some() {
             return Answer::Theirs { floor: highest, frees: found.frees(now) };
         }
@@ -169,18 +161,16 @@ impl Store {
             if let Some(entry) = self.live(now, lock) {
                 entry.expires = entry.expires.max(until);
             } else {
-                self.put(now, lock.clone(), Value::Holder(claim.holder.as_str().to_owned()), ttl);
+                self.put(now, lock.clone(), claim.holder.as_str().to_owned(), ttl);
             }
         }
         let Some(fence) = fence else {
             return Answer::Ours { token: None, remaining: None };
         };
-        let ceiling = clock::System.wall_micros() + clock::MOST_AHEAD_MICROS;
-        let floor = highest.map_or(1, |token| token.0 + 1);
-        let token = FencingToken(fence.proposal.0.min(ceiling).max(floor));
-        for lock in locks {
-            self.put(now, fence_key(lock).concat(), Value::Fence(token), fence.retention.max(ttl));
-        }
+        let time = clock::System.wall_micros();
+        let floor = highest.map_or(1, |token| token.0 + 1).max(time);
+        let token = FencingToken(fence.proposal.0.min(time + Fence::SLACK_MICROS).max(floor));
+        self.raise(locks, token);
         Answer::Ours { token: Some(token), remaining: None }
     }
 
@@ -189,9 +179,7 @@ impl Store {
             Found { all_ours: true, any_gone: false, theirs: None, ours: Moment::FAR_FUTURE };
         for lock in locks {
             match self.live(now, lock) {
-                Some(Entry { value: Value::Holder(holder), expires })
-                    if holder == claim.holder.as_str() =>
-                {
+                Some(Entry { holder, expires }) if holder == claim.holder.as_str() => {
                     found.ours = found.ours.min(*expires);
                 }
                 Some(Entry { expires, .. }) => {
@@ -207,14 +195,14 @@ impl Store {
         found
     }
 
-    fn highest_fence(&mut self, now: Moment, locks: &[String]) -> Option<FencingToken> {
-        locks.iter().filter_map(|lock| self.fence(now, lock)).max()
+    fn highest_fence(&self, locks: &[String]) -> Option<FencingToken> {
+        locks.iter().filter_map(|lock| self.fences.get(&bucket(lock))).max().copied()
     }
 
-    fn fence(&mut self, now: Moment, lock: &str) -> Option<FencingToken> {
-        match self.live(now, &fence_key(lock).concat()) {
-            Some(Entry { value: Value::Fence(token), .. }) => Some(*token),
-            _ => None,
+    fn raise(&mut self, locks: &[String], token: FencingToken) {
+        for lock in locks {
+            let fence = self.fences.entry(bucket(lock)).or_default();
+            *fence = token.max(*fence);
         }
     }
 
@@ -231,12 +219,12 @@ impl Store {
         }
     }
 
-    fn put(&mut self, now: Moment, key: String, value: Value, ttl: Ttl) {
+    fn put(&mut self, now: Moment, key: String, holder: String, ttl: Ttl) {
         if self.keys.len() >= self.sweep_at {
             self.keys.retain(|_, entry| entry.expires > now);
             self.sweep_at = SWEEP_FIRST_AT.max(2 * self.keys.len());
         }
-        self.keys.insert(key, Entry { value, expires: now + ttl.as_duration() });
+        self.keys.insert(key, Entry { holder, expires: now + ttl.as_duration() });
     }
 }
 

@@ -79,6 +79,11 @@ pub trait Node: Send + Sync + 'static {
         None
     }
 
+    /// What the node's own clock shows at `now` of the lease clock, in microseconds since 1970, as far as is known.
+    fn clock_micros(&self, _now: Moment) -> Option<u64> {
+        None
+    }
+
     /// Has what the guards have to note put on the node, before what is sent from now on.
     fn look(&self) {}
 

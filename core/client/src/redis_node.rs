@@ -8,7 +8,7 @@ mod contested;
 mod dialer;
 mod facts;
 mod faults;
-mod fence_ends;
+mod fences;
 mod frame;
 mod gate;
 mod link;
@@ -36,7 +36,7 @@ use self::actor::{Actor, closed, refuse};
 use self::dialer::Dialer;
 use self::mail::{Letter, Mail};
 use crate::address::Address;
-use crate::clock::ToldMoment;
+use crate::clock::{ToldClock, ToldMoment};
 use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
@@ -103,6 +103,7 @@ pub struct RedisNode {
     tasks: Tasks,
     /// When the latest call was sent that is not answered.
     asked_at: Arc<ToldMoment>,
+    clock: Arc<ToldClock>,
     start: Once,
     /// Until it is started.
     actor: Mutex<Option<Actor>>,
@@ -124,11 +125,12 @@ impl RedisNode {
         let (mailbox, letters) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
-        let dialer = Dialer::new(Arc::new(address), settings, sentry);
+        let clock = Arc::<ToldClock>::default();
+        let dialer = Dialer::new(Arc::new(address), settings, sentry, Arc::clone(&clock));
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, letters, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some(actor));
-        Arc::new(Self { asked_at, name, mailbox, state, tasks, start: Once::new(), actor })
+        Arc::new(Self { asked_at, clock, name, mailbox, state, tasks, start: Once::new(), actor })
     }
 
     fn start(&self) {
@@ -162,6 +164,10 @@ impl Node for RedisNode {
 
     fn owes_answer_since(&self) -> Option<Moment> {
         self.asked_at.get()
+    }
+
+    fn clock_micros(&self, now: Moment) -> Option<u64> {
+        self.clock.shows_at(now)
     }
 
     fn look(&self) {

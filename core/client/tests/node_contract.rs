@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use quorlock::{NodeState, boot_clock};
 use quorlock_protocol::{Action, Answer, Claim, FaultKind, FencingToken, Frees, Moment};
@@ -15,6 +15,7 @@ use support::*;
 struct Kind {
     client: Client,
     url: String,
+    prefix: &'static str,
     _server: Option<Server>,
 }
 
@@ -22,22 +23,22 @@ impl Kind {
     fn memory() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self::new(format!("memory://contract-{number}"), None)
+        Self::new(format!("memory://contract-{number}"), "", None)
     }
 
     fn redis() -> Self {
         let server = Server::start();
-        Self::new(server.url(), Some(server))
+        Self::new(server.url(), "", Some(server))
     }
 
     /// With another key prefix and database, nothing may change.
     fn redis_elsewhere() -> Self {
         let server = Server::start();
-        Self::new(format!("{}/3?key_prefix=app:", server.url()), Some(server))
+        Self::new(format!("{}/3?key_prefix=app:", server.url()), "app:", Some(server))
     }
 
-    fn new(url: String, server: Option<Server>) -> Self {
-        Self { client: node_at(&url), url, _server: server }
+    fn new(url: String, prefix: &'static str, server: Option<Server>) -> Self {
+        Self { client: node_at(&url), url, prefix, _server: server }
     }
 }
 
@@ -72,7 +73,8 @@ contract! {
     a_revoke_of_several_deletes_those_that_are_ours
     fencing_tokens_grow
     a_grant_asked_for_again_has_a_token_of_its_own
-    a_proposal_far_ahead_is_clamped
+    a_proposal_far_ahead_or_behind_counts_as_near
+    names_may_share_a_bucket
     one_token_covers_several_resources
     raising_the_fence_needs_the_keys
     a_raised_fence_counts_for_the_next_grant
@@ -235,52 +237,89 @@ async fn a_revoke_of_several_deletes_those_that_are_ours(mut kind: Kind) {
 }
 
 async fn fencing_tokens_grow(mut kind: Kind) {
-    let mut last = 0;
-    // Whatever is proposed: nothing, something lower, something higher.
-    for (round, proposal) in [1, 7, 3, 3, 1_000, 2].into_iter().enumerate() {
+    let (mut last, begun) = (0, wall());
+    // Whatever is proposed: nothing, something that is long past, something ahead.
+    for (round, ahead) in [0, 7, 400_000, 400_000, 0, 500_000, 2].into_iter().enumerate() {
         let mine = claim(&["r"], &format!("holder {round}"));
-        let token = token(&kind.client.ask(&mine, fenced(10_000, proposal)).await);
-        assert!(token > last && token >= proposal, "{token} after {last}");
-        let refused = kind.client.ask(&claim(&["r"], "other"), fenced(10_000, 1)).await;
+        let proposal = if ahead == 0 { round as u64 } else { wall() + ahead };
+        let token = token(&kind.client.ask(&mine, proposing(10_000, proposal)).await);
+        assert!(token > last && token >= begun, "{token} after {last}");
+        // Up to a second beyond the node's clock, and not below it.
+        assert!(token >= proposal && token <= last.max(wall() + 1_000_000) + 1, "{token}");
+        let refused = kind.client.ask(&claim(&["r"], "other"), proposing(10_000, 1)).await;
         let Ok(Answer::Theirs { floor, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(floor, Some(FencingToken(token)));
         assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
         last = token;
     }
-    assert_eq!(last, 1_001);
 }
 
 /// The fence may be another's, whose lease broke: what it was raised to is nobody else's token.
 async fn a_grant_asked_for_again_has_a_token_of_its_own(mut kind: Kind) {
-    let mine = claim(&["r"], "a");
-    assert_eq!(kind.client.ask(&mine, fenced(10_000, 50)).await, ours_with(50));
-    assert_eq!(kind.client.ask(&mine, fenced(10_000, 50)).await, ours_with(51));
+    let (mine, ahead) = (claim(&["r"], "a"), wall() + 900_000);
+    let first = token(&kind.client.ask(&mine, proposing(10_000, ahead)).await);
+    let second = token(&kind.client.ask(&mine, proposing(10_000, ahead)).await);
+    assert!(second > first, "{second} after {first}");
     assert_eq!(kind.client.ask(&mine, extend(10_000)).await, OURS);
-    assert_eq!(kind.client.ask(&mine, fenced(10_000, 80)).await, ours_with(80));
+    assert!(token(&kind.client.ask(&mine, proposing(10_000, 5)).await) > second);
 }
 
-async fn a_proposal_far_ahead_is_clamped(mut kind: Kind) {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
-    let wall = u64::try_from(wall).expect("before 2255");
+async fn a_proposal_far_ahead_or_behind_counts_as_near(mut kind: Kind) {
     // Exact to the last digit, also as it is remembered.
-    let near = claim(&["r"], "a");
-    assert_eq!(kind.client.ask(&near, fenced(10_000, wall)).await, ours_with(wall));
-    assert_eq!(token(&kind.client.ask(&near, Action::Inspect).await), wall);
+    let (near, ahead) = (claim(&["r"], "a"), wall() + 999_999);
+    assert_eq!(kind.client.ask(&near, proposing(10_000, ahead)).await, ours_with(ahead));
+    assert_eq!(token(&kind.client.ask(&near, Action::Inspect).await), ahead);
     assert_eq!(kind.client.ask(&near, Action::Revoke).await, OURS);
-    let far = claim(&["r"], "b");
-    let token = token(&kind.client.ask(&far, fenced(10_000, (1 << 53) - 1)).await);
-    assert!(token > wall && token < wall + 60_000_000, "{token}");
+    let far = claim(&["far"], "b");
+    let clamped = token(&kind.client.ask(&far, proposing(10_000, (1 << 53) - 1)).await);
+    assert!(clamped > ahead && clamped < wall() + 1_000_001, "{clamped}");
+    let before = wall();
+    for behind in [0, 1, before - 3_600_000_000, before - 1_500_000] {
+        let late = claim(&[&format!("late {behind}")], "c");
+        let floored = token(&kind.client.ask(&late, proposing(10_000, behind)).await);
+        assert!((before..=wall()).contains(&floored), "{floored}, and not {behind}");
+    }
 }
 
 async fn one_token_covers_several_resources(mut kind: Kind) {
-    let before = claim(&["b"], "x");
-    assert_eq!(kind.client.ask(&before, fenced(10_000, 70)).await, ours_with(70));
+    let (before, ahead) = (claim(&["b"], "x"), wall() + 900_000);
+    let first = token(&kind.client.ask(&before, proposing(10_000, ahead)).await);
     assert_eq!(kind.client.ask(&before, Action::Revoke).await, OURS);
     let both = claim(&["a", "b"], "y");
-    assert_eq!(kind.client.ask(&both, fenced(10_000, 5)).await, ours_with(71));
+    let second = token(&kind.client.ask(&both, proposing(10_000, 5)).await);
+    assert!(second > first, "{second} after {first}");
     assert_eq!(kind.client.ask(&both, Action::Revoke).await, OURS);
     let after = claim(&["a"], "z");
-    assert_eq!(kind.client.ask(&after, fenced(10_000, 5)).await, ours_with(72));
+    assert!(token(&kind.client.ask(&after, proposing(10_000, 5)).await) > second);
+}
+
+/// Names that share a bucket share its fence, and no more: each has its own lock, and tokens that grow.
+async fn names_may_share_a_bucket(mut kind: Kind) {
+    let (one, two) = same_bucket(kind.prefix);
+    let ahead = wall() + 900_000;
+    let mut last = 0;
+    for (name, holder) in [(&one, "a"), (&two, "b"), (&one, "c"), (&two, "d")] {
+        let mine = claim(&[name], holder);
+        let own = token(&kind.client.ask(&mine, proposing(10_000, ahead)).await);
+        assert!(own > last, "{own} after {last}");
+        last = own;
+        if holder == "b" {
+            for (name, holder) in [(&one, "a"), (&two, "b")] {
+                assert_eq!(kind.client.ask(&claim(&[name], holder), Action::Revoke).await, OURS);
+            }
+        }
+    }
+    let both = claim(&[&one, &two], "e");
+    for (name, holder) in [(&one, "c"), (&two, "d")] {
+        assert_eq!(kind.client.ask(&claim(&[name], holder), Action::Revoke).await, OURS);
+    }
+    assert!(token(&kind.client.ask(&both, proposing(10_000, ahead)).await) > last);
+}
+
+fn same_bucket(prefix: &str) -> (String, String) {
+    let of = |name: &str| bucket(&format!("{prefix}{name}"));
+    let other = (0..1_000_000).map(|n| format!("r{n}")).find(|name| of(name) == of("r"));
+    ("r".to_owned(), other.expect("there is one in some ten thousand"))
 }
 
 async fn raising_the_fence_needs_the_keys(mut kind: Kind) {
@@ -298,43 +337,44 @@ async fn raising_the_fence_needs_the_keys(mut kind: Kind) {
 
 async fn a_raised_fence_counts_for_the_next_grant(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
-    assert_eq!(kind.client.ask(&mine, fenced(10_000, 5)).await, ours_with(5));
-    assert_eq!(kind.client.ask(&mine, raise(90)).await, ours_with(90));
+    let granted = token(&kind.client.ask(&mine, fenced(10_000, 5)).await);
+    let raised = granted + 60_000_000;
+    assert_eq!(kind.client.ask(&mine, raise(raised)).await, ours_with(raised));
     // Never lowered.
-    assert_eq!(kind.client.ask(&mine, raise(60)).await, ours_with(90));
+    assert_eq!(kind.client.ask(&mine, raise(granted)).await, ours_with(raised));
     assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
     for name in ["a", "b"] {
-        assert_eq!(kind.client.ask(&claim(&[name], "y"), fenced(10_000, 5)).await, ours_with(91));
+        let next = kind.client.ask(&claim(&[name], "y"), fenced(10_000, 5)).await;
+        assert_eq!(next, ours_with(raised + 1));
     }
 }
 
 async fn the_fence_outlives_the_lock(mut kind: Kind) {
-    let first = claim(&["r"], "a");
-    assert_eq!(kind.client.ask(&first, fenced(1, 500)).await, ours_with(500));
-    let mut next = kind.client.ask(&claim(&["r"], "b"), fenced(10_000, 5)).await;
+    let (first, ahead) = (claim(&["r"], "a"), wall() + 999_000);
+    let first = token(&kind.client.ask(&first, proposing(1, ahead)).await);
+    let mut next = kind.client.ask(&claim(&["r"], "b"), proposing(10_000, 5)).await;
     while is_theirs(&next) {
-        next = kind.client.ask(&claim(&["r"], "b"), fenced(10_000, 5)).await;
+        next = kind.client.ask(&claim(&["r"], "b"), proposing(10_000, 5)).await;
     }
-    assert_eq!(next, ours_with(501));
+    assert!(token(&next) > first);
 }
 
 async fn an_inspection_changes_nothing(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
     assert_eq!(kind.client.ask(&mine, Action::Inspect).await, ABSENT);
-    assert_eq!(kind.client.ask(&mine, fenced(10_000, 5)).await, ours_with(5));
+    let granted = FencingToken(token(&kind.client.ask(&mine, fenced(10_000, 5)).await));
     assert_eq!(kind.client.ask(&claim(&["a"], "x"), extend(4_000)).await, OURS);
     for _ in 0..2 {
         let looked = kind.client.ask(&mine, Action::Inspect).await;
-        let Ok(Answer::Ours { token: Some(FencingToken(5)), remaining: Some(left) }) = looked
-        else {
+        let Ok(Answer::Ours { token, remaining: Some(left) }) = looked else {
             panic!("{looked:?}")
         };
+        assert_eq!(token, Some(granted));
         assert!(left > Duration::from_secs(2) && left <= Duration::from_secs(4), "{left:?}");
     }
     let looked = kind.client.ask(&claim(&["a", "b"], "y"), Action::Inspect).await;
-    let Ok(Answer::Theirs { floor: Some(FencingToken(5)), frees: Frees::In(left) }) = looked else {
-        panic!("{looked:?}")
-    };
+    let Ok(Answer::Theirs { floor, frees: Frees::In(left) }) = looked else { panic!("{looked:?}") };
+    assert_eq!(floor, Some(granted));
     assert!(left > Duration::from_secs(8) && left <= Duration::from_secs(10), "{left:?}");
 }
 
@@ -352,7 +392,7 @@ async fn odd_names_are_only_names(mut kind: Kind) {
     for name in ["a b", "a\r\nDEL b\r\n", "{", "}", "{}", "{tag}rest", "a\0b", "ключ", "%s", &long]
     {
         let mine = claim(&[name], "a\r\nb");
-        assert_eq!(kind.client.ask(&mine, fenced(10_000, 5)).await, ours_with(5), "{name:?}");
+        token(&kind.client.ask(&mine, fenced(10_000, 5)).await);
         assert!(holds(&mut kind.client, &mine).await);
         assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
     }
@@ -416,7 +456,7 @@ async fn a_closed_node_does_what_was_handed_over(mut kind: Kind) {
     let tickets: Vec<_> = mine.iter().map(|it| kind.client.send(it, fenced(10_000, 5))).collect();
     kind.client.node.close();
     for reply in kind.client.replies_to(&tickets).await {
-        assert_eq!(reply.answer, ours_with(5));
+        token(&reply.answer);
     }
     let mut second = node_at(&kind.url);
     for claim in &mine {
@@ -426,13 +466,6 @@ async fn a_closed_node_does_what_was_handed_over(mut kind: Kind) {
 
 fn is_ours(answer: &Result<Answer, quorlock_protocol::Fault>) -> bool {
     matches!(answer, Ok(Answer::Ours { .. }))
-}
-
-fn token(answer: &Result<Answer, quorlock_protocol::Fault>) -> u64 {
-    match answer {
-        Ok(Answer::Ours { token: Some(token), .. }) => token.0,
-        other => panic!("no token in {other:?}"),
-    }
 }
 
 async fn remaining(client: &mut Client, claim: &Arc<Claim>) -> Duration {

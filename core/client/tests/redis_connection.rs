@@ -26,7 +26,7 @@ fn a_restarted_server_takes_part_again_without_help() {
         assert_eq!(fault.detail(), "cannot connect: connection refused: is the server running?");
         server.restart();
         client.until(is_healthy).await;
-        assert_eq!(client.ask(&mine, fenced(60_000, 5)).await, ours_with(5));
+        token(&client.ask(&mine, fenced(60_000, 5)).await);
     });
 }
 
@@ -115,7 +115,7 @@ fn lost_commands_go_out_again_in_their_order() {
         assert_eq!(replies[0].answer, OURS);
         assert_eq!(replies[1].answer, OURS);
         assert_eq!(replies[2].answer, OURS);
-        assert_eq!(replies[3].answer, ours_with(5));
+        token(&replies[3].answer);
         assert!(is_theirs(&replies[4].answer));
         assert_eq!(replies[5].answer, OURS);
         assert_eq!(server.ask().call(&["EXISTS", "r"]), "0");
@@ -184,7 +184,8 @@ fn late_copies_of_lost_commands_are_not_done() {
         tokio::task::yield_now().await;
         proxy.cut();
         let reply = client.replies_to(&[lost]).await.remove(0);
-        assert_eq!((reply.answer, reply.repeated), (ours_with(5), true));
+        token(&reply.answer);
+        assert!(reply.repeated);
         assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
         // It arrives after all, when the second copy has been revoked.
         proxy.release();
@@ -310,7 +311,8 @@ fn a_dead_connection_is_replaced_while_the_server_answers_on_a_new_one() {
         client.until(|state| *state == NodeState::Unresponsive).await;
         let revoke = client.send(&held, Action::Revoke);
         let replies = client.replies_to(&[lost, revoke]).await;
-        assert_eq!((&replies[0].answer, replies[0].repeated), (&ours_with(5), true));
+        token(&replies[0].answer);
+        assert!(replies[0].repeated);
         assert_eq!((&replies[1].answer, replies[1].repeated), (&OURS, true));
         assert_eq!(client.node.state(), NodeState::Healthy);
         assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
@@ -326,7 +328,7 @@ fn forgotten_scripts_are_loaded_again_unseen() {
         let server = Server::start();
         let mut client = node_at(&server.url());
         let mine = claim(&["r"], "a");
-        assert_eq!(client.ask(&mine, fenced(60_000, 5)).await, ours_with(5));
+        token(&client.ask(&mine, fenced(60_000, 5)).await);
         for round in 0..3 {
             assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
             let (one, two) = (claim(&["one"], "x"), claim(&["two"], "y"));
@@ -377,7 +379,7 @@ fn a_revoke_that_was_done_is_not_followed_by_its_grant() {
                 assert_eq!(replies[2].answer, ABSENT);
             }
         }
-        assert_eq!(replies[1].answer, ours_with(5));
+        token(&replies[1].answer);
         assert_eq!(ask.call(&["EXISTS", "r", "s"]), "1");
     });
 }
@@ -415,7 +417,7 @@ fn garbage_is_told_and_the_connection_replaced() {
             let proxy = Proxy::to(server.port()).await;
             let mut client = node_at(&proxy.url());
             let mine = claim(&["r"], "a");
-            assert_eq!(client.ask(&mine, fenced(60_000, 5)).await, ours_with(5));
+            token(&client.ask(&mine, fenced(60_000, 5)).await);
             proxy.replace_next_reply(garbage);
             let answer = client.ask(&mine, extend(60_000)).await;
             // Bytes that are no reply at all may belong to any: the command goes out again.

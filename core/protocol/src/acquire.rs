@@ -30,10 +30,10 @@ use crate::time::Moment;
 use crate::withdraw::{Withdraw, Withdrawal};
 
 mod loss;
-mod token;
+pub(crate) mod token;
 
 use loss::Loss;
-use token::{MAX_TOKEN, granted_token, join_raise, next};
+use token::{granted_token, join_raise, proposal};
 
 /// Acquires a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,7 +118,7 @@ impl Acquire {
         let holder = HolderId::fresh(env.random());
         let claim = Arc::new(Claim { resources: self.resources.clone(), holder });
         let fence = self.policy.fencing.then(|| Fence {
-            proposal: FencingToken(env.wall_micros().min(MAX_TOKEN)).max(next(self.known)),
+            proposal: proposal(env, self.known),
             retention: self.policy.fence_retention(),
         });
         let action = Action::Grant { ttl: self.policy.kept(), fence };

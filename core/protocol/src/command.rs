@@ -60,7 +60,7 @@ pub enum Action {
     RaiseFence {
         /// The token of the acquisition.
         token: FencingToken,
-        /// How long the node remembers it.
+        /// How long the node is to remember fences, at least.
         retention: Ttl,
     },
     /// Only look: [`Answer::Ours`], [`Answer::Absent`] or [`Answer::Theirs`].
@@ -72,8 +72,16 @@ pub enum Action {
 pub struct Fence {
     /// The token that the client proposes, the same to every node.
     pub proposal: FencingToken,
-    /// How long the node remembers the token after its last use.
+    /// How long the node is to remember fences, at least.
     pub retention: Ttl,
+}
+
+impl Fence {
+    /// By how many microseconds a granted token may differ from the node's own clock, unless the fence stands
+    /// higher: one second. A node grants, for its fence `f` and its clock `T`, the proposal `P` itself if
+    /// `P > f` and `|P - T|` is within it, otherwise the largest of `f + 1`, `T` and the smaller of `P` and
+    /// `T` with it. So no client's clock can make tokens go back, or raise them for ever.
+    pub const SLACK_MICROS: u64 = 1_000_000;
 }
 
 /// A node's reply to one [`Command`].

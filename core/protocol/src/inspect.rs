@@ -1,15 +1,17 @@
-//! The inspect machine: one round that only looks, to tell what the nodes say of a claim now.
+//! The inspect machine: one round that only looks, to tell what the nodes say of a claim now. For who takes a lease
+//! over it also finds a fencing token, and sees to it that a quorum knows it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::acquire::token::{granted_token, join_raise};
 use crate::command::{Action, Answer, Reply, Ticket};
 use crate::fault::Fault;
 use crate::identity::{Claim, FencingToken, NodeId};
 use crate::lease::Lease;
 use crate::machine::{Machine, Output, Surroundings};
 use crate::policy::Policy;
-use crate::quorum::Quorum;
+use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
 use crate::time::{Moment, Ttl};
 
@@ -19,7 +21,16 @@ pub struct Inspect {
     policy: Policy,
     quorum: Quorum,
     round: Round,
+    wants_token: bool,
+    raising: Option<Raising>,
     finished: bool,
+}
+
+/// The token that is found, and the round that has nodes know it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Raising {
+    token: FencingToken,
+    round: Round,
 }
 
 /// What the nodes say of a claim.
@@ -51,15 +62,32 @@ impl Inspect {
     pub fn new(now: Moment, claim: &Arc<Claim>, policy: Policy, quorum: Quorum) -> Self {
         let window = Window { start: now, deadline: now + policy.node_timeout() };
         let round = Round::new(Ticket(0), claim, Action::Inspect, window, quorum);
-        Self { policy, quorum, round, finished: false }
+        Self { policy, quorum, round, wants_token: false, raising: None, finished: false }
+    }
+
+    /// Finds a fencing token, too, for a lease that is taken over: the highest that a quorum of the nodes with
+    /// its keys knows. It is no less than that of its acquisition, which one of them at least was told, and no
+    /// less than any that was found before; and it is told to a quorum of them before it is handed out, so that
+    /// every later holder's is higher. Where that fails, the lease is told without a token.
+    #[must_use]
+    pub const fn with_token(mut self) -> Self {
+        self.wants_token = true;
+        self
     }
 
     /// Silence is waited for until the deadline, as long as it could still tell: faults prove nothing.
-    fn judge(&mut self) {
+    fn judge(&mut self, env: &dyn Surroundings) {
         let tally = self.round.tally();
         let others = self.others();
-        let is_held = tally.granted >= self.quorum.size() && self.token_is_certain();
-        let standing_is_certain = is_held || self.quorum.is_blocked_by(tally.refused);
+        let stands = tally.granted >= self.quorum.size();
+        if stands && self.wants_token && self.raising.is_none() {
+            self.raising = self.raise(env);
+        }
+        let is_raising = self.raising.as_ref().map(|it| it.round.verdict(self.quorum));
+        if is_raising == Some(Verdict::Pending) {
+            return;
+        }
+        let standing_is_certain = stands || self.quorum.is_blocked_by(tally.refused);
         let others_are_certain =
             self.quorum.is_blocked_by(others) || !self.quorum.is_blocked_by(others + tally.missing);
         self.finished = tally.missing == 0 || (standing_is_certain && others_are_certain);
@@ -84,21 +112,30 @@ impl Inspect {
         Inspection { standing, held_by_another, is_free, report }
     }
 
-    /// The fences of the nodes that hold the claim, highest first.
-    fn fences(&self) -> Vec<Option<FencingToken>> {
-        let ours = self.round.answers().filter_map(|(_, answer)| match answer {
-            Ok(Answer::Ours { token, .. }) => Some(*token),
-            _ => None,
-        });
-        let mut fences: Vec<_> = ours.collect();
-        fences.sort_by(|a, b| b.cmp(a));
-        fences
+    /// Has a quorum of the nodes that hold the claim know the highest of their fences. (One that a late grant, or
+    /// another in the same bucket, has raised further is of no harm: tokens may only grow.)
+    ///
+    /// A node without a fence has forgotten it, so long ago that the clocks of the nodes have overtaken the token.
+    fn raise(&self, env: &dyn Surroundings) -> Option<Raising> {
+        let fences = || self.round.answers().filter_map(|(_, answer)| granted_token(answer));
+        let highest = fences().max()?;
+        let has_forgotten = fences().any(|token| token == FencingToken::default());
+        let token =
+            if has_forgotten { highest.max(FencingToken(env.nodes_micros()?)) } else { highest };
+        let now = env.now();
+        let action = Action::RaiseFence { token, retention: self.policy.fence_retention() };
+        let window = Window { start: now, deadline: now + self.policy.node_timeout() };
+        let mut round = Round::silent(Ticket(1), self.round.claim(), action, window, self.quorum);
+        for (node, answer) in self.round.answers() {
+            join_raise(&mut round, node, answer, token);
+        }
+        Some(Raising { token, round })
     }
 
-    /// Whether a quorum knows the highest token seen.
-    fn token_is_certain(&self) -> bool {
-        let fences = self.fences();
-        fences.get(self.quorum.size() - 1) == fences.first()
+    /// The token that a quorum knows.
+    fn token(&self) -> Option<FencingToken> {
+        let raising = self.raising.as_ref()?;
+        (raising.round.verdict(self.quorum) == Verdict::Won).then_some(raising.token)
     }
 
     /// The lease that the answers prove: it lasts as long as a quorum's keys do, but for the lock-delay.
@@ -116,9 +153,7 @@ impl Inspect {
         let longest = Ttl::from_duration(*left.first()?).ok()?;
         Some(Lease {
             claim: Arc::clone(self.round.claim()),
-            // A fence may have been raised by others since, who were refused or whose round came to nothing.
-            // The next holder could get less than a single one; what a quorum knows, it cannot.
-            fencing_token: self.fences().get(self.quorum.size() - 1).copied().flatten(),
+            fencing_token: self.token(),
             ttl,
             kept,
             until: self.policy.drift.end_of(ttl, self.round.started()),
@@ -133,23 +168,38 @@ impl Machine for Inspect {
     type Outcome = Inspection;
 
     fn poll(&mut self, _env: &mut dyn Surroundings) -> Output<Inspection> {
-        if let Some((node, command)) = self.round.poll_send() {
+        let raise = self.raising.as_mut().map(|it| &mut it.round);
+        let send = self.round.poll_send().or_else(|| raise?.poll_send());
+        if let Some((node, command)) = send {
             Output::Send(node, command)
         } else if self.finished {
             Output::Done(self.inspection())
         } else {
-            Output::WakeAt(self.round.deadline())
+            Output::WakeAt(self.raising.as_ref().map_or(&self.round, |it| &it.round).deadline())
         }
     }
 
     fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
-        self.round.handle_reply(env.now(), node, reply);
-        self.judge();
+        let now = env.now();
+        let answer = reply.answer.clone();
+        let is_look = self.round.handle_reply(now, node, reply.clone());
+        if let Some(raising) = &mut self.raising {
+            if is_look {
+                join_raise(&mut raising.round, node, &answer, raising.token);
+            } else {
+                raising.round.handle_reply(now, node, reply);
+            }
+        }
+        self.judge(env);
     }
 
     fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
-        self.round.handle_timeout(env.now());
-        self.judge();
+        let now = env.now();
+        self.round.handle_timeout(now);
+        if let Some(raising) = &mut self.raising {
+            raising.round.handle_timeout(now);
+        }
+        self.judge(env);
     }
 
     fn cancel(&mut self, _env: &mut dyn Surroundings) {

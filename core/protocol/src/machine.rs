@@ -48,6 +48,13 @@ pub trait Surroundings {
     /// The wall clock in microseconds since 1970: only ever a hint for fencing tokens.
     fn wall_micros(&self) -> u64;
 
+    /// The middle one of the nodes' own clocks, as far as they are known, in microseconds since 1970; `None`
+    /// (the default) while none is known. Fencing tokens are proposed by it, so that they do not depend on the
+    /// clock of this machine.
+    fn nodes_micros(&self) -> Option<u64> {
+        None
+    }
+
     /// Bytes from the operating system's cryptographic source.
     fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES];
 }

@@ -133,21 +133,13 @@ impl Policy {
         self.fencing
     }
 
-    /// For how long nodes remember a token: as set, or as long as a lease may last if that is longer.
+    /// For how long nodes remember fences once nobody tells them to any more: as set, and never for less than
+    /// makes up for what their clocks may differ by.
     ///
-    /// Only a grant sets it anew, so it must outlast every renewal (`max_hold`), the tries of the last
-    /// one and the lease that it gives, and keys that outlast it (`lock_delay`, `min_hold`): a token that
-    /// is forgotten under its holder may be followed by a lower one.
+    /// It need not outlast a lease. What is forgotten was granted so long ago that the clock of the node, below
+    /// which it grants no token, has overtaken it.
     pub(crate) fn fence_retention(&self) -> Ttl {
-        let renewed = if self.auto_extend { self.max_hold } else { Duration::ZERO };
-        let lasts = self.ttl.as_duration().saturating_mul(3).saturating_add(renewed);
-        let lasts = lasts.saturating_add(self.lock_delay).saturating_add(self.min_hold);
-        let whole = |lasts: Duration| {
-            let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-            Ttl::from_millis(millis.min(Ttl::LIMIT_MILLIS - 1)).unwrap_or(self.fence_retention)
-        };
-        let drift = self.drift.of(whole(lasts));
-        whole(lasts.saturating_add(drift)).max(self.fence_retention)
+        self.fence_retention.max(LEAST_RETENTION)
     }
 }
 
@@ -163,7 +155,7 @@ impl Default for Policy {
             retry_jitter: Duration::from_millis(50),
             unreachable_timeout: Duration::from_secs(3),
             fencing: true,
-            fence_retention: Ttl::from_millis(7 * 86_400_000).expect("a week is a valid ttl"),
+            fence_retention: Ttl::from_millis(120_000).expect("two minutes are a valid ttl"),
             auto_extend: false,
             max_hold: Duration::from_secs(86_400),
             restart_guard: RestartGuard::Auto,
@@ -265,7 +257,12 @@ impl PolicyBuilder {
         self
     }
 
-    /// How long nodes remember the last token of a resource. Default 7 days.
+    /// How long nodes remember the fencing tokens that they have granted, once no client tells them to any more
+    /// (each does every 10 s, while it is connected). Default 120 s; what is below 30 s counts as 30 s. Of several
+    /// clients the longest counts.
+    ///
+    /// Raise it where the clocks of the nodes may differ by more than a minute: what is forgotten is made up for by
+    /// them alone.
     pub const fn fence_retention(mut self, retention: Duration) -> Self {
         self.raw_retention = Some(retention);
         self
@@ -384,6 +381,11 @@ fn whole_millis(name: &str, time: Duration) -> Result<Duration, ConfigError> {
     }
 }
 
+/// What is forgotten was granted so long ago, less the ten seconds between two calls that put the end off and the
+/// second on either side by which tokens may differ from the clock of their node: 18 s are left for the
+/// differences between those clocks.
+const LEAST_RETENTION: Ttl = Ttl::of_millis(30_000);
+
 /// One setting, for the bindings' documentation and parity tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptionInfo {
@@ -492,33 +494,13 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_remembered_for_as_long_as_a_lease_may_be_renewed() {
-        let retention = |renews, hold| {
-            let policy = Policy::builder()
-                .ttl(Duration::from_secs(10))
-                .fence_retention(Duration::from_secs(60))
-                .auto_extend(renews)
-                .max_hold(hold)
-                .build()
-                .unwrap();
-            policy.fence_retention().as_duration()
+    fn fences_are_never_forgotten_before_clocks_have_made_up_for_them() {
+        let retention = |seconds| {
+            let policy = Policy::builder().fence_retention(Duration::from_secs(seconds)).build();
+            policy.unwrap().fence_retention().as_duration().as_secs()
         };
-        let hour = Duration::from_secs(3600);
-        assert_eq!(retention(false, hour), Duration::from_secs(60));
-        assert!(retention(true, hour) > hour + Duration::from_secs(30));
-        assert_eq!(retention(true, Duration::MAX).as_millis(), (1 << 53) - 1);
-    }
-
-    #[test]
-    fn tokens_are_remembered_for_as_long_as_keys_outlast_their_lease() {
-        let seconds = Duration::from_secs;
-        let policy = |delay, least| {
-            let base = Policy::builder().fence_retention(seconds(60));
-            base.lock_delay(seconds(delay)).min_hold(seconds(least)).build().unwrap()
-        };
-        assert_eq!(policy(0, 0).fence_retention().as_duration(), seconds(60));
-        assert!(policy(100, 0).fence_retention().as_duration() > seconds(110));
-        assert!(policy(0, 100).fence_retention().as_duration() > seconds(110));
+        assert_eq!([1, 30, 31, 86_400].map(retention), [30, 30, 31, 86_400]);
+        assert_eq!(Policy::default().fence_retention().as_millis(), 120_000);
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Ttl {
     /// The shortest that nodes know.
     pub(crate) const SHORTEST: Self = Self(1);
 
+    /// One of the library's own.
+    pub(crate) const fn of_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
     /// A ttl of `millis` milliseconds.
     ///
     /// # Errors

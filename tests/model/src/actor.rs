@@ -27,6 +27,8 @@ pub(crate) struct Actor<'a> {
 pub(crate) enum Event {
     /// A lease was won.
     Won,
+    /// Who takes the lease with this serial number over got this token for it.
+    TakenOver(u32, FencingToken),
     /// An acquisition was told that another holds the lock, and had met nobody.
     Refused,
     /// A release told its outcome.
@@ -125,6 +127,7 @@ impl Actor<'_> {
                 Work::Nothing => None,
                 Work::Keeping(task) => Some(task.op),
                 Work::Extending(task, ..) => Some(task.op),
+                Work::TakingOver(task) => Some(task.op),
             },
         }
     }
@@ -137,6 +140,7 @@ impl Actor<'_> {
                 Work::Nothing => Moment::FAR_FUTURE,
                 Work::Keeping(task) => task.wake,
                 Work::Extending(task, ..) => task.wake,
+                Work::TakingOver(task) => task.wake,
             },
         }
     }
@@ -155,6 +159,7 @@ impl Actor<'_> {
                     Work::Extending(task, bound, policy) => {
                         self.extending(holding, task, bound, policy, input);
                     }
+                    Work::TakingOver(task) => self.taking_over(holding, task, input),
                 }
             }
         }

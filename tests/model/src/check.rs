@@ -8,7 +8,7 @@ use crate::client::{Client, Phase, Status};
 use crate::holding::Work;
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::Owner;
+use crate::site::{Owner, buckets};
 use crate::step::name;
 use crate::world::World;
 
@@ -90,14 +90,15 @@ impl World {
 
     /// The token of a valid lease is known to a quorum, so that the next one is higher.
     fn check_known(&self, scope: &Scope) -> Result<(), Violation> {
-        for client in self.clients.iter().filter(|_| !scope.is_guarded()) {
+        let forgets = scope.is_guarded() || scope.fences_end || scope.budget.fence_losses > 0;
+        for client in self.clients.iter().filter(|_| !forgets) {
             let clock = client.clock(scope, self.now);
             let token = client.valid_lease(clock).and_then(|it| it.lease.fencing_token());
             let Some(token) = token else {
                 continue;
             };
-            let wants = scope.wants_of(client.id);
-            let known = self.nodes.iter().filter(|node| node.knows(token.0, wants)).count();
+            let buckets = || buckets(scope.wants_of(client.id), scope.shares_bucket);
+            let known = self.nodes.iter().filter(|node| node.knows(token.0, buckets())).count();
             if known < scope.quorum() {
                 let text = format!(
                     "at {} ms only {known} of {} nodes know the token of {}",

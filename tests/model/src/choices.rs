@@ -68,12 +68,13 @@ impl World {
                 Phase::Idle => user(client.locks > 0 && !client.is_releasing(), Deed::Acquire),
                 Phase::Acquiring(_) => user(budget.cancels > 0, Deed::Cancel),
                 Phase::Holding(holding) => {
-                    let busy = matches!(holding.work, Work::Extending(..));
+                    let busy = matches!(holding.work, Work::Extending(..) | Work::TakingOver(_));
                     user(!holding.looked && scope.releases, Deed::Release);
                     user(budget.abandons > 0, Deed::Abandon);
                     user(budget.extends > 0 && !busy, Deed::Extend);
                     user(budget.shortens > 0 && !busy, Deed::Shorten);
-                    user(budget.cancels > 0 && busy, Deed::Cancel);
+                    user(budget.take_overs > 0 && !busy, Deed::TakeOver);
+                    user(budget.cancels > 0 && busy && holding.is_extended(), Deed::Cancel);
                     let writes = scope.target != Target::None;
                     let clock = client.clock(scope, self.now);
                     let valid = client.valid_lease(clock).is_some();
@@ -133,8 +134,13 @@ impl World {
                 scope.node_rate.reaches_millis(key.expires.saturating_sub(node.stepped))
             })
         });
+        let fences = self.nodes.iter().filter(|node| node.fences_end < u64::MAX);
+        let fences = fences.filter_map(|node| {
+            scope.node_rate.reaches_millis(node.fences_end.saturating_sub(node.stepped))
+        });
         timers
             .chain(looks)
+            .chain(fences)
             .chain(leases)
             .chain(midway)
             .chain(keys)
@@ -153,6 +159,7 @@ impl World {
             fault(budget.restarts, Fault::Restart(node, false));
             fault(budget.downs, Fault::Down(node));
             fault(budget.hangs, Fault::Hang(node));
+            fault(budget.fence_losses, Fault::LoseFences(node));
             if self.may_be_struck(scope, node) {
                 fault(budget.forgets, Fault::Restart(node, true));
                 fault(budget.rollbacks, Fault::Rollback(node));

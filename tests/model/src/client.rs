@@ -143,6 +143,7 @@ impl Client {
         Env {
             now: self.clock(scope, now),
             wall: scope.wall(self.id, now).saturating_sub(self.wall_back),
+            nodes_wall: scope.nodes_wall(self.id, now),
             client: self.id,
             seed: scope.seed,
             draws: &mut self.draws,
@@ -189,6 +190,7 @@ impl Client {
                 Work::Nothing => Moment::FAR_FUTURE,
                 Work::Keeping(task) => task.wake,
                 Work::Extending(task, ..) => task.wake,
+                Work::TakingOver(task) => task.wake,
             },
         };
         self.background.iter().map(|it| it.task.wake).fold(foreground, Moment::min)

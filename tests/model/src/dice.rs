@@ -117,6 +117,8 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         breaks: many,
         restarts: many,
         forgets: 0,
+        fence_losses: 0,
+        take_overs: many,
         flushes: 0,
         rollbacks: 0,
         downs: many,

@@ -8,6 +8,7 @@ use crate::print::fingerprint;
 pub(crate) struct Env<'a> {
     pub(crate) now: Moment,
     pub(crate) wall: u64,
+    pub(crate) nodes_wall: Option<u64>,
     pub(crate) client: u8,
     pub(crate) seed: u64,
     pub(crate) draws: &'a mut u32,
@@ -20,6 +21,10 @@ impl Surroundings for Env<'_> {
 
     fn wall_micros(&self) -> u64 {
         self.wall
+    }
+
+    fn nodes_micros(&self) -> Option<u64> {
+        self.nodes_wall
     }
 
     /// Never the same twice: the client and the number of the draw, after four bytes that decide

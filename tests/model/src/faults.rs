@@ -35,6 +35,7 @@ impl World {
                 self.break_links_of(scope, node, true);
             }
             Fault::Flush(node) => self.nodes[usize::from(node)].forget(),
+            Fault::LoseFences(node) => self.nodes[usize::from(node)].lose_fences(),
             Fault::Down(node) => {
                 self.nodes[usize::from(node)].health = Health::Down;
                 self.break_links_of(scope, node, false);
@@ -110,6 +111,7 @@ impl Budget {
             Fault::Restart(_, true) => &mut self.forgets,
             Fault::Rollback(_) => &mut self.rollbacks,
             Fault::Flush(_) => &mut self.flushes,
+            Fault::LoseFences(_) => &mut self.fence_losses,
             Fault::Down(_) => &mut self.downs,
             Fault::Hang(_) => &mut self.hangs,
             Fault::ClockStep(_) => &mut self.clock_steps,

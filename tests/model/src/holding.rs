@@ -1,7 +1,7 @@
 //! A lease in the hands of a client, and what is at work on it. Owns what can be told from both: until when
 //! it is trusted, and until when others are kept out.
 
-use quorlock_protocol::{Extend, Hold, Lease, Moment, Policy};
+use quorlock_protocol::{Extend, Hold, Inspect, Lease, Moment, Policy};
 
 use crate::client::{Bound, Task};
 
@@ -30,6 +30,8 @@ pub(crate) enum Work {
     Nothing,
     Keeping(Task<Hold>),
     Extending(Task<Extend>, Bound, Policy),
+    /// Its token is asked for, as by who takes it over.
+    TakingOver(Task<Inspect>),
 }
 
 impl Holding {
@@ -53,10 +55,15 @@ impl Holding {
         self.until().before(validity.since_epoch())
     }
 
+    /// Whether an explicit extension is under way.
+    pub(crate) const fn is_extended(&self) -> bool {
+        matches!(self.work, Work::Extending(..))
+    }
+
     /// Until when the lease is trusted.
     pub(crate) fn until(&self) -> Moment {
         match &self.work {
-            Work::Nothing => self.lease.until(),
+            Work::Nothing | Work::TakingOver(_) => self.lease.until(),
             Work::Keeping(task) => task.machine.lease().until(),
             Work::Extending(task, ..) => self.lease.until().min(task.machine.until()),
         }

@@ -2,8 +2,8 @@
 //! client keeps. Owns no property.
 
 use quorlock_protocol::{
-    ErrorKind, Extend, ExtendOutcome, Extension, Hold, HoldEnd, LossReason, Moment, Policy, Ticket,
-    Withdraw, Withdrawal,
+    ErrorKind, Extend, ExtendOutcome, Extension, Hold, HoldEnd, Inspect, LossReason, Moment,
+    Policy, Standing, Ticket, Withdraw, Withdrawal,
 };
 
 use crate::actor::{Actor, Event, Input};
@@ -117,6 +117,39 @@ impl Actor<'_> {
         self.resume();
     }
 
+    /// Somebody takes the lease over by its holder id: asks for its token.
+    pub(crate) fn take_over(&mut self) {
+        let Some(mut holding) = self.stop_work() else {
+            return;
+        };
+        let (clock, quorum) = (self.clock(), self.quorum());
+        let machine = Inspect::new(clock, holding.lease.claim(), holding.policy, quorum);
+        let task = Task { op: self.new_op(), machine: machine.with_token(), wake: clock };
+        holding.work = Work::TakingOver(task);
+        self.client.phase = Phase::Holding(holding);
+        self.move_foreground(&Input::Nothing);
+    }
+
+    pub(crate) fn taking_over(
+        &mut self,
+        mut holding: Box<Holding>,
+        mut task: Task<Inspect>,
+        input: &Input,
+    ) {
+        let Some(inspection) = self.turn(&mut task, input) else {
+            holding.work = Work::TakingOver(task);
+            self.client.phase = Phase::Holding(holding);
+            return;
+        };
+        self.events.push(Event::Closed(task.op));
+        if let Standing::Held(lease) = inspection.standing {
+            let token = lease.fencing_token();
+            self.events.extend(token.map(|token| Event::TakenOver(holding.serial, token)));
+        }
+        self.client.phase = Phase::Holding(holding);
+        self.resume();
+    }
+
     /// Stops what is at work on the lease, and takes the lease out.
     fn stop_work(&mut self) -> Option<Box<Holding>> {
         if self.foreground_op().is_some() {
@@ -124,8 +157,11 @@ impl Actor<'_> {
         }
         match std::mem::replace(&mut self.client.phase, Phase::Idle) {
             Phase::Holding(mut holding) => {
-                if let Work::Keeping(task) = std::mem::replace(&mut holding.work, Work::Nothing) {
-                    self.events.push(Event::Closed(task.op));
+                match std::mem::replace(&mut holding.work, Work::Nothing) {
+                    Work::Keeping(Task { op, .. }) | Work::TakingOver(Task { op, .. }) => {
+                        self.events.push(Event::Closed(op));
+                    }
+                    Work::Nothing | Work::Extending(..) => {}
                 }
                 Some(holding)
             }

@@ -45,6 +45,10 @@ pub(crate) enum Progress {
     Untouched,
     /// The node has done the first of them: whether the key was set.
     Begun(bool),
+    /// It has done the second as well: whether the fence was raised.
+    Raised(bool, bool),
+    /// It has told what stands in the canary key: whether that is what should.
+    Looked(bool, bool, bool),
     /// The node has done all, and it was not granted beyond doubt: whether the key was set.
     Undone(bool),
     /// It is asked for again, by script.

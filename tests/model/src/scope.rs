@@ -41,6 +41,10 @@ pub(crate) struct Budget {
     pub(crate) crashes: u16,
     /// Wall clocks of clients jumping back.
     pub(crate) wall_steps: u16,
+    /// Tables of fences that are deleted alone.
+    pub(crate) fence_losses: u16,
+    /// Leases whose token is asked for again by who takes them over.
+    pub(crate) take_overs: u16,
     /// Users giving up.
     pub(crate) cancels: u16,
     /// Users forgetting a lease.
@@ -119,6 +123,12 @@ pub(crate) struct Scope {
     pub(crate) in_parts: bool,
     /// Whether nodes forget tokens when their retention has passed.
     pub(crate) fences_end: bool,
+    /// Whether all resources are of one bucket of fences.
+    pub(crate) shares_bucket: bool,
+    /// By how many milliseconds the wall clock of each node is ahead; none is, of those that are not named.
+    pub(crate) nodes_ahead: Vec<u64>,
+    /// Whether clients know the clocks of the nodes, each a few milliseconds worse than the one before.
+    pub(crate) knows_clocks: bool,
     pub(crate) target: Target,
     pub(crate) flaw: Flaw,
     /// The property that this world breaks: a limit of the algorithm that the search must show.
@@ -158,6 +168,9 @@ impl Scope {
             seed: 0,
             in_parts: false,
             fences_end: false,
+            shares_bucket: false,
+            nodes_ahead: Vec::new(),
+            knows_clocks: false,
             target: Target::None,
             flaw: Flaw::None,
             limit: None,
@@ -212,6 +225,22 @@ impl Scope {
         if client < self.together { 0..self.together } else { client..client + 1 }
     }
 
+    /// The wall clock of `node` at true time `now`.
+    pub(crate) fn node_wall(&self, node: usize, now: u64) -> u64 {
+        let ahead = self.nodes_ahead.get(node).copied().unwrap_or(0);
+        self.walls.last().copied().unwrap_or(0).min(NODE_WALL)
+            + if self.walls_run { now * 1000 } else { 0 }
+            + ahead * 1000
+    }
+
+    /// The middle one of them, as `client` knows it, if it does.
+    pub(crate) fn nodes_wall(&self, client: u8, now: u64) -> Option<u64> {
+        let mut walls: Vec<_> = (0..self.nodes).map(|node| self.node_wall(node, now)).collect();
+        walls.sort_unstable();
+        let error = u64::from(client) * 3000;
+        self.knows_clocks.then(|| walls[(self.nodes - 1) / 2].saturating_sub(error))
+    }
+
     /// How many nodes make a quorum.
     pub(crate) const fn quorum(&self) -> usize {
         self.nodes / 2 + 1
@@ -229,3 +258,6 @@ pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Pol
         .clock_guard(false);
     change(base).build().expect("the settings of a scope are valid")
 }
+
+/// What the wall clocks of nodes show at the beginning where those of clients are later, in microseconds.
+const NODE_WALL: u64 = 1_000_000;

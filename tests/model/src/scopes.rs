@@ -3,6 +3,7 @@
 mod guarded;
 mod limits;
 mod long;
+mod tokens;
 
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(keeping_others_out());
     scopes.extend(granting_in_parts());
     scopes.extend(guarded::small());
+    scopes.extend(tokens::small());
     scopes
 }
 

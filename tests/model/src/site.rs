@@ -9,7 +9,7 @@ use quorlock_protocol::{Canary, CanaryState, HolderId, Notes};
 
 use crate::clock::Rate;
 
-pub(crate) use serving::{Flaw, Request};
+pub(crate) use serving::{Flaw, Request, buckets};
 
 /// Who made a key: the holder id in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,10 +45,10 @@ pub(crate) struct Key {
 pub(crate) struct Site {
     /// The lock key of each resource.
     pub(crate) keys: Vec<Option<Key>>,
-    /// The fence of each resource; zero for none.
+    /// The fence of each bucket; zero for none.
     pub(crate) fences: Vec<u64>,
-    /// When each of them goes, by the node's clock.
-    pub(crate) fence_ends: Vec<u64>,
+    /// When their table goes, by the node's clock.
+    pub(crate) fences_end: u64,
     /// How far its clock was stepped forward, in milliseconds.
     pub(crate) stepped: u64,
     /// When it last forgot or had its clock set, where there are guards against that.
@@ -79,7 +79,7 @@ impl Site {
         Self {
             keys: vec![None; resources],
             fences: vec![0; resources],
-            fence_ends: vec![u64::MAX; resources],
+            fences_end: u64::MAX,
             stepped: 0,
             struck_at: None,
             health: Health::Up,
@@ -101,10 +101,8 @@ impl Site {
                 *key = None;
             }
         }
-        for (fence, end) in self.fences.iter_mut().zip(&mut self.fence_ends) {
-            if *end <= clock {
-                (*fence, *end) = (0, u64::MAX);
-            }
+        if self.fences_end <= clock {
+            self.lose_fences();
         }
     }
 
@@ -112,8 +110,13 @@ impl Site {
     pub(crate) fn forget(&mut self) {
         (self.canary, self.notes) = (None, Notes::default());
         self.keys.fill(None);
+        self.lose_fences();
+    }
+
+    /// The table of fences goes, and nothing else.
+    pub(crate) fn lose_fences(&mut self) {
         self.fences.fill(0);
-        self.fence_ends.fill(u64::MAX);
+        self.fences_end = u64::MAX;
     }
 
     /// Whether the guards may have something to do with it yet.
@@ -140,9 +143,9 @@ impl Site {
         keys.any(|key| key.owner != owner)
     }
 
-    /// Whether the fence of every resource is at `token` or above.
-    pub(crate) fn knows(&self, token: u64, resources: &[u8]) -> bool {
-        resources.iter().all(|resource| self.fences[usize::from(*resource)] >= token)
+    /// Whether the fence of every bucket is at `token` or above.
+    pub(crate) fn knows(&self, token: u64, mut buckets: impl Iterator<Item = usize>) -> bool {
+        buckets.all(|bucket| self.fences[bucket] >= token)
     }
 }
 

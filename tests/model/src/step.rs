@@ -40,6 +40,8 @@ pub(crate) enum Deed {
     Cancel,
     /// Forgets the lease without giving it back.
     Abandon,
+    /// Asks for the token of the lease again, as who takes it over does.
+    TakeOver,
     /// Looks whether the lease is valid, before it writes.
     Look,
     /// Writes to what the lock protects.
@@ -57,6 +59,8 @@ pub(crate) enum Fault {
     Rollback(u8),
     /// Every key of a node is deleted.
     Flush(u8),
+    /// The table of fences of a node is deleted, and nothing else.
+    LoseFences(u8),
     /// A node goes down and stays down.
     Down(u8),
     /// A node that is down or hangs is back.
@@ -85,6 +89,7 @@ impl Fault {
             | Self::Restart(node, _)
             | Self::Rollback(node)
             | Self::Flush(node)
+            | Self::LoseFences(node)
             | Self::Down(node)
             | Self::Up(node)
             | Self::Hang(node)
@@ -106,6 +111,7 @@ impl Fault {
             Self::Restart(_, forgets) => Self::Restart(0, forgets),
             Self::Rollback(_) => Self::Rollback(0),
             Self::Flush(_) => Self::Flush(0),
+            Self::LoseFences(_) => Self::LoseFences(0),
             Self::Down(_) => Self::Down(0),
             Self::Up(_) => Self::Up(0),
             Self::Hang(_) => Self::Hang(0),
@@ -144,6 +150,7 @@ impl fmt::Display for Deed {
             Self::Shorten => "extends by a shorter ttl",
             Self::Cancel => "cancels",
             Self::Abandon => "abandons the lease",
+            Self::TakeOver => "asks for the token of the lease",
             Self::Look => "looks whether the lease is valid",
             Self::Write => "writes",
         })
@@ -169,6 +176,7 @@ impl fmt::Display for Fault {
             Self::Restart(node, false) => write!(out, "FAULT: node {node} restarts with its keys"),
             Self::Rollback(node) => write!(out, "FAULT: node {node} restarts from an old snapshot"),
             Self::Flush(node) => write!(out, "FAULT: every key of node {node} is deleted"),
+            Self::LoseFences(node) => write!(out, "FAULT: the fences of node {node} are deleted"),
             Self::Down(node) => write!(out, "FAULT: node {node} goes down"),
             Self::Up(node) => write!(out, "node {node} is back"),
             Self::Hang(node) => write!(out, "FAULT: node {node} hangs"),

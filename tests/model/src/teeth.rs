@@ -147,7 +147,7 @@ fn crate_dir() -> PathBuf {
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 11] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 12] = [
     (
         Flaw::RevokesOvertake,
         "node: revokes overtake grants",
@@ -198,6 +198,11 @@ const NODE_FLAWS: [(Flaw, &str, &str); 11] = [
         Flaw::LostIsShared,
         "process: each manager adds the lost time",
         "lost time is process-wide, so that several managers that stood still together each add it (ours, once)",
+    ),
+    (
+        Flaw::NoFloor,
+        "node: no floor by the clock",
+        "a token may lie as far below the node's clock as the clock of a client does",
     ),
 ];
 

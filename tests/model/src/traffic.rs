@@ -52,30 +52,30 @@ impl World {
             owner: sent.owner,
             resources: scope.wants_of(sent.owner.client),
             clock,
-            wall: scope.wall(u8::MAX, self.now) + NODE_WALL,
+            wall: scope.node_wall(place, self.now),
             in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
             is_first: sent.is_first(),
             fences_end: scope.fences_end,
+            shares_bucket: scope.shares_bucket,
             flaw: scope.flaw,
         };
         if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
             acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
         }
         let remembers = self.remembers(scope, node, sent.ward.as_ref());
-        let is_untouched = sent.progress == Progress::Untouched;
-        if goes_out && scope.in_parts && request.native().is_some() && is_untouched {
-            let is_well = match scope.flaw {
-                Flaw::LooksAhead => remembers,
-                _ => self.nodes[place].begin(&request),
-            };
-            self.note(client, node, (7_u8, is_well));
-            return self.link_mut(client, node).advance(Progress::Begun(is_well), micros);
-        }
         let has_looked = scope.flaw == Flaw::LooksAhead && sent.progress == Progress::Begun(true);
-        if let Progress::Begun(is_set) = sent.progress
-            && !has_looked
-        {
-            let answer = self.nodes[place].conclude(&request, is_set).filter(|_| remembers);
+        let part = if scope.in_parts && !has_looked {
+            self.do_part(scope, &request, place, (sent.progress, remembers, goes_out))
+        } else {
+            None
+        };
+        if let Some(progress) = part {
+            self.note(client, node, (7_u8, progress));
+            return self.link_mut(client, node).advance(progress, micros);
+        }
+        if let Progress::Looked(is_set, is_raised, stands) = sent.progress {
+            let answer = self.nodes[place].conclude(&request, is_set, is_raised);
+            let answer = answer.filter(|_| stands);
             self.note(client, node, (6_u8, answer));
             let link = self.link_mut(client, node);
             match answer {
@@ -98,6 +98,29 @@ impl World {
         self.note(client, node, (0_u8, answer));
         self.link_mut(client, node).answered(Ok(answer), micros);
         self.drop_unheard(client);
+    }
+
+    /// Does one more of the commands for a first grant, save the last; `None` if there is none.
+    fn do_part(
+        &mut self,
+        scope: &Scope,
+        request: &Request<'_>,
+        node: usize,
+        (progress, remembers, goes_out): (Progress, bool, bool),
+    ) -> Option<Progress> {
+        let site = &mut self.nodes[node];
+        match progress {
+            Progress::Untouched if goes_out && request.native().is_some() => {
+                let looks_ahead = scope.flaw == Flaw::LooksAhead;
+                let is_well = if looks_ahead { remembers } else { site.begin(request) };
+                Some(Progress::Begun(is_well))
+            }
+            Progress::Begun(is_set) => Some(Progress::Raised(is_set, site.raise_natively(request))),
+            Progress::Raised(is_set, is_raised) => {
+                Some(Progress::Looked(is_set, is_raised, remembers))
+            }
+            _ => None,
+        }
     }
 
     /// Takes the note that goes ahead of a grant; whether the node still has the canary that the grant

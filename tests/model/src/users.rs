@@ -32,6 +32,10 @@ impl World {
                 self.budget.shortens -= 1;
                 self.act(scope, client, |actor| actor.extend(scope.shorter))
             }
+            Deed::TakeOver => {
+                self.budget.take_overs -= 1;
+                self.act(scope, client, |actor| actor.take_over())
+            }
             Deed::Cancel => {
                 self.budget.cancels -= 1;
                 self.act(scope, client, |actor| actor.cancel())

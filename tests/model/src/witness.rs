@@ -1,7 +1,7 @@
 //! What must hold when a client is told something: a won lease, a refusal, the outcome of a release. Owns these
 //! checks; `check` has those of every state.
 
-use quorlock_protocol::ReleaseOutcome;
+use quorlock_protocol::{FencingToken, ReleaseOutcome};
 
 use crate::client::{Phase, Release};
 use crate::property::{Property, Violation};
@@ -49,6 +49,31 @@ impl World {
             *highest = token.0;
         }
         Ok(())
+    }
+
+    /// Who takes the lease over got `token` just now: no less than who won it, and less than who came later.
+    pub(crate) fn check_taken_over(
+        &mut self,
+        scope: &Scope,
+        client: u8,
+        serial: u32,
+        token: FencingToken,
+    ) -> Result<(), Violation> {
+        let Phase::Holding(holding) = &self.clients[usize::from(client)].phase else {
+            return Ok(());
+        };
+        let own = holding.lease.fencing_token().unwrap_or_default();
+        let mut wrong = token < own;
+        for resource in scope.wants_of(client) {
+            let highest = &mut self.tokens[usize::from(*resource)];
+            if *highest > own.0 && self.won > serial {
+                wrong |= token.0 >= *highest;
+            } else {
+                *highest = token.0.max(*highest);
+            }
+        }
+        let text = format!("who takes the lease of {} over got {token}, not {own}", name(client));
+        if wrong { Err(Violation::new(Property::Fencing, text)) } else { Ok(()) }
     }
 
     /// Whoever has lost a lease, or has to keep the lock from others, has had its time.

@@ -135,6 +135,7 @@ impl World {
     fn witness(&mut self, scope: &Scope, client: u8, event: &Event) -> Result<(), Violation> {
         match *event {
             Event::Won => self.check_won(scope, client),
+            Event::TakenOver(serial, token) => self.check_taken_over(scope, client, serial, token),
             Event::Refused => Err(self.check_refused(client)),
             Event::Told { draw, outcome, release } => {
                 self.check_told(scope, Owner { client, draw }, outcome, release)

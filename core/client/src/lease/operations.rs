@@ -36,8 +36,7 @@ impl Lease {
         let policy = self.policy_with(ttl)?;
         self.shared.manager.announce(&policy);
         self.shared.manager.settle(None).await?;
-        let is_unproved = matches!(self.shared.lock().proof, Proof::Missing);
-        if is_unproved && policy.fencing() {
+        if policy.fencing() && self.shared.lock().lacks_token() {
             self.check_usable()?;
             // For its token, which the nodes alone know; what else they say the extension hears, too.
             self.look(policy).await;
@@ -113,19 +112,20 @@ impl Lease {
     /// Asks the nodes what they hold, and keeps the proof if it is the first of a lease that was taken over, or
     /// the first with its fencing token.
     async fn look(&self, policy: Policy) -> Inspection {
-        let inspection = self.shared.manager.inspect(&self.shared.claim, policy).await;
+        let (manager, claim) = (&self.shared.manager, &self.shared.claim);
+        let lacks_token = policy.fencing() && self.shared.lock().lacks_token();
+        let inspection = manager.inspect(claim, policy, lacks_token).await;
         if let Standing::Held(lease) = &inspection.standing {
             let mut state = self.shared.lock();
             // What was proved before may reach further than the slowest node's answer.
-            let is_news = match &state.proof {
-                Proof::Missing => true,
-                Proof::Bare(known) => {
-                    known.fencing_token().is_none() && lease.fencing_token().is_some()
+            let is_first = state.facts().is_none();
+            if is_first || (state.lacks_token() && lease.fencing_token().is_some()) {
+                let mut lease = lease.clone();
+                if let Some(known) = state.facts() {
+                    lease.outlast(known.forgotten());
                 }
-                Proof::Kept(..) => false,
-            };
-            if is_news {
-                state.proof = Proof::Bare(Box::new(lease.clone()));
+                state.let_go(&manager.keeper);
+                state.proof = Proof::Bare(Box::new(lease));
                 self.resume(state);
             }
         }

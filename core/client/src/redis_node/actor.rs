@@ -199,9 +199,15 @@ impl Actor {
         }
     }
 
-    /// Looks at a guarded node if that is due, and is reminded of the next time.
+    /// Looks at a guarded node if that is due, and has it remember its fences; is reminded of the next time.
     fn look_in_time(&self, link: &mut Link, aside: &mut Aside) {
-        if self.closing || !self.dialer.sentry().is_some_and(Sentry::looks) {
+        if self.closing {
+            return;
+        }
+        if let Some(due) = link.keep_fences_in_time() {
+            aside.remind(after(due));
+        }
+        if !self.dialer.sentry().is_some_and(Sentry::looks) {
             return;
         }
         if link.look_at() <= clock::now() {

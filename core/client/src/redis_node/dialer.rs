@@ -11,10 +11,11 @@ use super::NodeSettings;
 use super::faults;
 use super::link::Link;
 use super::login::{ClientId, Login, log_in};
+use super::lookout::Lookout;
 use super::pipe::Pipe;
 use super::stream;
 use crate::address::Address;
-use crate::clock;
+use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
 
 /// Makes connections to the node.
@@ -23,6 +24,8 @@ pub(super) struct Dialer {
     address: Arc<Address>,
     settings: NodeSettings,
     sentry: Option<Sentry>,
+    /// Where connections tell the node's clock.
+    clock: Arc<ToldClock>,
 }
 
 impl Dialer {
@@ -30,8 +33,9 @@ impl Dialer {
         address: Arc<Address>,
         settings: NodeSettings,
         sentry: Option<Sentry>,
+        clock: Arc<ToldClock>,
     ) -> Self {
-        Self { address, settings, sentry }
+        Self { address, settings, sentry, clock }
     }
 
     /// The guards, where there is anything to guard.
@@ -50,7 +54,8 @@ impl Dialer {
             let stream = stream::open(&self.address).await?;
             let login = log_in(Pipe::new(stream), &self.address, abandoned).await?;
             self.introduce(&login)?;
-            let mut link = Link::new(login, self.address.key_prefix(), self.sentry.clone());
+            let lookout = Lookout::new(self.sentry.clone(), Arc::clone(&self.clock));
+            let mut link = Link::new(login, self.address.key_prefix(), lookout);
             link.examine().await?;
             Ok(link)
         };

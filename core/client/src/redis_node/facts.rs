@@ -21,8 +21,6 @@ pub(super) struct Facts {
     has_log: bool,
     is_loading: bool,
     deletion: Option<Deletion>,
-    /// Whether `PEXPIRE` takes `NX` and `GT`.
-    only_prolongs: bool,
     /// The setting `appendfsync`, where this user may ask for it.
     syncs: Option<String>,
 }
@@ -62,11 +60,6 @@ impl Facts {
     /// How the server deletes a key by its value, if it has a command for that.
     pub(super) fn deletion(&self) -> Option<Deletion> {
         self.deletion
-    }
-
-    /// Whether the server can be told to give a key a later end, and never a sooner one.
-    pub(super) fn only_prolongs(&self) -> bool {
-        self.only_prolongs
     }
 
     /// Whether the server still reads its keys from disk. Until it has, it says that it keeps no log.
@@ -113,7 +106,6 @@ impl Facts {
             Some(_) => since("valkey_version", (9, 0)).then_some(Deletion::DelIfEq),
             None => since("redis_version", (8, 4)).then_some(Deletion::DelEx),
         };
-        self.only_prolongs = since("redis_version", (7, 0));
         self.has_cluster = field("cluster_enabled") == Some("1");
         let known = &mut self.identity;
         known.run = name(field("run_id"));
@@ -246,15 +238,6 @@ mod tests {
         assert_eq!(deletion("redis_version:255.255.255\n"), Some(Deletion::DelEx));
         assert_eq!(deletion("redis_version:unstable\n"), None);
         assert_eq!(deletion(""), None);
-    }
-
-    #[test]
-    fn a_server_can_prolong_by_its_version() {
-        let only_prolongs = |info: &str| facts("host", info).only_prolongs();
-        assert!(only_prolongs("redis_version:7.0.15\n"));
-        assert!(only_prolongs("redis_version:7.2.4\nserver_name:valkey\nvalkey_version:9.1.2\n"));
-        assert!(!only_prolongs("redis_version:6.2.14\n"));
-        assert!(!only_prolongs(""), "a user may not be told");
     }
 
     #[test]

@@ -50,6 +50,23 @@ pub(super) fn of_checkup(error: &ServerError) -> Fault {
     fault
 }
 
+/// The fault behind an error that the server replied when it was to remember its fences.
+pub(super) fn of_fences(error: &ServerError) -> Fault {
+    let fault = of_reply(error, None);
+    let words = match fault.kind() {
+        FaultKind::NotPermitted => {
+            "the user's access list does not cover the table of fences: add ~quorlock:* and +eval +zadd \
+             +pttl +pexpire +time with ACL SETUSER, or set fencing to false"
+        }
+        FaultKind::WrongType => {
+            "a key of another type is in the place of the table of fences: look at \
+             quorlock:{node}:fences with TYPE, then delete or rename it"
+        }
+        _ => return fault,
+    };
+    Fault::new(fault.kind(), words)
+}
+
 /// Whether the server does not know the script that was named by its digest.
 pub(super) fn is_no_script(error: &ServerError) -> bool {
     error.code() == "NOSCRIPT"
@@ -171,7 +188,7 @@ fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
         let names = names.unwrap_or_else(|| "its keys".to_owned());
         return format!(
             "the user's access list does not cover the keys of {names}: add a pattern for them and \
-             ~quorlock:fence:* with ACL SETUSER"
+             ~quorlock:* with ACL SETUSER"
         );
     }
     let command = text.split(" '").nth(1).and_then(|rest| rest.split('\'').next());

@@ -16,16 +16,15 @@ use super::call::Call;
 use super::contested::Contested;
 use super::facts::Deletion;
 use super::faults;
-use super::fence_ends::FenceEnds;
+use super::fences::Fences;
 use super::frame::Reply;
 use super::gate::Gate;
 use super::login::{ClientId, Login};
 use super::lookout::Lookout;
 use super::mail::{Letter, Parcel};
-use super::native::{self, Hearing, Means};
+use super::native::{self, Hearing};
 use super::wire::{self, Form};
 use crate::clock;
-use crate::sentry::Sentry;
 
 /// A connection that is logged in, and the commands on it.
 pub(super) struct Link {
@@ -41,7 +40,7 @@ pub(super) struct Link {
     waiting: VecDeque<Parcel>,
     merges: bool,
     contested: Contested,
-    fence_ends: FenceEnds,
+    fences: Fences,
     deletion: Option<Deletion>,
     since: Instant,
     has_answered: bool,
@@ -63,8 +62,7 @@ enum Load {
     /// First grants by commands of their own, and what was heard of them.
     Native(Parcel, Hearing),
     Script,
-    /// Of a fence that was found to have none.
-    FenceEnd,
+    Fences,
     Facts,
     Look,
 }
@@ -73,14 +71,14 @@ impl Load {
     fn parcel(&self) -> Option<&Parcel> {
         match self {
             Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
-            Self::Script | Self::FenceEnd | Self::Facts | Self::Look => None,
+            Self::Script | Self::Fences | Self::Facts | Self::Look => None,
         }
     }
 
     fn into_parcel(self) -> Option<Parcel> {
         match self {
             Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
-            Self::Script | Self::FenceEnd | Self::Facts | Self::Look => None,
+            Self::Script | Self::Fences | Self::Facts | Self::Look => None,
         }
     }
 }
@@ -94,7 +92,7 @@ pub(super) enum Event {
 }
 
 impl Link {
-    pub(super) fn new(login: Login, prefix: &str, sentry: Option<Sentry>) -> Self {
+    pub(super) fn new(login: Login, prefix: &str, lookout: Lookout) -> Self {
         let deletion = login.facts.deletion();
         Self {
             login,
@@ -105,11 +103,11 @@ impl Link {
             waiting: VecDeque::new(),
             merges: true,
             contested: Contested::default(),
-            fence_ends: FenceEnds::new(clock::now()),
+            fences: Fences::default(),
             deletion,
             since: Instant::now(),
             has_answered: false,
-            lookout: Lookout::new(sentry),
+            lookout,
             is_reexamined: false,
         }
     }
@@ -168,6 +166,15 @@ impl Link {
         self.lookout.look_at()
     }
 
+    /// Has the node remember its fences for longer if that is due; tells when it will be next, if at all.
+    pub(super) fn keep_fences_in_time(&mut self) -> Option<Moment> {
+        let now = clock::now();
+        if self.fences.due().is_some_and(|due| due <= now) {
+            self.keep_fences(now);
+        }
+        self.fences.due()
+    }
+
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let result = loop {
@@ -220,9 +227,7 @@ impl Link {
             return false;
         };
         letter.is_first_grant()
-            && fence.is_none_or(|fence| {
-                self.login.facts.only_prolongs() && self.lookout.allows(fence.proposal.0)
-            })
+            && fence.is_none_or(|fence| self.lookout.allows(fence.proposal.0))
             && !letter.command.claim.resources.as_slice().iter().any(|it| self.contested.take(it))
     }
 
@@ -254,10 +259,13 @@ impl Link {
         if parcel.is_to_be_split() {
             return parcel.split().for_each(|parcel| self.write(parcel, whole));
         }
+        let now = clock::now();
+        if self.fences.precede(&parcel, now) {
+            self.keep_fences(now);
+        }
         let canary = self.lookout.canary();
         if parcel.is_native() {
-            let (prefix, fence_ends) = (self.prefix.as_str(), &mut self.fence_ends);
-            let means = Means { prefix, canary, fence_ends, now: clock::now() };
+            let means = (self.prefix.as_str(), canary);
             let send = |call: &Call| self.login.pipe.request_call(call);
             let hearing = native::write(&mut self.call, &parcel, means, send);
             parcel.note_sent();
@@ -280,6 +288,12 @@ impl Link {
         self.out.push_back(Out { since: Instant::now(), sent: clock::now(), load });
     }
 
+    fn keep_fences(&mut self, now: Moment) {
+        self.fences.write(&mut self.call, now);
+        self.login.pipe.request_call(&self.call);
+        self.note_out(Load::Fences);
+    }
+
     fn request_look(&mut self, call: Option<Cmd>) {
         if let Some(call) = call {
             self.request(&call, Load::Look);
@@ -297,7 +311,12 @@ impl Link {
                 }
                 return Ok(Event::Answered);
             }
-            Load::FenceEnd => return Ok(Event::Answered),
+            Load::Fences => {
+                if let Some(time) = self.fences.hear(&reply)? {
+                    self.lookout.note_clock(time);
+                }
+                return Ok(Event::Answered);
+            }
             Load::Facts => {
                 self.login.facts.renew(&reply.into());
                 self.lookout.handle_facts(&self.login.facts);
@@ -350,6 +369,9 @@ impl Link {
                     let time = wire::time_in(&reply);
                     let look = self.lookout.inspect(out.sent, time, &mut answers);
                     self.request_look(look);
+                    self.fences.judge(&mut answers);
+                } else if let Some(time) = wire::time_in(&reply) {
+                    self.lookout.note_clock(time);
                 }
                 self.drop_withdrawn(&parcel);
                 parcel.answer_each(answers);

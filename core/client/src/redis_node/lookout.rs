@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Moment, Ruling};
+use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Fence, Moment, Ruling};
 use redis::{Cmd, Value};
 
 use super::facts::Facts;
 use super::gate::{self, Gate, Writing};
-use crate::clock;
+use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
 
 /// The guards' side of a connection.
@@ -22,8 +22,16 @@ pub(super) struct Lookout {
     state: State,
     /// How often in a row the canary was written.
     writings: u8,
-    /// The node's clock when it was last told, and when that was.
-    clock: Option<(Moment, u64)>,
+    clock: Option<Clock>,
+    /// Where it is told.
+    told_clock: Arc<ToldClock>,
+}
+
+/// How far a node's clock lies ahead of the lease clock, in microseconds, at least, and when that was heard.
+#[derive(Clone, Copy)]
+struct Clock {
+    ahead: i64,
+    heard: Moment,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,11 +44,11 @@ enum State {
 }
 
 impl Lookout {
-    pub(super) fn new(sentry: Option<Sentry>) -> Self {
+    pub(super) fn new(sentry: Option<Sentry>, told_clock: Arc<ToldClock>) -> Self {
         let looks = sentry.as_ref().is_some_and(Sentry::looks);
         let gate = if looks { Gate::Undecided } else { Gate::Open("".into()) };
         let (look_at, state) = (Moment::FAR_FUTURE, State::Resting);
-        Self { sentry, gate, look_at, state, writings: 0, clock: None }
+        Self { sentry, gate, look_at, state, writings: 0, clock: None, told_clock }
     }
 
     /// Whether the node is looked at, now and then.
@@ -81,17 +89,27 @@ impl Lookout {
         self.looks().then(|| self.gate.canary())
     }
 
-    /// Whether a fence may be raised to `micros`: by the node's own clock, as far as it is known, that is not
-    /// ahead. A clock that is far ahead must not raise a fence for ever.
+    /// Whether the node would grant `micros` as it is proposed, by its own clock, as far as that is known: who is far
+    /// ahead must not raise a fence for ever.
     pub(super) fn allows(&self, micros: u64) -> bool {
         let now = clock::now();
-        let latest = |(heard, clock): (Moment, u64)| {
-            let since = now.since(heard);
-            let passed = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
-            (since < CLOCK_GOOD_FOR)
-                .then(|| clock.saturating_add(passed).saturating_add(clock::MOST_AHEAD_MICROS))
+        self.clock.filter(|clock| now.since(clock.heard) < CLOCK_GOOD_FOR).is_some_and(|clock| {
+            ToldClock::ahead(micros, now).abs_diff(clock.ahead) <= Fence::SLACK_MICROS
+        })
+    }
+
+    /// The node's clock has shown `micros`. What comes late says less than what was heard shortly before.
+    pub(super) fn note_clock(&mut self, micros: u64) {
+        let heard = clock::now();
+        let ahead = ToldClock::ahead(micros, heard);
+        let is_worse = |known: Clock| {
+            (1..LATE_MICROS).contains(&known.ahead.saturating_sub(ahead))
+                && heard.since(known.heard) < CLOCK_BEST_FOR
         };
-        self.clock.and_then(latest).is_some_and(|latest| micros <= latest)
+        if !self.clock.is_some_and(is_worse) {
+            self.clock = Some(Clock { ahead, heard });
+            self.told_clock.tell(ahead);
+        }
     }
 
     /// Whether a look is out.
@@ -147,8 +165,9 @@ impl Lookout {
                 Gate::Broken(fault)
             }
             Ok(checkup) => {
-                self.clock = Some((checkup.clock.received, checkup.clock.micros));
-                match sentry.handle_checkup(&checkup) {
+                let ruling = sentry.handle_checkup(&checkup);
+                self.note_clock(checkup.clock.micros);
+                match ruling {
                     Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
                         self.writings += 1;
                         // What was trusted is no longer; the next look tells what is.
@@ -175,7 +194,9 @@ impl Lookout {
         time: Option<u64>,
         answers: &mut [Result<Answer, Fault>],
     ) -> Option<Cmd> {
-        self.clock = time.map(|time| (clock::now(), time)).or(self.clock);
+        if let Some(time) = time {
+            self.note_clock(time);
+        }
         let sentry = self.sentry.as_ref()?;
         let reading = |micros| ClockReading { sent, received: clock::now(), micros };
         let is_steady = time.is_none_or(|time| sentry.handle_clock(reading(time)));
@@ -197,5 +218,8 @@ impl Lookout {
 
 /// A canary that others change again and again is left to them.
 const MOST_WRITINGS: u8 = 8;
-/// How long what a node's clock said is gone by.
+/// How long what a node's clock said is gone by,
 const CLOCK_GOOD_FOR: Duration = Duration::from_secs(60);
+/// and for how long it is better than what comes later by less than so many microseconds.
+const CLOCK_BEST_FOR: Duration = Duration::from_secs(10);
+const LATE_MICROS: i64 = 100_000;

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket};
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket, Ttl};
 use smallvec::{SmallVec, smallvec};
 
 use crate::clock;
@@ -53,6 +53,15 @@ impl Letter {
 
     pub(super) fn is_fenced(&self) -> bool {
         matches!(self.command.action, Action::Grant { fence: Some(_), .. })
+    }
+
+    /// How long the node is to remember fences, if it is about one.
+    pub(super) fn fence_retention(&self) -> Option<Ttl> {
+        match self.command.action {
+            Action::Grant { fence, .. } => fence.map(|fence| fence.retention),
+            Action::RaiseFence { retention, .. } => Some(retention),
+            _ => None,
+        }
     }
 
     pub(super) fn is_extend(&self) -> bool {

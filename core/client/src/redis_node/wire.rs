@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{
-    Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Ticket, Ttl,
-};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Ticket};
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
@@ -14,7 +12,7 @@ use super::frame::Reply;
 use super::gate::CANARY_KEY;
 use super::mail::{Letter, Parcel};
 use super::scripts::{Digests, Script};
-use crate::keys::{fence_key, lock_key};
+use crate::keys::{FENCES_KEY, bucket, lock_key};
 
 /// How a parcel is put into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,29 +118,19 @@ fn write_canary(call: &mut Call, canary: Option<&str>) {
     call.arg(if canary.is_empty() { "" } else { CANARY_KEY }).arg(canary);
 }
 
-fn write_terms(call: &mut Call, ttl: Ttl, fence: Option<Fence>) {
-    call.number(ttl.as_millis());
-    if let Some(fence) = fence {
-        call.number(fence.proposal.0).number(fence.retention.max(ttl).as_millis());
-    }
-}
-
 fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&str>)) {
     let claim = &letter.command.claim;
     let resources = claim.resources.as_slice();
     let write_fences = |call: &mut Call| {
+        call.arg(FENCES_KEY);
         for resource in resources {
-            call.joined(fence_key(&lock_key(prefix, resource)));
+            call.number(bucket(&lock_key(prefix, resource)));
         }
     };
     let action = letter.command.action;
-    let fenced = matches!(action, Action::Grant { fence: Some(_), .. } | Action::RaiseFence { .. });
-    call.count(if fenced { 2 * resources.len() } else { resources.len() });
+    call.count(resources.len());
     for resource in resources {
         call.arg(&lock_key(prefix, resource));
-    }
-    if fenced {
-        write_fences(call);
     }
     match action {
         Action::Grant { .. } => write_canary(call, canary),
@@ -151,11 +139,16 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&
     }
     call.arg(claim.holder.as_str());
     match action {
-        Action::Grant { ttl, fence } => write_terms(call, ttl, fence),
-        Action::Restore { ttl } => write_terms(call, ttl, None),
-        Action::RaiseFence { token, retention } => {
-            call.number(token.0).number(retention.as_millis());
+        Action::Grant { ttl, fence } => {
+            call.number(ttl.as_millis());
+            if let Some(Fence { proposal, .. }) = fence {
+                write_fences(call.number(proposal.0));
+            }
         }
+        Action::Restore { ttl } => {
+            call.number(ttl.as_millis());
+        }
+        Action::RaiseFence { token, .. } => write_fences(call.number(token.0)),
         Action::Inspect => write_fences(call),
         Action::Revoke | Action::Extend { .. } => {}
     }
@@ -194,7 +187,7 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
     })
 }
 
-/// The node's clock in the reply to a grant, in microseconds.
+/// The node's clock in the reply to a grant or an inspection, in microseconds.
 pub(super) fn time_in(reply: &Reply) -> Option<u64> {
     let Reply::Numbers(numbers) = reply else {
         return None;
@@ -206,7 +199,11 @@ pub(super) fn time_in(reply: &Reply) -> Option<u64> {
 /// The sentence for a key of another type in the way of `letter`.
 pub(super) fn wrong_type(letter: &Letter) -> String {
     let names = &letter.command.claim.resources;
-    let beside = if letter.is_fenced() { " and at its fence (quorlock:fence:...)" } else { "" };
+    let beside = if letter.is_fenced() {
+        " and at the table of fences (quorlock:{node}:fences)"
+    } else {
+        ""
+    };
     format!(
         "a key of another type is in the way of {names}: look at it{beside} with TYPE, then delete or \
          rename what is foreign, or lock under another name"

@@ -1,13 +1,15 @@
 -- Takes every lock key of a lease, or none of them.
 --
--- KEYS   the n lock keys; with fencing then their n fence keys, in the same order
+-- KEYS   the n lock keys
 -- ARGV   1 the canary key, '' = nothing is guarded
 --        2 what must stand in the canary key
 --        3 holder id
 --        4 ttl of the lock keys in milliseconds
 --        with fencing:
 --        5 proposed fencing token
---        6 least ttl of the fence keys in milliseconds, no less than that of the lock keys
+--        6 the table of fences, a sorted set: its members are buckets, their scores the highest tokens
+--          that were granted or asked for
+--        7... the n buckets of the lock keys; some may be the same
 -- reply  {code, token, pttl, time}, integers
 --        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed ·
 --               5 the node has forgotten what it knew when the canary was read; no key is the holder's
@@ -15,12 +17,11 @@
 --        pttl   of a refusal: milliseconds until the last of the others' keys is free; -1 = never
 --        time   this node's clock in microseconds
 --
--- A fence is a sorted set of one member, whose score is the highest token that was granted or asked for.
--- The canary key is not among KEYS: it lies in another hash slot, which is of no matter on one server.
+-- Canary and table are not among KEYS: they lie in another hash slot, which is of no matter on one server.
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local holder, ttl, proposal, fence = ARGV[3], ARGV[4], tonumber(ARGV[5]), 0
-local count = proposal and #KEYS / 2 or #KEYS
+local count = #KEYS
 
 -- What is not granted leaves no key behind, also none that was set just now by commands that could not look first.
 local function without_keys(reply)
@@ -34,8 +35,8 @@ if ARGV[1] ~= '' and redis.call('GET', ARGV[1]) ~= ARGV[2] then
   return without_keys({5, 0, -2, time})
 end
 
-for i = count + 1, #KEYS do
-  local seen = redis.pcall('ZSCORE', KEYS[i], 'token')
+for i = 7, #ARGV do
+  local seen = redis.pcall('ZSCORE', ARGV[6], ARGV[i])
   if type(seen) == 'table' then return without_keys(seen) end
   fence = math.max(fence, tonumber(seen or 0))
 end
@@ -63,16 +64,15 @@ for i = 1, #free do
   redis.call('SET', free[i], holder, 'PX', ttl)
 end
 
--- Always a token of its own, also for what was held already: the fence may be another's. A clock that is
--- far ahead must not raise it for ever: a proposal counts up to a second beyond this node's own clock.
+-- Always a token of its own, also for what was held already: the fence may be another's. The clock of a client may
+-- neither raise it for ever nor let it go back: a proposal counts within a second of this node's own clock and
+-- not below it, which makes up for fences that the node has forgotten.
 if proposal then
-  fence = math.max(math.min(proposal, time + 1000000), fence + 1)
-  for i = count + 1, #KEYS do
-    local digits = string.format('%.0f', fence) -- tostring writes 1.75e+15
-    local raised = redis.pcall('ZADD', KEYS[i], digits, 'token')
+  fence = math.max(fence + 1, time, math.min(proposal, time + 1000000))
+  local digits = string.format('%.0f', fence) -- tostring writes 1.75e+15
+  for i = 7, #ARGV do
+    local raised = redis.pcall('ZADD', ARGV[6], digits, ARGV[i])
     if type(raised) == 'table' then return without_keys(raised) end
-    -- Never sooner: another's may be needed longer.
-    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[i], ARGV[6]) end
   end
 end
 return {1, fence, -2, time}

@@ -2,16 +2,17 @@
 --
 -- KEYS   the n lock keys
 -- ARGV   1 holder id
---        2... the names of their n fence keys
+--        2 the table of fences
+--        3... the n buckets of the lock keys
 -- reply  {code, token, pttl, time}, integers
 --        code   1 all are the holder's · 2 at least one is gone · 3 at least one is another's
 --        token  the highest fence; 0 = none, or not readable for this user
 --        pttl   1: milliseconds until the first key is gone · 3: until the last of the others' keys is
 --               free · -1 = never · -2 = not told
---        time   0 (not read)
+--        time   this node's clock in microseconds
 --
--- The fence keys are not among KEYS (they share the hash slot of the lock keys): a user whose access
--- list covers the lock keys alone can look all the same, and sees no fence.
+-- The table is not among KEYS: a user whose access list covers the lock keys alone can look all the same, and
+-- sees no fence.
 local code, first, last = 1, -1, -2
 for i = 1, #KEYS do
   local value = redis.call('GET', KEYS[i])
@@ -29,8 +30,10 @@ for i = 1, #KEYS do
 end
 
 local fence = 0
-for i = 2, #ARGV do
-  local seen = redis.pcall('ZSCORE', ARGV[i], 'token')
+for i = 3, #ARGV do
+  local seen = redis.pcall('ZSCORE', ARGV[2], ARGV[i])
   if type(seen) == 'string' then fence = math.max(fence, tonumber(seen) or 0) end
 end
-return {code, fence, code == 1 and first or (code == 3 and last or -2), 0}
+local clock = redis.call('TIME')
+local time = clock[1] * 1000000 + clock[2]
+return {code, fence, code == 1 and first or (code == 3 and last or -2), time}

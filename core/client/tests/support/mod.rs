@@ -10,7 +10,7 @@ pub mod villain;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock::{Address, Node, NodeSettings, NodeState, Redlock, Replies, connect};
 use quorlock_protocol::{
@@ -185,7 +185,19 @@ pub fn grant(millis: u64) -> Action {
     Action::Grant { ttl: ttl(millis), fence: None }
 }
 
-pub fn fenced(millis: u64, proposal: u64) -> Action {
+/// A grant that proposes `more` microseconds beyond the wall clock, which is that of the nodes here.
+pub fn fenced(millis: u64, more: u64) -> Action {
+    proposing(millis, wall() + more)
+}
+
+/// The wall clock in microseconds since 1970.
+pub fn wall() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::try_from(elapsed.as_micros()).expect("before 2255")
+}
+
+/// A grant that proposes exactly that.
+pub fn proposing(millis: u64, proposal: u64) -> Action {
     let fence = Fence { proposal: FencingToken(proposal), retention: ttl(60_000) };
     Action::Grant { ttl: ttl(millis), fence: Some(fence) }
 }
@@ -204,6 +216,31 @@ pub const ABSENT: Result<Answer, Fault> = Ok(Answer::Absent);
 #[allow(clippy::unnecessary_wraps, reason = "it is compared with what a node answers")]
 pub fn ours_with(token: u64) -> Result<Answer, Fault> {
     Ok(Answer::Ours { token: Some(FencingToken(token)), remaining: None })
+}
+
+/// The token of a grant, or of an inspection of what is held.
+pub fn token(answer: &Result<Answer, Fault>) -> u64 {
+    match answer {
+        Ok(Answer::Ours { token: Some(token), .. }) => token.0,
+        other => panic!("no token: {other:?}"),
+    }
+}
+
+/// The fence of a name on the server.
+pub fn fence(server: &Server, name: &str) -> String {
+    server.ask().call(&["ZSCORE", FENCES, &bucket(name).to_string()])
+}
+
+/// The table of fences on a server.
+pub const FENCES: &str = "quorlock:{node}:fences";
+
+/// The bucket of a name, written down once more: FNV-1a modulo 16,384.
+pub fn bucket(name: &str) -> u64 {
+    let mut hash: u64 = 14_695_981_039_346_656_037;
+    for byte in name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211);
+    }
+    hash % 16_384
 }
 
 pub fn is_theirs(answer: &Result<Answer, Fault>) -> bool {

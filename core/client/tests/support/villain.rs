@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock::Redlock;
 
+use super::FENCES;
+
 /// When it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strikes {
@@ -186,7 +188,7 @@ fn reply_to_login(words: &[String]) -> Option<String> {
         ("CLIENT", "INFO") => Some("$22\r\nid=1 addr=127.0.0.1:99\r\n".to_owned()),
         ("INFO", _) => Some("$21\r\nredis_version:7.4.0\r\n\r\n".to_owned()),
         ("SCRIPT", _) => Some(format!("$40\r\n{}\r\n", "a".repeat(40))),
-        ("EVAL" | "EVALSHA" | "SET" | "ZADD" | "PEXPIRE" | "GET" | "TIME", _) => None,
+        ("EVAL" | "EVALSHA" | "SET" | "ZADD" | "GET" | "TIME", _) => None,
         _ => Some("+OK\r\n".to_owned()),
     }
 }
@@ -200,6 +202,10 @@ fn granted(words: &[String]) -> Option<String> {
     // Of a grant: the canary's name and text, the holder, the ttl, the token.
     let token = arguments.get(4).map_or("0", String::as_str);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    if words.iter().any(|word| word == FENCES) && arguments.len() == 1 {
+        // It is to be remembered for so long.
+        return Some(format!(":{time}\r\n"));
+    }
     name.starts_with("EVAL").then(|| format!("*4\r\n:1\r\n:{token}\r\n:-2\r\n:{time}\r\n"))
 }
 

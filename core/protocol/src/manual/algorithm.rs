@@ -15,17 +15,22 @@
 //!
 //! # Fencing tokens
 //!
-//! Every node remembers per resource the highest token it has seen, `f`. A round proposes `P`, the wall clock in
-//! microseconds or one more than the highest token known, the same to every node. A granting node answers
-//! `t = max(P, f + 1)` and remembers it, at once or while the key that it made still stands; whoever it refuses
-//! may raise `f` to his `P`. The token is the highest `t`. If a quorum answered exactly that, the
-//! lease is handed out after one round trip; otherwise the token is first written back until a quorum
-//! knows it.
+//! Every node remembers the highest token it has seen, `f`, in each of 16,384 buckets of names, and has a clock of its
+//! own, `T`. A round proposes `P`, the same to every node: the middle one of the nodes' clocks in microseconds, or one
+//! more than the highest token known; the wall clock of the client only while it knows none of theirs. A granting node
+//! answers `t = P` where that is above `f` and within a second of `T`, otherwise `t = max(f + 1, T, min(P, T + 1 s))`,
+//! and remembers it, at once or while the key that it made still stands; whoever it refuses may raise `f` to his `P`.
+//! The token is the highest `t`. If a quorum answered exactly that, the lease is handed out after one round trip;
+//! otherwise the token is first written back until a quorum knows it. So it is with a lease that is taken over: its
+//! token is the highest fence of a quorum of nodes with its keys, once a quorum of them knows it.
 //!
 //! Why it grows: two acquisitions share a node. Say A held it there before B did. A quorum, and so that node
 //! or another shared one, knew A's token before A got its lease; B's `t` there is at least one more.
 //! Neither clocks nor ttls enter the argument: tokens stay in order even when exclusion itself has
-//! failed, which is what they are for.
+//! failed, which is what they are for. If the shared node has forgotten, its clock stands in for the fence: A's token
+//! was at most a second beyond the clock that is furthest ahead, B's is at least `T` less a second, and ten seconds at
+//! least have passed, for which a node that forgot is held back. So they grow while the nodes' clocks differ by less
+//! than 8 s. No clock of a client enters.
 //!
 //! # Extend
 //!
@@ -46,7 +51,7 @@
 //! # Keys that outlast their lease
 //!
 //! With a lock-delay every grant, extension and healing asks for `ttl + lock_delay`. Validity and renewal come from
-//! the ttl alone; when nodes have forgotten a key, and how long they remember a token, from what was asked. When
+//! the ttl alone; when nodes have forgotten a key, from what was asked. When
 //! the lease is lost nobody takes the keys back but its user.
 //!
 //! A release within the least hold sends, in the place of a revoke, an extension by what is left of it (longer

@@ -50,6 +50,9 @@
 //! | callers that never had to wait, as a quorum was down or the nodes were in the process, kept the engine to themselves: renewals stood still, and what was meant for the node that was left piled up (the torture: 2 kB a call) | a call drives the engine for a moment at least |
 //! | an extension that made a lost key again could be counted by the next round (on paper) | extending never makes a key |
 //! | a refused client that remembers tokens for less long than the holder had the fence end sooner (on paper) | the end of a fence is only put off |
+//! | a client whose clock is behind got a lower token once a node had forgotten (real servers) | proposals go by the nodes' clocks, and no node grants less than its own |
+//! | a lease that was taken over got a lower token than its holder, after a late grant (real servers) | the highest of a quorum, written back |
+//! | a fence for each name stayed for a week (real servers) | one table a node |
 //! | a grant that was asked for again came behind the early release of its own lease, and left a key (on paper) | a grant follows nothing that ends its lease or keeps it for so long and no more |
 //! | a lease that was taken over and extended never told its fencing token (a first script) | the first extension looks before it extends |
 //! | the end of a block waited on an event loop that was gone, when its coroutine was thrown away (the torture) | the lock is given back without a wait |

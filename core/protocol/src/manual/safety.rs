@@ -6,7 +6,8 @@
 //!    clocks of client and nodes run at nearly the same rate, within the drift allowance; (b) nodes do not
 //!    forget keys before their ttl; (c) a holder stops at the end of its validity.
 //! 2. **Growing fencing tokens**: of two acquisitions of a resource, the later has the larger token, whatever
-//!    clocks and pauses do, while no majority of nodes forgets.
+//!    pauses and the clocks of clients do; where nodes have forgotten tokens, while the clocks of nodes differ by less
+//!    than 8 s.
 //! 3. **No deadlock**: every key has a ttl. The lock is available while a majority of nodes answers.
 //!
 //! # Not promised

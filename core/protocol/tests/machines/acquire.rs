@@ -338,6 +338,34 @@ fn the_next_proposal_is_above_every_floor_seen() {
 }
 
 #[test]
+fn a_proposal_goes_by_the_clocks_of_the_nodes_once_they_are_known() {
+    let far = 4_000 + quorlock_protocol::Fence::SLACK_MICROS;
+    let cases = [
+        (None, 5_000, 5_001),
+        (Some(50_000), 5_000, 50_000),
+        (Some(4_000), 5_000, 5_001),
+        (Some(4_000), far - 1, far),
+        // What no node would take comes of a clock that is far ahead.
+        (Some(4_000), far, 4_000),
+    ];
+    for (nodes, floor, expected) in cases {
+        let mut play = plain(3);
+        let (floor, frees) = (Some(FencingToken(floor)), frees_in(1));
+        for node in [0, 1] {
+            play.answer(node, "grant", Ok(quorlock_protocol::Answer::Theirs { floor, frees }));
+        }
+        // An hour, or seconds, behind or ahead: it is not asked any more.
+        play.stage.wall = if nodes.is_some() { 3_600_000_000 } else { 1_000 };
+        play.stage.nodes = nodes;
+        play.wait_until(100);
+        let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else {
+            panic!()
+        };
+        assert_eq!(fence.proposal, FencingToken(expected), "{nodes:?}, {floor:?}");
+    }
+}
+
+#[test]
 fn without_fencing_there_is_no_token_and_no_second_trip() {
     let mut play = acquire(3, |policy| policy.fencing(false));
     play.answer(0, "grant", kept());

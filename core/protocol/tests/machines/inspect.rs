@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::support::{Play, absent, claim, fault, frees_in, policy, quorum, resources, theirs};
-use quorlock_protocol::{Answer, FaultKind, FencingToken, Inspect, Moment, Standing};
+use crate::support::{
+    Play, absent, claim, fault, frees_in, ours, policy, quorum, resources, theirs,
+};
+use quorlock_protocol::{Action, Answer, FaultKind, FencingToken, Inspect, Moment, Standing};
 
 fn inspect(nodes: usize) -> Play<Inspect> {
     let now = Moment::from_millis(0);
@@ -11,8 +13,7 @@ fn inspect(nodes: usize) -> Play<Inspect> {
 }
 
 fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
-    let remaining = Some(Duration::from_millis(millis));
-    Ok(Answer::Ours { token: Some(FencingToken(token)), remaining })
+    Ok(Answer::Ours { token: Some(FencingToken(token)), remaining: left_of(millis) })
 }
 
 #[test]
@@ -26,30 +27,96 @@ fn a_quorum_proves_the_lease_for_as_long_as_its_weakest_member_keeps_it() {
     let Standing::Held(lease) = inspection.standing else { panic!("held") };
     assert_eq!(lease.until(), Moment::from_millis(500 - 5 - 2));
     assert_eq!((lease.resources(), lease.holder()), (&resources(), &claim("h").holder));
-    assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
+    assert_eq!(lease.fencing_token(), None, "nobody has asked for it");
+}
+
+fn take_over(nodes: usize) -> Play<Inspect> {
+    let now = Moment::from_millis(0);
+    let machine = Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(nodes));
+    Play::start(machine.with_token())
+}
+
+fn token(play: Play<Inspect>) -> Option<u64> {
+    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
+    lease.fencing_token().map(|FencingToken(token)| token)
 }
 
 #[test]
-fn a_late_grant_with_a_lower_token_is_looked_past() {
-    let mut play = inspect(5);
+fn who_only_asks_raises_nothing() {
+    let mut play = inspect(3);
+    play.answer(0, "inspect", left(900, 40));
+    play.answer(1, "inspect", left(900, 41));
+    assert_eq!((play.count("raise"), token(play)), (0, None));
+}
+
+#[test]
+fn a_token_that_a_quorum_knows_costs_no_further_trip() {
+    let mut play = take_over(3);
+    play.answer(0, "inspect", left(900, 41));
+    play.answer(1, "inspect", left(900, 41));
+    assert_eq!((play.count("raise"), token(play)), (0, Some(41)));
+}
+
+#[test]
+fn the_highest_token_is_written_back_before_it_is_handed_out() {
+    let mut play = take_over(5);
     play.answer(0, "inspect", left(900, 40));
     play.answer(1, "inspect", left(500, 41));
-    play.answer(2, "inspect", left(700, 41));
-    assert!(play.done.is_none(), "another may know the token too");
-    play.answer(3, "inspect", left(700, 41));
-    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
-    assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
+    play.answer(2, "inspect", left(700, 39));
+    assert_eq!(play.targets("raise"), [0, 2]);
+    let Action::RaiseFence { token: asked, .. } = play.last(0, "raise").action else { panic!() };
+    assert_eq!(asked, FencingToken(41));
+    play.answer(0, "raise", ours(41));
+    assert!(play.done.is_none(), "two of five know it");
+    play.answer(2, "raise", ours(41));
+    assert_eq!(token(play), Some(41));
 }
 
 #[test]
-fn a_fence_that_a_lost_round_of_another_has_raised_is_not_this_claims_token() {
-    let mut play = inspect(3);
-    // Node 2 granted another's round 90 before it was taken back, and was healed for this claim.
-    play.answer(2, "inspect", left(900, 90));
+fn who_answers_late_joins_the_write_back() {
+    let mut play = take_over(5);
     play.answer(0, "inspect", left(900, 41));
-    play.wait_until(50);
-    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
-    assert_eq!(lease.fencing_token(), Some(FencingToken(41)));
+    play.answer(1, "inspect", left(500, 40));
+    play.answer(2, "inspect", left(700, 39));
+    play.answer(3, "inspect", left(700, 38));
+    assert_eq!(play.targets("raise"), [1, 2, 3]);
+    play.answer(4, "inspect", left(700, 42));
+    play.answer(3, "raise", ours(41));
+    assert_eq!(token(play), Some(41));
+}
+
+#[test]
+fn a_token_that_no_quorum_takes_is_not_handed_out() {
+    for answer in [absent(), fault(FaultKind::Broken)] {
+        let mut play = take_over(3);
+        play.answer(0, "inspect", left(900, 41));
+        play.answer(1, "inspect", left(900, 40));
+        play.answer(1, "raise", answer);
+        play.wait_until(100);
+        assert_eq!(token(play), None, "and the lease is told as it stands");
+    }
+}
+
+#[test]
+fn forgotten_fences_are_made_up_for_by_the_clocks_of_the_nodes() {
+    for (clock, expected) in [(Some(5_000), Some(5_000)), (Some(30), Some(41)), (None, None)] {
+        let now = Moment::from_millis(0);
+        let machine = Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(3));
+        let mut play = Play::start(machine.with_token());
+        play.stage.nodes = clock;
+        play.answer(0, "inspect", left(900, 41));
+        play.answer(1, "inspect", Ok(Answer::Ours { token: None, remaining: left_of(900) }));
+        if clock.is_some() {
+            for node in play.targets("raise") {
+                play.answer(node, "raise", ours(expected.unwrap()));
+            }
+        }
+        assert_eq!(token(play), expected);
+    }
+}
+
+const fn left_of(millis: u64) -> Option<Duration> {
+    Some(Duration::from_millis(millis))
 }
 
 #[test]

@@ -13,6 +13,7 @@ use quorlock_protocol::{
 pub(crate) struct Stage {
     pub(crate) now: Moment,
     pub(crate) wall: u64,
+    pub(crate) nodes: Option<u64>,
     pub(crate) drawn: u8,
 }
 
@@ -23,6 +24,10 @@ impl Surroundings for Stage {
 
     fn wall_micros(&self) -> u64 {
         self.wall
+    }
+
+    fn nodes_micros(&self) -> Option<u64> {
+        self.nodes
     }
 
     fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
@@ -42,7 +47,7 @@ pub(crate) struct Play<M: Machine> {
 
 impl<M: Machine> Play<M> {
     pub(crate) fn start(machine: M) -> Self {
-        let stage = Stage { now: Moment::from_millis(0), wall: 1_000, drawn: 0 };
+        let stage = Stage { now: Moment::from_millis(0), wall: 1_000, nodes: None, drawn: 0 };
         let mut play = Self { machine, stage, sent: Vec::new(), wake_at: None, done: None };
         play.settle();
         play

@@ -55,6 +55,7 @@ pub(super) enum Outcome {
 pub(super) struct Stage {
     pub(super) now: Moment,
     wall: u64,
+    clocks: Option<u64>,
     draws: u8,
 }
 
@@ -65,6 +66,10 @@ impl Surroundings for Stage {
 
     fn wall_micros(&self) -> u64 {
         self.wall
+    }
+
+    fn nodes_micros(&self) -> Option<u64> {
+        self.clocks
     }
 
     fn random(&mut self) -> [u8; HolderId::RANDOM_BYTES] {
@@ -79,7 +84,8 @@ impl Session {
         number: u8,
         cluster: &mut Cluster,
     ) -> Result<Self, String> {
-        let env = Stage { now: Moment::default(), wall: settings.wall, draws: 0 };
+        let (wall, clocks) = (settings.wall, settings.clocks);
+        let env = Stage { now: Moment::default(), wall, clocks, draws: 0 };
         let (policy, now) = (settings.policy(None)?, Moment::from_millis(cluster.now));
         let guards = || Sentinel::new(cluster, &policy, number, now);
         let sentinel = settings.guards.then(guards);

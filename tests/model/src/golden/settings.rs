@@ -23,6 +23,8 @@ pub(super) struct Settings {
     min_hold: u64,
     pub(super) guards: bool,
     pub(super) wall: u64,
+    /// What the clocks of the nodes show, as far as the client knows them.
+    pub(super) clocks: Option<u64>,
 }
 
 impl Default for Settings {
@@ -42,6 +44,7 @@ impl Default for Settings {
             min_hold: 0,
             guards: false,
             wall: 1000,
+            clocks: None,
         }
     }
 }
@@ -66,6 +69,7 @@ impl Settings {
             "min_hold" => self.min_hold = number(value)?,
             "wall" => self.wall = number(value)?,
             "guards" => self.guards = value == "on",
+            "clocks" => self.clocks = Some(number(value)?),
             "needs" => {}
             _ => return Err(format!("no setting is called {name}")),
         }

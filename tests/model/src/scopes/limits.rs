@@ -1,6 +1,6 @@
 //! The worlds that show what the algorithm does not promise. Owns the list.
 
-use super::{faulty, guarded};
+use super::{faulty, guarded, tokens};
 use crate::clock::Rate;
 use crate::property::Property;
 use crate::scope::{Scope, Target};
@@ -9,7 +9,7 @@ use crate::scope::{Scope, Target};
 pub(crate) fn limits() -> Vec<Scope> {
     let limit = |property, scope| Scope { limit: Some(property), ..scope };
     let unguarded = |scope| limit(Property::Exclusion, guarded::without(scope));
-    vec![
+    let mut limits = vec![
         limit(
             Property::StaleWrite,
             Scope {
@@ -44,5 +44,7 @@ pub(crate) fn limits() -> Vec<Scope> {
             Property::Exclusion,
             Scope { node_rate: Rate(20_000), ..faulty("clocks beyond the allowance", 0, |_| {}) },
         ),
-    ]
+    ];
+    limits.extend(tokens::limits());
+    limits
 }

@@ -14,13 +14,15 @@ pub(crate) struct Request<'a> {
     pub(crate) resources: &'a [u8],
     /// The node's clock in milliseconds.
     pub(crate) clock: u64,
-    /// The node's wall clock in microseconds, for the clamp of proposals.
+    /// The node's wall clock in microseconds, which proposals must be near to.
     pub(crate) wall: u64,
     pub(crate) in_time: bool,
     /// Whether it goes out for the first time.
     pub(crate) is_first: bool,
     /// Whether fences go when their retention has passed.
     pub(crate) fences_end: bool,
+    /// Whether all resources are of one bucket.
+    pub(crate) shares_bucket: bool,
     pub(crate) flaw: Flaw,
 }
 
@@ -60,26 +62,49 @@ pub(crate) enum Flaw {
     KeepsFence,
     /// No flaw of a node: what one manager has lost is added to the lease clock of every manager of its process.
     LostIsShared,
+    /// A proposal counts however far below the node's clock it lies.
+    NoFloor,
 }
 
 impl Request<'_> {
-    /// The terms of a first grant, which nodes do by commands of their own: first the key, then the fence, if
-    /// the proposal lies within their clock, then they tell what stands in the canary key.
+    /// The terms of a first grant, which nodes do by commands of their own if the proposal is near their clock:
+    /// first the key, then the fence, then they tell what stands in the canary key, then their clock.
     pub(crate) fn native(&self) -> Option<(Ttl, Option<Fence>)> {
         let Action::Grant { ttl, fence } = self.command.action else {
             return None;
         };
-        let is_near = fence.is_none_or(|fence| fence.proposal.0 <= self.wall + CLAMP_MICROS);
+        let is_near = fence.is_none_or(|fence| self.is_near(fence));
         let is_first = self.is_first && self.command.ticket == Ticket::default();
         (is_first && is_near && self.resources.len() == 1).then_some((ttl, fence))
     }
+
+    fn is_near(&self, fence: Fence) -> bool {
+        let (proposal, slack) = (fence.proposal.0, Fence::SLACK_MICROS);
+        let is_above = proposal + slack >= self.wall || self.flaw == Flaw::NoFloor;
+        is_above && proposal <= self.wall + slack
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = usize> + use<> {
+        buckets(self.resources, self.shares_bucket)
+    }
+}
+
+/// The buckets of `resources`: all the same, or each its own.
+pub(crate) fn buckets(resources: &[u8], shared: bool) -> impl Iterator<Item = usize> + use<> {
+    let all: Vec<_> =
+        resources.iter().map(|it| if shared { 0 } else { usize::from(*it) }).collect();
+    all.into_iter()
 }
 
 impl Site {
     /// Does what a command says.
     pub(crate) fn run(&mut self, request: &Request) -> Answer {
+        if request.native().is_none() {
+            return self.run_script(request);
+        }
         let is_set = self.begin(request);
-        self.conclude(request, is_set).unwrap_or_else(|| self.run_script(request))
+        let is_raised = self.raise_natively(request);
+        self.conclude(request, is_set, is_raised).unwrap_or_else(|| self.run_script(request))
     }
 
     /// Does the first of the commands for a first grant: whether the key was free.
@@ -94,20 +119,37 @@ impl Site {
         is_free
     }
 
-    /// Does the rest of them; `None` if it is not granted beyond doubt, and is to be asked for by script.
-    pub(crate) fn conclude(&mut self, request: &Request, is_set: bool) -> Option<Answer> {
-        let (_, fence) = request.native()?;
-        let is_raised = fence.is_none_or(|fence| self.raise(request, fence));
-        let token = fence.map(|fence| fence.proposal);
-        (is_set && is_raised).then_some(Answer::Ours { token, remaining: None })
+    /// Does the second, which is done also for who is refused: whether the fence was below.
+    pub(crate) fn raise_natively(&mut self, request: &Request) -> bool {
+        let Action::Grant { fence, .. } = request.command.action else {
+            return false;
+        };
+        fence.is_none_or(|fence| self.raise(request, fence))
     }
 
-    /// Raises the fence to the proposal, also for who is refused, and puts its end off; whether it was below.
+    /// Tells the clock, which is the last of them; `None` if it is not granted beyond doubt, and is to be asked for by
+    /// script.
+    #[allow(clippy::unused_self)] // reads as what the node says
+    pub(crate) fn conclude(
+        &self,
+        request: &Request,
+        is_set: bool,
+        is_raised: bool,
+    ) -> Option<Answer> {
+        let Action::Grant { fence, .. } = request.command.action else {
+            return None;
+        };
+        let is_granted = is_set && is_raised && fence.is_none_or(|it| request.is_near(it));
+        let token = fence.map(|fence| fence.proposal);
+        is_granted.then_some(Answer::Ours { token, remaining: None })
+    }
+
+    /// Raises the fence to the proposal; whether it was below.
     fn raise(&mut self, request: &Request, fence: Fence) -> bool {
         let is_below = self.highest(request).is_none_or(|highest| highest < fence.proposal);
-        for resource in request.resources {
-            let highest = self.fences[usize::from(*resource)].max(fence.proposal.0);
-            self.set_fence(request, *resource, highest, fence.retention);
+        for bucket in request.buckets() {
+            let highest = self.fences[bucket].max(fence.proposal.0);
+            self.set_fence(request, bucket, highest, fence.retention);
         }
         is_below
     }
@@ -177,24 +219,25 @@ impl Site {
         if held_before && highest.is_some() && request.flaw == Flaw::KeepsFence {
             return Answer::Ours { token: highest, remaining: None };
         }
-        let clamped = fence.proposal.0.min(request.wall + CLAMP_MICROS);
+        let clamped = fence.proposal.0.min(request.wall + Fence::SLACK_MICROS);
         let floor = highest.map_or(1, |token| token.0 + 1);
         let token = match request.flaw {
             Flaw::FenceFollowsProposal => clamped,
-            _ => clamped.max(floor),
+            Flaw::NoFloor => clamped.max(floor),
+            _ => clamped.max(floor).max(request.wall),
         };
-        for resource in request.resources {
-            self.set_fence(request, *resource, token, fence.retention);
+        for bucket in request.buckets() {
+            self.set_fence(request, bucket, token, fence.retention);
         }
         Answer::Ours { token: Some(FencingToken(token)), remaining: None }
     }
 
-    fn set_fence(&mut self, request: &Request, resource: u8, token: u64, retention: Ttl) {
-        let place = usize::from(resource);
-        self.fences[place] = token;
+    /// The table may have been told its end ten seconds before that.
+    fn set_fence(&mut self, request: &Request, bucket: usize, token: u64, retention: Ttl) {
+        self.fences[bucket] = token;
         if request.fences_end {
-            let end = &mut self.fence_ends[place];
-            let later = request.clock + retention.as_millis();
+            let end = &mut self.fences_end;
+            let later = request.clock + retention.as_millis().saturating_sub(KEEP_EVERY).max(1);
             *end = if *end == u64::MAX { later } else { later.max(*end) };
         }
     }
@@ -267,10 +310,10 @@ impl Site {
     }
 
     fn highest(&self, request: &Request) -> Option<FencingToken> {
-        let fences = request.resources.iter().map(|it| self.fences[usize::from(*it)]);
+        let fences = request.buckets().map(|bucket| self.fences[bucket]);
         fences.max().filter(|fence| *fence > 0).map(FencingToken)
     }
 }
 
-/// How far beyond the node's wall clock a proposed token may lie.
-const CLAMP_MICROS: u64 = 1_000_000;
+/// How often connections tell a node to remember its fences, in milliseconds.
+const KEEP_EVERY: u64 = 10_000;

@@ -41,17 +41,11 @@ impl Link {
             parcel.answer_all(&fault);
             return Err(fault);
         }
-        hearing.note_ends(&parcel, sent, &mut self.fence_ends);
-        let mut mends = 0;
-        hearing.mend_ends(&mut self.call, &parcel, &self.prefix, |call| {
-            self.login.pipe.request_call(call);
-            mends += 1;
-        });
-        (0..mends).for_each(|_| self.note_out(Load::FenceEnd));
         let mut granted = Answers::with_capacity(parcel.letters().len());
         granted.extend(hearing.granted(&parcel).map(Ok));
         let look = self.lookout.inspect(sent, hearing.time(), &mut granted);
         self.request_look(look);
+        self.fences.judge(&mut granted);
         if granted.len() == parcel.letters().len() {
             parcel.answer_each(granted);
             return Ok(Event::Answered);
@@ -60,10 +54,11 @@ impl Link {
         // When another answer would be here that takes no more than twice as long.
         let now = clock::now();
         let in_time = now + now.since(sent) * 2;
-        for (mut parcel, outcome) in parcel.split().zip(hearing.outcomes()) {
+        let outcomes: Vec<_> = hearing.outcomes(&parcel).cloned().collect();
+        for (mut parcel, outcome) in parcel.split().zip(outcomes) {
             match outcome {
                 Outcome::Granted => parcel.answer_each(granted.next()),
-                Outcome::Failed(fault) => parcel.answer_all(fault),
+                Outcome::Failed(fault) => parcel.answer_all(&fault),
                 // Nothing else was asked, or there is no time to ask: it is told as it is, and further rounds
                 // ask by script.
                 Outcome::Refused
