@@ -210,9 +210,15 @@ class Redlock(RedlockBase):
 
     `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`,
     `memory://name`), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
-    valkey-py clients, whose settings are read. Nothing is connected before the first operation; a
-    forked child connects anew. `options` are what its locks start from, and the guards: see
-    `ManagerOptions`. Raises `ConfigError` for what is wrong.
+    valkey-py clients. Nothing is connected before the first operation; a forked child connects
+    anew. `options` are what its locks start from, and the guards: see `ManagerOptions`. Raises
+    `ConfigError` for what is wrong.
+
+    Of a client the settings are read as they stand now: address, database, login, TLS. It is never
+    used and never closed. One whose database or keys cannot be told is refused: with a connection
+    of its own (`single_connection_client`), a connect function, or commands that it overrides, as
+    wrappers do that put a prefix before keys. `select()` on a client with a pool moves one of its
+    connections and is not seen.
 
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person
