@@ -113,7 +113,7 @@ class Plain(redis.Redis):
 @pytest.mark.parametrize("kind", [redis.Redis, valkey.Valkey])
 def test_the_database_that_a_client_uses_now_counts(cluster3: Cluster, kind: Any) -> None:
     host, _, port = cluster3[0].address.rpartition(":")
-    place = {"host": host, "port": int(port)}
+    place: dict[str, Any] = {"host": host, "port": int(port)}
     client = kind(**place)
     client.connection_pool.connection_kwargs["db"] = 3
     assert works(client) == [f"{cluster3[0].url}/3"]
@@ -121,12 +121,11 @@ def test_the_database_that_a_client_uses_now_counts(cluster3: Cluster, kind: Any
     client.connection_pool.connection_kwargs["db"] = 2
     selected = kind(**place, single_connection_client=True)
     selected.select(3)
+    place[f"{kind.__name__.lower()}_connect_func"] = print
     for used, reason in [
         (client, "its settings were changed after it had connected"),
         (selected, "keeps one connection, on which select() may have run"),
-        (kind(**place, redis_connect_func=print), "a function of yours")
-        if kind is redis.Redis
-        else (kind(**place, valkey_connect_func=print), "a function of yours"),
+        (kind(**place), "a function of yours sets up its connections"),
     ]:
         with pytest.raises(ConfigError, match="cannot tell which database") as refused:
             Redlock([used])
@@ -165,7 +164,7 @@ def test_clients_that_may_put_a_prefix_before_keys_are_refused() -> None:
 
 
 def test_a_password_that_a_client_was_given_later_counts(servers: Any) -> None:
-    (server,) = servers(1, password="secret")
+    server = servers(1, password="secret")[0]
     host, _, port = server.address.rpartition(":")
     client = redis.Redis(host=host, port=int(port), password="outdated")
     client.connection_pool.connection_kwargs["password"] = "secret"
