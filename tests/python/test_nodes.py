@@ -95,7 +95,7 @@ class Prefixed(redis.Redis):
     """What wrappers do that put a prefix before keys."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return super().execute_command(*args, **options)
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
 
 class Wrapper:

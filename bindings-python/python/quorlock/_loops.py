@@ -8,8 +8,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._native import generation, has_notices
-from ._notices import tell
+from ._native import generation
+from ._notices import is_heard, listen
 from ._options import telling
 from ._post import Post, Watch, dispatcher, log
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 async def finished(operation: Operation) -> None:
     """Wait until the operation has ended. Cancelled, it cancels the operation."""
     loop = asyncio.get_running_loop()
+    if not is_heard[0]:
+        listen()
     if not operation.visit() or not await _ended_here(operation):
         post = post_of(loop)
         future: asyncio.Future[None] = loop.create_future()
@@ -32,8 +34,6 @@ async def finished(operation: Operation) -> None:
             post.forget(number)
             operation.cancel()
             raise
-    if has_notices():
-        tell()
 
 
 async def _ended_here(operation: Operation) -> bool:
