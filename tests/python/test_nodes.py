@@ -192,6 +192,11 @@ def test_bad_nodes_are_refused_with_a_sentence(kind: Any) -> None:
         ([], "no nodes were given"),
         (["redis://a", "redis://a:6379"], "named twice"),
         (["redis://a", "redis://a"], "named twice"),
+        (
+            ["redis://a", "redis://A./1"],
+            "redis://a:6379 and redis://A.:6379/1 are one and the same",
+        ),
+        (["localhost", "127.0.0.1"], "redis://localhost:6379 and redis://127.0.0.1:6379 are one"),
         (["redis://:pw@[::1:123"], "unusable character"),
         (["redis://a:6379,b:6379"], "several addresses; pass a list, one address each"),
         (["redis://:pw@a,redis://:pw@b"], "several addresses; pass a list, one address each"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from ._errors import ConfigError, ConfigTypeError
 
@@ -26,6 +26,15 @@ class Node(NamedTuple):
     """Why it is quarantined, refusing or down."""
     quarantine: float | None = None
     """For how many seconds it is quarantined yet."""
+
+
+class Hidden:
+    """The parts of nodes, passwords among them, where no `vars()` or debugger shows them."""
+
+    __slots__ = ("reveal",)
+
+    def __init__(self, parts: list[str | dict[str, Any]]) -> None:
+        self.reveal: Callable[[], list[str | dict[str, Any]]] = lambda: parts
 
 
 def parts_of(nodes: Iterable[Any]) -> list[str | dict[str, Any]]:

@@ -40,10 +40,15 @@ def listen() -> None:
 def tell() -> None:
     """Log what has come up since, as warnings. What goes wrong in logging stops nothing."""
     for text, name, node in take_notices():
-        try:
-            log.warning(text, extra={"notice": name, "node": node})
-        except BaseException as error:  # noqa: BLE001, PERF203 - of the user's filters and handlers
-            report(error)
+        warn(name, text, node)
+
+
+def warn(name: str, text: str, node: str | None = None) -> None:
+    """Log one warning."""
+    try:
+        log.warning(text, extra={"notice": name, "node": node})
+    except BaseException as error:  # noqa: BLE001 - of the user's filters and handlers
+        report(error)
 
 
 def _renew() -> None:
