@@ -90,8 +90,8 @@ class ManagerOptions(LockOptions, total=False):
     """Whether a node whose clock was set forward is held back as if it had forgotten. Default yes;
     of no use with one node."""
     max_ttl: Seconds
-    """The longest ttl that a lock may have; a longer one is refused. A node that may have forgotten
-    locks is held back for so long. Default: no limit; then the longest ttl counts that this manager
+    """The longest that a lock may keep its keys: its ttl and `lock_delay` together, or `min_hold`. A
+    longer one is refused. A node that may have forgotten locks is held back for so long. Default: no limit; then the longest ttl counts that this manager
     has asked for or that others have noted on the nodes. The same for all who use the nodes."""
 
 

@@ -235,8 +235,8 @@ class Lock(LockBase[Lease]):
 class Redlock(RedlockBase):
     """Locks over independent Redis or Valkey masters. May be shared by threads.
 
-    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`,
-    `memory://name`), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
+    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://`
+    for a node inside the process, `memory://name` for one that all managers share), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
     valkey-py clients. Nothing is connected before the first operation; a forked child connects
     anew. `options` are what its locks start from, and the guards: see `ManagerOptions`. Raises
     `ConfigError` for what is wrong.
@@ -250,7 +250,10 @@ class Redlock(RedlockBase):
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person
     should hear of (a node that may have forgotten locks, a clock that was set, a server that may
-    throw locks out) is a warning of `logging.getLogger("quorlock")`.
+    throw locks out, a ttl of more than an hour without a `max_ttl`) is a warning of
+    `logging.getLogger("quorlock")`, logged when it is seen, by a thread of this package.
+
+    It may be pickled, for other processes to connect by themselves: with its passwords.
 
     >>> from quorlock import Redlock
     >>> with Redlock(["memory://a", "memory://b", "memory://c"], ttl=5) as locks:
