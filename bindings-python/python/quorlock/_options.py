@@ -90,9 +90,10 @@ class ManagerOptions(LockOptions, total=False):
     """Whether a node whose clock was set forward is held back as if it had forgotten. Default yes;
     of no use with one node."""
     max_ttl: Seconds
-    """The longest that a lock may keep its keys: its ttl and `lock_delay` together, or `min_hold`. A
-    longer one is refused. A node that may have forgotten locks is held back for so long. Default: no limit; then the longest ttl counts that this manager
-    has asked for or that others have noted on the nodes. The same for all who use the nodes."""
+    """The longest that a lock may keep its keys: ttl and `lock_delay` together, or `min_hold`. A
+    longer one is refused. A node that may have forgotten locks is held back for so long. Default:
+    no limit; then the longest counts that this manager has asked for or that others have noted on
+    the nodes. The same for all who use the nodes."""
 
 
 class Behaviour(NamedTuple):

@@ -236,10 +236,10 @@ class Redlock(RedlockBase):
     """Locks over independent Redis or Valkey masters. May be shared by threads.
 
     `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://`
-    for a node inside the process, `memory://name` for one that all managers share), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
-    valkey-py clients. Nothing is connected before the first operation; a forked child connects
-    anew. `options` are what its locks start from, and the guards: see `ManagerOptions`. Raises
-    `ConfigError` for what is wrong.
+    for a node inside the process, `memory://name` for one that all managers share), `host:port`,
+    `(host, port)`, dicts of connection settings, or redis-py and valkey-py clients. Nothing is
+    connected before the first operation; a forked child connects anew. `options` are what its locks
+    start from, and the guards: see `ManagerOptions`. Raises `ConfigError` for what is wrong.
 
     Of a client the settings are read as they stand now: address, database, login, TLS. It is never
     used and never closed. One whose database or keys cannot be told is refused: with a connection

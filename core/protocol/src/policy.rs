@@ -314,8 +314,8 @@ impl PolicyBuilder {
     ///
     /// Raise it where no fencing token can be checked, to the longest time for which work may go on after
     /// its lease has ended (a pause, a request under way): until it has passed nobody else can begin.
-    /// Every crash costs that much more. A release frees at once, also after a loss: it says that the
-    /// work has ended.
+    /// Every crash costs that much more. A release gives the lock to others at once, even after a loss:
+    /// it says that the work has ended.
     pub const fn lock_delay(mut self, delay: Duration) -> Self {
         self.policy.lock_delay = delay;
         self
