@@ -382,12 +382,9 @@ impl PolicyBuilder {
     }
 }
 
-/// `5 s`, or `1500 ms`: whatever unit the caller's language has, it is told.
+/// `5 s` or `1.5 s`: not all languages have one unit, so it is told.
 fn exact(time: Duration) -> String {
-    match time.subsec_nanos() {
-        0 => format!("{} s", time.as_secs()),
-        _ => format!("{} ms", time.as_millis()),
-    }
+    format!("{} s", time.as_secs_f64())
 }
 
 /// Rounded up to the grain of the nodes: what is promised is the least.
