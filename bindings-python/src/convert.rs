@@ -50,8 +50,9 @@ pub(crate) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
         return Err(wrong_type(value.py(), text));
     }
     value.extract().map_err(|_| {
-        let text = format!("{name} must lie between 0 and {}: {}", u32::MAX, shown(value));
-        config(value.py(), text)
+        let is_negative = value.lt(0).unwrap_or(false);
+        let bound = if is_negative { "0 or more, or None for the default" } else { "below 2^32" };
+        config(value.py(), format!("{name} must be {bound}, not {}", shown(value)))
     })
 }
 

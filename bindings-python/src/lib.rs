@@ -43,7 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mailbox::Mailbox>()?;
     module.add_function(wrap_pyfunction!(runtime::drain, module)?)?;
     module.add_function(wrap_pyfunction!(runtime::generation, module)?)?;
-    module.add_function(wrap_pyfunction!(notices::has_notices, module)?)?;
+    module.add_function(wrap_pyfunction!(notices::listen, module)?)?;
     module.add_function(wrap_pyfunction!(notices::take_notices, module)?)?;
     module.add_function(wrap_pyfunction!(notices::report, module)?)?;
     let codes = PyDict::new(module.py());

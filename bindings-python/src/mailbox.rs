@@ -76,7 +76,7 @@ impl Inner {
         while slot.posts.is_empty() && !slot.closed {
             slot = self.arrived.wait(slot).unwrap_or_else(PoisonError::into_inner);
         }
-        if slot.closed { None } else { Some(std::mem::take(&mut slot.posts)) }
+        if slot.posts.is_empty() { None } else { Some(std::mem::take(&mut slot.posts)) }
     }
 
     fn close(&self) {
@@ -105,7 +105,7 @@ impl Mailbox {
         self.inner.get().map_or_else(|| Ok(Vec::new()), |inner| converted(py, inner.take()))
     }
 
-    /// Waits for posts; `None` once the mailbox is closed.
+    /// Waits for posts; `None` once the mailbox is closed and empty.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Posts<'py>>> {
         let Some(inner) = self.inner.get() else {
             return Ok(None);

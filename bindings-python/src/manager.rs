@@ -181,6 +181,12 @@ impl Plan {
         self.names.clone()
     }
 
+    /// For how many seconds the nodes keep it.
+    #[getter]
+    fn ttl(&self) -> f64 {
+        self.options.policy.ttl().as_duration().as_secs_f64()
+    }
+
     /// `'a'`, or `'a', 'b'` for several.
     #[getter]
     fn title(&self) -> String {

@@ -1,45 +1,66 @@
 //! What people should hear of, on its way into Python's logging. Owns the queue between the engine's thread,
-//! which never touches Python, and whichever thread of Python comes by next.
+//! which never touches Python, and the thread of Python that logs.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use quorlock::NoticeReport;
 
 use crate::fork;
+use crate::mailbox::{self, Mailbox};
 
 /// What is to be logged in this process.
 #[derive(Default)]
 pub(crate) struct Notices {
-    /// Spares every operation the lock.
-    has_some: AtomicBool,
-    queue: Mutex<VecDeque<NoticeReport>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<NoticeReport>,
+    /// Where a number is posted when the queue is empty no more.
+    listener: Option<(Arc<mailbox::Inner>, u64)>,
 }
 
 impl Notices {
-    /// Keeps a notice until it is logged. Called on the engine's thread.
+    /// Keeps a notice until it is logged, which whoever listens does now. Called on the engine's thread.
     pub(crate) fn keep(&self, notice: &NoticeReport) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.len() == MOST {
-            queue.pop_front();
+        let mut state = self.state();
+        if state.queue.len() == MOST {
+            state.queue.pop_front();
         }
-        queue.push_back(notice.clone());
-        self.has_some.store(true, Ordering::Release);
+        state.queue.push_back(notice.clone());
+        let is_first = state.queue.len() == 1;
+        let listener = state.listener.clone().filter(|_| is_first);
+        drop(state);
+        if let Some((mailbox, number)) = listener {
+            mailbox.post(number, None);
+        }
     }
 
-    fn take(&self) -> VecDeque<NoticeReport> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_some.store(false, Ordering::Release);
-        std::mem::take(&mut queue)
+    fn listen(&self, mailbox: &Arc<mailbox::Inner>, number: u64) {
+        let mut state = self.state();
+        state.listener = Some((Arc::clone(mailbox), number));
+        let is_late = !state.queue.is_empty();
+        drop(state);
+        if is_late {
+            mailbox.post(number, None);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether anything has come up that was not logged yet.
+/// From now on `number` is posted to the mailbox when there is something to be logged.
 #[pyfunction]
-pub(crate) fn has_notices() -> bool {
-    fork::notices().is_some_and(|notices| notices.has_some.load(Ordering::Acquire))
+pub(crate) fn listen(mailbox: &Mailbox, number: u64) {
+    if let (Some(notices), Some(inner)) = (fork::notices(), mailbox.inner()) {
+        notices.listen(inner, number);
+    }
 }
 
 /// What has come up since: the text, the name and the node of each.
@@ -48,13 +69,11 @@ pub(crate) fn has_notices() -> bool {
 /// unwind through anything here that holds an object.
 #[pyfunction]
 pub(crate) fn take_notices() -> Vec<(String, &'static str, Option<String>)> {
-    let Some(notices) = fork::notices().filter(|it| it.has_some.load(Ordering::Acquire)) else {
-        return Vec::new();
-    };
     let parts = |notice: &NoticeReport| {
         (notice.to_string(), notice.name(), notice.address().map(str::to_owned))
     };
-    notices.take().iter().map(parts).collect()
+    let queue = fork::notices().map(|notices| mem::take(&mut notices.state().queue));
+    queue.unwrap_or_default().iter().map(parts).collect()
 }
 
 /// Reports an error that must not stop anything.
@@ -64,5 +83,5 @@ pub(crate) fn report(error: Bound<'_, PyAny>) {
     PyErr::from_value(error).write_unraisable(py, None);
 }
 
-/// A process that never comes by keeps the latest.
+/// A process that nobody listens in keeps the latest.
 const MOST: usize = 256;

@@ -15,7 +15,6 @@ use crate::ending::Outcome;
 use crate::errors;
 use crate::fork::OfProcess;
 use crate::mailbox::Mailbox;
-use crate::notices;
 use crate::work::Work;
 
 /// An operation under way. Dropping it cancels it.
@@ -74,9 +73,8 @@ impl Operation {
 
 #[pymethods]
 impl Operation {
-    /// Waits until the operation has ended; tells whether there is something to be logged. A signal's
-    /// exception (as of Ctrl-C) cancels it.
-    fn wait(&self, py: Python<'_>) -> PyResult<bool> {
+    /// Waits until the operation has ended. A signal's exception (as of Ctrl-C) cancels it.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
         if !py.detach(|| work.run(TICK)) {
             wait_for_signals(py, work).inspect_err(|_| {
@@ -87,7 +85,7 @@ impl Operation {
                 });
             })?;
         }
-        Ok(notices::has_notices())
+        Ok(())
     }
 
     /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if

@@ -128,7 +128,7 @@ describe('the guards', () => {
     await eventually(() => redlock.nodes.slice(0, 2).every(({ state }) => state === 'quarantined'))
     await assert.rejects(redlock.acquire('r', 1000, { retryCount: 0 }), (error) => {
       assert.ok(error instanceof QuorumUnreachableError)
-      assert.match(error.message, /2 of 3 nodes in restart quarantine, [\d.]+ m?s left/)
+      assert.match(error.message, /2 of 3 nodes in quarantine, [\d.]+ m?s left/)
       return true
     })
     const lock = await redlock.acquire('r', 1000, { timeout: 5 * SHORT })

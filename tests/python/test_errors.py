@@ -10,9 +10,10 @@ import pickle
 import pytest
 
 import quorlock
+import quorlock.aio
 from quorlock import _native
 from quorlock._errors import LockError, Vote
-from tests.python.apis import Api, both_apis, memory_nodes
+from tests.python.apis import ASYNCIO, BLOCKING, Api, both_apis, memory_nodes
 
 CLASSES = [
     item
@@ -91,3 +92,37 @@ async def test_raised_errors_carry_their_fields_and_pickle(api: Api) -> None:
 def test_asyncio_timeouts_of_the_standard_library_catch_a_lock_timeout() -> None:
     with pytest.raises(asyncio.TimeoutError):
         raise quorlock.LockTimeout("it took too long")
+
+
+def test_a_lock_and_a_lease_say_what_to_send_instead() -> None:
+    for api in (BLOCKING, ASYNCIO):
+        lock = api.Redlock(["memory://"]).lock("r")
+        for make in (pickle.dumps, copy.copy):
+            with pytest.raises(
+                TypeError, match=r"pass the Redlock and the name, and call its lock"
+            ):
+                make(lock)
+    lock = quorlock.Redlock(["memory://"]).lock("r")
+    with lock as lease, pytest.raises(TypeError, match=r"pass its token, and call lease\("):
+        pickle.dumps(lease)
+
+
+def test_a_blocking_lock_says_what_to_use_with_asyncio() -> None:
+    locks = quorlock.Redlock(["memory://"])
+
+    async def enter(item: object) -> None:
+        async with item:  # type: ignore[attr-defined]
+            pass
+
+    for item in (locks, locks.lock("r")):
+        with pytest.raises(TypeError, match=r"use 'with', or quorlock.aio.Redlock"):
+            asyncio.run(enter(item))
+
+
+def test_without_a_loop_of_asyncio_it_is_said_what_works() -> None:
+    """As under trio, whose tasks are driven like this."""
+    locks = quorlock.aio.Redlock(["memory://"])
+    for work in (locks.lock("r").acquire(), locks.lock("r").__aenter__(), locks.lock("r").locked()):
+        with pytest.raises(quorlock.ConfigError, match=r"trio.to_thread.run_sync"):
+            work.send(None)
+    assert quorlock.Redlock(["memory://"]).lock("r").acquire()

@@ -156,6 +156,71 @@ def test_a_grandchild_works_too_and_asyncio_after_fork(cluster3: Cluster) -> Non
     assert out.split() == ["True"] * 4
 
 
+#: What a child does that was forked by a thread, before it returns there.
+IN_A_THREAD = {
+    "nothing": "pass",
+    "locks": "use()",
+    "locks with callbacks": "use(on_lost=print)",
+    "locks on a loop": "asyncio.run(use_async())",
+    "leaves a thread behind": (
+        "use(); threading.Thread(target=late, daemon=True).start(); started.wait()"
+    ),
+    "leaves a lock behind": "locks.lock('left', ttl=30, auto_extend=True).acquire()",
+    "forks again": "use(); wait_for(fork(use))",
+    "forks again in a thread": (
+        "thread = threading.Thread(target=lambda: wait_for(fork(use)));"
+        "thread.start(); thread.join()"
+    ),
+}
+
+
+@pytest.mark.parametrize("deed", IN_A_THREAD)
+def test_a_child_that_was_forked_by_a_thread_ends_when_it_returns(
+    cluster3: Cluster, deed: str
+) -> None:
+    out = run(
+        f"""
+        import asyncio, os, threading, time, quorlock.aio
+        nodes = os.environ["QUORLOCK_NODES"].split(",")
+        locks, tasks = quorlock.Redlock(nodes), quorlock.aio.Redlock(nodes)
+        started, read_write = threading.Event(), os.pipe()
+
+        def use(**options):
+            with locks.lock("r", ttl=5, timeout=10, **options): pass
+        async def use_async():
+            async with tasks.lock("r", ttl=5, timeout=10): pass
+        def late():
+            started.set()
+            time.sleep(0.5)
+            use()
+            os.write(read_write[1], b"late")
+        def fork(work):
+            child = os.fork()
+            if child == 0:
+                work()
+                raise SystemExit  # the end of this thread, and of no interpreter
+            return child
+        def wait_for(child):
+            until = time.monotonic() + 15
+            while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+                assert time.monotonic() < until, "it never ends"
+                time.sleep(0.01)
+            assert ended[1] == 0, ended
+        def deed(): {IN_A_THREAD[deed]}
+
+        use()
+        thread = threading.Thread(target=lambda: wait_for(fork(deed)))
+        thread.start()
+        thread.join()
+        os.close(read_write[1])
+        print("done", os.read(read_write[0], 9).decode())
+        """,
+        nodes=cluster3.urls,
+        within=40,
+    )
+    assert out.split() == (["done", "late"] if deed == "leaves a thread behind" else ["done"])
+
+
 def _count(locks: Redlock, value: Any, rounds: int) -> None:
     for _ in range(rounds):
         with locks.lock("shared", timeout=20, retry_delay=0.005, retry_jitter=0.004):

@@ -188,7 +188,7 @@ async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
     assert "restarted" in node.detail
     with pytest.raises(QuorumUnreachable) as refused:
         await api(locks.lock("r", blocking=False).acquire())
-    told = re.search(r"2 of 3 nodes in restart quarantine, ([\d.]+) (m?s) left", str(refused.value))
+    told = re.search(r"2 of 3 nodes in quarantine, ([\d.]+) (m?s) left", str(refused.value))
     assert told, refused.value
     left = float(told[1]) / (1000 if told[2] == "ms" else 1)
     assert left <= SHORT * 1.01 + 0.01

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import textwrap
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -103,6 +105,53 @@ def test_a_program_with_gevent_but_no_hub_works(cluster3: Cluster) -> None:
     assert run(code, nodes=cluster3.urls) == "True"
 
 
+def test_a_gevent_program_that_has_no_hub_yet_hears_of_a_loss(cluster3: Cluster) -> None:
+    out = run(
+        """
+        from gevent import monkey; monkey.patch_all()
+        import time, quorlock
+        lost = []
+        lock = quorlock.redlock("r", ttl=0.3, on_lost=lost.append)
+        assert lock.acquire()
+        while not lost: time.sleep(0.01)
+        print("told")
+        """,
+        nodes=cluster3.urls,
+    )
+    assert out == "told"
+
+
+NOTICES = """
+    import logging, os, quorlock
+    logged = []
+    class Handler(logging.Handler):
+        def emit(self, record): logged.append(record)
+    logging.getLogger("quorlock").addHandler(Handler())
+    locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+    with locks.lock("r"):
+        while not logged: sleep(0.01)
+    print(logged[0].notice)
+"""
+GEVENT = "from gevent import monkey, sleep; monkey.patch_all()"
+EVENTLET = (
+    "import warnings; warnings.simplefilter('ignore'); import eventlet; eventlet.monkey_patch();"
+    "from eventlet import sleep"
+)
+
+
+@pytest.mark.parametrize("head", [GEVENT, EVENTLET], ids=["gevent", "eventlet"])
+def test_notices_are_logged_by_the_hub(servers: Callable[..., Cluster], head: str) -> None:
+    flags = ("--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
+    nodes = servers(1, flags=flags).urls
+    assert run(f"{head}\n{textwrap.dedent(NOTICES)}", nodes=nodes) == "may-evict"
+    first = "with quorlock.redlock('first'): sleep(0.2)"
+    code = f"{head}\nimport quorlock\n{first}\n{textwrap.dedent(NOTICES)}"
+    with Program(code, nodes=nodes) as program:
+        status, out, errors = program.end(20)
+    assert (status, out) == (0, "may-evict\n")
+    assert len(errors.splitlines()) == 1, errors  # that of the manager before
+
+
 def test_ctrl_c_in_a_gevent_program_ends_the_wait(cluster3: Cluster) -> None:
     code = """
         from gevent import monkey; monkey.patch_all()
@@ -118,5 +167,7 @@ def test_ctrl_c_in_a_gevent_program_ends_the_wait(cluster3: Cluster) -> None:
         assert program.line() == "waiting"
         time.sleep(0.2)
         program.signal(signal.SIGINT)
-        assert program.end(20) == (0, "interrupted\n", "")
+        status, out, errors = program.end(20)
+    assert (status, out) == (0, "interrupted\n")
+    assert errors.startswith("KeyboardInterrupt"), errors  # gevent's own word
     assert cluster3.values("r") == [None] * 3

@@ -95,6 +95,17 @@ async def test_a_lone_replica_is_the_fault_of_its_node(api: Api, pair: Cluster) 
         await api(locks.close())
 
 
+@both_apis
+async def test_a_replica_alone_is_refused_and_named_once(api: Api) -> None:
+    with Server() as master, Server(Options(replica_of=master)) as replica:
+        locks, words = await refused(api, [replica.url])
+        assert words == (
+            f"{replica.url} is a replica of {master.address} and takes no writes: give the address "
+            "of its master"
+        )
+        await api(locks.close())
+
+
 def test_two_members_of_one_redis_cluster_are_refused() -> None:
     options = Options(flags=("--cluster-enabled", "yes"))
     with start_servers(2, options) as cluster:

@@ -152,4 +152,4 @@ def test_a_hundred_locks_take_no_thread_each(cluster3: Cluster) -> None:
         """,
         nodes=cluster3.urls,
     )
-    assert int(out) == 2  # the engine, and the one that calls back
+    assert int(out) == 3  # the engine, the one that calls back and the one that logs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import unittest.mock
 from typing import Any
 
@@ -90,12 +91,112 @@ def test_what_cannot_be_read_from_a_client_is_refused() -> None:
         assert "secret" not in str(refused.value)
 
 
+class Prefixed(redis.Redis):
+    """What wrappers do that put a prefix before keys."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+
+class Wrapper:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+class Plain(redis.Redis):
+    """A class of one's own that leaves the commands alone."""
+
+
+@pytest.mark.parametrize("kind", [redis.Redis, valkey.Valkey])
+def test_the_database_that_a_client_uses_now_counts(cluster3: Cluster, kind: Any) -> None:
+    host, _, port = cluster3[0].address.rpartition(":")
+    place: dict[str, Any] = {"host": host, "port": int(port)}
+    client = kind(**place)
+    client.connection_pool.connection_kwargs["db"] = 3
+    assert works(client) == [f"{cluster3[0].url}/3"]
+    client.ping()  # made in database 3
+    client.connection_pool.connection_kwargs["db"] = 2
+    selected = kind(**place, single_connection_client=True)
+    selected.select(3)
+    place[f"{kind.__name__.lower()}_connect_func"] = print
+    for used, reason in [
+        (client, "its settings were changed after it had connected"),
+        (selected, "keeps one connection, on which select() may have run"),
+        (kind(**place), "a function of yours sets up its connections"),
+    ]:
+        with pytest.raises(ConfigError, match="cannot tell which database") as refused:
+            Redlock([used])
+        assert reason in str(refused.value)
+        assert "pass its address instead, with the database" in str(refused.value)
+        used.close()
+
+
+async def used_alone(url: str, *, use: bool) -> redis.asyncio.Redis:
+    client = redis.asyncio.Redis.from_url(url, single_connection_client=True)
+    if use:
+        await client.select(3)
+        with pytest.raises(ConfigError, match="cannot tell which database"):
+            aio.Redlock([client])
+    await client.aclose()
+    return client
+
+
+def test_a_client_of_asyncio_with_one_connection_is_refused_once_it_has_it(
+    cluster3: Cluster,
+) -> None:
+    asyncio.run(used_alone(cluster3[0].url, use=True))
+    assert works(asyncio.run(used_alone(cluster3[0].url, use=False))) == [cluster3[0].url]
+
+
+def test_clients_that_may_put_a_prefix_before_keys_are_refused() -> None:
+    for client, reason in [
+        (Prefixed(), "its class Prefixed overrides execute_command"),
+        (Wrapper(redis.Redis()), "wraps one"),
+    ]:
+        with pytest.raises(ConfigError, match="which keys") as refused:
+            Redlock([client])
+        assert reason in str(refused.value)
+        assert "key_prefix=app:" in str(refused.value)
+    assert repr(Redlock([Plain(db=4)])) == "<Redlock redis://localhost:6379/4>"
+
+
+def test_a_password_that_a_client_was_given_later_counts(servers: Any) -> None:
+    server = servers(1, password="secret")[0]
+    host, _, port = server.address.rpartition(":")
+    client = redis.Redis(host=host, port=int(port), password="outdated")
+    client.connection_pool.connection_kwargs["password"] = "secret"
+    assert works(client) == [f"redis://{server.address}"]
+
+
+def test_clients_are_never_closed(cluster3: Cluster) -> None:
+    clients = [redis.Redis.from_url(url, client_name="theirs") for url in cluster3.urls]
+    for client in clients:
+        client.ping()
+    with Redlock(clients) as locks, locks.lock("r"):
+        pass
+    locks.close()
+    for client in clients:
+        # The very connection that it had before.
+        assert len(client.client_list()) >= 1
+        assert client.connection_pool._available_connections[0]._sock is not None
+        assert client.client_info()["name"] == "theirs"
+        client.close()
+
+
 @pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
 def test_bad_nodes_are_refused_with_a_sentence(kind: Any) -> None:
     for nodes, text in [
         ([], "no nodes were given"),
         (["redis://a", "redis://a:6379"], "named twice"),
         (["redis://a", "redis://a"], "named twice"),
+        (
+            ["redis://a", "redis://A./1"],
+            "redis://a:6379 and redis://A.:6379/1 are one and the same",
+        ),
+        (["localhost", "127.0.0.1"], "redis://localhost:6379 and redis://127.0.0.1:6379 are one"),
         (["redis://:pw@[::1:123"], "unusable character"),
         (["redis://a:6379,b:6379"], "several addresses; pass a list, one address each"),
         (["redis://:pw@a,redis://:pw@b"], "several addresses; pass a list, one address each"),

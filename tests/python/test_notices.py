@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from quorlock import ConfigTypeError, Redlock
 from tests.python.apis import Api, both_apis
 from tests.python.programs import Program
 from tests.support.servers import Cluster, Options, start_servers
+from tests.support.wait import eventually
 
 EVICTS = "may throw out the keys of locks while they are held: set it to noeviction"
 
@@ -38,6 +40,7 @@ async def test_a_server_that_may_throw_locks_out_is_logged_once(
     for _ in range(2):
         async with api.block(locks.lock("r")):
             pass
+    await api.until(lambda: told(caplog, "may-evict", evicting))
     (record,) = told(caplog, "may-evict", evicting)
     assert (record.name, record.levelname) == ("quorlock", "WARNING")
     assert record.getMessage().startswith(f"{evicting[0].url}: its maxmemory-policy volatile-ttl")
@@ -64,13 +67,38 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
     assert node.quarantine is not None
     assert 0 < node.quarantine <= 5.1
     assert [locks.nodes[0].detail, locks.nodes[0].quarantine] == [None, None]
-    async with api.block(locks.lock("r")):
-        pass
+    await api.until(lambda: told(caplog, "quarantined", cluster))
     (record,) = told(caplog, "quarantined", cluster)
     assert record.getMessage() == (
         f"{cluster[1].url}: {node.detail}; its votes do not count until those locks are over"
     )
     await api.until(lambda: locks.nodes[1].state == "healthy")
+    await api(locks.close())
+
+
+@both_apis
+async def test_it_is_told_when_it_happens_also_inside_a_block(
+    api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    locks = api.Redlock(cluster.urls, ttl=20)
+    # Whoever asks the nodes who they are has a history with them.
+    async with api.block(locks.lock("before")):
+        await api.until(lambda: all(node.state == "healthy" for node in locks.nodes))
+    async with api.block(locks.lock("r", raise_on_lost=False)):
+        for server in cluster:
+            before = time.time()
+            server.kill()
+            server.restart()
+
+            def records(url: str = server.url) -> list[logging.LogRecord]:
+                every = told(caplog, "quarantined", cluster)
+                return [it for it in every if vars(it)["node"] == url]
+
+            await api.until(records)
+            (record,) = records()
+            assert before <= record.created <= time.time()
+            assert record.threadName == "quorlock-notices"
     await api(locks.close())
 
 
@@ -82,24 +110,22 @@ def test_what_logging_raises_harms_no_lock(
             raise error
         return True
 
+    def is_reported() -> bool:
+        return bool(unraisable) and unraisable[-1].exc_value is error
+
     unraisable: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     logger = logging.getLogger("quorlock")
     logger.addFilter(filter_of_the_user)
     try:
-        error: BaseException = ValueError("a slip")
-        with Redlock(evicting.urls).lock("r") as lease:
-            assert lease.is_valid
-        assert [it.exc_value for it in unraisable] == [error]
-        error = KeyboardInterrupt()
-        lock = Redlock(evicting.urls).lock("r")
-        with pytest.raises(KeyboardInterrupt):
-            lock.acquire()
+        errors: list[BaseException] = [ValueError("a slip"), KeyboardInterrupt(), SystemExit()]
+        for error in errors:  # noqa: B007 - the filter raises it
+            with Redlock(evicting.urls).lock("r") as lease:
+                assert lease.is_valid
+            eventually(is_reported)
+        assert [it.exc_value for it in unraisable] == errors
     finally:
         logger.removeFilter(filter_of_the_user)
-    # What was won at that moment has been given back.
-    assert lock.acquire(timeout=5)
-    lock.release()
 
 
 def test_a_program_that_knows_no_logging_shows_it(evicting: Cluster) -> None:

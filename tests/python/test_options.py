@@ -124,8 +124,10 @@ def test_numbers_out_of_bounds_are_refused() -> None:
     assert "drift_factor must be a number" in refusal(drift_factor="0.1")
     assert "retry_limit must be a whole number" in refusal(retry_limit=1.5)
     assert "retry_limit must be a whole number" in refusal(retry_limit=True)
-    assert "retry_limit must lie between 0 and" in refusal(retry_limit=-1)
-    assert "retry_limit must lie between 0 and" in refusal(retry_limit=2**32)
+    text = "retry_limit must be 0 or more, or None for the default, not -1"
+    assert refusal(retry_limit=-1) == text
+    assert "retry_limit must be below 2^32, not 4294967296" in refusal(retry_limit=2**32)
+    assert refusal(max_ttl=5) == "max_ttl, 5 s, is below the default ttl of 10 s: pass ttl, too"
     assert "on_lost must be callable" in refusal(on_lost=5)
     assert "takes no timeout" in refusal(blocking=False, timeout=5)
     assert "at least 1 ms" in refusal(max_ttl=0)
@@ -160,13 +162,13 @@ def test_the_guards_are_one_for_all_locks_of_a_manager(kind: Any, name: str, val
 @every_api
 async def test_no_lock_may_last_longer_than_max_ttl(api: Api) -> None:
     locks = api.Redlock(memory_nodes("limited"), max_ttl=20)
-    with pytest.raises(ConfigError, match="at most max_ttl, 20000 ms, and this one asks for 21000"):
+    with pytest.raises(ConfigError, match="at most max_ttl, 20 s, and this one asks for 21 s"):
         locks.lock("r", ttl=21)
     async with api.block(locks.lock("r", ttl=20)) as lease:
-        with pytest.raises(ConfigError, match="at most max_ttl, 20000 ms"):
+        with pytest.raises(ConfigError, match="at most max_ttl, 20 s"):
             await api(lease.extend(20.001))
         assert lease.ttl == 20
-    with pytest.raises(ConfigError, match="asks for 10000 ms"):
+    with pytest.raises(ConfigError, match="is below the default ttl of 10 s: pass ttl, too"):
         api.Redlock(memory_nodes("limited"), max_ttl=5)
     api.Redlock(memory_nodes("limited"), max_ttl=timedelta(seconds=5), ttl=3)
 
@@ -256,3 +258,69 @@ def test_names_of_resources_are_checked(kind: Any) -> None:
             locks.lock(wrong)
     for name in ("ü:日本", "with blank", "{tag}:x", "x" * 4096):
         assert locks.lock(name).resource == name
+
+
+def long_ttls(caplog: pytest.LogCaptureFixture) -> list[str]:
+    every = [it for it in caplog.records if vars(it).get("notice") == "long-ttl"]
+    return [it.getMessage() for it in every]
+
+
+@pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
+def test_a_ttl_that_may_be_meant_as_milliseconds_is_told_once(
+    kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = kind(["memory://"])
+    for _ in range(2):
+        locks.lock("r", 10_000)
+        locks.lock("r", timedelta(seconds=10_000), timeout=1)
+    locks.lock("r", ttl=3600)
+    (text,) = long_ttls(caplog)
+    assert text.startswith("a ttl of 10000 s is 2.8 hours (ttls are in seconds): ")
+    assert "max_ttl" in text
+    kind(["memory://"], ttl=5000).lock("r")
+    assert len(long_ttls(caplog)) == 2
+    kind(["memory://"], ttl=5000, max_ttl=5000).lock("r")
+    assert len(long_ttls(caplog)) == 2
+    quorlock.redlock("r", 20_000)  # whoever acquires it hears of it, and nobody before
+    assert len(long_ttls(caplog)) == 2
+    quorlock.configure(["memory://"])
+    try:
+        assert quorlock.redlock("r", 20_000).acquire()
+    finally:
+        quorlock.configure(None)
+    assert len(long_ttls(caplog)) == 3
+
+
+@pytest.mark.parametrize("module", [quorlock, aio])
+def test_signatures_and_types_name_every_option(module: Any) -> None:
+    both = (module.Redlock.lock, quorlock.redlock)
+    for function, table in [
+        *((it, _options.Settings) for it in both),
+        *((it, ManagerOptions) for it in (module.Redlock.__init__, quorlock.configure)),
+        (module.Redlock.lease, LockOptions),
+    ]:
+        shown = inspect.signature(function).parameters
+        assert set(table.__annotations__) <= set(shown)
+        assert not [it for it in shown.values() if it.kind is it.VAR_KEYWORD]
+        for name in table.__annotations__:
+            if name in _native.OPTIONS and name not in ("ttl", "auto_extend"):
+                assert shown[name].default == _native.OPTIONS[name][0]
+                assert f"{name}: {_native.OPTIONS[name][1]}." in str(function.__doc__)
+        assert "times in seconds" in str(function.__doc__)
+    for item in (module.Redlock, module.Lock, module.Lease):
+        for name, member in vars(item).items():
+            if inspect.isfunction(member) and not name.startswith("_"):
+                typing.get_type_hints(member)
+    assert typing.get_type_hints(module.Redlock.lock)["return"] is module.Lock
+
+
+@pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
+def test_a_memory_node_without_a_name_is_each_managers_own(kind: Any) -> None:
+    nodes = ["memory://"] * 3
+    one, two = Redlock(nodes), Redlock(nodes)
+    with one.lock("r"), two.lock("r", timeout=0):
+        assert not one.lock("r").acquire(blocking=False)
+    named = memory_nodes("shared")
+    with Redlock(named).lock("r"):
+        assert not Redlock(named).lock("r").acquire(blocking=False)
+    assert [node.address for node in kind(nodes).nodes] == nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -41,6 +42,14 @@ HEAD = """
             with quorlock.Redlock(nodes) as own:
                 own.lock("own", ttl=1).acquire(blocking=False)
 
+    def slow_managers():
+        import logging
+        class Slow(logging.Handler):
+            def emit(self, record): time.sleep(0.002)
+        logging.getLogger("quorlock").addHandler(Slow())
+        logging.getLogger("quorlock").addHandler(logging.lastResort)
+        managers()
+
     for target in {targets}:
         threading.Thread(target=target[0], args=target[1:], daemon=True).start()
     time.sleep(random.uniform(0, 0.15))
@@ -48,6 +57,7 @@ HEAD = """
 WORK = {
     "threads": "[(busy, 0), (busy, 1), (busy, 2), (busy, 3)]",
     "loops": "[(loop,), (loop,)]",
+    "notices": "[(managers,), (managers,), (slow_managers,)]",
     "losses and managers": "[(losing,), (managers,), (busy, 0)]",
 }
 #: How the program ends, and with which status.
@@ -65,11 +75,27 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("work", WORK)
 def test_with_work_under_way(cluster3: Cluster, work: str, ending: str) -> None:
-    last, expected = ENDINGS[ending]
-    code = HEAD.replace("{targets}", WORK[work]) + f"    {last}\n"
     for _ in range(times(2, 60)):
-        with Program(code, nodes=cluster3.urls) as program:
-            status, _, errors = program.end(30)
-        assert status == expected, errors
+        errors = end(cluster3, work, ending)
         assert "Fatal" not in errors
         assert "panic" not in errors
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_with_notices_coming_in(servers: Callable[..., Cluster], ending: str) -> None:
+    """Each manager has a warning of each server, which a thread logs: at the end, too."""
+    evicting = servers(3, flags=("--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"))
+    for _ in range(times(3, 60)):
+        errors = end(evicting, "notices", ending)
+        for trouble in ("Fatal", "FATAL", "panic", "Exception ignored"):
+            assert trouble not in errors
+
+
+def end(cluster: Cluster, work: str, ending: str) -> str:
+    """What a program that is at work prints as errors; its status is that of its own end."""
+    last, expected = ENDINGS[ending]
+    code = HEAD.replace("{targets}", WORK[work]) + f"    {last}\n"
+    with Program(code, nodes=cluster.urls) as program:
+        status, _, errors = program.end(30)
+    assert status == expected, errors
+    return errors

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,6 +124,40 @@ def test_children_work_whatever_the_parent_was_at(cluster3: Cluster, storm: str)
         within=times(90, 600),
     )
     assert out == "done True"
+
+
+def test_children_hear_of_their_own_notices(servers: Callable[..., Cluster]) -> None:
+    """Forked while their parent's threads log, each has a thread of its own that does."""
+    evicting = servers(1, flags=("--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"))
+    out = run(
+        HEAD
+        + f"""
+    import logging
+    logged = []
+    class Handler(logging.Handler):
+        def emit(self, record): logged.append((os.getpid(), record.notice))
+    logging.getLogger("quorlock").addHandler(Handler())
+
+    def managers(number):
+        while not stopping.is_set():
+            with quorlock.Redlock(nodes) as own:
+                own.lock(f"own-{{number}}", ttl=1).acquire()
+    threads = start(*((managers, n) for n in range(3)))
+    def work():
+        with quorlock.Redlock(nodes) as own, own.lock(f"child-{{os.getpid()}}"):
+            limit = time.monotonic() + 20
+            while (os.getpid(), "may-evict") not in logged:
+                assert time.monotonic() < limit, "nobody logged"
+                time.sleep(0.001)
+    for _ in range({times(15, 300)}):
+        collect([child(work) for _ in range(2)])
+    stop(threads)
+    print("done")
+    """,
+        nodes=evicting.urls,
+        within=times(90, 600),
+    )
+    assert out == "done"
 
 
 def test_a_child_finds_no_lock_of_the_engine_closed(cluster3: Cluster) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
 from ._native import Holdings, LeaseState, Manager
-from ._nodes import Node, parts_of
+from ._nodes import Hidden, Node, parts_of
+from ._notices import warn
 from ._options import Behaviour, split
 
 if TYPE_CHECKING:
@@ -20,10 +21,14 @@ class RedlockBase:
     """A set of nodes and the settings that its locks start from."""
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
-        self._nodes = parts_of(nodes)
+        parts = parts_of(nodes)
         core, self._behaviour = split(options)
-        self._manager = Manager(self._nodes, core)
+        self._manager = Manager(parts, core)
+        self._nodes = Hidden(parts)
         self._options = options
+        #: The long ttls that were told of, one time each.
+        self._long_ttls: set[float] = set()
+        self._mind(self._manager.plan_usual("any"))
         #: Of the first few ttls that locks were given, one plan each, for others to be like.
         self._by_ttl: dict[float, Plan] = {}
 
@@ -68,7 +73,22 @@ class RedlockBase:
             # The manager's timeout is for those that wait.
             defaults = {name: value for name, value in defaults.items() if name != "timeout"}
         core, behaviour = split({**defaults, **given})
-        return self._manager.plan(names, core), behaviour
+        plan = self._manager.plan(names, core)
+        self._mind(plan)
+        return plan, behaviour
+
+    def _mind(self, plan: Plan) -> None:
+        """Warn of a ttl that was meant as milliseconds."""
+        ttl, told = plan.ttl, self._long_ttls
+        is_meant = ttl <= _LONG or self._options.get("max_ttl") is not None
+        if is_meant or ttl in told or len(told) == _MOST_TTLS:
+            return
+        told.add(ttl)
+        warn(
+            "long-ttl",
+            f"a ttl of {ttl:g} s is {ttl / _LONG:.1f} hours (ttls are in seconds): if its holder "
+            f"dies, the lock stays for that long; give the Redlock a max_ttl if that is meant",
+        )
 
     def __repr__(self) -> str:
         closed = " closed" if self.is_closed else ""
@@ -76,7 +96,7 @@ class RedlockBase:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For multiprocessing: the other process connects by itself.
-        return _rebuild, (type(self), self._nodes, self._options)
+        return _rebuild, (type(self), self._nodes.reveal(), self._options)
 
 
 class LockBase(Generic[L]):
@@ -115,6 +135,12 @@ class LockBase(Generic[L]):
             f"{plan.title} is not held: there is no lease to release", resources=self.resources
         )
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a lock belongs to its process and cannot be pickled or copied: pass the Redlock and "
+            "the name, and call its lock(name) there"
+        )
+
     def __repr__(self) -> str:
         lease = self.lease
         standing = "not held" if lease is None else lease.standing()
@@ -134,6 +160,14 @@ def names_of(resource: object, resources: Iterable[str] | None) -> list[Any]:
         else:
             raise ConfigTypeError(f"a resource name must be a str, not {type(given).__name__}")
     return names
+
+
+def refuse_to_pickle_a_lease(_lease: object) -> NoReturn:
+    """What `pickle` calls."""
+    raise TypeError(
+        "a lease belongs to its process and cannot be pickled or copied: pass its token, and call "
+        "lease(resource, token) of a Redlock there"
+    )
 
 
 def let_go_on(left: tuple[Any, Operation | None] | None) -> None:
@@ -162,3 +196,4 @@ def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
 
 
 _MOST_TTLS = 16
+_LONG = 3600.0  # seconds

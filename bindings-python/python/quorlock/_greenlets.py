@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from importlib import import_module
 from sys import modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import generation
-from ._notices import tell
+from ._notices import is_heard, listen
 from ._post import Post, dispatcher
 
 if TYPE_CHECKING:
-    from ._native import LeaseState, Operation
-    from ._post import Watch
+    from ._native import Operation
 
 
 def wait(operation: Operation) -> None:
     """Wait until the operation has ended; where a hub is at work, only the greenlet waits."""
+    if not is_heard[0]:
+        listen()
     if "gevent" in modules or "eventlet" in modules:
         hub = _hub()
         if hub is not None:
             _post_of(hub).wait(operation)
-            tell()
             return
-    if operation.wait():
-        tell()
+    operation.wait()
 
 
 def callbacks() -> Post:
     """Where callbacks of blocking code are called from: the hub's thread, or the dispatcher's."""
+    return post_of_hub() or dispatcher()
+
+
+def post_of_hub() -> Post | None:
+    """The mailbox of the hub that this thread's greenlets have."""
+    monkey = modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        # A thread would be a greenlet there, and freeze the hub once there is one.
+        import_module("gevent").get_hub()
     hub = _hub()
-    return dispatcher() if hub is None else _post_of(hub)
+    post: Post | None = None if hub is None else _post_of(hub)
+    return post
 
 
 class _GeventPost(Post):
@@ -56,12 +66,9 @@ class _GeventPost(Post):
         finally:
             self._hold(-1)
 
-    def watch(self, lease: LeaseState, watch: Watch) -> Watch:
-        """Call back in a greenlet of its own: the hub itself must not wait."""
-        spawn = import_module("gevent").spawn
-        callback = watch.callback
-        watch.callback = lambda loss: spawn(callback, loss)
-        return super().watch(lease, watch)
+    def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
+        """In a greenlet of its own: the hub itself must not wait."""
+        return partial(import_module("gevent").spawn, callback)
 
     def _hold(self, step: int) -> None:
         """The hub gives up when nothing is left to come: it must know that someone waits."""
@@ -86,12 +93,9 @@ class _EventletPost(Post):
             operation.cancel()
             raise
 
-    def watch(self, lease: LeaseState, watch: Watch) -> Watch:
-        """Call back in a greenlet of its own: the hub itself must not wait."""
-        spawn = import_module("eventlet").spawn_n
-        callback = watch.callback
-        watch.callback = lambda loss: spawn(callback, loss)
-        return super().watch(lease, watch)
+    def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
+        """In a greenlet of its own: the hub itself must not wait."""
+        return partial(import_module("eventlet").spawn_n, callback)
 
     def _ready(self, _fileno: int) -> None:
         self.deliver()

@@ -8,8 +8,9 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._native import generation, has_notices
-from ._notices import tell
+from ._errors import ConfigError
+from ._native import generation
+from ._notices import is_heard, listen
 from ._options import telling
 from ._post import Post, Watch, dispatcher, log
 
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 async def finished(operation: Operation) -> None:
     """Wait until the operation has ended. Cancelled, it cancels the operation."""
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(_NO_LOOP) from None
+    if not is_heard[0]:
+        listen()
     if not operation.visit() or not await _ended_here(operation):
         post = post_of(loop)
         future: asyncio.Future[None] = loop.create_future()
@@ -32,8 +38,6 @@ async def finished(operation: Operation) -> None:
             post.forget(number)
             operation.cancel()
             raise
-    if has_notices():
-        tell()
 
 
 async def _ended_here(operation: Operation) -> bool:
@@ -238,6 +242,10 @@ _posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPost | ThreadPo
 _latest = _Latest()
 _making = threading.Lock()
 _tasks: set[asyncio.Task[Any]] = set()
+_NO_LOOP = (
+    "quorlock.aio works on an event loop of asyncio (uvloop's, too), and none runs here: under "
+    "trio or another framework, use quorlock.Redlock in a thread, as by trio.to_thread.run_sync"
+)
 _MESSAGE = "the lease of the block is lost"
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_guard)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ._base import names_of
 from ._errors import ConfigError
 from ._native import Holdings
+from ._options import ManagerOptions, Settings, Unpack
+from ._signatures import shows
 from ._sync import Lock, Redlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import timedelta
     from types import TracebackType
-
-    from typing_extensions import Unpack
 
     from . import aio
     from ._native import Plan
-    from ._options import Behaviour, ManagerOptions, Settings
+    from ._options import Behaviour
 
 
+@shows(ManagerOptions)
 def configure(nodes: Iterable[Any] | None, **options: Unpack[ManagerOptions]) -> None:
     """Say which nodes `redlock(...)` uses, and what its locks start from.
 
@@ -66,6 +67,7 @@ class ModuleLock(Lock):
         await self._for_asyncio().__aexit__(kind, error, traceback)
 
 
+@shows(Settings)
 def redlock(
     resource: str | Iterable[str] | None = None,
     ttl: float | timedelta | None = None,
@@ -94,6 +96,11 @@ def redlock(
     return lock
 
 
+class _Checker(Redlock):
+    def _mind(self, plan: Plan) -> None:
+        """The manager that is used will."""
+
+
 def _nodes_of_the_process() -> Redlock:
     global _from_environment
     if _configured is not None:
@@ -112,4 +119,4 @@ def _nodes_of_the_process() -> Redlock:
 _configured: Redlock | None = None
 _from_environment: tuple[str, Redlock] | None = None
 #: Tells what is wrong with a lock's settings before anyone acquires it; never connects.
-_checker = Redlock(["memory://checker"])
+_checker = _Checker(["memory://"])

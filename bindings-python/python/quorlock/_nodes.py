@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
-from ._errors import ConfigTypeError
+from ._errors import ConfigError, ConfigTypeError
 
 
 class Node(NamedTuple):
@@ -26,6 +26,15 @@ class Node(NamedTuple):
     """Why it is quarantined, refusing or down."""
     quarantine: float | None = None
     """For how many seconds it is quarantined yet."""
+
+
+class Hidden:
+    """The parts of nodes, passwords among them, where no `vars()` or debugger shows them."""
+
+    __slots__ = ("reveal",)
+
+    def __init__(self, parts: list[str | dict[str, Any]]) -> None:
+        self.reveal: Callable[[], list[str | dict[str, Any]]] = lambda: parts
 
 
 def parts_of(nodes: Iterable[Any]) -> list[str | dict[str, Any]]:
@@ -60,17 +69,47 @@ def _client(client: Any) -> dict[str, Any]:
     if "Sentinel" in type(pool).__name__:
         raise _underivable(name, "Sentinel decides where it connects to")
     settings = {key: value for key, value in pool.connection_kwargs.items() if value is not None}
-    kinds = {base.__name__ for base in getattr(pool, "connection_class", object).__mro__}
-    if not kinds & _CONNECTIONS or any(kind.startswith("Fake") for kind in kinds):
+    kind = getattr(pool, "connection_class", object)
+    kinds = {base.__name__ for base in kind.__mro__}
+    if not kinds & _CONNECTIONS or any(it.startswith("Fake") for it in kinds):
         raise _underivable(name, "it does not connect as Redis clients do")
     if "credential_provider" in settings:
         raise _underivable(name, "its credential provider cannot be asked from here")
+    _refuse_what_cannot_be_told(name, client, pool, settings)
     if "UnixDomainSocketConnection" in kinds:
         return _pick(settings, ("path", *_LOGIN))
     parts = _pick(settings, ("host", "port", *_LOGIN))
     if "SSLConnection" in kinds:
         parts.update(_tls(name, settings))
     return parts
+
+
+def _refuse_what_cannot_be_told(
+    name: str, client: Any, pool: Any, settings: Mapping[str, Any]
+) -> None:
+    """Two clients that lock in different databases, or under different keys, exclude nobody."""
+    if not any(_is_theirs(base) for base in type(client).__mro__):
+        raise _unknown_keys(name, "it is no client of redis-py or valkey-py but wraps one")
+    for kind, methods in (
+        (type(client), ("execute_command", "_execute_command")),
+        (pool.connection_class, ("on_connect", "pack_command")),
+    ):
+        for method in methods:
+            if not all(_is_theirs(base) for base in kind.__mro__ if method in vars(base)):
+                raise _unknown_keys(name, f"its class {kind.__name__} overrides {method}")
+    if "redis_connect_func" in settings or "valkey_connect_func" in settings:
+        raise _unknown_database(name, "a function of yours sets up its connections")
+    if getattr(client, "connection", None) is not None:
+        raise _unknown_database(name, "it keeps one connection, on which select() may have run")
+    database = str(settings.get("db", 0))
+    made = [it for pile in _MADE for it in getattr(pool, pile, ())]
+    if any(str(getattr(it, "db", None) or 0) != database for it in made):
+        raise _unknown_database(name, "its settings were changed after it had connected")
+
+
+def _is_theirs(kind: type) -> bool:
+    """Whether a class comes with the client's library."""
+    return kind.__module__.partition(".")[0] in _LIBRARIES
 
 
 def _tls(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +141,25 @@ def _underivable(name: str, reason: str) -> ConfigTypeError:
     )
 
 
+def _unknown_database(name: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"cannot tell which database this {name} uses now: {reason}; pass its address instead, "
+        f"with the database, such as redis://host:6379/3"
+    )
+
+
+def _unknown_keys(name: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"cannot tell which keys this {name} would use: {reason}, which may put a prefix before "
+        f"them; pass its address instead, with the prefix, such as "
+        f"redis://host:6379/0?key_prefix=app:"
+    )
+
+
 _PAIR = 2
+_LIBRARIES = {"redis", "valkey", "aioredis"}
+#: Where their pools keep the connections that they have made.
+_MADE = ("_available_connections", "_in_use_connections", "_connections")
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")
 _TLS = (

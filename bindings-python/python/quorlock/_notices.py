@@ -1,18 +1,65 @@
-"""What people should hear of, in Python's logging. Owns what becomes of errors there."""
+"""What people should hear of, in Python's logging, when it comes up. Owns who logs it.
+
+That is a thread of its own, or the hub of greenlets: never a thread that waits for a lock, and
+nobody once the interpreter ends.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
+
+from ._ends import see_out
+from ._native import listen as native_listen
 from ._native import report, take_notices
-from ._post import log
+from ._post import Dispatcher, log
+
+
+def listen() -> None:
+    """See to it that notices are logged. To be called once, with an operation begun.
+
+    Python calls it: what native code calls must not run Python code, which may end at any step
+    with the interpreter.
+    """
+    from ._greenlets import post_of_hub
+
+    with _starting:
+        if is_heard[0]:
+            return
+        try:
+            hub = post_of_hub()
+            if hub is None:
+                see_out()
+            post = hub or Dispatcher("quorlock-notices")
+            native_listen(post.mailbox, post.stand_by(tell))
+        except RuntimeError:
+            pass  # the interpreter ends: it starts no thread any more
+        is_heard[0] = True
 
 
 def tell() -> None:
-    """Log what has come up since, as warnings.
-
-    What goes wrong in logging is reported and stops nothing, save what is no `Exception`: Ctrl-C.
-    """
+    """Log what has come up since, as warnings. What goes wrong in logging stops nothing."""
     for text, name, node in take_notices():
-        try:
-            log.warning(text, extra={"notice": name, "node": node})
-        except Exception as error:  # noqa: BLE001, PERF203 - of the user's own filters and handlers
-            report(error)
+        warn(name, text, node)
+
+
+def warn(name: str, text: str, node: str | None = None) -> None:
+    """Log one warning."""
+    try:
+        log.warning(text, extra={"notice": name, "node": node})
+    except BaseException as error:  # noqa: BLE001 - of the user's filters and handlers
+        report(error)
+
+
+def _renew() -> None:
+    """In a forked child the guard may be held by a thread that is not there, and nobody listens."""
+    global _starting
+    _starting = threading.Lock()
+    is_heard[0] = False
+
+
+#: Whether somebody listens in this process. A list, for others to look at what it holds now.
+is_heard = [False]
+_starting = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

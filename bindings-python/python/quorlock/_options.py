@@ -5,10 +5,19 @@ from __future__ import annotations
 import difflib
 import inspect
 from datetime import timedelta
-from typing import Any, Callable, Literal, NamedTuple, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, TypedDict, Union
 
 from ._errors import ConfigError, ConfigTypeError, LeaseLost
 from ._native import OPTIONS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - for others here
+else:
+    try:
+        from typing import Unpack
+    except ImportError:  # before Python 3.11
+        #: For `typing.get_type_hints`, which asks for no more than the name.
+        Unpack = dict
 
 OnLost = Callable[..., object]
 #: A length of time; `None` stands for the default.
@@ -29,8 +38,8 @@ class Settings(TypedDict, total=False):
     """For how long it is renewed at the most. Default 24 hours."""
     lock_delay: Seconds
     """How much longer than the ttl the nodes keep a lock that is lost instead of released, or whose
-    process died: for work that goes on after the end of its lease. Default 0 s. A release, as at
-    the end of a block, frees at once, also after a loss."""
+    process died: for work that goes on after the end of its lease. Default 0 s. A release (a block
+    releases at its end) gives the lock to others at once, even after a loss."""
     min_hold: Seconds
     """How long the lock is kept from others, at least, from its acquisition on, however soon it is
     released: for a job that several machines begin by clocks that differ. Default 0 s. It binds
@@ -50,7 +59,7 @@ class Settings(TypedDict, total=False):
     retry_delay: Seconds
     """The mean delay between two rounds. Default 0.1 s."""
     retry_jitter: Seconds
-    """How far a delay may lie from the mean. Default 0.05 s."""
+    """How much shorter or longer than the mean a delay may be. Default 0.05 s."""
     unreachable_timeout: Seconds
     """How long to go on without a quorum where the wait has no other limit. Default 3 s."""
     fencing: bool | None
@@ -82,9 +91,10 @@ class ManagerOptions(LockOptions, total=False):
     """Whether a node whose clock was set forward is held back as if it had forgotten. Default yes;
     of no use with one node."""
     max_ttl: Seconds
-    """The longest ttl that a lock may have; a longer one is refused. A node that may have forgotten
-    locks is held back for so long. Default: no limit; then the longest ttl counts that this manager
-    has asked for or that others have noted on the nodes. The same for all who use the nodes."""
+    """The longest that a lock may keep its keys: ttl and `lock_delay` together, or `min_hold`. A
+    longer one is refused. A node that may have forgotten locks is held back for so long. Default:
+    no limit; then the longest counts that this manager has asked for or that others have noted on
+    the nodes. The same for all who use the nodes."""
 
 
 class Behaviour(NamedTuple):
@@ -155,4 +165,14 @@ def _unknown(name: str) -> str:
 
 #: The one of most locks, recognised by identity.
 USUAL = Behaviour(blocking=True, raise_on_lost=True, on_lost=None)
+#: Those that only Python has, or that have another default here: the default and the meaning.
+OWN: dict[str, tuple[object, str]] = {
+    "blocking": (True, "whether to wait at all; otherwise one round decides"),
+    "auto_extend": (
+        None,
+        "whether leases are renewed until released; in blocks yes, for a bare acquire() no",
+    ),
+    "on_lost": (None, "called with the LeaseLost when a lease is lost"),
+    "raise_on_lost": (True, "whether a loss raises LeaseLost at the end of the block"),
+}
 _OWN = ("blocking", "raise_on_lost", "on_lost")

@@ -1,8 +1,8 @@
-"""From the engine's mailboxes to Python code. Owns the routing and the one thread that calls back.
+"""From the engine's mailboxes to Python code. Owns the routing and the threads that call back.
 
 The engine's thread never touches Python: it posts a number. Whoever waits for it empties the
-mailbox: an event loop, a gevent hub, or (for callbacks of blocking code) one daemon thread that is
-started when the first callback is registered.
+mailbox: an event loop, a gevent hub, or a daemon thread. There is one of those for the callbacks of
+blocking code, started when the first is registered, and one for notices (see `_notices`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Callable
 
@@ -41,6 +42,7 @@ class Post:
         self.generation = generation()
         self._ids = itertools.count(1)
         self._expected: dict[int, Callable[[], object]] = {}
+        self._standing: dict[int, Callable[[], object]] = {}
         self._watches: weakref.WeakValueDictionary[int, Watch] = weakref.WeakValueDictionary()
 
     def expect(self, operation: Operation, then: Callable[[], object]) -> int:
@@ -54,8 +56,19 @@ class Post:
         """Do not call back for this any more."""
         self._expected.pop(number, None)
 
+    def stand_by(self, callback: Callable[[], object]) -> int:
+        """Call back each time that the number returned is posted."""
+        number = next(self._ids)
+        self._standing[number] = self.aside(callback)
+        return number
+
+    def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
+        """The callback in a form that may wait."""
+        return callback
+
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
         """Call back when the lease is lost, as long as the watch is kept."""
+        watch.callback = self.aside(watch.callback)
         number = next(self._ids)
         self._watches[number] = watch
         lease.watch(self.mailbox, number)
@@ -68,7 +81,7 @@ class Post:
     def _route(self, posts: list[tuple[int, LeaseLost | None]]) -> None:
         for number, loss in posts:
             if loss is None:
-                self._tell(self._expected.pop(number, None))
+                self._tell(self._expected.pop(number, None) or self._standing.get(number))
             else:
                 watch = self._watches.pop(number, None)
                 self._tell(None if watch is None else watch.callback, loss)
@@ -86,16 +99,15 @@ class Post:
 class Dispatcher(Post):
     """Calls back on a thread of its own, which the end of the interpreter does not wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(bell=False)
-        self._thread = threading.Thread(target=self._run, name="quorlock-callbacks", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+        _dispatchers.append(self)
 
     def close(self) -> None:
-        """Ends the thread, unless a callback keeps it."""
+        """Has the thread end, once it has called back for what was posted so far."""
         self.mailbox.close()
-        if self._thread is not threading.current_thread():
-            self._thread.join(_CALLBACK_GRACE)
 
     def _run(self) -> None:
         while (posts := self.mailbox.wait()) is not None:
@@ -103,31 +115,43 @@ class Dispatcher(Post):
 
 
 def dispatcher() -> Dispatcher:
-    """The dispatcher of this process; a forked child gets its own."""
-    global _dispatcher
+    """The dispatcher of this process for callbacks; a forked child gets its own."""
+    global _callbacks
     with _starting:
-        if _dispatcher is None or _dispatcher.generation != generation():
-            _dispatcher = Dispatcher()
-        return _dispatcher
+        if _callbacks is None or _callbacks.generation != generation():
+            _callbacks = Dispatcher("quorlock-callbacks")
+        return _callbacks
 
 
-def _finish() -> None:
-    """Lets the callbacks' thread go and gives withdrawals under way a moment to get out."""
-    if _dispatcher is not None and _dispatcher.generation == generation():
-        _dispatcher.close()
+def threads() -> list[threading.Thread]:
+    """The threads of this process that call back."""
+    return [it.thread for it in _dispatchers if it.generation == generation()]
+
+
+def finish() -> None:
+    """Lets those threads go and gives withdrawals under way a moment to get out."""
+    ours = [it for it in _dispatchers if it.generation == generation()]
+    for it in ours:
+        it.close()
+    until = time.monotonic() + _CALLBACK_GRACE
+    for it in ours:
+        if it.thread is not threading.current_thread():
+            it.thread.join(max(0.0, until - time.monotonic()))
     drain(_WITHDRAWAL_GRACE)
 
 
-def _renew_guard() -> None:
+def _renew() -> None:
     """In a forked child the guard may be held by a thread that is not there."""
     global _starting
     _starting = threading.Lock()
+    _dispatchers.clear()
 
 
-_dispatcher: Dispatcher | None = None
+_callbacks: Dispatcher | None = None
+_dispatchers: list[Dispatcher] = []
 _starting = threading.Lock()
 _CALLBACK_GRACE = 0.1  # seconds
 _WITHDRAWAL_GRACE = 0.1  # seconds
-atexit.register(_finish)
+atexit.register(finish)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_guard)
+    os.register_at_fork(after_in_child=_renew)

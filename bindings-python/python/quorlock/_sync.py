@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+from datetime import timedelta
 from functools import wraps
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
-from ._base import LockBase, RedlockBase, let_go_on, names_of, tell_loss
+from ._base import (
+    LockBase,
+    RedlockBase,
+    let_go_on,
+    names_of,
+    refuse_to_pickle_a_lease,
+    tell_loss,
+)
 from ._errors import ConfigTypeError, LockNotAcquired
 from ._greenlets import callbacks, wait
 from ._native import LeaseState
-from ._options import USUAL, check_wait, telling
+from ._options import (
+    USUAL,
+    LockOptions,
+    ManagerOptions,
+    Settings,
+    Unpack,
+    check_wait,
+    telling,
+)
 from ._post import Watch
+from ._signatures import shows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import timedelta
-    from types import TracebackType
-
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Self
 
     from . import aio
     from ._errors import LeaseLost
     from ._native import Operation
-    from ._options import Behaviour, LockOptions, ManagerOptions, Settings
+    from ._options import Behaviour
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +59,7 @@ class Lease(LeaseState):
 
     _watch: Watch | None = None
     _raise_on_lost: bool = True
+    __reduce__ = refuse_to_pickle_a_lease
 
     def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
@@ -169,6 +185,17 @@ class Lock(LockBase[Lease]):
         if loss is not None:
             tell_loss(loss, self._planned()[1], error)
 
+    def __aenter__(self) -> Any:
+        raise TypeError(_FOR_BLOCKING)
+
+    def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Any:
+        """Never reached."""
+
     def __call__(self, function: F) -> F:
         """Decorate a function: every call acquires the lock for itself and runs inside it.
 
@@ -208,16 +235,25 @@ class Lock(LockBase[Lease]):
 class Redlock(RedlockBase):
     """Locks over independent Redis or Valkey masters. May be shared by threads.
 
-    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`,
-    `memory://name`), `host:port`, `(host, port)`, dicts of connection settings, or redis-py and
-    valkey-py clients, whose settings are read. Nothing is connected before the first operation; a
-    forked child connects anew. `options` are what its locks start from, and the guards: see
-    `ManagerOptions`. Raises `ConfigError` for what is wrong.
+    `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://`
+    for a node inside the process, `memory://name` for one that all managers share), `host:port`,
+    `(host, port)`, dicts of connection settings, or redis-py and valkey-py clients. Nothing is
+    connected before the first operation; a forked child connects anew. `options` are what its locks
+    start from, and the guards: see `ManagerOptions`. Raises `ConfigError` for what is wrong.
+
+    Of a client the settings are read as they stand now: address, database, login, TLS. It is never
+    used and never closed. One whose database or keys cannot be told is refused: with a connection
+    of its own (`single_connection_client`), a connect function, or commands that it overrides, as
+    wrappers do that put a prefix before keys. `select()` on a client with a pool moves one of its
+    connections and is not seen.
 
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person
     should hear of (a node that may have forgotten locks, a clock that was set, a server that may
-    throw locks out) is a warning of `logging.getLogger("quorlock")`.
+    throw locks out, a ttl of more than an hour without a `max_ttl`) is a warning of
+    `logging.getLogger("quorlock")`, logged when it is seen, by a thread of this package.
+
+    It may be pickled, for other processes to connect by themselves: with its passwords.
 
     >>> from quorlock import Redlock
     >>> with Redlock(["memory://a", "memory://b", "memory://c"], ttl=5) as locks:
@@ -226,9 +262,11 @@ class Redlock(RedlockBase):
     <Lease 'invoice:42' held 4.9s left 3/3 nodes>
     """
 
+    @shows(ManagerOptions)
     def __init__(self, nodes: Iterable[Any], **options: Unpack[ManagerOptions]) -> None:
         super().__init__(nodes, dict(options))
 
+    @shows(Settings)
     def lock(
         self,
         resource: str | Iterable[str] | None = None,
@@ -243,6 +281,7 @@ class Redlock(RedlockBase):
         """
         return Lock(self._plan_for(resource, ttl, resources, options))
 
+    @shows(LockOptions)
     def lease(
         self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
     ) -> Lease:
@@ -256,7 +295,10 @@ class Redlock(RedlockBase):
         return lease
 
     def close(self) -> None:
-        """Close the connections. What is still held is no longer renewed; later calls raise."""
+        """Close the connections. What is still held is no longer renewed; later calls raise.
+
+        Closed are those of this `Redlock`: clients that it was given are left as they are.
+        """
         self._manager.close()
 
     def __enter__(self) -> Self:
@@ -264,6 +306,12 @@ class Redlock(RedlockBase):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __aenter__(self) -> Any:
+        raise TypeError(_FOR_BLOCKING)
+
+    def __aexit__(self, *_: object) -> Any:
+        """Never reached."""
 
 
 def adapt(lease: Lease, behaviour: Behaviour) -> None:
@@ -281,3 +329,6 @@ def refuse_generators(function: Callable[..., Any]) -> None:
         )
     if isinstance(function, type) or not callable(function):
         raise ConfigTypeError(f"a lock decorates functions, not {function!r}")
+
+
+_FOR_BLOCKING = "this is for blocking code: use 'with', or quorlock.aio.Redlock for 'async with'"

@@ -8,10 +8,20 @@ same.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable, Iterable
+from datetime import timedelta
 from functools import wraps
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
-from ._base import LockBase, RedlockBase, let_go_on, names_of, tell_loss
+from ._base import (
+    LockBase,
+    RedlockBase,
+    let_go_on,
+    names_of,
+    refuse_to_pickle_a_lease,
+    tell_loss,
+)
 from ._errors import (
     ConfigError,
     ConfigTypeError,
@@ -29,18 +39,15 @@ from ._loops import Interruption, finished, is_thrown_away, watch_loss
 from ._module import configure, redlock
 from ._native import LeaseState
 from ._nodes import Node
-from ._options import USUAL, LockOptions, ManagerOptions, check_wait
+from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
+from ._signatures import shows
 from ._sync import refuse_generators
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
-    from datetime import timedelta
-    from types import TracebackType
-
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Self
 
     from ._native import Operation, Plan
-    from ._options import Behaviour, Settings
+    from ._options import Behaviour
     from ._post import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,6 +61,7 @@ class Lease(LeaseState):
 
     _watch: Watch | None = None
     _raise_on_lost: bool = True
+    __reduce__ = refuse_to_pickle_a_lease
 
     async def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
@@ -187,7 +195,8 @@ class Lock(LockBase[Lease]):
         refuse_generators(function)
         if not inspect.iscoroutinefunction(function):
             raise ConfigTypeError(
-                f"{function.__qualname__} is no coroutine function: use a lock of quorlock.Redlock"
+                f"{function.__qualname__} is not a coroutine function (async def): use a lock of "
+                f"quorlock.Redlock"
             )
 
         @wraps(function)
@@ -237,9 +246,11 @@ class Redlock(RedlockBase):
     <Lease 'invoice:42' held 4.9s left 3/3 nodes>
     """
 
+    @shows(ManagerOptions)
     def __init__(self, nodes: Iterable[Any], **options: Unpack[ManagerOptions]) -> None:
         super().__init__(nodes, dict(options))
 
+    @shows(Settings)
     def lock(
         self,
         resource: str | Iterable[str] | None = None,
@@ -254,6 +265,7 @@ class Redlock(RedlockBase):
         """
         return Lock(self._plan_for(resource, ttl, resources, options))
 
+    @shows(LockOptions)
     def lease(
         self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
     ) -> Lease:
@@ -270,7 +282,8 @@ class Redlock(RedlockBase):
     def close(self) -> Awaitable[None]:
         """Close the connections; may be awaited, and need not be.
 
-        What is still held is no longer renewed; later calls raise.
+        What is still held is no longer renewed; later calls raise. Closed are the connections of
+        this `Redlock`: clients that it was given are left as they are.
         """
         self._manager.close()
         return _Done()

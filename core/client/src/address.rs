@@ -24,7 +24,8 @@ pub use tls::{Tls, Verification};
 /// | `rediss://host` | TLS; also `valkeys://` |
 /// | `unix:///run/redis.sock?db=1` | a unix socket; also `redis+unix://`, or just `/run/redis.sock` |
 /// | `host:6379`, `host`, `[::1]:6379` | TCP |
-/// | `memory://name` | a node inside this process, shared by all who use the name |
+/// | `memory://name` | a node inside this process, shared by all who use the name, until the process ends |
+/// | `memory://` | a node inside this process of the one manager's own, which begins without a key |
 ///
 /// Characters such as `@`, `/` and `%` in a user name or password are written percent-encoded. The query
 /// may hold `db`, `username`, `password`, `key_prefix`, `durable`, and for TLS `ssl_ca_certs`, `ssl_certfile`,
@@ -54,9 +55,13 @@ pub struct Address {
 /// What one connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
-    Memory(String),
+    /// Without a name: a node of its own for each manager.
+    Memory(Option<String>),
 }
 
 impl Address {
@@ -115,7 +120,13 @@ impl Address {
         if name.is_empty() {
             return Err(ConfigError::new("a memory address must have a name, as in memory://a"));
         }
-        Ok(Self::at(Place::Memory(name.to_owned())))
+        Ok(Self::at(Place::Memory(Some(name.to_owned()))))
+    }
+
+    /// A node inside this process that nobody shares: each manager that has this address has another,
+    /// without a key at the beginning and gone with the manager. For tests.
+    pub fn own_memory() -> Self {
+        Self::at(Place::Memory(None))
     }
 
     /// The database to select; 0 unless said otherwise.
@@ -172,13 +183,19 @@ impl Address {
     }
 
     /// The same text for addresses that lead to the same server, whatever the login, database or
-    /// notation. Two nodes of one lock must not share it: they would not be independent.
+    /// notation. Two nodes of one lock must not share it: they would not be independent. (Nodes of
+    /// `memory://` without a name are: each is another.)
     pub fn endpoint(&self) -> String {
         match &self.place {
             Place::Tcp { host, port } => format!("tcp:{}:{port}", canonical_host(host)),
             Place::Unix(path) => format!("unix:{}", path.display()),
-            Place::Memory(name) => format!("memory:{name}"),
+            Place::Memory(name) => format!("memory:{}", name.as_deref().unwrap_or_default()),
         }
+    }
+
+    /// Whether it is a node that nobody else has, so that no other can be the same.
+    pub(crate) const fn is_own(&self) -> bool {
+        matches!(self.place, Place::Memory(None))
     }
 
     /// Where it is on the network, as servers name each other.
@@ -246,7 +263,9 @@ impl fmt::Display for Address {
                 write!(formatter, "unix://{}", path.display())?;
                 if self.db == 0 { Ok(()) } else { write!(formatter, "?db={}", self.db) }
             }
-            Place::Memory(name) => write!(formatter, "memory://{name}"),
+            Place::Memory(name) => {
+                write!(formatter, "memory://{}", name.as_deref().unwrap_or_default())
+            }
         }
     }
 }

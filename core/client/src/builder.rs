@@ -144,13 +144,27 @@ fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
         let NodeSpec::At(address) = spec else {
             continue;
         };
+        if address.is_own() {
+            continue;
+        }
         let endpoint = address.endpoint();
-        if endpoints.iter().any(|(other, _)| *other == endpoint) {
-            return Err(ConfigError::new(format!(
-                "the node {address} is named twice: a quorum needs independent nodes"
-            )));
+        if let Some((_, other)) = endpoints.iter().find(|(other, _)| *other == endpoint) {
+            return Err(twins(other, address));
         }
         endpoints.push((endpoint, address));
     }
     Ok(())
+}
+
+/// Two addresses that lead to one server.
+fn twins(one: &Address, two: &Address) -> ConfigError {
+    if one.to_string() == two.to_string() {
+        return ConfigError::new(format!(
+            "the node {one} is named twice: a quorum needs independent nodes"
+        ));
+    }
+    ConfigError::new(format!(
+        "{one} and {two} are one and the same server, but a quorum needs servers that fail independently: \
+         name each once"
+    ))
 }

@@ -1,4 +1,4 @@
-//! A node inside this process (`memory://name`), for demos and tests. Owns its keys; the same contract
+//! A node inside this process (`memory://name` or `memory://`), for demos and tests. Owns its keys; the same contract
 //! and the same meaning as the Lua scripts, without a server.
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ use crate::node::{Node, NodeState};
 
 /// A node inside this process.
 ///
-/// Nodes of the same name share their keys, until the process ends. It protects against nothing beyond
-/// the process: use it in demonstrations and unit tests.
+/// Nodes of the same name share their keys, until the process ends; one without a name has its own. It
+/// protects against nothing beyond the process: use it in demonstrations and unit tests.
 ///
 /// ```
 /// use quorlock::{MemoryNode, Node as _};
@@ -43,6 +43,12 @@ impl MemoryNode {
     pub fn with_key_prefix(name: &str, prefix: &str) -> Self {
         let address = format!("memory://{name}");
         Self { address, prefix: prefix.to_owned(), store: registered(name) }
+    }
+
+    /// A node that shares its keys with none, with every key behind `prefix`.
+    pub fn own(prefix: &str) -> Self {
+        let store = Arc::default();
+        Self { address: "memory://".to_owned(), prefix: prefix.to_owned(), store }
     }
 }
 

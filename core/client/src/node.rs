@@ -55,7 +55,10 @@ pub(crate) fn connect_guarded(
     sentry: Option<Sentry>,
 ) -> Arc<dyn Node> {
     match address.place() {
-        Place::Memory(name) => Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix())),
+        Place::Memory(Some(name)) => {
+            Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix()))
+        }
+        Place::Memory(None) => Arc::new(MemoryNode::own(address.key_prefix())),
         Place::Tcp { .. } | Place::Unix(_) => {
             RedisNode::guarded(address.clone(), *settings, tasks.clone(), sentry)
         }

@@ -280,3 +280,18 @@ async fn a_lock_can_be_used_from_any_runtime() {
     });
     assert_eq!(outside.join().unwrap(), ReleaseOutcome::Released);
 }
+
+#[tokio::test]
+async fn a_memory_node_without_a_name_is_each_managers_own() {
+    let manager = || Redlock::builder().nodes(["memory://"; 3]).build().unwrap();
+    let (one, two) = (manager(), manager());
+    let held = one.lock("r").acquire().await.unwrap();
+    assert!(one.is_locked(["r"]).await.unwrap());
+    assert!(!two.is_locked(["r"]).await.unwrap());
+    drop(two.lock("r").timeout(Duration::ZERO).acquire().await.unwrap());
+    assert_eq!(
+        one.nodes().iter().map(|(address, _)| &**address).collect::<Vec<_>>(),
+        ["memory://"; 3]
+    );
+    drop(held);
+}

@@ -9,7 +9,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::guard::{Dependence, Notice};
 use crate::identity::{NodeId, Resources};
 use crate::quorum::{Quorum, Vote};
-use crate::round::RoundReport;
+use crate::round::{NodeVote, RoundReport};
 
 /// What there is to tell about an operation that failed.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +46,10 @@ impl Failure<'_> {
                 self.addresses.len(),
                 self.faults()
             ),
-            ErrorKind::LeaseLost => {
-                format!(
-                    "the lease on {names} is lost; work since its end may overlap another holder's"
-                )
-            }
+            ErrorKind::LeaseLost => format!(
+                "the lease on {names} is lost{}; work since its end may overlap another holder's",
+                self.loss()
+            ),
             ErrorKind::LockNotHeld => format!("{names} is not held: there is no lease to act on"),
             ErrorKind::Config => format!("a setting for {names} is wrong"),
             ErrorKind::Cancelled => format!("the operation on {names} was cancelled"),
@@ -97,20 +96,52 @@ impl Failure<'_> {
         text
     }
 
+    /// `: 2 of 3 nodes have no key of it`, or what was in the way of a quorum until it was over.
+    fn loss(&self) -> String {
+        let (tally, nodes) = (self.report.tally(), self.addresses.len());
+        let absent = self.absent();
+        let others = tally.refused - absent;
+        match (others, absent) {
+            _ if self.report.votes.is_empty() => String::new(),
+            _ if !self.quorum().is_blocked_by(tally.refused) => {
+                format!(": no quorum of {nodes} nodes kept it, {}", self.faults())
+            }
+            (_, 0) => format!(": on {others} of {nodes} nodes another holds it"),
+            (0, _) => format!(": {absent} of {nodes} nodes have no key of it"),
+            _ => format!(
+                ": on {others} of {nodes} nodes another holds it, {absent} have no key of it"
+            ),
+        }
+    }
+
+    /// How many nodes have no key, so that they refuse nobody but whoever says to hold it.
+    fn absent(&self) -> usize {
+        let is_absent = |vote: &&NodeVote| vote.answer == Some(Ok(Answer::Absent));
+        self.report.votes.iter().filter(is_absent).count()
+    }
+
     /// `2 granted, 3 failed (redis://a:6379: connection refused; ...)`.
     fn faults(&self) -> String {
         let tally = self.report.tally();
-        let mut text = format!("{} granted", tally.granted);
-        if tally.refused > 0 {
-            let _ = write!(text, ", {} refused", tally.refused);
-        }
-        if tally.missing > 0 {
+        let absent = self.absent();
+        let counts = [
+            (tally.granted, "granted"),
+            (tally.refused - absent, "refused"),
+            (absent, "without a key of it"),
+        ];
+        let told = counts.iter().enumerate();
+        // That nobody has granted is told, unless the nodes were asked for what they have.
+        let told = told.filter(|(place, (count, _))| *count > 0 || (*place == 0 && absent == 0));
+        let told: Vec<_> = told.map(|(_, (count, what))| format!("{count} {what}")).collect();
+        let mut text = told.join(", ");
+        let is_open = !self.quorum().is_blocked_by(tally.refused + tally.failed);
+        if tally.missing > 0 && is_open {
             let _ = write!(text, ", {} had not answered", tally.missing);
         }
         let (held_back, ends) = self.quarantine();
         if held_back > 0 {
             let nodes = self.addresses.len();
-            let _ = write!(text, ", {held_back} of {nodes} nodes in restart quarantine");
+            let _ = write!(text, ", {held_back} of {nodes} nodes in quarantine");
             if let Some(left) = ends {
                 let _ = write!(text, ", {} left", seconds(left));
             }
@@ -124,6 +155,9 @@ impl Failure<'_> {
             _ => {
                 let _ = write!(text, ", {others} failed ({})", self.list_faults());
             }
+        }
+        if tally.missing > 0 && !is_open {
+            let _ = write!(text, "; {} more could not change that", tally.missing);
         }
         text
     }
@@ -147,7 +181,12 @@ impl Failure<'_> {
         for (vote, address) in self.report.votes.iter().zip(self.addresses) {
             if let (Vote::Failed, Some(Err(fault))) = (vote.vote, &vote.answer) {
                 let gap = if text.is_empty() { "" } else { "; " };
-                let _ = write!(text, "{gap}{address}: {fault}");
+                // Some say themselves which node they are about.
+                if fault.detail().starts_with(address) {
+                    let _ = write!(text, "{gap}{fault}");
+                } else {
+                    let _ = write!(text, "{gap}{address}: {fault}");
+                }
             }
         }
         text

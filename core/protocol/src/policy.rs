@@ -238,7 +238,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// How far a delay may lie from the mean, either way. Default 50 ms.
+    /// How much shorter or longer than the mean a delay may be. Default 50 ms.
     pub const fn retry_jitter(mut self, jitter: Duration) -> Self {
         self.policy.retry_jitter = jitter;
         self
@@ -311,8 +311,8 @@ impl PolicyBuilder {
     ///
     /// Raise it where no fencing token can be checked, to the longest time for which work may go on after
     /// its lease has ended (a pause, a request under way): until it has passed nobody else can begin.
-    /// Every crash costs that much more. A release frees at once, also after a loss: it says that the
-    /// work has ended.
+    /// Every crash costs that much more. A release gives the lock to others at once, even after a loss:
+    /// it says that the work has ended.
     pub const fn lock_delay(mut self, delay: Duration) -> Self {
         self.policy.lock_delay = delay;
         self
@@ -354,11 +354,18 @@ impl PolicyBuilder {
         if let Some(limit) = policy.max_ttl
             && policy.longest_keep() > limit.as_duration()
         {
-            return Err(ConfigError::new(format!(
-                "a lock may keep its keys for at most max_ttl, {} ms, and this one asks for {} ms",
-                limit.as_millis(),
-                policy.longest_keep().as_millis(),
-            )));
+            let (limit, asked) = (exact(limit.as_duration()), exact(policy.longest_keep()));
+            let default = Self::default().policy.ttl;
+            return Err(ConfigError::new(
+                if self.raw_ttl.is_none() && policy.longest_keep() == default.as_duration() {
+                    format!("max_ttl, {limit}, is below the default ttl of {asked}: pass ttl, too")
+                } else {
+                    format!(
+                        "a lock may keep its keys for at most max_ttl, {limit}, and this one asks for \
+                         {asked}"
+                    )
+                },
+            ));
         }
         if policy.node_timeout == Some(Duration::ZERO) {
             return Err(ConfigError::new("node_timeout must be above zero"));
@@ -370,6 +377,11 @@ impl PolicyBuilder {
         }
         Ok(policy)
     }
+}
+
+/// `5 s` or `1.5 s`: not all languages have one unit, so it is told.
+fn exact(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
 }
 
 /// Rounded up to the grain of the nodes: what is promised is the least.
@@ -436,7 +448,7 @@ impl Policy {
             option(
                 "retry_jitter",
                 Time(policy.retry_jitter),
-                "how far a delay may lie from the mean",
+                "how much shorter or longer than the mean a delay may be",
             ),
             option(
                 "unreachable_timeout",
@@ -536,6 +548,24 @@ mod tests {
         let sum = Policy::builder().lock_delay(below(10_000));
         assert!(text(sum).starts_with("ttl and lock_delay together must be below 2^53 ms"));
         assert!(Policy::builder().lock_delay(below(10_001)).build().is_ok());
+    }
+
+    #[test]
+    fn a_limit_below_the_default_ttl_asks_for_a_ttl() {
+        let seconds = Duration::from_secs;
+        let limited = |ttl: Option<u64>| {
+            let builder = Policy::builder().max_ttl(Some(seconds(5)));
+            let builder = ttl.map_or(builder.clone(), |ttl| builder.ttl(seconds(ttl)));
+            builder.build().map_err(|error| error.to_string())
+        };
+        let words = "max_ttl, 5 s, is below the default ttl of 10 s: pass ttl, too";
+        assert_eq!(limited(None).unwrap_err(), words);
+        assert!(
+            limited(Some(6))
+                .unwrap_err()
+                .ends_with("at most max_ttl, 5 s, and this one asks for 6 s")
+        );
+        assert!(limited(Some(5)).is_ok());
     }
 
     #[test]

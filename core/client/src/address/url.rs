@@ -106,7 +106,9 @@ fn unix(rest: &str) -> Result<Address, ConfigError> {
 fn memory(rest: &str) -> Result<Address, ConfigError> {
     let (name, query) = split_query(rest);
     let options = Options::read(query)?;
-    options.complete(Address::memory(&decode(name)?)?, None)
+    let name = decode(name)?;
+    let address = if name.is_empty() { Address::own_memory() } else { Address::memory(&name)? };
+    options.complete(address, None)
 }
 
 fn split_query(rest: &str) -> (&str, &str) {

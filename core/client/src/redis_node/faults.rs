@@ -28,7 +28,7 @@ pub(super) fn of_reply(error: &ServerError, letter: Option<&Letter>) -> Fault {
             None => said,
         },
         FaultKind::Replica => return replica(None),
-        FaultKind::Unwritable => format!("the node takes no writes now: {said}"),
+        FaultKind::Unwritable => unwritable(code, text),
         FaultKind::Busy => format!("the node is busy: {said}"),
         _ if matches!(code, "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => format!(
             "the node is part of a Redis Cluster, but Redlock needs independent masters ({said})"
@@ -41,13 +41,20 @@ pub(super) fn of_reply(error: &ServerError, letter: Option<&Letter>) -> Fault {
 /// The fault behind an error that the server replied to a check-up.
 pub(super) fn of_checkup(error: &ServerError) -> Fault {
     let fault = of_reply(error, None);
-    if fault.kind() == FaultKind::NotPermitted {
-        let words = "the user's access list does not cover the guards' keys: add ~quorlock:* and +eval \
-                     +get +set +pexpire +time with ACL SETUSER, or set restart_guard to \"off\" and \
-                     clock_guard to false";
-        return Fault::new(FaultKind::NotPermitted, words);
+    if fault.kind() != FaultKind::NotPermitted || error.code() == "DENIED" {
+        return fault;
     }
-    fault
+    let text = error.details().unwrap_or_default();
+    let what = if is_about_key(text) {
+        "does not cover the guards' keys: add ~quorlock:*".to_owned()
+    } else {
+        format!("does not permit {} to the guards: add ~quorlock:*", command_in(text))
+    };
+    let words = format!(
+        "the user's access list {what} and +eval +get +set +pexpire +time with ACL SETUSER, or set \
+         restart_guard to \"off\" and clock_guard to false"
+    );
+    Fault::new(FaultKind::NotPermitted, words)
 }
 
 /// The fault behind an error that the server replied when it was to remember its fences.
@@ -181,9 +188,7 @@ fn unauthenticated(code: &str, text: &str) -> String {
 }
 
 fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
-    let about_key =
-        text.contains("access a key") || text.contains("the keys") || text.contains("channel");
-    if about_key {
+    if is_about_key(text) {
         let names = letter.map(|it| it.command.claim.resources.to_string());
         let names = names.unwrap_or_else(|| "its keys".to_owned());
         return format!(
@@ -191,13 +196,40 @@ fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
              ~quorlock:* with ACL SETUSER"
         );
     }
-    let command = text.split(" '").nth(1).and_then(|rest| rest.split('\'').next());
-    let command = command.map(|name| format!(" {}", plain(name).to_uppercase()));
     format!(
-        "the user's access list does not permit the command{}: add +eval +evalsha +script|load +get \
-         +set +del +pexpire +pttl +time +zadd +zscore with ACL SETUSER",
-        command.unwrap_or_default()
+        "the user's access list does not permit {}: add +eval +evalsha +script|load +get +set +del \
+         +pexpire +pttl +time +zadd +zscore with ACL SETUSER",
+        command_in(text)
     )
+}
+
+fn is_about_key(text: &str) -> bool {
+    text.contains("access a key") || text.contains("the keys") || text.contains("channel")
+}
+
+/// The command that a user may not run, where the server says which.
+fn command_in(text: &str) -> String {
+    let command = text.split(" '").nth(1).and_then(|rest| rest.split('\'').next());
+    let name = command.map(|name| plain(name).to_uppercase());
+    name.map_or_else(|| "a command".to_owned(), |name| format!("the command {name}"))
+}
+
+fn unwritable(code: &str, text: &str) -> String {
+    let is = |sign: &str| code == sign || text.contains(&format!("{sign} "));
+    if is("OOM") {
+        return "the node's memory is full (maxmemory), so it takes no writes: raise the limit, or give \
+                locks a server of their own"
+            .to_owned();
+    }
+    if is("NOREPLICAS") {
+        return "too few replicas follow the node (min-replicas-to-write), so it takes no writes"
+            .to_owned();
+    }
+    if is("MISCONF") {
+        return "the node cannot save its data to disk, so it takes no writes: see its log"
+            .to_owned();
+    }
+    format!("the node takes no writes now: {}", said(code, text))
 }
 
 fn said(code: &str, text: &str) -> String {

@@ -103,9 +103,11 @@ impl Independence {
         self.verdicts[node.index()].as_ref()
     }
 
-    /// The first mistake in the list of nodes.
+    /// The first mistake in the list of nodes. Where each is a replica, none of them can grant anything.
     pub(super) fn mistake(&self) -> Option<&Dependence> {
-        self.verdicts.iter().flatten().find(|verdict| verdict.is_mistake())
+        let mut verdicts = self.verdicts.iter().flatten();
+        let all_follow = self.verdicts.iter().all(|it| matches!(it, Some(Dependence::Replica(..))));
+        verdicts.find(|verdict| verdict.is_mistake() || all_follow)
     }
 
     fn judge(&self, node: NodeId) -> Option<Dependence> {
@@ -300,6 +302,17 @@ mod tests {
         guards.handle_identity(A, replica_of("x:1", "x"));
         guards.handle_identity(B, replica_of("x:1", "x"));
         assert_eq!(guards.dependence(B), Some(&Dependence::Replica(B, "x:1".into())));
+        assert_eq!(guards.mistake(), None);
+    }
+
+    #[test]
+    fn replicas_alone_are_a_mistake_until_one_is_a_master() {
+        let mut guards = Guards::new(&Policy::default(), Quorum::of(2));
+        guards.handle_identity(A, replica_of("x:1", "x"));
+        assert_eq!(guards.mistake(), None, "who the other is, is not known yet");
+        guards.handle_identity(B, replica_of("x:1", "x"));
+        assert_eq!(guards.mistake(), Some(&Dependence::Replica(A, "x:1".into())));
+        guards.handle_identity(B, master("b"));
         assert_eq!(guards.mistake(), None);
     }
 

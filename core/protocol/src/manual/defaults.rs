@@ -6,7 +6,7 @@
 //! | drift factor | 0.01 | quartz is a thousand times better; virtual machines under load are not |
 //! | drift constant | 2 ms | nodes expire at a grain of 1 ms, and their clock may be 1 ms old |
 //! | node timeout | ttl / 50, from 50 ms to 250 ms | only matters where the quorum needs the slow node; small against the ttl |
-//! | timeout | none | a lock of the standard library waits too |
+//! | timeout | none | a lock of the standard library waits too; Node keeps node-redlock's ten retries instead |
 //! | retry delay | 100 ms, jitter 50 ms | ten tries a second cost a node nothing; the spread keeps rivals from splitting votes in step |
 //! | unreachable timeout | 3 s | outlasts the restart of a node, and tells a wrong address soon |
 //! | renewal | after a third of the validity | two more tries fit in before the end |

@@ -31,6 +31,15 @@ fn explain(kind: ErrorKind, answers: &[Result<Answer, Fault>], millis: u64) -> S
     failure.explain()
 }
 
+fn explain_without_votes() -> String {
+    let report = RoundReport::default();
+    let resources = resources();
+    let (elapsed, addresses) = (Duration::ZERO, &NODES);
+    let kind = ErrorKind::LeaseLost;
+    Failure { kind, resources: &resources, report: &report, addresses, attempts: 1, elapsed }
+        .explain()
+}
+
 #[test]
 fn a_refusal_says_who_refused_and_when_it_may_be_free() {
     let text = explain(ErrorKind::NotAcquired, &[theirs(frees_in(300)), theirs(frees_in(4200))], 0);
@@ -72,13 +81,69 @@ fn a_missing_quorum_says_what_every_node_did() {
     let votes = [fault(FaultKind::TimedOut), absent()];
     assert_eq!(
         explain(ErrorKind::QuorumUnreachable, &votes, 0),
-        "no quorum for 'r': 2 of 3 nodes are needed, 0 granted, 1 refused, 1 had not answered, \
+        "no quorum for 'r': 2 of 3 nodes are needed, 1 without a key of it, \
+         1 failed (redis://a:6379: as the test says); 1 more could not change that"
+    );
+    let votes = [fault(FaultKind::TimedOut)];
+    assert_eq!(
+        explain(ErrorKind::QuorumUnreachable, &votes, 0),
+        "no quorum for 'r': 2 of 3 nodes are needed, 0 granted, 2 had not answered, \
          1 failed (redis://a:6379: as the test says)"
     );
     let votes = [fault(FaultKind::TimedOut), fault(FaultKind::Busy), ours(1)];
     let text = explain(ErrorKind::QuorumUnreachable, &votes, 0);
     assert!(text.contains("1 granted, 2 failed (redis://a:6379: as"), "{text}");
     assert!(text.contains("; redis://b:6379: as the test says)"), "{text}");
+}
+
+#[test]
+fn a_healthy_node_whose_answer_could_not_matter_is_not_accused() {
+    let votes = [fault(FaultKind::Broken), fault(FaultKind::Broken)];
+    assert_eq!(
+        explain(ErrorKind::QuorumUnreachable, &votes, 0),
+        "no quorum for 'r': 2 of 3 nodes are needed, 0 granted, 2 failed (redis://a:6379: as the test \
+         says; redis://b:6379: as the test says); 1 more could not change that"
+    );
+}
+
+#[test]
+fn a_node_that_nobody_holds_a_key_on_does_not_refuse() {
+    let votes = [fault(FaultKind::Broken), absent(), fault(FaultKind::Broken)];
+    let text = explain(ErrorKind::QuorumUnreachable, &votes, 0);
+    assert!(text.contains("needed, 1 without a key of it, 2 failed ("), "{text}");
+    assert!(!text.contains("refused"), "{text}");
+}
+
+#[test]
+fn a_fault_that_names_its_node_is_not_headed_by_it_again() {
+    let named = Fault::new(FaultKind::Replica, "redis://a:6379 is a replica of x:1");
+    let text = explain(ErrorKind::QuorumUnreachable, &[Err(named)], 0);
+    assert!(text.contains("1 failed (redis://a:6379 is a replica of x:1)"), "{text}");
+}
+
+#[test]
+fn a_loss_says_what_the_nodes_have() {
+    let lost = |answers: &[_]| explain(ErrorKind::LeaseLost, answers, 0);
+    let other = || theirs(Frees::Unknown);
+    let end = "; work since its end may overlap another holder's";
+    let begin = "the lease on 'r' is lost";
+    for (answers, reason) in [
+        (vec![], ""),
+        (vec![other(), other(), ours(1)], ": on 2 of 3 nodes another holds it"),
+        (vec![absent(), absent(), ours(1)], ": 2 of 3 nodes have no key of it"),
+        (
+            vec![other(), absent(), ours(1)],
+            ": on 1 of 3 nodes another holds it, 1 have no key of it",
+        ),
+        (
+            vec![ours(1), fault(FaultKind::Broken), absent()],
+            ": no quorum of 3 nodes kept it, 1 granted, 1 without a key of it, 1 failed \
+             (redis://b:6379: as the test says)",
+        ),
+    ] {
+        let told = if answers.is_empty() { explain_without_votes() } else { lost(&answers) };
+        assert_eq!(told, format!("{begin}{reason}{end}"));
+    }
 }
 
 #[test]
