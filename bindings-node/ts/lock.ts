@@ -4,6 +4,7 @@
 import { inspect } from 'node:util'
 
 import { run } from './bridge'
+import { defineAsyncDispose } from './dispose'
 import { LossWatch, type RedlockAbortSignal } from './loss'
 import { native, type NativeLease, type NodeVote } from './native'
 import { readDuration } from './options'
@@ -83,7 +84,7 @@ export class Lock {
     this.#lease = won.lease
     this.#attempts = attempts
     this.#claimed = expiration
-    defineDispose()
+    defineAsyncDispose(Lock.prototype, dispose)
     if (won.isExtended) this.#watch(true)
   }
 
@@ -265,17 +266,6 @@ export class Lock {
  * alive.
  */
 const abandoned = new FinalizationRegistry<LossWatch>((loss) => loss.end())
-
-/** Where the symbol is a polyfill's, it may come later than this module. */
-function defineDispose(): void {
-  const symbol: symbol | undefined = Symbol.asyncDispose
-  if (symbol === undefined || symbol in Lock.prototype) return
-  Object.defineProperty(Lock.prototype, symbol, {
-    value: dispose,
-    configurable: true,
-    writable: true,
-  })
-}
 
 async function dispose(this: Lock): Promise<void> {
   if (!this._isReleased) await this.release()
