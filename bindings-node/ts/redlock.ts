@@ -127,10 +127,10 @@ export class Redlock extends EventEmitter {
     const { given, all } = readSettings(settings)
     checkScripts(scripts)
     this.settings = all
-    this._reports = new Reports(this, this._patience)
     this.#clients = []
     const specs = this.#nodes.map(({ node }) => node)
     this.#native = this.#open(specs, given)
+    this._reports = new Reports(this, this._patience)
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
     this.#clients = addresses().map((address, index) =>
       shownClient(this.#nodes[index] as NamedNode, address),
@@ -373,7 +373,7 @@ export class Redlock extends EventEmitter {
 
   /** @internal How long a node may take, at most, before it counts as silent; in milliseconds. */
   get _patience(): number {
-    return Math.min(this.settings.nodeTimeout ?? NODE_PATIENCE, LONGEST_PATIENCE)
+    return Math.min(native.patience(this.#native), LONGEST_PATIENCE)
   }
 }
 
@@ -408,6 +408,5 @@ function checkScripts(scripts: unknown): void {
   )
 }
 
-/** In milliseconds. */
-const NODE_PATIENCE = 250
+/** For how long statistics wait for a node's vote, however long it may take; in milliseconds. */
 const LONGEST_PATIENCE = 5000
