@@ -56,7 +56,14 @@ export class Lock {
   #isReleased = false
   #isExtended = false;
 
-  /** Releases the lock at the end of an `await using` block, unless that was done. */
+  /**
+   * Releases the lock at the end of an `await using` block, unless that was done. The block rejects
+   * with {@link LeaseLostError} if the lock was lost.
+   *
+   * If the body has thrown as well, JavaScript makes one error of the two: a `SuppressedError`, whose
+   * `error` is the `LeaseLostError` and whose `suppressed` is what the body has thrown.
+   * {@link Redlock.using} rejects with what the body has thrown, with the loss as its `cause`.
+   */
   declare [Symbol.asyncDispose]: () => Promise<void>
 
   /** Takes over a lock by its value, as {@link Redlock.lease} does. */
