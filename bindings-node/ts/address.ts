@@ -40,8 +40,6 @@ export interface NodeAddress {
   readonly socket?: object
   /** As `db`. */
   readonly database?: number
-  /** Options of other libraries that say nothing about where the node is. */
-  readonly [option: string]: unknown
 }
 
 /** The user's own object of parts. */

@@ -46,6 +46,8 @@ export interface Warning {
    * `quarantined`: a node may have forgotten locks. `clock-set-back`, `clock-rate`: a node's clock
    * is not right. `paused`: this machine stood still. `may-evict`: a server may throw locks out.
    * `not-independent`: two addresses lead to one server, or one follows the other.
+   * `credentials-changed`: a client object has others than those that were read from it.
+   * `unknown-database`: a client object does not tell which database it has selected.
    */
   readonly name: string
   /** What was seen, what it means and what to do. */
@@ -72,12 +74,18 @@ export interface NodeStatus {
 }
 
 /**
- * Locks over N independent Redis or Valkey servers: a superset of node-redlock 5.
+ * Locks over N independent Redis or Valkey servers, with the methods, settings and errors of
+ * node-redlock 5 but for its `scripts`.
  *
  * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
  * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose
  * settings are read: the connections are this library's own, made at the first operation and shared
  * by all locks of the process. They do not keep it alive.
+ *
+ * Of a client object, the database that it has selected and the key prefix count, too; they must be
+ * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis is
+ * asked for its database once, before the first lock; what it selects later is not seen, nor is what
+ * a client that is closed then had selected before.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
