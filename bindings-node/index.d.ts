@@ -1,32 +1,33 @@
 // The types of the CommonJS entry: the class itself, which carries every other name.
 import * as api from './dist/api.js'
 
-declare const Redlock: typeof api.Redlock & typeof api & { readonly default: typeof api.Redlock }
-type Redlock = api.Redlock
+declare class Redlock extends api.Redlock {}
 declare namespace Redlock {
-  type AcquireOptions = api.AcquireOptions
-  type Client = api.Client
-  type ConfigError = api.ConfigError
-  type ErrorDetails = api.ErrorDetails
-  type ExecutionError = api.ExecutionError
-  type ExecutionResult = api.ExecutionResult
-  type ExecutionStats = api.ExecutionStats
-  type LeaseLostError = api.LeaseLostError
-  type Lock = api.Lock
-  type LockError = api.LockError
-  type LockNotHeldError = api.LockNotHeldError
-  type LockVote = api.LockVote
-  type NodeAddress = api.NodeAddress
-  type NodeError = api.NodeError
-  type NodeStatus = api.NodeStatus
-  type QuorumUnreachableError = api.QuorumUnreachableError
-  type Redlock = api.Redlock
-  type RedlockAbortSignal = api.RedlockAbortSignal
-  type ReleaseResult = api.ReleaseResult
-  type ResourceLockedError = api.ResourceLockedError
-  type Routine<T> = api.Routine<T>
-  type Settings = api.Settings
-  type UsingContext = api.UsingContext
-  type Warning = api.Warning
+  export type AcquireOptions = api.AcquireOptions
+  export type Client = api.Client
+  export import ConfigError = api.ConfigError
+  export type ErrorDetails = api.ErrorDetails
+  export import ExecutionError = api.ExecutionError
+  export type ExecutionResult = api.ExecutionResult
+  export type ExecutionStats = api.ExecutionStats
+  export import LeaseLostError = api.LeaseLostError
+  export import Lock = api.Lock
+  export import LockError = api.LockError
+  export import LockNotHeldError = api.LockNotHeldError
+  export type LockVote = api.LockVote
+  export type NodeAddress = api.NodeAddress
+  export import NodeError = api.NodeError
+  export type NodeStatus = api.NodeStatus
+  export import QuorumUnreachableError = api.QuorumUnreachableError
+  export type RedlockAbortSignal = api.RedlockAbortSignal
+  export type ReleaseResult = api.ReleaseResult
+  export import ResourceLockedError = api.ResourceLockedError
+  export type Routine<T> = api.Routine<T>
+  export type Settings = api.Settings
+  export type UsingContext = api.UsingContext
+  export type Warning = api.Warning
+  export import defaultSettings = api.defaultSettings
+  // For `import Redlock from 'quorlock'` without esModuleInterop, too: a value and a type.
+  export { Redlock, Redlock as default }
 }
 export = Redlock

@@ -143,6 +143,9 @@ export interface Notice {
 /** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of. */
 export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): ExternalObject<Manager> | Failure
 
+/** How long a node may take to answer, whatever the duration of a lock; in milliseconds. */
+export declare function patience(manager: ExternalObject<Manager>): number
+
 /** Takes the keys back; ends with what became of them. */
 export declare function release(held: ExternalObject<Held>, id: number): void
 

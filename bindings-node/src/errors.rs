@@ -4,6 +4,7 @@ use napi_derive::napi;
 use quorlock::{ErrorKind, LockError};
 
 use crate::outcome::millis;
+use crate::spelling;
 use crate::votes::NodeVote;
 
 /// All that an error object of JavaScript is made of.
@@ -30,7 +31,10 @@ impl Failure {
         Self {
             class: class_of(error.kind()),
             code: error.code(),
-            message: error.to_string(),
+            message: match error.kind() {
+                ErrorKind::Config => spelling::of_settings(&error.to_string()),
+                _ => spelling::in_node(&error.to_string()),
+            },
             resources: error.resources().to_vec(),
             attempts: error.attempts(),
             elapsed: millis(error.elapsed()),

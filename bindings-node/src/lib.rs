@@ -21,6 +21,7 @@ pub mod numbers;
 pub mod options;
 pub mod outcome;
 mod queue;
+mod spelling;
 mod stay;
 #[cfg_attr(not(target_os = "linux"), path = "no_uv.rs")]
 mod uv;

@@ -1,6 +1,7 @@
 //! The core's manager, in the hands of JavaScript. Converts in and calls; decides nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use napi::Either;
 use napi::bindgen_prelude::{External, Function};
@@ -15,6 +16,7 @@ use crate::notices::{self, Notice};
 use crate::options::{self, Settings};
 use crate::outcome::{Outcome, millis};
 use crate::queue::Queue;
+use crate::spelling;
 
 /// Locks over N nodes, for one environment.
 pub struct Manager {
@@ -138,10 +140,19 @@ pub fn nodes(manager: &External<Manager>) -> Vec<NodeStatus> {
     let status = |(address, state): (Arc<str>, NodeState)| NodeStatus {
         address: address.to_string(),
         state: state.name(),
-        detail: state.detail().map(str::to_owned),
+        detail: state.detail().map(spelling::in_node),
         quarantined_for: state.quarantine_left().map(millis),
     };
     manager.locks.nodes().into_iter().map(status).collect()
+}
+
+/// How long a node may take to answer, whatever the duration of a lock; in milliseconds.
+#[napi]
+pub fn patience(manager: &External<Manager>) -> f64 {
+    let policy = manager.locks.policy();
+    // The longest that is derived from a duration, if there is no setting.
+    let longest = policy.to_builder().max_ttl(None).ttl(Duration::from_secs(3600)).build();
+    millis(longest.unwrap_or(policy).node_timeout())
 }
 
 /// Closes the connections; what is still held runs out.

@@ -6,6 +6,8 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
 use quorlock::NoticeReport;
 
+use crate::spelling;
+
 /// Something that a person should hear of.
 #[napi(object, object_from_js = false)]
 pub struct Notice {
@@ -28,7 +30,7 @@ pub(crate) fn listener(
     Ok(move |notice: &NoticeReport| {
         let notice = Notice {
             name: notice.name(),
-            message: notice.to_string(),
+            message: spelling::in_node(&notice.to_string()),
             address: notice.address().map(str::to_owned),
         };
         // An environment that has ended hears nothing.

@@ -9,6 +9,7 @@ use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder, RestartGuard};
 
 use crate::numbers::Js;
 use crate::outcome::millis;
+use crate::spelling;
 
 /// Node keeps the retry settings of node-redlock 5, whose users expect them.
 const RETRY_COUNT: u32 = 10;
@@ -83,7 +84,11 @@ pub fn defaults() -> Vec<SettingDefault> {
     let of_core = Policy::options().into_iter().filter(|option| option.name != "retry_limit");
     let mut all: Vec<_> = of_core
         .map(|option| SettingDefault {
-            name: camel_case(option.name),
+            name: match option.name {
+                // What the user names is an argument; the default is still told under this name.
+                "ttl" => "ttl".to_owned(),
+                name => spelling::option(name),
+            },
             value: match (own(option.name), option.default) {
                 (Some(time), _) | (None, OptionDefault::Time(time)) => {
                     Some(Either3::A(millis(time)))
@@ -247,15 +252,4 @@ fn whole(millis: f64) -> Duration {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let millis = millis as u64;
     Duration::from_millis(millis)
-}
-
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
-    let mut text = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let mut letters = word.chars();
-        text.extend(letters.next().map(|first| first.to_ascii_uppercase()));
-        text.push_str(letters.as_str());
-    }
-    text
 }

@@ -4,6 +4,7 @@ use napi_derive::napi;
 use quorlock::{Answer, Frees, NodeReport, Vote};
 
 use crate::outcome::millis;
+use crate::spelling;
 
 /// What one node did in one round.
 #[napi(object, object_from_js = false)]
@@ -44,7 +45,7 @@ impl NodeVote {
                 _ => None,
             },
             fault: fault.map(|fault| fault.kind().code()),
-            detail: fault.map(|fault| fault.detail().to_owned()),
+            detail: fault.map(|fault| spelling::in_node(fault.detail())),
         }
     }
 }

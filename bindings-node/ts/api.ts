@@ -1,6 +1,6 @@
 // The list of what the package exports. Owns nothing else.
 
-export type { NodeAddress } from './clients'
+export type { NodeAddress } from './address'
 export {
   ConfigError,
   type ErrorDetails,

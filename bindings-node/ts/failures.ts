@@ -43,26 +43,16 @@ function build(
   details: ErrorDetails,
   operation: Operation,
 ): LockError {
-  const { message } = failure
+  const message = joined(failure, operation)
   switch (failure.class) {
     case 'ResourceLockedError':
-      return asExecutionError(new ResourceLockedError(`${NO_QUORUM} ${message}`, attempts, details))
+      return named(new ResourceLockedError(message, attempts, details), operation)
     case 'QuorumUnreachableError':
-      return asExecutionError(
-        new QuorumUnreachableError(`${NO_QUORUM} ${message}`, attempts, details),
-      )
+      return named(new QuorumUnreachableError(message, attempts, details), operation)
     case 'LeaseLostError':
-      return new LeaseLostError(
-        operation === 'extend' ? `${OVER} ${message}` : message,
-        attempts,
-        details,
-      )
+      return new LeaseLostError(message, attempts, details)
     case 'LockNotHeldError':
-      return new LockNotHeldError(
-        operation === 'extend' ? `${OVER} ${message}` : message,
-        attempts,
-        details,
-      )
+      return new LockNotHeldError(message, attempts, details)
     case 'ConfigError':
       return new ConfigError(message, details)
     case 'ExecutionError':
@@ -73,9 +63,27 @@ function build(
 }
 
 /**
- * Users of node-redlock tell what it throws by this name, or by `instanceof`, which holds anyway.
+ * Node-redlock's sentence, where it has one for this, and after it the core's. `acquire()`,
+ * `using()` and `extend()` are node-redlock's; what it has not, begins with the core's.
  */
-function asExecutionError<T extends ExecutionError>(error: T): T {
+function joined({ class: name, message }: Failure, operation: Operation): string {
+  if (operation === 'other') return message
+  if (name === 'ResourceLockedError' || name === 'QuorumUnreachableError')
+    return `${NO_QUORUM} ${asSentence(message.replace(/^no quorum for /, ''))}`
+  const isOver = name === 'LeaseLostError' || name === 'LockNotHeldError'
+  return isOver && operation === 'extend' ? `${OVER} ${asSentence(message)}` : message
+}
+
+function asSentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+/**
+ * Users of node-redlock tell what it throws by the name of its class, or by `instanceof`, which
+ * holds anyway.
+ */
+function named<T extends ExecutionError>(error: T, operation: Operation): T {
+  if (operation === 'other') return error
   Object.defineProperty(error, 'name', {
     value: 'ExecutionError',
     writable: true,

@@ -4,6 +4,7 @@
 import { inspect } from 'node:util'
 
 import { run } from './bridge'
+import { defineAsyncDispose } from './dispose'
 import { LossWatch, type RedlockAbortSignal } from './loss'
 import { native, type NativeLease, type NodeVote } from './native'
 import { readDuration } from './options'
@@ -55,7 +56,14 @@ export class Lock {
   #isReleased = false
   #isExtended = false;
 
-  /** Releases the lock at the end of an `await using` block, unless that was done. */
+  /**
+   * Releases the lock at the end of an `await using` block, unless that was done. The block rejects
+   * with {@link LeaseLostError} if the lock was lost.
+   *
+   * If the body has thrown as well, JavaScript makes one error of the two: a `SuppressedError`, whose
+   * `error` is the `LeaseLostError` and whose `suppressed` is what the body has thrown.
+   * {@link Redlock.using} rejects with what the body has thrown, with the loss as its `cause`.
+   */
   declare [Symbol.asyncDispose]: () => Promise<void>
 
   /** Takes over a lock by its value, as {@link Redlock.lease} does. */
@@ -83,7 +91,7 @@ export class Lock {
     this.#lease = won.lease
     this.#attempts = attempts
     this.#claimed = expiration
-    defineDispose()
+    defineAsyncDispose(Lock.prototype, dispose)
     if (won.isExtended) this.#watch(true)
   }
 
@@ -265,17 +273,6 @@ export class Lock {
  * alive.
  */
 const abandoned = new FinalizationRegistry<LossWatch>((loss) => loss.end())
-
-/** Where the symbol is a polyfill's, it may come later than this module. */
-function defineDispose(): void {
-  const symbol: symbol | undefined = Symbol.asyncDispose
-  if (symbol === undefined || symbol in Lock.prototype) return
-  Object.defineProperty(Lock.prototype, symbol, {
-    value: dispose,
-    configurable: true,
-    writable: true,
-  })
-}
 
 async function dispose(this: Lock): Promise<void> {
   if (!this._isReleased) await this.release()

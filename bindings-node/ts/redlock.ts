@@ -2,9 +2,13 @@
 // native half's.
 
 import { EventEmitter } from 'node:events'
+import { inspect } from 'node:util'
 
+import type { NodeAddress } from './address'
 import { bridge, run } from './bridge'
-import { quitClient, type NodeAddress, readClients } from './clients'
+import { ClientStates } from './client_states'
+import { type NamedNode, quitClient, readClients, shownClient } from './clients'
+import { defineAsyncDispose } from './dispose'
 import { ConfigError, describe, wrongType } from './errors'
 import { errorOf, type Operation } from './failures'
 import { Lock, type Won } from './lock'
@@ -13,8 +17,11 @@ import {
   native,
   type NativeLease,
   type NativeRedlock,
+  type NodeSpec,
+  type NodeStatus as NativeStatus,
   type NodeVote,
   type Notice,
+  type Settings as NativeSettings,
 } from './native'
 import {
   type AcquireOptions,
@@ -27,7 +34,7 @@ import {
 import type { ReleaseResult } from './release'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
-import { type Client, type LockVote, readVotes } from './stats'
+import { type Client, type LockVote, OfClient, readVotes } from './stats'
 import { type Routine, useLock } from './using'
 
 /**
@@ -39,6 +46,8 @@ export interface Warning {
    * `quarantined`: a node may have forgotten locks. `clock-set-back`, `clock-rate`: a node's clock
    * is not right. `paused`: this machine stood still. `may-evict`: a server may throw locks out.
    * `not-independent`: two addresses lead to one server, or one follows the other.
+   * `credentials-changed`: a client object has others than those that were read from it.
+   * `unknown-database`: a client object does not tell which database it has selected.
    */
   readonly name: string
   /** What was seen, what it means and what to do. */
@@ -51,7 +60,7 @@ export interface Warning {
 export interface NodeStatus {
   /** Where it is, without a password. */
   readonly address: string
-  /** What the user named as this node. */
+  /** What the user named as this node; not printed with the rest. */
   readonly client: Client
   /**
    * `quarantined`: it may have forgotten locks, so that its votes do not count yet. `refusing`: it
@@ -65,12 +74,18 @@ export interface NodeStatus {
 }
 
 /**
- * Locks over N independent Redis or Valkey servers: a superset of node-redlock 5.
+ * Locks over N independent Redis or Valkey servers, with the methods, settings and errors of
+ * node-redlock 5 but for its `scripts`.
  *
  * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
  * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose
  * settings are read: the connections are this library's own, made at the first operation and shared
  * by all locks of the process. They do not keep it alive.
+ *
+ * Of a client object, the database that it has selected and the key prefix count, too; they must be
+ * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis is
+ * asked for its database once, before the first lock; what it selects later is not seen, nor is what
+ * a client that is closed then had selected before.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
@@ -92,14 +107,19 @@ export interface NodeStatus {
  * ```
  */
 export class Redlock extends EventEmitter {
-  /** The nodes, as the user named them. */
-  readonly clients: Set<Client>
   /** The settings that every operation starts from. */
   readonly settings: Settings
   /** @internal */
   readonly _reports: Reports
-  readonly #native: NativeRedlock
+  readonly #nodes: readonly NamedNode[]
+  readonly #states: ClientStates
   readonly #clients: readonly Client[]
+  readonly #all: Set<Client>
+  #native: NativeRedlock
+  #isInUse = false;
+
+  /** Releases what it uses at the end of an `await using` block: see {@link close}. */
+  declare [Symbol.asyncDispose]: () => Promise<void>
 
   /**
    * Throws a {@link ConfigError} if there is no node, one cannot be used or is named twice, or a
@@ -111,23 +131,40 @@ export class Redlock extends EventEmitter {
     scripts: object = {},
   ) {
     super()
-    const nodes = readClients(clients)
+    this.#nodes = readClients(clients)
     const { given, all } = readSettings(settings)
     checkScripts(scripts)
-    // The native half must not keep this object from being collected.
-    const self = new WeakRef(this)
-    const opened = native.open(
-      bridge(),
-      nodes.map(({ node }) => node),
-      given,
-      (notice) => self.deref()?._warn(notice),
-    )
-    this.#clients = nodes.map(({ client }) => client)
-    this.clients = new Set(this.#clients)
     this.settings = all
+    this.#clients = []
+    const specs = this.#nodes.map(({ node }) => node)
+    this.#native = this.#open(specs, given)
     this._reports = new Reports(this, this._patience)
-    if ('message' in opened) throw this._failure(opened, 'other')
-    this.#native = opened
+    const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
+    this.#clients = addresses().map((address, index) =>
+      shownClient(this.#nodes[index] as NamedNode, address),
+    )
+    this.#all = new Set(this.#clients)
+    const objects = this.#nodes.map(({ object }) => object)
+    this.#states = new ClientStates(objects, (index) => String(addresses()[index]), {
+      databases: (found) => {
+        // Nothing has been asked of the nodes yet, unless a lock has been taken over.
+        if (this.#isInUse) return false
+        for (const [index, db] of found) specs[index] = { ...(specs[index] as NodeSpec), db }
+        this.#native = this.#open(specs, given)
+        return true
+      },
+      warn: (name, message, index) =>
+        this._warn({ name, message, address: String(addresses()[index]) }),
+    })
+    defineAsyncDispose(Redlock.prototype, dispose)
+  }
+
+  /**
+   * The nodes: the client objects and URLs that were passed. A URL with a password in it, and an
+   * object of parts, are replaced by the address without a password.
+   */
+  get clients(): Set<Client> {
+    return this.#all
   }
 
   /**
@@ -152,6 +189,8 @@ export class Redlock extends EventEmitter {
     const millis = readDuration(duration)
     const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
+    const asking = this.#states.check()
+    if (asking !== undefined) await asking
     const start = (id: number): void => native.acquire(this.#native, id, names, millis, given)
     const settled = signal === undefined ? await run(start) : await run(start, signal)
     if (settled === undefined) throw reasonOf(signal as AbortSignal)
@@ -216,7 +255,9 @@ export class Redlock extends EventEmitter {
     const routine: unknown = optionalRoutine ?? optionsOrRoutine
     const options = isRoutine ? {} : optionsOrRoutine
     if (typeof routine !== 'function')
-      throw wrongType(`INVARIANT: routine is not a function. It is ${describe(routine)}`)
+      throw wrongType(
+        `using() needs a function to run, as its last argument, not ${describe(routine)}`,
+      )
     const lock = await this.acquire(resources, duration, {
       ...options,
       autoExtend: options?.autoExtend ?? true,
@@ -254,6 +295,8 @@ export class Redlock extends EventEmitter {
    */
   async isLocked(resources: string | readonly string[]): Promise<boolean> {
     const names = readResources(resources)
+    const asking = this.#states.check()
+    if (asking !== undefined) await asking
     const settled = await run((id) => native.isLocked(this.#native, id, names))
     if (settled.error !== undefined) throw this._failure(settled.error, 'other')
     return settled.value as boolean
@@ -261,22 +304,31 @@ export class Redlock extends EventEmitter {
 
   /** Every node with its state, in the order given. */
   get nodes(): NodeStatus[] {
-    return native.nodes(this.#native).map(({ address, state, detail, quarantinedFor }, index) => ({
-      address,
-      client: this.#clients[index] as Client,
-      state: state as NodeStatus['state'],
-      ...(detail === undefined ? {} : { detail }),
-      ...(quarantinedFor === undefined ? {} : { quarantinedFor }),
-    }))
+    return native
+      .nodes(this.#native)
+      .map((status, index) => new Status(this.#clients[index] as Client, status))
   }
 
   /**
-   * Closes the connections, and those of the client objects that were passed, as in node-redlock.
-   * Locks that are still held run out; later operations reject. Doing it twice does nothing more.
+   * Closes the connections of this Redlock; client objects that were passed stay open. Locks that
+   * are still held run out; later operations reject. Doing it twice does nothing more.
+   */
+  async close(): Promise<void> {
+    native.close(this.#native)
+  }
+
+  /**
+   * Like {@link close}, and closes the client objects that were passed as well, as in node-redlock.
+   * Resolves when they are closed; their errors are ignored.
    */
   async quit(): Promise<void> {
-    native.close(this.#native)
-    await Promise.allSettled(this.#clients.map((client) => quitClient(client)))
+    await this.close()
+    await Promise.allSettled(this.#nodes.map((node) => quitClient(node)))
+  }
+
+  [inspect.custom](): string {
+    const nodes = this.nodes.map(({ address, state }) => `${address} ${state}`)
+    return `<Redlock ${nodes.join(', ')}>`
   }
 
   /** Like every emitter's, but an `error` without a listener does not throw. */
@@ -298,6 +350,7 @@ export class Redlock extends EventEmitter {
     if (typeof value !== 'string')
       throw wrongType(`the value of a lock must be a string, not ${describe(value)}`)
     const names = readResources(resources)
+    this.#isInUse = true
     const lease = native.adopt(this.#native, names, value)
     if ('message' in lease) throw this._failure(lease, 'other')
     return { lease, resources: names, value, isExtended: false }
@@ -316,10 +369,38 @@ export class Redlock extends EventEmitter {
     return error
   }
 
+  #open(nodes: readonly (string | NodeSpec)[], settings: NativeSettings): NativeRedlock {
+    // The native half must not keep this object from being collected.
+    const self = new WeakRef(this)
+    const opened = native.open(bridge(), [...nodes], settings, (notice) =>
+      self.deref()?._warn(notice),
+    )
+    if ('message' in opened) throw this._failure(opened, 'other')
+    return opened
+  }
+
   /** @internal How long a node may take, at most, before it counts as silent; in milliseconds. */
   get _patience(): number {
-    return Math.min(this.settings.nodeTimeout ?? NODE_PATIENCE, LONGEST_PATIENCE)
+    return Math.min(native.patience(this.#native), LONGEST_PATIENCE)
   }
+}
+
+class Status extends OfClient implements NodeStatus {
+  declare readonly address: string
+  declare readonly state: NodeStatus['state']
+
+  constructor(client: Client, { address, state, detail, quarantinedFor }: NativeStatus) {
+    super(client)
+    Object.assign(this, {
+      ...{ address, state },
+      ...(detail === undefined ? {} : { detail }),
+      ...(quarantinedFor === undefined ? {} : { quarantinedFor }),
+    })
+  }
+}
+
+function dispose(this: Redlock): Promise<void> {
+  return this.close()
 }
 
 function checkLock(lock: unknown): Lock {
@@ -335,6 +416,5 @@ function checkScripts(scripts: unknown): void {
   )
 }
 
-/** In milliseconds. */
-const NODE_PATIENCE = 250
+/** For how long statistics wait for a node's vote, however long it may take; in milliseconds. */
 const LONGEST_PATIENCE = 5000

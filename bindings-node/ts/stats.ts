@@ -2,11 +2,16 @@
 // decides.
 
 import { setTimeout } from 'node:timers'
+import { inspect } from 'node:util'
 
 import { type ErrorDetails, NodeError, ResourceLockedError } from './errors'
 import type { NodeVote } from './native'
 
-/** What the user named as a node: a URL, or the client object whose settings were read. */
+/**
+ * What the user named as a node: a URL, or the client object whose settings were read. A URL with a
+ * password in it and an object of parts are replaced by the address without a password. Never
+ * printed with what it belongs to, because client objects hold passwords.
+ */
 export type Client = string | URL | object
 
 /** What one node did in one try. */
@@ -46,6 +51,31 @@ export interface ExecutionResult {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>
 }
 
+/** Something about one node; its `client` is there to be read, but is neither printed nor copied. */
+export class OfClient {
+  readonly #client: Client
+
+  constructor(client: Client) {
+    this.#client = client
+  }
+
+  /** What the user named as this node. */
+  get client(): Client {
+    return this.#client
+  }
+}
+
+class Vote extends OfClient implements LockVote {
+  declare readonly address: string
+  declare readonly outcome: LockVote['outcome']
+  declare readonly latency: number
+
+  constructor(client: Client, fields: Omit<LockVote, 'client'>) {
+    super(client)
+    Object.assign(this, fields)
+  }
+}
+
 /** The votes of the native half, in the words of users; `resources` for the words of a refusal. */
 export function readVotes(
   votes: readonly NodeVote[],
@@ -54,30 +84,74 @@ export function readVotes(
 ): LockVote[] {
   return votes.map((vote, index) => {
     const { address, outcome, latency, freesIn } = vote
-    const client = clients[index] ?? address
-    const base = { address, client, outcome: outcome as LockVote['outcome'], latency }
     const error = errorOf(vote, resources)
-    return {
-      ...base,
+    return new Vote(clients[index] ?? address, {
+      ...{ address, outcome: outcome as LockVote['outcome'], latency },
       ...(freesIn === undefined ? {} : { freesIn: freesIn < 0 ? Infinity : freesIn }),
       ...(error === undefined ? {} : { error }),
-    }
+    })
   })
 }
 
 /** The statistics of one try. */
 export function statsOf(votes: readonly LockVote[]): ExecutionStats {
-  const stats: ExecutionStats = {
-    membershipSize: votes.length,
-    quorumSize: Math.floor(votes.length / 2) + 1,
-    votesFor: new Set(),
-    votesAgainst: new Map(),
+  return new Stats(votes)
+}
+
+/** Prints the nodes' addresses in place of the clients. */
+class Stats implements ExecutionStats {
+  readonly membershipSize: number
+  readonly quorumSize: number
+  readonly #for: VotesFor
+  readonly #against: VotesAgainst
+
+  constructor(votes: readonly LockVote[]) {
+    this.membershipSize = votes.length
+    this.quorumSize = Math.floor(votes.length / 2) + 1
+    this.#for = new VotesFor(votes.filter(({ outcome }) => outcome === 'granted'))
+    this.#against = new VotesAgainst(
+      votes.filter(({ outcome, error }) => outcome !== 'granted' && error !== undefined),
+    )
   }
-  for (const vote of votes) {
-    if (vote.outcome === 'granted') stats.votesFor.add(vote.client)
-    else if (vote.error !== undefined) stats.votesAgainst.set(vote.client, vote.error)
+
+  get votesFor(): Set<Client> {
+    return this.#for
   }
-  return stats
+
+  get votesAgainst(): Map<Client, Error> {
+    return this.#against
+  }
+
+  [inspect.custom](): object {
+    const { membershipSize, quorumSize, votesFor, votesAgainst } = this
+    return { membershipSize, quorumSize, votesFor, votesAgainst }
+  }
+}
+
+class VotesFor extends Set<Client> {
+  readonly #addresses: readonly string[]
+
+  constructor(votes: readonly LockVote[]) {
+    super(votes.map(({ client }) => client))
+    this.#addresses = votes.map(({ address }) => address)
+  }
+
+  [inspect.custom](): object {
+    return new Set(this.#addresses)
+  }
+}
+
+class VotesAgainst extends Map<Client, Error> {
+  readonly #told: ReadonlyArray<[string, string]>
+
+  constructor(votes: readonly LockVote[]) {
+    super(votes.map(({ client, error }) => [client, error as Error]))
+    this.#told = votes.map(({ address, error }) => [address, (error as Error).message])
+  }
+
+  [inspect.custom](): object {
+    return new Map(this.#told)
+  }
 }
 
 /**
@@ -130,11 +204,11 @@ function withoutStack<T>(make: () => T): T {
 }
 
 function silent(vote: LockVote): LockVote {
-  return {
+  return new Vote(vote.client, {
     ...vote,
     outcome: 'failed',
     error: nodeError(vote.address, 'no answer in time', { code: 'TIMED_OUT' }),
-  }
+  })
 }
 
 /** In milliseconds. */

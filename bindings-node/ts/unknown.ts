@@ -19,7 +19,7 @@ export function warnOfUnknown(settings: object, known: readonly string[]): void 
 }
 
 /** The one that a slip of the hand, or another way to join words, turns into `name`. */
-function nearest(name: string, known: readonly string[]): string | undefined {
+export function nearest(name: string, known: readonly string[]): string | undefined {
   const plain = (text: string): string => text.replace(/[_-]/g, '').toLowerCase()
   const distances = known.map((each) => distance(plain(name), plain(each)))
   const least = Math.min(...distances)
@@ -27,16 +27,19 @@ function nearest(name: string, known: readonly string[]): string | undefined {
   return least * 3 <= plain(name).length ? known[distances.indexOf(least)] : undefined
 }
 
-/** How many letters must be put in, taken out or replaced to make one text of the other. */
+/** How many letters must be put in, taken out, replaced or swapped to make one text of the other. */
 function distance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index)
-  for (const [index, letter] of [...from].entries()) {
-    const next = [index + 1]
-    for (const [place, other] of [...to].entries()) {
-      const replaced = (row[place] as number) + (letter === other ? 0 : 1)
-      next.push(Math.min(replaced, (row[place + 1] as number) + 1, (next[place] as number) + 1))
+  const rows = [Array.from({ length: to.length + 1 }, (_, index) => index)]
+  const at = (row: number, column: number): number => rows[row]?.[column] ?? Infinity
+  for (let row = 1; row <= from.length; row += 1) {
+    rows.push([row])
+    for (let column = 1; column <= to.length; column += 1) {
+      const isSame = from[row - 1] === to[column - 1]
+      const isSwap = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1]
+      const replaced = at(row - 1, column - 1) + (isSame ? 0 : 1)
+      const swapped = isSwap ? at(row - 2, column - 2) + 1 : Infinity
+      rows[row]?.push(Math.min(replaced, swapped, at(row - 1, column) + 1, at(row, column - 1) + 1))
     }
-    row = next
   }
-  return row[to.length] as number
+  return at(from.length, to.length)
 }

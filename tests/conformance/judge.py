@@ -22,7 +22,7 @@ ROOM = 50
 _PHRASES = {
     "expired": ("its validity passed", "had expired"),
     "gone": ("a quorum of nodes no longer holds it",),
-    "held-too-long": ("as long as max_hold allows",),
+    "held-too-long": ("as long as max_hold allows", "as long as maxHold allows"),
     "taken": ("was held by another",),
 }
 

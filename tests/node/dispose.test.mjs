@@ -1,8 +1,30 @@
 // A lock at the end of an `await using` block, which is its Symbol.asyncDispose.
 import assert from 'node:assert/strict'
-import { describe, it } from 'node:test'
-import { inspect } from 'node:util'
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { inspect, promisify } from 'node:util'
+import { Redis } from 'ioredis'
 import { LeaseLostError, Redlock } from 'quorlock'
+import { startServers } from './support/servers.mjs'
+
+const run = promisify(execFile)
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const TSC = [
+  join(root, 'node_modules/typescript/bin/tsc'),
+  ...[
+    '--ignoreConfig',
+    '--rootDir',
+    join(root, 'tests/node/support'),
+    '--module',
+    'nodenext',
+    '--lib',
+    'es2023,esnext.disposable',
+  ],
+  ...['--types', 'node', '--strict', '--skipLibCheck', '--target'],
+]
 
 const redlock = new Redlock(['memory://dispose-a', 'memory://dispose-b', 'memory://dispose-c'], {
   retryCount: 0,
@@ -29,6 +51,93 @@ describe('Symbol.asyncDispose', () => {
     await assert.rejects(lock[Symbol.asyncDispose](), LeaseLostError)
   })
 })
+
+// Compiled by TypeScript for any Node, and as it stands for one that has the syntax (24 and newer).
+for (const way of ['compiled', 'native']) {
+  const isNative = way === 'native'
+  describe(
+    `await using, ${way}`,
+    { skip: isNative && !hasAwaitUsing() && 'no such syntax' },
+    () => {
+      /** @type {string} */
+      let place
+      /** @type {typeof import('./support/await_using.mjs')} */
+      let written
+      before(async () => {
+        const source = join(root, 'tests/node/support/await_using.mts')
+        place = await mkdtemp(join(root, 'target', 'await-using-'))
+        if (isNative) {
+          await run(process.execPath, [...TSC, 'esnext', '--outDir', place, source], { cwd: root })
+          const text = await readFile(join(place, 'await_using.mjs'), 'utf8')
+          assert.match(text, /await using lock/, 'not compiled away')
+        } else
+          await run(process.execPath, [...TSC, 'es2022', '--outDir', place, source], { cwd: root })
+        written = await import(pathToFileURL(join(place, 'await_using.mjs')).href)
+      })
+      after(() => rm(place, { recursive: true, force: true }))
+
+      /** @param {import('quorlock').Lock} lock */
+      const lose = async (lock) => {
+        while (lock.isValid || (await redlock.isLocked('block')))
+          await new Promise((resolve) => setImmediate(resolve))
+      }
+
+      it('gives the lock back', async () => {
+        assert.equal(await written.block(redlock, 5000, async () => {}), 'done')
+        await (await redlock.acquire('block', 5000)).release()
+      })
+
+      it('tells the loss if the body did not throw', async () => {
+        await assert.rejects(written.block(redlock, 20, lose), LeaseLostError)
+      })
+
+      it('passes on what the body throws', async () => {
+        const mine = new Error('mine')
+        const failing = written.block(redlock, 5000, () => Promise.reject(mine))
+        await assert.rejects(failing, (error) => error === mine)
+      })
+
+      it('tells both as a SuppressedError: the loss, and what the body threw', async () => {
+        const mine = new Error('mine')
+        const body = async (/** @type {any} */ lock) => {
+          await lose(lock)
+          throw mine
+        }
+        await assert.rejects(written.block(redlock, 20, body), (/** @type {any} */ thrown) => {
+          // Before Node 24 there is no such class, but an error of that name and shape.
+          assert.equal(thrown.name, 'SuppressedError')
+          assert.equal(thrown.suppressed, mine)
+          assert.ok(thrown.error instanceof LeaseLostError)
+          return true
+        })
+        // using() tells what the routine threw, with the loss as its cause.
+        const using = redlock.using('block', 5000, { autoExtend: false }, async (_, { lock }) => {
+          await lock.release().catch(() => {})
+          throw mine
+        })
+        await assert.rejects(using, (error) => error === mine)
+      })
+
+      it('closes a Redlock, and spares the clients that were passed to it', async () => {
+        const cluster = await startServers(1)
+        const client = new Redis(String(cluster.urls[0]))
+        const redlock = await written.manager(() => new Redlock([client]))
+        await assert.rejects(redlock.acquire('a', 1000), { code: 'CLOSED' })
+        assert.equal(await client.ping(), 'PONG')
+        client.disconnect()
+        await cluster.close()
+      })
+    },
+  )
+}
+
+function hasAwaitUsing() {
+  try {
+    return typeof new Function('return async () => { await using x = null }') === 'function'
+  } catch {
+    return false
+  }
+}
 
 describe('a lock', () => {
   it('shows itself in a line', async () => {

@@ -90,9 +90,10 @@ describe('the package', () => {
     for (const name of ['ioredis', 'redis', '@redis', '@ioredis']) {
       await symlink(join(modules, name), join(place, 'node_modules', name))
     }
-    for (const name of ['esm.mts', 'commonjs.cts'])
+    for (const name of ['esm.mts', 'commonjs.cts', 'no_interop.cts'])
       await copyFile(join(root, 'tests/node/types', name), join(place, name))
     await copyFile(join(place, 'esm.mts'), join(place, 'bundled.ts'))
+    await copyFile(join(place, 'no_interop.cts'), join(place, 'plain.ts'))
     const shared = [
       '--strict',
       '--noEmit',
@@ -105,12 +106,20 @@ describe('the package', () => {
     ]
     /** @type {string[][]} */
     const ways = [
-      ['--module', 'node16', 'esm.mts', 'commonjs.cts'],
-      ['--module', 'nodenext', 'esm.mts', 'commonjs.cts'],
+      ['--module', 'node16', 'esm.mts', 'commonjs.cts', 'no_interop.cts'],
+      ['--module', 'nodenext', 'esm.mts', 'commonjs.cts', 'no_interop.cts'],
       ['--module', 'esnext', '--moduleResolution', 'bundler', '--skipLibCheck', 'bundled.ts'],
     ]
     for (const way of ways)
       await node(join(modules, 'typescript', 'bin', 'tsc'), ...shared, '--skipLibCheck', ...way)
+    // TypeScript 5 still knows modules that are not told apart, as many projects have them.
+    const old = ['--skipLibCheck', '--esModuleInterop', 'false', '--module']
+    for (const way of [
+      ['commonjs', '--moduleResolution', 'node10', 'plain.ts'],
+      ['node16', 'no_interop.cts', 'commonjs.cts', 'esm.mts'],
+      ['esnext', '--moduleResolution', 'bundler', 'plain.ts'],
+    ])
+      await node(join(modules, 'typescript5', 'bin', 'tsc'), ...shared, ...old, ...way)
     // Our own declarations, without any other library's.
     await writeFile(
       join(place, 'own.mts'),

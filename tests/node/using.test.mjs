@@ -39,7 +39,7 @@ describe('using', () => {
     assert.equal(await redlock.using('a', 1000, () => 8), 8)
     const any = /** @type {any} */ (redlock)
     await assert.rejects(any.using('a', 1000), TypeError)
-    await assert.rejects(any.using('a', 1000, {}), /INVARIANT: routine is not a function\./)
+    await assert.rejects(any.using('a', 1000, {}), /needs a function to run, as its last argument/)
     await assert.rejects(any.using('a', 1000, {}, 5), { code: 'CONFIG' })
   })
 

@@ -57,7 +57,7 @@ LEASE = {
     "check": "check",
     "release": "release",
 }
-REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "quit"}
+REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "close"}
 NODE = {"address": "address", "state": "state"}
 VOTE = {"address": "address", "outcome": "outcome", "latency": "latency"}
 

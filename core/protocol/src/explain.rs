@@ -120,7 +120,7 @@ impl Failure<'_> {
         self.report.votes.iter().filter(is_absent).count()
     }
 
-    /// `2 granted, 3 failed (redis://a:6379: connection refused; ...)`.
+    /// `2 granted, 3 failed (redis://a:6379, redis://b:6379: connection refused; ...)`.
     fn faults(&self) -> String {
         let tally = self.report.tally();
         let absent = self.absent();
@@ -176,20 +176,31 @@ impl Failure<'_> {
         (held_back, left.get(wanted - 1).copied())
     }
 
+    /// `redis://a:6379, redis://b:6379: connection refused; redis://c:6379: timed out`.
     fn list_faults(&self) -> String {
-        let mut text = String::new();
+        let mut told: Vec<(String, String)> = Vec::new();
         for (vote, address) in self.report.votes.iter().zip(self.addresses) {
-            if let (Vote::Failed, Some(Err(fault))) = (vote.vote, &vote.answer) {
-                let gap = if text.is_empty() { "" } else { "; " };
-                // Some say themselves which node they are about.
-                if fault.detail().starts_with(address) {
-                    let _ = write!(text, "{gap}{fault}");
-                } else {
-                    let _ = write!(text, "{gap}{address}: {fault}");
+            let (Vote::Failed, Some(Err(fault))) = (vote.vote, &vote.answer) else {
+                continue;
+            };
+            let fault = fault.to_string();
+            // Some say themselves which node they are about.
+            if fault.starts_with(address) {
+                told.push((String::new(), fault));
+                continue;
+            }
+            match told.iter_mut().find(|(_, same)| *same == fault) {
+                Some((nodes, _)) => {
+                    let _ = write!(nodes, ", {address}");
                 }
+                None => told.push(((*address).to_owned(), fault)),
             }
         }
-        text
+        let line = |(nodes, fault): &(String, String)| {
+            if nodes.is_empty() { fault.clone() } else { format!("{nodes}: {fault}") }
+        };
+        let lines: Vec<_> = told.iter().map(line).collect();
+        lines.join("; ")
     }
 }
 

@@ -183,6 +183,8 @@ impl Withdraw {
                 Some(Ok(Answer::Ours { .. })) => ours += 1,
                 Some(Ok(Answer::Absent)) => absent += 1,
                 Some(Ok(Answer::Theirs { .. })) => theirs += 1,
+                // A key of another type is not ours: another program has put it in its place.
+                Some(Err(fault)) if fault.kind() == FaultKind::WrongType => theirs += 1,
                 Some(Err(_)) | None => {}
             }
         }

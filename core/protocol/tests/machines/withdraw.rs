@@ -53,6 +53,15 @@ fn is_taken_when_another_has_a_quorum() {
 }
 
 #[test]
+fn is_taken_when_keys_of_another_type_stand_on_a_quorum() {
+    let mut play = withdraw(3);
+    play.answer(0, "revoke", fault(FaultKind::WrongType));
+    assert_eq!(play.machine.outcome(), None);
+    play.answer(1, "revoke", fault(FaultKind::WrongType));
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Taken));
+}
+
+#[test]
 fn is_unknown_when_too_few_nodes_answer_and_goes_on_trying() {
     let mut play = withdraw(3);
     play.answer(0, "revoke", kept());

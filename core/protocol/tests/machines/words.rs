@@ -92,8 +92,8 @@ fn a_missing_quorum_says_what_every_node_did() {
     );
     let votes = [fault(FaultKind::TimedOut), fault(FaultKind::Busy), ours(1)];
     let text = explain(ErrorKind::QuorumUnreachable, &votes, 0);
-    assert!(text.contains("1 granted, 2 failed (redis://a:6379: as"), "{text}");
-    assert!(text.contains("; redis://b:6379: as the test says)"), "{text}");
+    let once = "1 granted, 2 failed (redis://a:6379, redis://b:6379: as the test says)";
+    assert!(text.contains(once), "{text}");
 }
 
 #[test]

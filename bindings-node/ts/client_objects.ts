@@ -1,0 +1,127 @@
+// What the client objects of other libraries use: ioredis 4 to 6, node-redis 4 to 6. Only reads
+// their state, and asks node-redis for the database, which it keeps to itself.
+
+import { asObject, readParts, unusable } from './address'
+import { describe } from './errors'
+import type { NodeSpec } from './native'
+
+/** A client object of another library whose settings were read. */
+export interface ClientObject {
+  /** What it uses now. Throws a {@link ConfigError} if it cannot be used. */
+  read(): NodeSpec
+  /** What of it may change while it lives, and decides which keys are locked. */
+  now(): Place
+  /** What it logs in with now. */
+  login(): readonly [unknown, unknown]
+  /**
+   * Asks it for the database that it uses, where {@link now} cannot tell; undefined if it is not
+   * open.
+   */
+  ask?(): Promise<number> | undefined
+}
+
+/** Which keys of a server a client uses. */
+export interface Place {
+  readonly db: number
+  readonly keyPrefix: string
+}
+
+/** The client object `client`; undefined if it is none. */
+export function clientObject(client: object): ClientObject | undefined {
+  const object = client as Record<string, unknown>
+  if (object['isCluster'] === true) throw unusable('an ioredis Cluster is not one independent node')
+  const isIoredis =
+    typeof object['defineCommand'] === 'function' && typeof object['status'] === 'string'
+  if (isIoredis) return ofIoredis(object)
+  if (typeof object['sendCommand'] === 'function' || typeof object['connect'] === 'function')
+    return ofNodeRedis(client, object)
+  return undefined
+}
+
+/** ioredis keeps its settings, completed, in `options`; what it has selected, in `condition`. */
+function ofIoredis(client: Record<string, unknown>): ClientObject {
+  const options = asObject(client['options'])
+  // Every version has a connector; mocks have none, and no server either.
+  if (options === undefined || asObject(client['connector']) === undefined) {
+    throw unusable(
+      'this client looks like ioredis but cannot be read (memory://name is a node for tests)',
+    )
+  }
+  if (options['sentinels'] != null)
+    throw unusable('an ioredis client of sentinels may lead to another server after a failover')
+  if (options['Connector'] != null)
+    throw unusable("this ioredis client's own Connector cannot be followed")
+  const selected = (): unknown => {
+    // While it connects again, it remembers what it had selected before, and selects that in the end.
+    const condition = client['prevCondition'] ?? client['condition']
+    return asObject(condition)?.['select'] ?? options['db']
+  }
+  return {
+    read: () => readParts(options, options['path'], selected()),
+    now: () => placeOf(selected(), options['keyPrefix']),
+    login: () => [options['username'], options['password']],
+  }
+}
+
+/** node-redis: `options` with a `socket`; absent parts mean the default. */
+function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObject {
+  if (NOT_ONE_NODE.some((name) => name in client)) {
+    throw unusable(
+      `${describe(client)} is a pool, cluster or sentinel client, not one client of one node`,
+    )
+  }
+  const isClient = 'isOpen' in client || 'isReady' in client
+  const options = object['options'] === undefined ? {} : asObject(object['options'])
+  if (!isClient || options === undefined)
+    throw unusable(`${describe(client)} is no client of ioredis or node-redis`)
+  const hasLogin = options['username'] != null || options['password'] != null
+  if (options['credentialsProvider'] != null && !hasLogin)
+    throw unusable("this client's credentialsProvider is code that cannot be taken over")
+  // Versions without prefixes take the option, and do nothing with it.
+  const prefix = (): unknown => ('_keyPrefix' in client ? options['keyPrefix'] : undefined)
+  const read = (): NodeSpec => {
+    const socket = asObject(options['socket']) ?? {}
+    const { username, password } = options
+    const keyPrefix = prefix()
+    const tls = socket['tls'] === true ? socket : socket['tls']
+    const parts = { host: socket['host'], port: socket['port'], username, password, keyPrefix, tls }
+    return readParts(parts, socket['path'], options['database'])
+  }
+  return {
+    read,
+    now: () => placeOf(options['database'], prefix()),
+    login: () => [options['username'], options['password']],
+    ask: () => (object['isOpen'] === true ? askNodeRedis(object, options) : undefined),
+  }
+}
+
+/** The database that the connection of a node-redis client uses, as the server knows it. */
+async function askNodeRedis(
+  client: Record<string, unknown>,
+  options: Record<string, unknown>,
+): Promise<number> {
+  // In the legacy mode of version 4, promises are to be had from `v4` alone.
+  const asked = options['legacyMode'] === true ? client['v4'] : client
+  const info = await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])
+  const found = /(?:^| )db=(\d+)/.exec(String(info))
+  if (found === null) throw new Error('the reply to CLIENT INFO names no database')
+  return Number(found[1])
+}
+
+function placeOf(db: unknown, keyPrefix: unknown): Place {
+  return { db: Number(db ?? 0), keyPrefix: String(keyPrefix ?? '') }
+}
+
+interface CommandSender {
+  sendCommand(words: string[]): Promise<unknown>
+}
+
+/** Members of node-redis' pools, clusters and sentinels that its clients have not. */
+const NOT_ONE_NODE = [
+  'totalClients',
+  'masters',
+  'shards',
+  'slots',
+  'getSentinelNode',
+  'sentinelRootNodes',
+]

@@ -1,0 +1,246 @@
+// What a client object uses at the moment counts, not what it was made with: a lock that
+// node-redlock sets with the same clients, and ours elsewhere, would have two holders.
+import assert from 'node:assert/strict'
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { Redis } from 'ioredis'
+import Ioredis4 from 'ioredis4'
+import { Redis as Ioredis5 } from 'ioredis5'
+import * as nodeRedis from 'redis'
+import * as nodeRedis4 from 'redis4'
+import * as nodeRedis5 from 'redis5'
+import * as peer from 'redlock'
+import { ConfigError, QuorumUnreachableError, Redlock } from 'quorlock'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+/** @param {unknown} value */
+const any = (value) => /** @type {any} */ (value)
+
+/** @type {[string, (url: string, options?: any) => any][]} */
+const ioredis = [
+  ['ioredis 4', (url, options = {}) => new (any(Ioredis4))(url, options)],
+  ['ioredis 5', (url, options = {}) => new Ioredis5(url, options)],
+  ['ioredis 6', (url, options = {}) => new Redis(url, options)],
+]
+/** @type {[string, (url: string, options?: any) => Promise<any>][]} */
+const nodeRedises = /** @type {[string, any][]} */ ([
+  ['node-redis 4', nodeRedis4],
+  ['node-redis 5', nodeRedis5],
+  ['node-redis 6', nodeRedis],
+]).map(([name, { createClient }]) => [
+  name,
+  async (url, options = {}) => {
+    const client = createClient({ url, ...options })
+    client.on('error', () => {})
+    return client.connect().then(() => client)
+  },
+])
+
+describe('the database of a client', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {any[]} */
+  let clients = []
+  before(async () => void (cluster = await startServers(3)))
+  beforeEach(() => cluster.reset())
+  after(() => cluster.close())
+
+  /** @param {(url: string) => any} make */
+  async function connected(make) {
+    clients = await Promise.all(cluster.urls.map((url) => make(url)))
+    return clients
+  }
+
+  afterEach(async () => {
+    // Whatever became of the test: an open client keeps this process alive.
+    await Promise.all(clients.map((client) => client.quit().catch(() => {})))
+    clients = []
+  })
+
+  /** A lock that node-redlock has on these clients keeps ours out. */
+  async function isShared() {
+    const lock = await new (any(peer).default)(clients).acquire(['shared'], 20_000)
+    const redlock = new Redlock(clients, { retryCount: 0 })
+    await assert.rejects(redlock.acquire('shared', 5000), { code: 'LOCK_NOT_ACQUIRED' })
+    await lock.release()
+    const own = await redlock.acquire('shared', 20_000)
+    const theirs = new (any(peer).default)(clients, { retryCount: 0 }).acquire(['shared'], 5000)
+    await assert.rejects(theirs, { name: 'ExecutionError' })
+    await own.release()
+    await redlock.close()
+  }
+
+  for (const [name, make] of ioredis) {
+    it(`is the one that it has selected: ${name}`, async () => {
+      await connected(make)
+      await Promise.all(clients.map((client) => client.select(2)))
+      await isShared()
+    })
+
+    it(`is the same after it has connected again: ${name}`, async () => {
+      await connected(make)
+      await Promise.all(clients.map((client) => client.select(2)))
+      for (const client of clients) client.disconnect(true)
+      const redlock = new Redlock(clients)
+      const lock = await redlock.acquire('again', 20_000)
+      await eventually(() => clients.every(({ status }) => status === 'ready'))
+      assert.deepEqual(
+        await Promise.all(clients.map((client) => client.get('again'))),
+        Array(3).fill(lock.value),
+      )
+      await lock.release()
+    })
+
+    it(`may not change while locks depend on it: ${name}`, async () => {
+      await connected(make)
+      const redlock = new Redlock(clients)
+      const lock = await redlock.acquire('held', 20_000)
+      await clients[1].select(1)
+      const words = /the client of redis:\/\/127\.0\.0\.1:\d+ uses database 1 .*it used database 0/
+      await assert.rejects(redlock.acquire('other', 5000), (error) => {
+        assert.ok(error instanceof ConfigError)
+        assert.match(error.message, words)
+        return true
+      })
+      await assert.rejects(redlock.isLocked('held'), ConfigError)
+      // What is held is not given up for it.
+      await lock.extend(20_000)
+      assert.equal((await lock.release()).outcome, 'released')
+    })
+  }
+
+  for (const [name, make] of nodeRedises) {
+    it(`is the one that it has selected: ${name}`, async () => {
+      await connected(make)
+      await Promise.all(clients.map((client) => client.select(3)))
+      const redlock = new Redlock(clients)
+      const lock = await redlock.acquire('a', 20_000)
+      const values = await Promise.all(clients.map((client) => client.get('a')))
+      assert.deepEqual(values, Array(3).fill(lock.value))
+      await lock.release()
+      await redlock.close()
+    })
+
+    it(`is waited for no longer than a majority needs: ${name}`, async () => {
+      await connected(make)
+      await Promise.all(clients.map((client) => client.select(3)))
+      await cluster.servers[1]?.pause()
+      const redlock = new Redlock(clients)
+      const lock = await redlock.acquire('hung', 20_000)
+      assert.ok(
+        redlock.nodes.every(({ address }) => address.endsWith('/3')),
+        'all are equal',
+      )
+      await cluster.servers[1]?.resume()
+      await lock.release()
+      await redlock.close()
+    })
+  }
+
+  it('that nobody tells is no reason to lock anything', async () => {
+    const [, make] = /** @type {any} */ (nodeRedises[2])
+    await connected(make)
+    const redlock = new Redlock(clients)
+    await Promise.all(cluster.servers.map((server) => server.pause()))
+    await assert.rejects(redlock.acquire('a', 20_000), (error) => {
+      assert.ok(error instanceof QuorumUnreachableError)
+      assert.match(error.message, /has not told within 1000 ms which database it uses/)
+      return true
+    })
+    await Promise.all(cluster.servers.map((server) => server.resume()))
+    await (await redlock.acquire('a', 20_000)).release()
+    await redlock.close()
+  })
+
+  it('is told as unknown where the server does not say it', async () => {
+    const users = { app: ['on', '>secret', '~*', '&*', '+@all', '-client'] }
+    const [server] = await cluster.start(1, { users })
+    const [, make] = /** @type {any} */ (nodeRedises[2])
+    const client = await make(`redis://app:secret@127.0.0.1:${server?.port}/1`, {
+      disableClientInfo: true,
+    })
+    const redlock = new Redlock([client])
+    /** @type {any[]} */
+    const told = []
+    redlock.on('warning', (warning) => told.push(warning))
+    await (await redlock.acquire('a', 5000)).release()
+    assert.equal(told[0].name, 'unknown-database')
+    assert.match(told[0].message, /taken is database 1, as in its options/)
+    await redlock.close()
+    await client.quit()
+  })
+
+  it('must be the same for all clients', async () => {
+    clients = cluster.urls.map((url, index) => new Redis(url, { db: index, lazyConnect: true }))
+    const words =
+      /the clients use different databases: the client of \S+ uses database 0 .*\/1 uses/
+    assert.throws(() => new Redlock(clients), { code: 'CONFIG', message: words })
+    const [, make] = /** @type {any} */ (nodeRedises[1])
+    await connected(make)
+    await clients[2].select(1)
+    const redlock = new Redlock(clients)
+    // Whether the odd one answers in time to be among the first, or not.
+    await assert.rejects(
+      eventually(async () => void (await (await redlock.acquire('a', 5000)).release())),
+      { code: 'CONFIG', message: /database 1/ },
+    )
+    await redlock.close()
+  })
+
+  it('does not go by a lock taken over before it is known', async () => {
+    const [, make] = /** @type {any} */ (nodeRedises[2])
+    await connected(make)
+    await Promise.all(clients.map((client) => client.select(3)))
+    const redlock = new Redlock(clients)
+    redlock.lease('a', 'a'.repeat(40))
+    await assert.rejects(redlock.acquire('a', 5000), { code: 'CONFIG', message: /select\(\)/ })
+  })
+})
+
+describe('the key prefix of clients', () => {
+  const [a, b, c] = ['redis://a', 'redis://b', 'redis://c']
+
+  for (const [name, make] of ioredis) {
+    it(`is the same for all, and stays: ${name}`, async () => {
+      /** @param {string} keyPrefix */
+      const options = (keyPrefix) => ({ lazyConnect: true, keyPrefix })
+      const clients = [make(a, options('x:')), make(b, options('y:')), make(c, options('x:'))]
+      assert.throws(() => new Redlock(clients), {
+        code: 'CONFIG',
+        message: /different key prefixes: .* the key prefix 'x:', but .* the key prefix 'y:'/,
+      })
+      const redlock = new Redlock([clients[0]])
+      clients[0].options.keyPrefix = 'z:'
+      await assert.rejects(redlock.acquire('r', 1000), { code: 'CONFIG', message: /'z:' now/ })
+    })
+  }
+
+  it('does not count where the client itself ignores it', async () => {
+    const cluster = await startServers(1)
+    const options = any({ url: cluster.urls[0], keyPrefix: 'app:' })
+    for (const { createClient } of /** @type {any[]} */ ([nodeRedis4, nodeRedis5])) {
+      const redlock = new Redlock([createClient(options)])
+      const lock = await redlock.acquire('r', 5000)
+      assert.deepEqual(await cluster.values('r'), [lock.value])
+      await lock.release()
+      await redlock.close()
+    }
+    await cluster.close()
+  })
+})
+
+describe('the credentials of a client', () => {
+  it('that change are told, without a word of them', async () => {
+    const client = new Redis('redis://127.0.0.1:1', { lazyConnect: true, password: 'old-secret' })
+    const redlock = new Redlock([client], { retryCount: 0 })
+    /** @type {any[]} */
+    const told = []
+    redlock.on('warning', (warning) => told.push(warning))
+    client.options.password = 'new-secret'
+    for (const name of ['a', 'b']) await assert.rejects(redlock.acquire(name, 1000))
+    const [warning] = told
+    assert.deepEqual([told.length, warning.name], [1, 'credentials-changed'])
+    assert.match(warning.message, /^redis:\/\/127\.0\.0\.1:1: .* make a new Redlock$/)
+    assert.ok(!warning.message.includes('secret'))
+  })
+})
