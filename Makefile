@@ -56,7 +56,7 @@ chaos: ## break real servers, networks, clocks and clients for SECONDS=600, from
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m tests.chaos --seconds $(or $(SECONDS),600)
 
-bench: setup ## speed, side by side with other libraries (an hour; BENCH="--quick single" for less)
+bench: setup ## speed, side by side with other libraries (an hour and a half; BENCH="--quick single" for less)
 	@$(VENV_PYTHON) -m bench $(BENCH)
 
 guard: setup ## count the instructions that a lock takes the protocol's machines

@@ -34,17 +34,24 @@ class Worker:
 
     def __init__(self, entrant: Entrant, ports: Sequence[int]) -> None:
         self.entrant = entrant
+        self._ports = ports
+        self.ended = True
+        self.restart()
+
+    def restart(self) -> None:
+        """Starts its process, a new one after it has ended."""
         self.started = time.monotonic()
         with placed(CLIENTS):
             self._process = subprocess.Popen(
-                [*map(str, entrant.command()), *map(str, ports)],
+                [*map(str, self.entrant.command()), *map(str, self._ports)],
                 cwd=prepare.ROOT,
-                env=_variables(entrant),
+                env=_variables(self.entrant),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
         watchdog.guard(self._process.pid)
+        self.ended = False
         self._unread = b""
         self.version: str = self._read(60.0)["version"]
 
@@ -64,7 +71,8 @@ class Worker:
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: closed by `close`
+            self.close()
             raise Failed(f"{self.entrant.name} has ended") from error
 
     def finish(self, limit: float = 120.0) -> Json:
@@ -86,6 +94,9 @@ class Worker:
 
     def close(self) -> None:
         """Ends it, however it is."""
+        if self.ended:
+            return
+        self.ended = True
         watchdog.forget(self._process.pid)
         self._process.kill()
         self._process.wait()
@@ -116,6 +127,7 @@ class Worker:
                     raise Silent(f"{self.entrant.name}: no answer within {limit:g} s")
                 chunk = os.read(output, 1 << 20)
                 if not chunk:
+                    self.close()
                     raise Failed(f"{self.entrant.name} has ended")
                 self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.entrants import OURS, Entrant, named
-from bench.report.figures import Results, spoken
+from bench.report.figures import Failures, Results, spoken
 from bench.report.plots import short
 from bench.report.targets import Target
 
@@ -31,15 +31,39 @@ def behind(results: Results) -> Iterator[str]:
     yield from found or ["Nowhere in what was measured."]
 
 
-def failures(results: Results) -> list[str]:
-    """Everything that failed on healthy nodes, once."""
-    lines = []
+def failures(results: Results) -> Iterator[str]:
+    """Everything that failed on healthy nodes, with the share of the rounds."""
+    for workload, fields in _CASES.items():
+        if workload == "faulty":
+            continue
+        for case in _failed_cases(results, workload, fields):
+            for name, it in results.failures(workload, **case).items():
+                where = ", ".join(words for words in (workload, _where(case)) if words)
+                problem = it.problem.removeprefix(f"{name}: ")
+                yield f"- {where}: {name}, {it.share} rounds: {problem}"
+
+
+def _failed_cases(
+    results: Results, workload: str, fields: Sequence[str]
+) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
     for row in results.rows:
-        if "failed" in row and row["workload"] != "faulty":
-            where = ", ".join(words for words in (row["workload"], _where(row)) if words)
-            line = f"- {where}: {row['failed']}"
-            lines += [line] if line not in lines else []
-    return lines
+        if "failed" in row and row["workload"] == workload:
+            case = {field: row[field] for field in fields if field in row}
+            found += [case] if case not in found else []
+    return found
+
+
+def not_met(judged: Sequence[Target]) -> Iterator[str]:
+    """The targets that were missed, one a line."""
+    missed = [target for target in judged if target.met is False]
+    for target in missed:
+        yield f"- {target.area}: {target.text}: {target.told(target.value)}, not {target.demand}."
+    unknown = sum(target.met is None for target in judged)
+    if unknown:
+        yield f"- {unknown} {'was' if unknown == 1 else 'were'} not measured in this run."
+    if not missed and not unknown:
+        yield "None."
 
 
 def single(results: Results) -> Iterator[str]:
@@ -97,31 +121,55 @@ def far(results: Results) -> Iterator[str]:
 
 
 def faulty(results: Results) -> Iterator[str]:
-    """Times with a fault: healthy, finding out, after."""
+    """Times with a fault: healthy, finding out, after; and the rounds that failed."""
     for fault in ("hung", "dead"):
         failures = results.failures("faulty", case=fault)
+        names = [
+            one.name
+            for one in _sorted(results, "faulty", "p50", {"case": fault, "phase": "after"})
+            if results.select("faulty", one.name, case=fault)
+        ]
+        names += [name for name, it in failures.items() if it.all]
         rows = []
-        for entrant in _sorted(results, "faulty", "p50", {"case": fault, "phase": "after"}):
-            if entrant.name in failures:
-                continue
+        for name in names:
+            entrant = named(name)
             healthy, after = (
-                results.median("p50", "faulty", entrant.name, case=fault, phase=phase)
+                results.median("p50", "faulty", name, case=fault, phase=phase)
                 for phase in ("healthy", "after")
             )
-            part = f"{after / healthy:.2f}x" if healthy and after else _NOTHING
             rows.append([
                 _label(entrant),
                 _time(results, "p50", "faulty", entrant, case=fault, phase="healthy"),
                 _time(results, "max", "faulty", entrant, case=fault, phase="first"),
                 _time(results, "p50", "faulty", entrant, case=fault, phase="after"),
                 _time(results, "p99", "faulty", entrant, case=fault, phase="after"),
-                part,
+                f"{after / healthy:.2f}x" if healthy and after else _NOTHING,
+                _failed(failures.get(name)),
             ])  # fmt: skip
-        for name, problem in failures.items():
-            rows.append([_label(named(name)), *[_NOTHING] * 4, short(problem)])
         heads = ["healthy", "longest of the first", "after", "p99 after", "of healthy"]
-        yield from _table([f"one of five {fault}", *heads], rows)
+        yield from _table([f"one of five {fault}", *heads, "rounds that failed"], rows)
         yield ""
+
+
+def _failed(failures: Failures | None) -> str:
+    return f"{failures.share}: {short(failures.problem)}" if failures else "none"
+
+
+def blocks(results: Results) -> Iterator[str]:
+    """Those whose every lock is a block that renews it: one at a time, and many."""
+    rows = []
+    for entrant in _sorted(results, "single", "p50", {"nodes": 5}):
+        if not entrant.renews:
+            continue
+        case = {"nodes": 5, "in_flight": 64}
+        rate = results.median("per_second", "flight", entrant.name, **case)
+        rows.append([
+            _label(entrant),
+            *(_time(results, field, "single", entrant, nodes=5) for field in ("p50", "p99")),
+            _NOTHING if rate is None else f"{rate:,.0f}",
+            _time(results, "p99", "flight", entrant, **case),
+        ])  # fmt: skip
+    return _table(["5 nodes", "one at a time", "p99", "pairs a second, 64", "p99 of 64"], rows)
 
 
 def contention(results: Results) -> Iterator[str]:
@@ -292,4 +340,5 @@ _CASES = {
     "contention": ("contenders",),
     "held": (),
     "startup": (),
+    "flat": (),
 }
