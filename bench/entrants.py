@@ -50,6 +50,12 @@ class Entrant:
             case _:
                 return [prepare.TARGET / self.program, *variant]
 
+    def variables(self) -> dict[str, str]:
+        """Of its environment, beside those that it inherits."""
+        if self.language == "Node":
+            return {"QUORLOCK_NATIVE_PATH": str(prepare.addon())}
+        return {}
+
 
 def _ours(language: str, style: str, program: str, *variants: str) -> Iterable[Entrant]:
     """Ours with its defaults, and in other ways."""

@@ -11,10 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from bench import prepare
-from bench.entrants import Entrant
 from bench.machine import CLIENTS, placed
 from tests.support import watchdog
 
@@ -29,12 +28,24 @@ class Silent(Failed):
     """A contestant did not answer in time; its process was ended."""
 
 
+class Program(Protocol):
+    """What is known of a contestant before it is started."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def style(self) -> str: ...
+    def command(self) -> Sequence[str | Path]: ...
+    def variables(self) -> dict[str, str]: ...
+
+
 class Worker:
     """A contestant that has connected to its nodes."""
 
-    def __init__(self, entrant: Entrant, ports: Sequence[int]) -> None:
+    def __init__(self, entrant: Program, nodes: Sequence[int | str]) -> None:
+        """Starts it; `nodes` are the words that it is told them by."""
         self.entrant = entrant
-        self._ports = ports
+        self._nodes = nodes
         self.ended = True
         self.restart()
 
@@ -43,9 +54,9 @@ class Worker:
         self.started = time.monotonic()
         with placed(CLIENTS):
             self._process = subprocess.Popen(
-                [*map(str, self.entrant.command()), *map(str, self._ports)],
+                [*map(str, self.entrant.command()), *map(str, self._nodes)],
                 cwd=prepare.ROOT,
-                env=_variables(self.entrant),
+                env={**_inherited(), **self.entrant.variables()},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -124,7 +135,7 @@ class Worker:
             while b"\n" not in self._unread:
                 if not selector.select(max(0.0, end - time.monotonic())):
                     self.close()
-                    raise Silent(f"{self.entrant.name}: no answer within {limit:g} s")
+                    raise Silent(f"{self.entrant.name}: no answer within {limit:.0f} s")
                 chunk = os.read(output, 1 << 20)
                 if not chunk:
                     self.close()
@@ -135,8 +146,5 @@ class Worker:
         return answer
 
 
-def _variables(entrant: Entrant) -> dict[str, str]:
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if entrant.language == "Node":
-        variables["QUORLOCK_NATIVE_PATH"] = str(prepare.addon())
-    return variables
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
