@@ -60,7 +60,7 @@ compare: ## what COMPARE.md says of other libraries, by running them (half an ho
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m bench.compare $(COMPARE)
 
-bench: setup ## speed, side by side with other libraries (an hour and a half; BENCH="--quick single" for less)
+bench: setup ## speed, side by side with other libraries (two hours; BENCH="--quick single" for less)
 	@$(VENV_PYTHON) -m bench $(BENCH)
 
 guard: setup ## count the instructions that a lock takes the protocol's machines

@@ -32,11 +32,18 @@ class Program(Protocol):
     """What is known of a contestant before it is started."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As it is told of."""
+
     @property
-    def style(self) -> str: ...
-    def command(self) -> Sequence[str | Path]: ...
-    def variables(self) -> dict[str, str]: ...
+    def style(self) -> str:
+        """The way its users wait."""
+
+    def command(self) -> Sequence[str | Path]:
+        """Its words; the nodes come after it."""
+
+    def variables(self) -> dict[str, str]:
+        """Of its environment, beside those that it inherits."""
 
 
 class Worker:

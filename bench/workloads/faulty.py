@@ -15,6 +15,8 @@ PATIENCE = 10.0
 FIRST = 5
 #: By when it is known that a node hangs: ours take 0.25 s unless told otherwise.
 FOUND_OUT = 0.5
+#: Who takes longer for a pair, in seconds, has one turn: each turn is at least one pair.
+SLOW = 2.0
 #: So many turns has each of the two that are compared, one after the other.
 TURNS = 4
 
@@ -51,15 +53,24 @@ def _round(run: Run, cluster: Cluster, entrant: Entrant, fault: str, number: int
             cluster[0].pause()
         else:
             cluster[0].kill()
-        one_pair = {"do": "pairs", "seconds": PATIENCE, "most": 1}
-        first = joined([stricken.ask(one_pair, PATIENCE) for _ in range(FIRST)])
+        first = _first(stricken)
         _pairs(stricken, FOUND_OUT)
         turns = {"healthy": well, "after": stricken}
-        part = 2 * seconds / TURNS
-        answers = by_turns(turns, lambda phase: _pairs(turns[phase], part), TURNS)
+        number_of_turns = TURNS if max(first["micros"]) < SLOW * 1e6 else 1
+        part = 2 * seconds / number_of_turns
+        answers = by_turns(turns, lambda phase: _pairs(turns[phase], part), number_of_turns)
     for phase, answer in ({"first": first} | answers).items():
         case = {"case": fault, "phase": phase}
         run.add(NAME, case, entrant.name, round=number, **summary(answer))
+
+
+def _first(worker: Worker) -> Json:
+    """The calls that find it out: one by one, and no more when they have taken `PATIENCE`."""
+    answers: list[Json] = []
+    while len(answers) < FIRST and sum(answer["seconds"] for answer in answers) < PATIENCE:
+        one_pair = {"do": "pairs", "seconds": PATIENCE, "most": 1}
+        answers.append(worker.ask(one_pair, PATIENCE))
+    return joined(answers)
 
 
 def _pairs(worker: Worker, seconds: float) -> Json:
