@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.entrants import ENTRANTS, OURS
-from bench.report import tables
+from bench.report import races, tables
 from bench.report.figures import Results
 from bench.report.plots import pictures
 from bench.report.targets import Target, targets
@@ -56,7 +56,7 @@ def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -
     yield ""
     yield "## Where Quorlock is not the fastest"
     yield ""
-    yield from tables.behind(results)
+    yield from races.behind(results)
     yield ""
     for section in _SECTIONS:
         rows = list(section.table(results))
@@ -114,7 +114,7 @@ def _commit(content: Mapping[str, Any]) -> str:
 
 def _failures(results: Results) -> Iterator[str]:
     """What did not work, beside the faults that were meant."""
-    found = list(tables.failures(results))
+    found = list(races.failures(results))
     if found:
         yield from ("## What failed", "", *found, "")
 

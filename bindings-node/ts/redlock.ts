@@ -65,7 +65,8 @@ export interface NodeStatus {
 }
 
 /**
- * Locks over N independent Redis or Valkey servers: a superset of node-redlock 5.
+ * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of
+ * node-redlock 5; custom scripts and clients of a cluster are refused.
  *
  * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
  * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose
