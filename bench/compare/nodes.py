@@ -72,6 +72,7 @@ def restart(stage: Stage) -> str:
     cluster = stage.servers()
     first, second = (stage.peer(addresses(cluster)) for _ in range(2))
     first.acquire()
+    eventually(lambda: all(map(key_of, cluster)))
     for server in cluster[1:]:
         server.restart()
     answers = [second.acquire(once=True) for _ in range(3)]
@@ -84,6 +85,7 @@ def forward(stage: Stage) -> str:
     cluster = stage.servers(clock=True)
     first, second = (stage.peer(addresses(cluster)) for _ in range(2))
     first.acquire()
+    eventually(lambda: all(map(key_of, cluster)))
     cluster[0].command("DEL", RESOURCE, f"redlock:{RESOURCE}")
     cluster[1].set_clock(3600)
     answers = [second.acquire(once=True) for _ in range(3)]

@@ -109,11 +109,11 @@ class RedlockPy(Library):
         from redlock import Redlock
 
         where = [{"host": host, "port": port, "db": db} for host, port, db in self.nodes]
-        # A retry count of 0 would be taken for the default.
-        self._once, self._locks = Redlock(where, retry_count=1), Redlock(where)
+        self._locks = Redlock(where)
 
     def acquire(self, resource: str, ttl: int, once: bool) -> Any:
-        return (self._once if once else self._locks).lock(resource, ttl) or None
+        self._locks.retry_count = 1 if once else self._locks.default_retry_count
+        return self._locks.lock(resource, ttl) or None
 
     def release(self, held: Any) -> object:
         return self._locks.unlock(held)
