@@ -11,7 +11,7 @@ help: ## print this list
 setup: ## make .venv and node_modules
 	@$(PYTHON) scripts/environment.py
 
-demo: ## the main job on five real servers, (a quarter of a minute, once it is built)
+demo: ## show the main job on five real servers (a quarter of a minute, once it is built)
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m demo
 
@@ -56,7 +56,7 @@ chaos: ## break real servers, networks, clocks and clients for SECONDS=600, from
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m tests.chaos --seconds $(or $(SECONDS),600)
 
-compare: ## what COMPARE.md says of other libraries, by running them (half an hour; COMPARE="pottery" for less)
+compare: ## what COMPARE.md says of other libraries, by running them (twenty minutes; COMPARE="pottery" for less)
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m bench.compare $(COMPARE)
 
