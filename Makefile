@@ -11,7 +11,7 @@ help: ## print this list
 setup: ## make .venv and node_modules
 	@$(PYTHON) scripts/environment.py
 
-demo: ## the main job on five real servers, told in a quarter of a minute
+demo: ## show the main job on five real servers (a quarter of a minute, once it is built)
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m demo
 
@@ -34,7 +34,7 @@ test-redis62: setup ## all tests with servers on Redis 6.2, the oldest that is s
 	@$(PYTHON) scripts/old_server.py cargo test --quiet -p quorlock
 	@$(PYTHON) scripts/old_server.py $(CHECK) python node
 
-model: ## search every schedule of small worlds, over the state machines that ship (two minutes)
+model: ## search every schedule of small worlds, over the state machines that ship (some minutes)
 	@$(MODEL) search
 
 model-long: ## the same with liveness from every state; larger worlds, for SECONDS=3600
@@ -56,7 +56,11 @@ chaos: ## break real servers, networks, clocks and clients for SECONDS=600, from
 	@$(CHECK) build
 	@$(VENV_PYTHON) -m tests.chaos --seconds $(or $(SECONDS),600)
 
-bench: setup ## speed, side by side with other libraries (an hour; BENCH="--quick single" for less)
+compare: ## what COMPARE.md says of other libraries, by running them (twenty minutes; COMPARE="pottery" for less)
+	@$(CHECK) build
+	@$(VENV_PYTHON) -m bench.compare $(COMPARE)
+
+bench: setup ## speed, side by side with other libraries (two hours; BENCH="--quick single" for less)
 	@$(VENV_PYTHON) -m bench $(BENCH)
 
 guard: setup ## count the instructions that a lock takes the protocol's machines
@@ -76,4 +80,4 @@ clean: ## remove all that was built or installed here
 	rm -rf target dist .venv node_modules bench/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f bindings-node/*.node bindings-python/python/quorlock/*.so
 
-.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth torture chaos wheel npm clean
+.PHONY: help setup demo test lint test-rust test-python test-node test-redis62 model model-long soak teeth torture chaos compare bench guard coverage wheel npm clean

@@ -41,6 +41,10 @@ def main() -> int:
     whole = not (arguments.workloads or arguments.quick or arguments.only)
     kept = (RESULTS if whole else prepare.TARGET / "results") / "latest.json"
     if not arguments.report:
+        if whole and (changes := prepare.uncommitted()):
+            parser.error(
+                "a whole run is kept and names its commit: commit or put aside first\n" + changes
+            )
         if not arguments.unprepared:
             prepare.prepare()
         measured = measure(arguments)
@@ -70,6 +74,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return {
             "date": time.strftime("%Y-%m-%d"),
             "quick": arguments.quick,
+            "notes": [],
             "turns": f"{run.effort.rounds} rounds of turns of {run.effort.seconds} s",
             "machine": conditions.as_json(),
             "server": f"{name} {'.'.join(map(str, version))}",

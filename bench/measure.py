@@ -78,20 +78,60 @@ class Run:
     def take_turns(
         self, workload: str, case: Json, workers: Sequence[Worker], request: Json, turns: int = 1
     ) -> None:
-        """Warms everybody up; then all take turns, so many in each of several rounds."""
+        """Warms everybody up; then all take turns, so many in each of several rounds.
+
+        Who fails in a round is there again in the next, in a new process if need be.
+        """
         going = {worker.entrant.name: worker for worker in workers}
-
-        def leave(name: str, problem: Failed) -> None:
-            self.failed(workload, case, name, problem)
-            del going[name]
-
+        stay = Staying(self.effort.rounds)
         asked = {"do": "pairs", "seconds": self.effort.seconds / turns, **request}
         warm_up = {**asked, "seconds": self.effort.seconds / 2}
-        by_turns(going, lambda name: going[name].ask(warm_up), 1, leave)
+
+        def ask(name: str, request: Json) -> Json:
+            if going[name].ended:
+                going[name].restart()
+                going[name].ask(warm_up)
+            return going[name].ask(request)
+
+        by_turns(going, lambda name: ask(name, warm_up), 1, lambda *_: None)
         for number in range(self.effort.rounds):
-            answers = by_turns(going, lambda name: going[name].ask(asked), turns, leave)
+
+            def note(name: str, problem: Failed, number: int = number) -> None:
+                self.failed(workload, {**case, "round": number}, name, problem)
+                stay.failed(name)
+
+            names = [name for name in going if stay.asked(name)]
+            answers = by_turns(names, lambda name: ask(name, asked), turns, note)
             for name, answer in answers.items():
-                self.add(workload, case, name, round=number, **summary(answer))
+                try:
+                    self.add(workload, case, name, round=number, **summary(answer))
+                    stay.succeeded(name)
+                except Failed as problem:
+                    note(name, problem)
+
+
+class Staying:
+    """Who is asked in further rounds: all but those that failed from the first, often enough."""
+
+    #: Rounds without a success.
+    ENOUGH = 3
+
+    def __init__(self, rounds: int) -> None:
+        self._enough = min(self.ENOUGH, rounds)
+        self._failures: dict[str, int] = {}
+        self._succeeded: set[str] = set()
+
+    def failed(self, name: str) -> None:
+        """One more round."""
+        self._failures[name] = self._failures.get(name, 0) + 1
+
+    def succeeded(self, name: str) -> None:
+        """It can do it."""
+        self._succeeded.add(name)
+
+    def asked(self, name: str) -> bool:
+        """Whether it takes part in the next round."""
+        return name in self._succeeded or self._failures.get(name, 0) < self._enough
 
 
 def by_turns(

@@ -109,6 +109,15 @@ def versions() -> dict[str, str]:
     }
 
 
+def uncommitted() -> str:
+    """What differs from the last commit, files that git does not know included; a line each."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "status", "--porcelain"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
 def _say(what: str) -> None:
     print(f"preparing: {what}", file=sys.stderr, flush=True)
 

@@ -11,10 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from bench import prepare
-from bench.entrants import Entrant
 from bench.machine import CLIENTS, placed
 from tests.support import watchdog
 
@@ -29,22 +28,48 @@ class Silent(Failed):
     """A contestant did not answer in time; its process was ended."""
 
 
+class Program(Protocol):
+    """What is known of a contestant before it is started."""
+
+    @property
+    def name(self) -> str:
+        """As it is told of."""
+
+    @property
+    def style(self) -> str:
+        """The way its users wait."""
+
+    def command(self) -> Sequence[str | Path]:
+        """Its words; the nodes come after it."""
+
+    def variables(self) -> dict[str, str]:
+        """Of its environment, beside those that it inherits."""
+
+
 class Worker:
     """A contestant that has connected to its nodes."""
 
-    def __init__(self, entrant: Entrant, ports: Sequence[int]) -> None:
+    def __init__(self, entrant: Program, nodes: Sequence[int | str]) -> None:
+        """Starts it; `nodes` are the words that it is told them by."""
         self.entrant = entrant
+        self._nodes = nodes
+        self.ended = True
+        self.restart()
+
+    def restart(self) -> None:
+        """Starts its process, a new one after it has ended."""
         self.started = time.monotonic()
         with placed(CLIENTS):
             self._process = subprocess.Popen(
-                [*map(str, entrant.command()), *map(str, ports)],
+                [*map(str, self.entrant.command()), *map(str, self._nodes)],
                 cwd=prepare.ROOT,
-                env=_variables(entrant),
+                env={**_inherited(), **self.entrant.variables()},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
         watchdog.guard(self._process.pid)
+        self.ended = False
         self._unread = b""
         self.version: str = self._read(60.0)["version"]
 
@@ -64,7 +89,8 @@ class Worker:
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: closed by `close`
+            self.close()
             raise Failed(f"{self.entrant.name} has ended") from error
 
     def finish(self, limit: float = 120.0) -> Json:
@@ -86,6 +112,9 @@ class Worker:
 
     def close(self) -> None:
         """Ends it, however it is."""
+        if self.ended:
+            return
+        self.ended = True
         watchdog.forget(self._process.pid)
         self._process.kill()
         self._process.wait()
@@ -113,9 +142,10 @@ class Worker:
             while b"\n" not in self._unread:
                 if not selector.select(max(0.0, end - time.monotonic())):
                     self.close()
-                    raise Silent(f"{self.entrant.name}: no answer within {limit:g} s")
+                    raise Silent(f"{self.entrant.name}: no answer within {limit:.0f} s")
                 chunk = os.read(output, 1 << 20)
                 if not chunk:
+                    self.close()
                     raise Failed(f"{self.entrant.name} has ended")
                 self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
@@ -123,8 +153,5 @@ class Worker:
         return answer
 
 
-def _variables(entrant: Entrant) -> dict[str, str]:
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if entrant.language == "Node":
-        variables["QUORLOCK_NATIVE_PATH"] = str(prepare.addon())
-    return variables
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

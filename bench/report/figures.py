@@ -14,6 +14,26 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Failures:
+    """The rounds of one entrant that failed in one case."""
+
+    failed: int
+    rounds: int
+    #: The last.
+    problem: str
+
+    @property
+    def share(self) -> str:
+        """As one reads it."""
+        return f"{self.failed} of {self.rounds}"
+
+    @property
+    def all(self) -> bool:
+        """Whether there is no figure at all."""
+        return self.failed == self.rounds
+
+
+@dataclass(frozen=True)
 class Results:
     """A finished run."""
 
@@ -29,11 +49,7 @@ class Results:
         wanted = {"workload": workload, **case}
         if entrant is not None:
             wanted["entrant"] = entrant
-        return [
-            row
-            for row in self.rows
-            if "failed" not in row and all(row.get(name) == it for name, it in wanted.items())
-        ]
+        return [row for row in self.rows if "failed" not in row and _is(row, wanted)]
 
     def median(self, field: str, workload: str, entrant: str, /, **case: object) -> float | None:
         """Over all rounds; None where there is nothing."""
@@ -75,15 +91,20 @@ class Results:
         names = {row["entrant"] for row in self.select(workload, **case)}
         return [entrant for entrant in ENTRANTS if entrant.name in names]
 
-    def failures(self, workload: str, /, **case: object) -> dict[str, str]:
-        """Who failed, and how."""
+    def failures(self, workload: str, /, **case: object) -> dict[str, Failures]:
+        """Who failed in some round, in how many of those in which it took part, and how."""
+        found: dict[str, list[str]] = {}
+        for row in self.rows:
+            if "failed" in row and row["workload"] == workload and _is(row, case):
+                found.setdefault(row["entrant"], []).append(row["failed"])
         return {
-            row["entrant"]: row["failed"]
-            for row in self.rows
-            if "failed" in row
-            and row["workload"] == workload
-            and all(row.get(name) == it for name, it in case.items())
+            name: Failures(len(told), len(told) + self._rounds(workload, name, case), told[-1])
+            for name, told in found.items()
         }
+
+    def _rounds(self, workload: str, entrant: str, case: Mapping[str, object]) -> int:
+        """That succeeded."""
+        return len({row.get("round") for row in self.select(workload, entrant, **case)})
 
     def best(
         self, field: str, workload: str, among: Sequence[str], /, *, least: bool, **case: object
@@ -99,6 +120,10 @@ class Results:
     def _values(self, field: str, workload: str, entrant: str, /, **case: object) -> list[float]:
         rows = self.select(workload, entrant, **case)
         return [row[field] for row in rows if row.get(field) is not None]
+
+
+def _is(row: Row, case: Mapping[str, object]) -> bool:
+    return all(row.get(name) == it for name, it in case.items())
 
 
 def _ratio(field: str, above: Iterable[Row], below: Iterable[Row]) -> float | None:

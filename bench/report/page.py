@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.entrants import ENTRANTS, OURS
-from bench.report import tables
+from bench.report import races, tables
 from bench.report.figures import Results
 from bench.report.plots import pictures
 from bench.report.targets import Target, targets
@@ -35,21 +35,28 @@ def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -
     yield "# Benchmarks"
     yield ""
     yield from _conditions(results, kept)
+    for note in results.content.get("notes", ()):
+        yield from (str(note), "")
     yield "## Targets"
     yield ""
     yield (
         "Ratios within one run. *Plain* is the same with fencing off, which is all that the other "
-        "libraries give; *floor* is the same for bare sockets in C, which ask all nodes at once "
-        "and sleep until they answer. Five servers that share one core answer one after the other, "
-        "so that this alone gains little. Ours can be below the floor: one operation at a time "
-        "does not sleep where replies follow close upon each other."
+        "libraries give. *Floor* is the same for the least that a client can do, bare sockets in "
+        "C: it asks all nodes at once, looks for replies without sleeping, releases by the "
+        "server's own command, and checks nothing. *A plain client in C* sleeps until a reply "
+        "comes and releases by script. Five servers that share one core answer one after the "
+        "other, so that asking at once gains little here."
     )
     yield ""
     yield from tables.of_targets(judged)
     yield ""
+    yield "## Targets that are not met"
+    yield ""
+    yield from tables.not_met(judged)
+    yield ""
     yield "## Where Quorlock is not the fastest"
     yield ""
-    yield from tables.behind(results)
+    yield from races.behind(results)
     yield ""
     for section in _SECTIONS:
         rows = list(section.table(results))
@@ -80,7 +87,8 @@ def _conditions(results: Results, kept: Path) -> Iterator[str]:
         "cores kept from halting" if machine["spinning"] else "cores free to halt",
     ]
     yield (
-        f"Measured on {content['date']} with `make bench`: {content['server']} on "
+        f"Measured on {content['date']} with `make bench` at {_commit(content)}: "
+        f"{content['server']} on "
         f"{machine['system']}, {machine['processor']}, {machine['cores']} cores; "
         f"{', '.join(steady)}; loopback; {content['turns']}.{quick}"
     )
@@ -89,15 +97,24 @@ def _conditions(results: Results, kept: Path) -> Iterator[str]:
         "All contestants take turns on the same servers, in several rounds, so that a disturbance "
         "hits everybody alike. Only ratios mean anything on another machine. Each is used as its "
         "own documentation shows, with a ttl of ten seconds and its own defaults; ours with "
-        "fencing tokens and guards, with neither where it says *no fencing*. All figures are in "
-        f"`{kept.as_posix()}`."
+        "fencing tokens and guards, with neither where it says *no fencing*; in Node ours waits "
+        "until it has the lock (`retryCount: -1`). *Tuned* is a peer as one would set it who "
+        "knows it: 250 ms for a node, no tries within the client, and ioredis' own pipelining. "
+        f"All figures are in `{kept.as_posix()}`."
     )
     yield ""
 
 
+def _commit(content: Mapping[str, Any]) -> str:
+    commit = str(content["versions"].get("commit", "a commit that is not known"))
+    changed = commit.endswith("-dirty")
+    told = f"commit {commit.removesuffix('-dirty')}"
+    return told + " and changes that were not committed" * changed
+
+
 def _failures(results: Results) -> Iterator[str]:
     """What did not work, beside the faults that were meant."""
-    found = tables.failures(results)
+    found = list(races.failures(results))
     if found:
         yield from ("## What failed", "", *found, "")
 
@@ -107,6 +124,7 @@ def _versions(results: Results) -> Iterator[str]:
     yield ""
     versions = dict(results.content["versions"])
     ours = {one.name for one in ENTRANTS if one.role == OURS}
+    ours.add("commit")  # told at the top
     told = [f"{name} {version}" for name, version in versions.items() if name not in ours]
     yield ", ".join(told) + "."
 
@@ -137,6 +155,13 @@ _SECTIONS = (
         tables.flight,
     ),
     Section(
+        "Blocks that renew",
+        "What most code uses: `using`, `with`, or a lock that renews itself from the beginning, "
+        "each beside the others' of its kind. The others of ours above do not renew.",
+        (),
+        tables.blocks,
+    ),
+    Section(
         "Over a network",
         "Every node half a millisecond away, there and back; and all near but one, which is 20 ms "
         "away. The link and the servers share a core, which the floor pays for as well.",
@@ -147,7 +172,9 @@ _SECTIONS = (
         "A node that fails",
         "One of five nodes is stopped (it hangs: connections stay open and nothing is answered) or "
         "killed while a process goes on locking. The first five calls count as finding out; "
-        "*after* begins half a second later.",
+        "*after* begins half a second later. A pair that takes longer than 10 s fails its round; "
+        "figures are those of the rounds that did not fail. Who fails in the first three rounds is "
+        "not asked again.",
         ("hung-node.svg", "dead-node.svg"),
         tables.faulty,
     ),

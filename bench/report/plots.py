@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bench.entrants import OURS, PEER, Entrant, named
-from bench.report.figures import Results, spoken
+from bench.report.figures import Failures, Results, spoken
 from bench.report.svg import Bar, Line, bars, differ_a_lot, lines
 
 #: Those that a picture of lines can hold: every one of ours, and the best known of the others.
@@ -154,7 +154,7 @@ def _bars_of(
     title: str,
     subtitle: str,
     whisker: tuple[str, str] | None = None,
-    failed: Mapping[str, str] | None = None,
+    failed: Mapping[str, Failures] | None = None,
 ) -> str:
     rows = []
     for entrant in results.entrants(workload, **case):
@@ -171,9 +171,9 @@ def _bars_of(
         return ""
     rows.sort(key=lambda row: row.value or 0)
     shown = {row.label for row in rows}
-    for name, problem in (failed or {}).items():
+    for name, it in (failed or {}).items():
         if named(name).label not in shown:
-            rows.append(Bar(named(name).label, _kind(named(name)), None, note=short(problem)))
+            rows.append(Bar(named(name).label, _kind(named(name)), None, note=short(it.problem)))
     scale = " Logarithmic." if differ_a_lot(rows) else ""
     return bars(title, subtitle + scale, rows, told)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.entrants import OURS, Entrant, named
-from bench.report.figures import Results, spoken
+from bench.report.figures import Failures, Results, spoken
 from bench.report.plots import short
 from bench.report.targets import Target
 
@@ -22,24 +22,16 @@ def of_targets(judged: Sequence[Target]) -> Iterator[str]:
     return _table(["", "target", "demand", "seen", "plain", "floor", ""], rows)
 
 
-def behind(results: Results) -> Iterator[str]:
-    """Every case in which another library of the same language is ahead."""
-    found = []
-    for workload, field, least, told in _RACES:
-        for case in _cases(results, workload):
-            found += _losses(results, workload, field, least, told, case)
-    yield from found or ["Nowhere in what was measured."]
-
-
-def failures(results: Results) -> list[str]:
-    """Everything that failed on healthy nodes, once."""
-    lines = []
-    for row in results.rows:
-        if "failed" in row and row["workload"] != "faulty":
-            where = ", ".join(words for words in (row["workload"], _where(row)) if words)
-            line = f"- {where}: {row['failed']}"
-            lines += [line] if line not in lines else []
-    return lines
+def not_met(judged: Sequence[Target]) -> Iterator[str]:
+    """The targets that were missed, one a line."""
+    missed = [target for target in judged if target.met is False]
+    for target in missed:
+        yield f"- {target.area}: {target.text}: {target.told(target.value)}, not {target.demand}."
+    unknown = sum(target.met is None for target in judged)
+    if unknown:
+        yield f"- {unknown} {'was' if unknown == 1 else 'were'} not measured in this run."
+    if not missed and not unknown:
+        yield "None."
 
 
 def single(results: Results) -> Iterator[str]:
@@ -97,31 +89,55 @@ def far(results: Results) -> Iterator[str]:
 
 
 def faulty(results: Results) -> Iterator[str]:
-    """Times with a fault: healthy, finding out, after."""
+    """Times with a fault: healthy, finding out, after; and the rounds that failed."""
     for fault in ("hung", "dead"):
         failures = results.failures("faulty", case=fault)
+        names = [
+            one.name
+            for one in _sorted(results, "faulty", "p50", {"case": fault, "phase": "after"})
+            if results.select("faulty", one.name, case=fault)
+        ]
+        names += [name for name, it in failures.items() if it.all]
         rows = []
-        for entrant in _sorted(results, "faulty", "p50", {"case": fault, "phase": "after"}):
-            if entrant.name in failures:
-                continue
+        for name in names:
+            entrant = named(name)
             healthy, after = (
-                results.median("p50", "faulty", entrant.name, case=fault, phase=phase)
+                results.median("p50", "faulty", name, case=fault, phase=phase)
                 for phase in ("healthy", "after")
             )
-            part = f"{after / healthy:.2f}x" if healthy and after else _NOTHING
             rows.append([
                 _label(entrant),
                 _time(results, "p50", "faulty", entrant, case=fault, phase="healthy"),
                 _time(results, "max", "faulty", entrant, case=fault, phase="first"),
                 _time(results, "p50", "faulty", entrant, case=fault, phase="after"),
                 _time(results, "p99", "faulty", entrant, case=fault, phase="after"),
-                part,
+                f"{after / healthy:.2f}x" if healthy and after else _NOTHING,
+                _failed(failures.get(name)),
             ])  # fmt: skip
-        for name, problem in failures.items():
-            rows.append([_label(named(name)), *[_NOTHING] * 4, short(problem)])
         heads = ["healthy", "longest of the first", "after", "p99 after", "of healthy"]
-        yield from _table([f"one of five {fault}", *heads], rows)
+        yield from _table([f"one of five {fault}", *heads, "rounds that failed"], rows)
         yield ""
+
+
+def _failed(failures: Failures | None) -> str:
+    return f"{failures.share}: {short(failures.problem)}" if failures else "none"
+
+
+def blocks(results: Results) -> Iterator[str]:
+    """Those whose every lock is a block that renews it: one at a time, and many."""
+    rows = []
+    for entrant in _sorted(results, "single", "p50", {"nodes": 5}):
+        if not entrant.renews:
+            continue
+        case = {"nodes": 5, "in_flight": 64}
+        rate = results.median("per_second", "flight", entrant.name, **case)
+        rows.append([
+            _label(entrant),
+            *(_time(results, field, "single", entrant, nodes=5) for field in ("p50", "p99")),
+            _NOTHING if rate is None else f"{rate:,.0f}",
+            _time(results, "p99", "flight", entrant, **case),
+        ])  # fmt: skip
+    return _table(["5 nodes", "one at a time", "p99", "pairs a second, 64", "p99 of 64"], rows)
 
 
 def contention(results: Results) -> Iterator[str]:
@@ -194,41 +210,6 @@ def flat(results: Results) -> Iterator[str]:
     return _table(["", "1 resource", "10,000", *heads], rows)
 
 
-def _losses(
-    results: Results, workload: str, field: str, least: bool, told: str, case: dict[str, object]
-) -> list[str]:
-    lines = []
-    everybody = results.entrants(workload, **case)
-    for style, language in _STYLES.items():
-        racing = [one.name for one in everybody if one.style == style]
-        ours = [one for one in racing if named(one).role == OURS and not named(one).variant]
-        best = results.best(field, workload, racing, least=least, **case)
-        if best is None or not ours or named(best).role == OURS:
-            continue
-        mine, other = (results.median(field, workload, name, **case) for name in (ours[0], best))
-        if not mine or not other:
-            continue
-        part = mine / other if least else other / mine
-        where = "".join(f", {words}" for words in [_where(case)] if words)
-        lines.append(f"- {language}: {told}{where}: {best} is ahead by {part:.2f}x.")
-    return lines
-
-
-def _where(case: Mapping[str, object]) -> str:
-    told = [f"{case[name]}{words}" for name, words in _WORDS.items() if name in case]
-    return ", ".join(told).replace("1 nodes", "1 node")
-
-
-def _cases(results: Results, workload: str) -> list[dict[str, object]]:
-    fields = _CASES[workload]
-    found: list[dict[str, object]] = []
-    for row in results.select(workload):
-        case = {field: row[field] for field in fields}
-        if case not in found and case.get("phase") in (None, "after"):
-            found.append(case)
-    return found
-
-
 def _sorted(
     results: Results,
     workload: str,
@@ -264,32 +245,3 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     yield f"|---|{'---:|' * (len(heads) - 1)}"
     for row in rows:
         yield f"| {' | '.join(row)} |"
-
-
-_STYLES = {"tokio": "Rust", "sync": "Python", "asyncio": "Python asyncio", "node": "Node"}
-_WORDS = {
-    "nodes": " nodes",
-    "in_flight": " in flight",
-    "contenders": " contenders",
-    "case": "",
-}
-_RACES = (
-    ("single", "p50", True, "one at a time"),
-    ("single", "cpu", True, "processor time of one at a time"),
-    ("flight", "per_second", False, "pairs a second"),
-    ("far", "p50", True, "over links"),
-    ("faulty", "p50", True, "with a fault"),
-    ("contention", "mean", True, "idle between holders"),
-    ("held", "core", True, "processor time of held leases"),
-    ("held", "bytes", True, "memory of held leases"),
-    ("startup", "millis", True, "first lock"),
-)
-_CASES = {
-    "single": ("nodes",),
-    "flight": ("nodes", "in_flight"),
-    "far": ("case",),
-    "faulty": ("case", "phase"),
-    "contention": ("contenders",),
-    "held": (),
-    "startup": (),
-}

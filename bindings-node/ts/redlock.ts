@@ -74,8 +74,8 @@ export interface NodeStatus {
 }
 
 /**
- * Locks over N independent Redis or Valkey servers, with the methods, settings and errors of
- * node-redlock 5 but for its `scripts`.
+ * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of
+ * node-redlock 5; custom scripts and clients of a cluster are refused.
  *
  * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
  * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose

@@ -1,12 +1,12 @@
-// node-redlock 4.2 over ioredis: old, and still much installed.
+// node-redlock 4.2 over ioredis: old, and still much installed. Variant: `tuned`.
 import { createRequire } from 'node:module'
-import { Redis } from 'ioredis'
-import { TTL, ports, serve, versionOf } from './worker.mjs'
+import { clients } from './clients.mjs'
+import { TTL, serve, versionOf } from './worker.mjs'
 
 const require = createRequire(import.meta.url)
 const Redlock = require('redlock4')
 
-const redlock = new Redlock(ports.map((port) => new Redis(port, '127.0.0.1')))
+const redlock = new Redlock(clients())
 redlock.on('clientError', () => {})
 
 await serve(

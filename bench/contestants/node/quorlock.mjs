@@ -1,7 +1,8 @@
 // Ours. Variants: `plain` (no fencing, no guards: what the others do), `using` (a block, renewed).
+// Waits until it holds the lock, as the others are asked to: its own default is to give up after ten tries.
 import { createRequire } from 'node:module'
 import { Redlock } from '../../../bindings-node/index.mjs'
-import { TTL, serve, urls, variant } from './worker.mjs'
+import { TTL, enter, leave, serve, urls, variant } from './worker.mjs'
 
 const { version } = createRequire(import.meta.url)('../../../package.json')
 const redlock = new Redlock(urls, {
@@ -9,24 +10,9 @@ const redlock = new Redlock(urls, {
   retryCount: -1,
 })
 
-/** A lock inside `using`: the block ends when it is released. */
-function enter(resource) {
-  return new Promise((resolve, reject) => {
-    const block = { ended: undefined, end: undefined }
-    block.ended = redlock.using([resource], TTL, () => {
-      resolve(block)
-      return new Promise((end) => (block.end = end))
-    })
-    block.ended.catch(reject)
-  })
-}
-
 const inBlock = {
-  acquire: enter,
-  release: (block) => {
-    block.end()
-    return block.ended
-  },
+  acquire: (resource) => enter((routine) => redlock.using([resource], TTL, routine)),
+  release: leave,
 }
 const bare = {
   acquire: (resource) => redlock.acquire([resource], TTL),

@@ -1,15 +1,17 @@
-// redis-semaphore's RedlockMutex over ioredis, which renews by a timer for each lock.
+// redis-semaphore's RedlockMutex over ioredis, which renews every lock by a timer of its own.
+// Variants: `tuned`, and `once` without renewal.
 import { createRequire } from 'node:module'
-import { Redis } from 'ioredis'
-import { TTL, ports, serve, versionOf } from './worker.mjs'
+import { clients } from './clients.mjs'
+import { TTL, serve, variant, versionOf } from './worker.mjs'
 
 const require = createRequire(import.meta.url)
 const { RedlockMutex } = require('redis-semaphore')
 
-const clients = ports.map((port) => new Redis(port, '127.0.0.1'))
+const nodes = clients()
+const options = { lockTimeout: TTL, ...(variant === 'once' ? { refreshInterval: 0 } : {}) }
 
 async function acquire(resource) {
-  const mutex = new RedlockMutex(clients, resource, { lockTimeout: TTL })
+  const mutex = new RedlockMutex(nodes, resource, options)
   await mutex.acquire()
   return mutex
 }

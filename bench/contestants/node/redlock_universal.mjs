@@ -1,22 +1,26 @@
-// redlock-universal over ioredis: a lock object is made for one key.
-import { Redis } from 'ioredis'
+// redlock-universal over ioredis: a lock object is made for one key. Variants: `tuned`, `using`.
 import { IoredisAdapter, LockAcquisitionError, createRedlock } from 'redlock-universal'
-import { TTL, ports, serve, versionOf } from './worker.mjs'
+import { clients } from './clients.mjs'
+import { TTL, enter, leave, serve, variant, versionOf } from './worker.mjs'
 
-const adapters = ports.map((port) => new IoredisAdapter(new Redis(port, '127.0.0.1')))
+const adapters = clients().map((client) => new IoredisAdapter(client))
+
+/** Undefined if it gave up. */
+async function acquire(resource) {
+  const lock = createRedlock({ adapters, key: resource, ttl: TTL })
+  try {
+    if (variant === 'using') return await enter((routine) => lock.using(routine))
+    return { lock, handle: await lock.acquire() }
+  } catch (error) {
+    if (error instanceof LockAcquisitionError) return undefined
+    throw error
+  }
+}
 
 await serve(
   {
-    async acquire(resource) {
-      const lock = createRedlock({ adapters, key: resource, ttl: TTL })
-      try {
-        return { lock, handle: await lock.acquire() }
-      } catch (error) {
-        if (error instanceof LockAcquisitionError) return undefined
-        throw error
-      }
-    },
-    release: ({ lock, handle }) => lock.release(handle),
+    acquire,
+    release: (held) => (held.end ? leave(held) : held.lock.release(held.handle)),
   },
   versionOf('redlock-universal'),
 )

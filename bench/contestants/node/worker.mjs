@@ -13,6 +13,27 @@ export const ports = words.map(Number)
 export const urls = ports.map((port) => `redis://127.0.0.1:${port}`)
 
 /**
+ * A lock that is held inside a block: the block ends when it is released.
+ * @param {(routine: () => Promise<void>) => Promise<unknown>} using
+ */
+export function enter(using) {
+  return new Promise((resolve, reject) => {
+    const block = { ended: undefined, end: undefined }
+    block.ended = using(() => {
+      resolve(block)
+      return new Promise((end) => (block.end = end))
+    })
+    block.ended.catch(reject)
+  })
+}
+
+/** @param {any} block */
+export function leave(block) {
+  block.end()
+  return block.ended
+}
+
+/**
  * @typedef {object} Locks a library under test: waits as it does by default
  * @property {(resource: string) => Promise<any>} acquire a held lock; undefined if it gave up
  * @property {(held: any) => Promise<unknown>} release

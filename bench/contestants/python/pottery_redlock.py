@@ -1,4 +1,4 @@
-"""pottery's Redlock: a thread for each node and call."""
+"""pottery's Redlock: a thread for each node and call. Variant: `tuned`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pottery import Redlock
 from redis import Redis
 
 from bench.contestants.python.threads import serve
-from bench.contestants.python.wire import TTL, addresses, arguments
+from bench.contestants.python.wire import TTL, TUNED, addresses, arguments
 
 
 class Peer:
     """As its documentation shows."""
 
-    def __init__(self, ports: list[int]) -> None:
-        self._masters = {Redis(*address) for address in addresses(ports)}
+    def __init__(self, variant: str, ports: list[int]) -> None:
+        options = TUNED if variant == "tuned" else {}
+        self._masters = {Redis(host, port, **options) for host, port in addresses(ports)}
 
     def acquire(self, resource: str) -> Any:
         """Waits for as long as it takes."""
@@ -29,4 +30,4 @@ class Peer:
 
 
 if __name__ == "__main__":
-    serve(Peer(arguments()[1]), version("pottery"))
+    serve(Peer(*arguments()), version("pottery"))

@@ -1,4 +1,4 @@
-"""redlock-py: asks the nodes one after the other."""
+"""redlock-py: asks the nodes one after the other. Variant: `tuned`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 from redlock import Redlock
 
 from bench.contestants.python.threads import serve
-from bench.contestants.python.wire import TTL, addresses, arguments
+from bench.contestants.python.wire import TTL, TUNED, addresses, arguments
 
 
 class Peer:
     """As its documentation shows."""
 
-    def __init__(self, ports: list[int]) -> None:
+    def __init__(self, variant: str, ports: list[int]) -> None:
+        options = TUNED if variant == "tuned" else {}
         nodes = [{"host": host, "port": port, "db": 0} for host, port in addresses(ports)]
-        self._locks = Redlock(nodes)
+        self._locks = Redlock([{**node, **options} for node in nodes])
 
     def acquire(self, resource: str) -> Any:
         """False after three tries."""
@@ -28,4 +29,4 @@ class Peer:
 
 
 if __name__ == "__main__":
-    serve(Peer(arguments()[1]), version("redlock-py"))
+    serve(Peer(*arguments()), version("redlock-py"))

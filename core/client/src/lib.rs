@@ -69,7 +69,8 @@ pub use quorlock_protocol::{
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;
 
-/// The Rust example of the README, compiled.
+/// The Rust examples of the README and the guide, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guide.md")]
 struct Readme;

@@ -6,7 +6,7 @@
 //!    a late revoke of round one must not be able to delete the key of round two.
 //! 2. Send the grant to all nodes at once. A node makes the key only if it is free.
 //! 3. Decide as soon as the outcome is certain: won with a quorum of grants, lost when a quorum has become
-//!    impossible. Slow and dead nodes add nothing while a quorum answers.
+//!    impossible. Once a process is connected, slow and dead nodes add nothing while a quorum answers.
 //! 4. The validity is `ttl - elapsed - drift`, counted from before the first command was sent. If nothing
 //!    is left the round is lost, whatever the votes.
 //! 5. A lost round is revoked on every node to which its grant went, on the same ordered connection, without

@@ -6,11 +6,11 @@
 //! | one hung node blocks every call | redlock-py, aioredlock, node-redlock 4, rslock | all nodes are asked at once, decided at the quorum |
 //! | an even split never settles | node-redlock 5 | lost as soon as a quorum is impossible |
 //! | leases that are over when they are returned | node-redlock 5, redis-semaphore | won with no validity left is lost |
-//! | validity by the wall clock | redlock-py, redlock-ng, node-redlock | a monotonic clock that counts suspend |
+//! | validity by the wall clock | redlock-py, redlock-ng, node-redlock, redlock-universal | a monotonic clock that counts suspend |
 //! | keys of a failed attempt block the next | node-redlock 5 | every lost round is revoked everywhere |
 //! | one id over several rounds | redsync, aioredlock, node-redlock | a fresh id for every round |
 //! | a late SET lands after the release | pottery | one ordered connection a node |
-//! | locked out by one's own lost reply | redis-py | the grant is idempotent |
+//! | locked out by one's own lost reply | redis-py, node-redlock 5, redlock-universal | the grant is idempotent |
 //! | a retry count of 0 is taken for the default | redlock-py, node-redlock 4 | zero is one round |
 //! | a timeout that never tries, or takes far longer | redlock-plus, redis-py | one try at least, bounded as a whole |
 //! | one failed renewal ends renewal in silence | aioredlock, python-redis-lock | faults are tried again while the validity lasts |
@@ -20,10 +20,10 @@
 //! | a blocked event loop loses the lock | every library for Node | renewed on a thread of its own |
 //! | expired locks extended by making the key anew | redsync, aioredlock | extending never makes a key |
 //! | an expired lock takes seconds to release | node-redlock | the outcome is told at once |
-//! | the body's own error is masked | node-redlock, pottery, redis-py | never masked |
+//! | the body's own error is masked | node-redlock, aioredlock, pottery, redis-py | never masked |
 //! | a cancelled acquisition leaves its key | redis.asyncio | dropping withdraws |
 //! | one task's release frees another's lock | redis.asyncio | state belongs to an acquisition |
-//! | a forked child releases its parent's lock | redis-py | a child's handles are inert |
+//! | a forked child releases its parent's lock | redis-py, pottery | a child's handles are inert |
 //! | predictable tokens | several | 20 bytes of the operating system's randomness |
 //!
 //! # Our own

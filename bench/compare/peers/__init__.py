@@ -1,0 +1,1 @@
+"""The libraries, each driven with its own defaults by lines of JSON."""
