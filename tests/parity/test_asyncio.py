@@ -78,7 +78,8 @@ def test_methods_have_the_same_parameters_and_defaults(kind: str) -> None:
 def test_blocks_are_entered_by_with_or_async_with(kind: str) -> None:
     blocking, aio = pair(kind)
     assert hasattr(blocking, "__enter__")
-    assert not hasattr(blocking, "__aenter__")
+    with pytest.raises(TypeError, match="this is for blocking code: use 'with'"):
+        blocking.__aenter__(None)
     assert inspect.iscoroutinefunction(aio.__aenter__)
     assert inspect.iscoroutinefunction(aio.__aexit__)
 

@@ -8,7 +8,6 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._errors import ConfigError
 from ._native import generation
 from ._notices import is_heard, listen
 from ._options import telling
@@ -25,7 +24,7 @@ async def finished(operation: Operation) -> None:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        raise ConfigError(_NO_LOOP) from None
+        raise RuntimeError(_NO_LOOP) from None
     if not is_heard[0]:
         listen()
     if not operation.visit() or not await _ended_here(operation):

@@ -92,9 +92,9 @@ class ManagerOptions(LockOptions, total=False):
     of no use with one node."""
     max_ttl: Seconds
     """The longest that a lock may keep its keys: ttl and `lock_delay` together, or `min_hold`. A
-    longer one is refused. A node that may have forgotten locks is held back for so long. Default:
-    no limit; then the longest counts that this manager has asked for or that others have noted on
-    the nodes. The same for all who use the nodes."""
+    longer one is refused. A node that may have forgotten locks is held back for so long.
+    Default: no limit; then the longest counts that this manager has asked for or that others have
+    noted on the nodes. The same for all who use the nodes."""
 
 
 class Behaviour(NamedTuple):
