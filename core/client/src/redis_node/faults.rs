@@ -44,14 +44,9 @@ pub(super) fn of_checkup(error: &ServerError) -> Fault {
     if fault.kind() != FaultKind::NotPermitted || error.code() == "DENIED" {
         return fault;
     }
-    let text = error.details().unwrap_or_default();
-    let what = if is_about_key(text) {
-        "does not cover the guards' keys: add ~quorlock:*".to_owned()
-    } else {
-        format!("does not permit {} to the guards: add ~quorlock:*", command_in(text))
-    };
+    let what = lacking(error, "the guards' keys");
     let words = format!(
-        "the user's access list {what} and +eval +get +set +pexpire +time with ACL SETUSER, or set \
+        "the user's access list {what}: add ~quorlock:* and +eval +get +set +pexpire +time with ACL SETUSER, or set \
          restart_guard to \"off\" and clock_guard to false"
     );
     Fault::new(FaultKind::NotPermitted, words)
@@ -61,17 +56,29 @@ pub(super) fn of_checkup(error: &ServerError) -> Fault {
 pub(super) fn of_fences(error: &ServerError) -> Fault {
     let fault = of_reply(error, None);
     let words = match fault.kind() {
-        FaultKind::NotPermitted => {
-            "the user's access list does not cover the table of fences: add ~quorlock:* and +eval +zadd \
-             +pttl +pexpire +time with ACL SETUSER, or set fencing to false"
-        }
+        FaultKind::NotPermitted => format!(
+            "the user's access list {}: add ~quorlock:* and +eval +zadd +pttl +pexpire +time with ACL \
+             SETUSER, or set fencing to false",
+            lacking(error, "the table of fences")
+        ),
         FaultKind::WrongType => {
             "a key of another type is in the place of the table of fences: look at \
-             quorlock:{node}:fences with TYPE, then delete or rename it"
+                                 quorlock:{node}:fences with TYPE, then delete or rename it"
+                .to_owned()
         }
         _ => return fault,
     };
     Fault::new(fault.kind(), words)
+}
+
+/// What a user may not do with `keys` of this client's own: touch them, or run a command on them.
+fn lacking(error: &ServerError, keys: &str) -> String {
+    let text = error.details().unwrap_or_default();
+    if is_about_key(text) {
+        format!("does not cover {keys}")
+    } else {
+        format!("does not permit {} on {keys}", command_in(text))
+    }
 }
 
 /// Whether the server does not know the script that was named by its digest.
