@@ -174,8 +174,9 @@ impl Store {
             return Answer::Ours { token: None, remaining: None };
         };
         let time = clock::System.wall_micros();
-        let floor = highest.map_or(1, |token| token.0 + 1).max(time);
-        let token = FencingToken(fence.proposal.0.min(time + Fence::SLACK_MICROS).max(floor));
+        let (least, most) = (time.saturating_sub(Fence::SLACK_MICROS), time + Fence::SLACK_MICROS);
+        let floor = highest.map_or(1, |token| token.0 + 1);
+        let token = FencingToken(fence.proposal.0.clamp(least, most).max(floor));
         self.raise(locks, token);
         Answer::Ours { token: Some(token), remaining: None }
     }

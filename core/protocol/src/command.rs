@@ -78,9 +78,9 @@ pub struct Fence {
 
 impl Fence {
     /// By how many microseconds a granted token may differ from the node's own clock, unless the fence stands
-    /// higher: one second. A node grants, for its fence `f` and its clock `T`, the proposal `P` itself if
-    /// `P > f` and `|P - T|` is within it, otherwise the largest of `f + 1`, `T` and the smaller of `P` and
-    /// `T` with it. So no client's clock can make tokens go back, or raise them for ever.
+    /// higher: one second. A node grants, for its fence `f` and its clock `T`, the proposal `P` brought within a
+    /// second of `T`, or `f + 1` if that is larger. So no client's clock can make tokens go back, or raise them
+    /// for ever.
     pub const SLACK_MICROS: u64 = 1_000_000;
 }
 

@@ -7,7 +7,7 @@ use crate::guarded::NODE_WALL;
 use crate::link::{Op, Progress, Sent, Ward};
 use crate::property::Violation;
 use crate::scope::Scope;
-use crate::site::{Flaw, Health, Owner, Request};
+use crate::site::{Flaw, Health, Owner, Request, buckets};
 use crate::world::World;
 
 impl World {
@@ -56,7 +56,7 @@ impl World {
             in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
             is_first: sent.is_first(),
             fences_end: scope.fences_end,
-            shares_bucket: scope.shares_bucket,
+            buckets: buckets(scope.wants_of(sent.owner.client), scope.shares_bucket).collect(),
             flaw: scope.flaw,
         };
         if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {

@@ -65,10 +65,10 @@ for i = 1, #free do
 end
 
 -- Always a token of its own, also for what was held already: the fence may be another's. The clock of a client may
--- neither raise it for ever nor let it go back: a proposal counts within a second of this node's own clock and
--- not below it, which makes up for fences that the node has forgotten.
+-- neither raise it for ever nor let it go back: a proposal counts within a second of this node's own clock, which
+-- makes up for fences that the node has forgotten.
 if proposal then
-  fence = math.max(fence + 1, time, math.min(proposal, time + 1000000))
+  fence = math.max(fence + 1, time - 1000000, math.min(proposal, time + 1000000))
   local digits = string.format('%.0f', fence) -- tostring writes 1.75e+15
   for i = 7, #ARGV do
     local raised = redis.pcall('ZADD', ARGV[6], digits, ARGV[i])

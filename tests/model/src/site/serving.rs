@@ -21,8 +21,8 @@ pub(crate) struct Request<'a> {
     pub(crate) is_first: bool,
     /// Whether fences go when their retention has passed.
     pub(crate) fences_end: bool,
-    /// Whether all resources are of one bucket.
-    pub(crate) shares_bucket: bool,
+    /// Those of the resources.
+    pub(crate) buckets: Vec<usize>,
     pub(crate) flaw: Flaw,
 }
 
@@ -83,17 +83,11 @@ impl Request<'_> {
         let is_above = proposal + slack >= self.wall || self.flaw == Flaw::NoFloor;
         is_above && proposal <= self.wall + slack
     }
-
-    fn buckets(&self) -> impl Iterator<Item = usize> + use<> {
-        buckets(self.resources, self.shares_bucket)
-    }
 }
 
 /// The buckets of `resources`: all the same, or each its own.
-pub(crate) fn buckets(resources: &[u8], shared: bool) -> impl Iterator<Item = usize> + use<> {
-    let all: Vec<_> =
-        resources.iter().map(|it| if shared { 0 } else { usize::from(*it) }).collect();
-    all.into_iter()
+pub(crate) fn buckets(resources: &[u8], shared: bool) -> impl Iterator<Item = usize> {
+    resources.iter().map(move |it| if shared { 0 } else { usize::from(*it) })
 }
 
 impl Site {
@@ -147,7 +141,7 @@ impl Site {
     /// Raises the fence to the proposal; whether it was below.
     fn raise(&mut self, request: &Request, fence: Fence) -> bool {
         let is_below = self.highest(request).is_none_or(|highest| highest < fence.proposal);
-        for bucket in request.buckets() {
+        for &bucket in &request.buckets {
             let highest = self.fences[bucket].max(fence.proposal.0);
             self.set_fence(request, bucket, highest, fence.retention);
         }
@@ -224,9 +218,9 @@ impl Site {
         let token = match request.flaw {
             Flaw::FenceFollowsProposal => clamped,
             Flaw::NoFloor => clamped.max(floor),
-            _ => clamped.max(floor).max(request.wall),
+            _ => clamped.max(floor).max(request.wall.saturating_sub(Fence::SLACK_MICROS)),
         };
-        for bucket in request.buckets() {
+        for &bucket in &request.buckets {
             self.set_fence(request, bucket, token, fence.retention);
         }
         Answer::Ours { token: Some(FencingToken(token)), remaining: None }
@@ -310,7 +304,7 @@ impl Site {
     }
 
     fn highest(&self, request: &Request) -> Option<FencingToken> {
-        let fences = request.buckets().map(|bucket| self.fences[bucket]);
+        let fences = request.buckets.iter().map(|bucket| self.fences[*bucket]);
         fences.max().filter(|fence| *fence > 0).map(FencingToken)
     }
 }
