@@ -18,6 +18,8 @@ from tests.support.wall_clock import WallClock
 
 Json = dict[str, Any]
 RESOURCE = "invoice"
+#: What every process locks first, so that it is connected.
+WARM_UP = "warm-up"
 #: Seconds for one request, which is at most one acquisition and one release.
 LIMIT = 10.0
 _NODE = ("node-redlock 5", "redlock-universal")
@@ -61,8 +63,8 @@ class Stage(contextlib.ExitStack):
         """A process of the library that has locked on these nodes once."""
         library = Library(self.library, environment=clock.variables if clock else {})
         peer = Peer(self.enter_context(Worker(library, nodes)))
-        peer.acquire("warm-up")
-        peer.release("warm-up")
+        peer.acquire(WARM_UP)
+        peer.release(WARM_UP)
         return peer
 
     def clock(self) -> WallClock:
@@ -131,6 +133,7 @@ def steal(cluster: Sequence[Server]) -> None:
 __all__ = [
     "LIMIT",
     "RESOURCE",
+    "WARM_UP",
     "Failed",
     "Library",
     "Peer",
