@@ -65,8 +65,8 @@ class Settings(TypedDict, total=False):
     fencing: bool | None
     """Whether acquisitions get a fencing token. Default yes."""
     fence_retention: Seconds
-    """How long the nodes remember fencing tokens once no client is connected. Default 120 s; what is
-    below 30 s counts as 30 s. Raise it where the nodes' clocks may differ by more than a minute."""
+    """How long the nodes remember fencing tokens once no client is connected. Default 120 s; what
+    is below 30 s counts as 30 s. Raise it where the nodes' clocks may differ by over a minute."""
 
 
 class LockOptions(Settings, total=False):
