@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum};
+use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum, Resource};
 
 use crate::address::Address;
 use crate::engine::Engine;
@@ -126,7 +126,27 @@ impl Builder {
     }
 }
 
+/// No lock key may be taken for one of the library's own.
+fn check_prefix(spec: &NodeSpec) -> Result<(), ConfigError> {
+    let NodeSpec::At(address) = spec else {
+        return Ok(());
+    };
+    let prefix = address.key_prefix();
+    let reserved = Resource::RESERVED;
+    if prefix.is_empty() || !(prefix.starts_with(reserved) || reserved.starts_with(prefix)) {
+        return Ok(());
+    }
+    Err(ConfigError::new(format!(
+        "the key prefix {prefix:?} of {} is not possible: with it, lock keys could begin with {reserved:?}, as the keys \
+         do that the library keeps for itself",
+        spec.shown()
+    )))
+}
+
 fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
+    for spec in specs {
+        check_prefix(spec)?;
+    }
     if specs.is_empty() {
         return Err(ConfigError::new(
             "no nodes were given: name at least one, such as redis://localhost:6379",

@@ -13,6 +13,7 @@ use crate::error::{LockError, NodeReport, name_votes};
 use crate::inbox::{Inbox, OperationId};
 use crate::late::Brief;
 use crate::manager::Manager;
+use crate::sentry::Keeping;
 
 mod crowd;
 mod keep;
@@ -70,6 +71,8 @@ struct Extras {
     on_lost: Vec<Box<dyn FnOnce(LockError) + Send>>,
     on_renewal: Vec<OnRenewal>,
     renewals: Renewals,
+    /// Has other clients know of it, where it is a long lock; the longest comes last.
+    keeping: Vec<Keeping>,
 }
 
 type OnRenewal = Arc<dyn Fn(&[NodeReport]) + Send + Sync>;
@@ -144,6 +147,21 @@ impl Lease {
     /// The holder id, the value of the keys: whoever knows it can take the lease over.
     pub fn token(&self) -> &str {
         self.shared.claim.holder.as_str()
+    }
+
+    /// Has other clients know of the lease until its keys are gone.
+    pub(crate) fn keep(&self, keeping: Option<Keeping>) {
+        let Some(keeping) = keeping else {
+            return;
+        };
+        let mut state = self.shared.lock();
+        let known = &mut state.extras().keeping;
+        if known.last().is_none_or(|longest| longest.keep() < keeping.keep()) {
+            known.push(keeping);
+            return;
+        }
+        drop(state);
+        keeping.finish();
     }
 
     /// The names of what is held.

@@ -22,7 +22,7 @@ use crate::lease::{Keeper, Lease};
 use crate::lock::Lock;
 use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
-use crate::sentry::Watch;
+use crate::sentry::{Keeping, Watch};
 
 /// Locks over N independent nodes.
 ///
@@ -226,14 +226,14 @@ impl Manager {
     ) -> Result<LeaseGuard, LockError> {
         self.check_open(resources)?;
         let started = self.clock.now();
-        self.announce(policy);
+        let keeping = self.announce(policy);
         self.settle(policy.timeout()).await?;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), *policy, self.quorum, known);
         let mut acquiring =
-            Acquiring { manager: self, driver: self.driver(), machine: Some(machine) };
+            Acquiring { manager: self, driver: self.driver(), machine: Some(machine), keeping };
         let outcome = acquiring.run().await;
-        let driver = acquiring.driver.clone();
+        let (driver, keeping) = (acquiring.driver.clone(), acquiring.keeping.take());
         let left = outcome.withdrawals;
         match outcome.result {
             Ok(won) => {
@@ -245,9 +245,12 @@ impl Manager {
                 let spent = (outcome.attempts, outcome.elapsed);
                 let lost =
                     lost.iter().map(|round| name_votes(&round.votes, &self.addresses)).collect();
-                Ok(LeaseGuard::new(Lease::won(self, won, *policy, &driver.inbox, spent, lost)))
+                let lease = Lease::won(self, won, *policy, &driver.inbox, spent, lost);
+                lease.keep(keeping);
+                Ok(LeaseGuard::new(lease))
             }
             Err(kind) => {
+                keeping.into_iter().for_each(Keeping::finish);
                 self.withdraw_rest(&driver, left);
                 let spent = (outcome.attempts, outcome.elapsed);
                 Err(self.error(kind, resources, &outcome.lost_rounds, spent))
@@ -264,13 +267,17 @@ impl Manager {
         Arc::clone(&latest)
     }
 
-    /// Has the guards of every node know of locks that last longer than any before.
-    pub(crate) fn announce(&self, policy: &Policy) {
-        if self.watch.handle_policy(policy) {
+    /// Has the guards know that a lock is about to be asked for. Of one that other clients must know of the nodes are told
+    /// first; they know for as long as what is returned is there.
+    pub(crate) fn announce(&self, policy: &Policy) -> Option<Keeping> {
+        self.watch.handle_policy(policy);
+        let (keeping, wants_look) = self.watch.begin_keep(policy)?;
+        if wants_look {
             for node in self.nodes.iter() {
                 node.look();
             }
         }
+        Some(keeping)
     }
 
     pub(crate) async fn inspect(
@@ -344,6 +351,7 @@ struct Acquiring<'a> {
     manager: &'a Manager,
     driver: Driver,
     machine: Option<Acquire>,
+    keeping: Option<Keeping>,
 }
 
 impl Acquiring<'_> {
@@ -361,6 +369,7 @@ impl Drop for Acquiring<'_> {
             return;
         };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
+            self.keeping.take().into_iter().for_each(Keeping::finish);
             self.manager.withdraw_rest(&self.driver, outcome.withdrawals);
         }
     }

@@ -1,6 +1,7 @@
 //! One node's side of the guards that all nodes of a manager share. Owns the sharing; judges nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use quorlock_protocol::{
     Checkup, ClockReading, ConfigError, Fault, Guards, Identity, NodeId, Notes, Policy, Quorum,
@@ -68,9 +69,21 @@ impl Watch {
         &self.shared.clock
     }
 
-    /// Learns that locks of `policy` will be asked for; whether the nodes are to be told first.
-    pub(crate) fn handle_policy(&self, policy: &Policy) -> bool {
-        self.guards().handle_policy(policy)
+    /// Learns that locks of `policy` will be asked for.
+    pub(crate) fn handle_policy(&self, policy: &Policy) {
+        self.guards().handle_policy(policy);
+    }
+
+    /// A lock is about to be asked for; `None` if nobody needs to know how long it lasts. Whether the nodes are to be
+    /// told first comes with what ends it.
+    pub(crate) fn begin_keep(&self, policy: &Policy) -> Option<(Keeping, bool)> {
+        let keep = policy.longest_key_ttl();
+        if keep <= Guards::FLOOR {
+            return None;
+        }
+        let wants_look = self.with(|guards| guards.begin_keep(&mut System, keep));
+        let ends_after = keep + policy.drift().of(policy.ttl());
+        Some((Keeping { watch: self.clone(), keep, ends_after, is_over: false }, wants_look))
     }
 
     /// What is wrong with the list of nodes, as far as the servers have told it.
@@ -105,6 +118,35 @@ impl Watch {
     }
 }
 
+/// A long lock that may be held: while this is there, other clients know.
+pub(crate) struct Keeping {
+    watch: Watch,
+    keep: Duration,
+    /// For how long keys may stay that nobody takes back.
+    ends_after: Duration,
+    is_over: bool,
+}
+
+impl Keeping {
+    /// For how long nodes are asked to keep keys.
+    pub(crate) fn keep(&self) -> Duration {
+        self.keep
+    }
+
+    /// Nobody relies on the lock any more, whatever keys are left.
+    pub(crate) fn finish(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        let now = clock::now();
+        let at = if self.is_over { now } else { now + self.ends_after };
+        self.watch.with(|guards| guards.end_keep(self.keep, at, now));
+    }
+}
+
 impl Sentry {
     /// Whether the node is to be looked at, now and then.
     pub(crate) const fn looks(&self) -> bool {
@@ -124,7 +166,7 @@ impl Sentry {
     }
 
     pub(crate) fn handle_down(&self) {
-        self.watch.with(|guards| guards.handle_down(self.node));
+        self.watch.with(|guards| guards.handle_down(self.node, clock::now()));
     }
 
     pub(crate) fn handle_checkup(&self, checkup: &Checkup) -> Ruling {
@@ -138,6 +180,11 @@ impl Sentry {
 
     pub(crate) fn notes(&self) -> Notes {
         self.watch.guards().notes_for(self.node, clock::now())
+    }
+
+    /// Whether other clients know that the node may be asked to keep keys for `keep`.
+    pub(crate) fn covers(&self, keep: Duration) -> bool {
+        self.watch.guards().covers(self.node, keep, clock::now())
     }
 
     /// Whether the node is to be looked at now, although its ruling may stand.

@@ -193,11 +193,13 @@ fn a_mistake_that_is_mended_is_forgotten() {
         assert_eq!(replica.ask().call(&["REPLICAOF", "NO", "ONE"]), "OK");
         let mended = async {
             while let Err(error) = locks.lock("r").try_once().acquire().await {
-                assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+                // It is not certain by then that the whole cluster is new.
+                let is_held_back = error.to_string().contains("quarantine");
+                assert!(error.kind() == ErrorKind::Config || is_held_back, "{error}");
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(Duration::from_secs(20), mended).await.expect("the nodes are taken");
+        timeout(Duration::from_secs(30), mended).await.expect("the nodes are taken");
     });
 }
 

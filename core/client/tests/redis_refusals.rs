@@ -151,7 +151,7 @@ fn a_login_that_becomes_valid_is_used_without_help() {
 }
 
 /// What a user needs who may do nothing else, as the messages recommend it.
-const NEEDED: [&str; 11] = [
+const NEEDED: [&str; 14] = [
     "+eval",
     "+evalsha",
     "+script|load",
@@ -163,6 +163,9 @@ const NEEDED: [&str; 11] = [
     "+time",
     "+zadd",
     "+zscore",
+    "+hgetall",
+    "+hset",
+    "+hdel",
 ];
 
 #[test]

@@ -240,10 +240,22 @@ impl Notice {
     pub fn explain(&self, addresses: &[&str]) -> String {
         let name = |node: &NodeId| addresses.get(node.index()).copied().unwrap_or_default();
         match self {
-            Self::Quarantined(node, reason) => format!(
-                "{}: {}; its votes do not count until those locks are over",
+            Self::Quarantined(node, reason, left) => format!(
+                "{}: {}; its votes do not count until those locks are over, for about {}",
                 name(node),
-                reason.describe()
+                reason.describe(),
+                seconds(*left)
+            ),
+            Self::LongWait(node, left) => format!(
+                "{}: its votes do not count for about {}, because somebody may hold a lock for so long \
+                 that it has forgotten: set max_ttl for all clients to bound such waits",
+                name(node),
+                seconds(*left)
+            ),
+            Self::LongLock(keep) => format!(
+                "a lock asks the nodes to keep its keys for {}: should a majority of them forget it, others \
+                 wait for an hour only; use a shorter ttl that is renewed, or set max_ttl for all clients",
+                seconds(*keep)
             ),
             Self::ClockSetBack(node, by) => format!(
                 "{}: its clock was set back by {}, so that locks there last that much longer: let \
@@ -255,13 +267,6 @@ impl Notice {
                 "this machine stood still for up to {} without its clock noticing; every lease is \
                  taken for that much older",
                 seconds(*lost)
-            ),
-            Self::ClockRate(node, ppm) => format!(
-                "{}: its clock runs {} parts per million {} than this machine's, which is more than \
-                 the drift allowance: synchronise both, or raise drift_factor",
-                name(node),
-                ppm.unsigned_abs(),
-                if *ppm > 0 { "faster" } else { "slower" }
             ),
             Self::MayEvict(node, policy) => format!(
                 "{}: its maxmemory-policy {policy} may throw out the keys of locks while they are \
@@ -275,11 +280,11 @@ impl Notice {
     /// The node that it is about; `None` if it is about this client or more than one of them.
     pub const fn node(&self) -> Option<NodeId> {
         match self {
-            Self::Quarantined(node, _)
+            Self::Quarantined(node, ..)
+            | Self::LongWait(node, _)
             | Self::ClockSetBack(node, _)
-            | Self::ClockRate(node, _)
             | Self::MayEvict(node, _) => Some(*node),
-            Self::Paused(_) | Self::NotIndependent(_) => None,
+            Self::LongLock(_) | Self::Paused(_) | Self::NotIndependent(_) => None,
         }
     }
 
@@ -289,7 +294,8 @@ impl Notice {
             Self::Quarantined(..) => "quarantined",
             Self::ClockSetBack(..) => "clock-set-back",
             Self::Paused(_) => "paused",
-            Self::ClockRate(..) => "clock-rate",
+            Self::LongWait(..) => "long-wait",
+            Self::LongLock(_) => "long-lock",
             Self::MayEvict(..) => "may-evict",
             Self::NotIndependent(_) => "not-independent",
         }

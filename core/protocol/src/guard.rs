@@ -5,27 +5,31 @@
 //! guards see both from outside and hold the node's grants back (*quarantine*) until every lock that it
 //! may have forgotten is over.
 //!
-//! # Memory
-//! Each node carries a *canary*: a key that goes when the other keys go, and that names the run of the
-//! server that it was written in. A grant is done only while the canary stands as the client has seen
-//! it. Where it does not, the first client to notice writes down that it waits; whoever has seen the
-//! longest ttl of the cluster pass by a clock of its own writes the node's new canary, for all.
+//! # A memory has a name, a count and an age
+//! Each node carries a *canary*: a key that goes when its other keys go. It names the memory (a random number), the
+//! server that it was written on, and how often it was written. Clients write it anew every few seconds (a *beat*),
+//! and leave the count on the other nodes. A grant counts only while the canary names the memory that the client
+//! relies on, beaten no less often than is known. So a memory that is lost, or comes back in an older state, is
+//! noticed; it gets a new name, and the old one must never come back.
 //!
-//! ```text
-//!             canary of this run                            waited for the longest ttl
-//!   Unheard ────────────────────▶ Trusted ──canary gone──▶ Quarantined ─────────▶ Trusted
-//!      │                             ▲       or of another run   ▲
-//!      └──no canary──▶ Undecided ────┴──no node has one          │
-//!                          └──────────── others have one ────────┘
-//! ```
+//! # Trust is never written down
+//! Whether a node's grants count is worked out by each client at each look, from what it has read:
+//!
+//! - the *age* of the memory: at least so long ago a lock was asked for that the memory does not know;
+//! - the *holdings*: which locks may still be held that last longer than the *floor* (ten seconds). Whoever asks
+//!   for such a lock leaves an entry on the nodes before a grant counts.
+//!
+//! A node is open when its age is above the floor, and above the length of every lock that may be held and that
+//! it may have forgotten. What clients know is joined by maximum, so that nobody can overwrite what another knows.
 //!
 //! # Clocks
-//! Every grant tells the node's time. A clock that jumps ahead of this client's makes its node
-//! suspect; then all nodes are asked. If a majority jumped, it was this client that stood still (its
-//! lease clock is to be set forward by the time lost); otherwise the node is quarantined as after a restart.
+//! Every grant tells the node's time. A clock that jumps ahead of the client's makes its node suspect; then all
+//! nodes are asked. If a majority jumped, it was this client that stood still (its leases end sooner); otherwise
+//! the node gets a new memory as after a restart. Clients leave on each node how the others' clocks stand to its
+//! own, so that newcomers notice a step, too.
 //!
-//! The guards themselves go by a clock that is never corrected (see [`Surroundings::now`]): what was lost is no
-//! waiting, and what one client's nodes show moves no wait, its own or another's.
+//! The clock of the guards is the operating system's, which stops for nobody: what a client's leases have lost
+//! while it stood still is no waiting, and moves nothing here.
 //!
 //! # Independence
 //! At every connection the server says who it is and whom it follows. An address that leads to a server
@@ -35,24 +39,37 @@
 mod canary;
 mod checkup;
 mod clocks;
+mod founding;
+mod gate;
+mod holdings;
 mod independence;
+mod keeps;
 mod memory;
-mod rates;
 mod settings;
+mod sightings;
+mod store;
 mod suspicion;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::canary::{Canary, CanaryState, NoCanary};
-pub use self::checkup::{CanaryKey, Checkup, Notes, Quarantine, QuarantineReason, Ruling, Skew};
+pub use self::canary::{Canary, NoCanary, Relied};
+pub use self::checkup::{
+    CanaryKey, Checkup, HoldingNote, LeadNote, Notes, Pass, Quarantine, QuarantineReason, Ruling,
+    SightingNote, Writing,
+};
 pub use self::clocks::ClockReading;
 use self::clocks::Clocks;
+use self::founding::Founding;
+use self::holdings::Holdings;
 use self::independence::Independence;
 pub use self::independence::{Dependence, Identity, Membership};
-use self::rates::Rates;
+use self::keeps::Keeps;
+use self::memory::{Look, Memory};
 pub use self::settings::RestartGuard;
-use self::suspicion::Suspicion;
+use self::sightings::{Counts, Leads};
+pub use self::store::GuardStore;
+use self::suspicion::{Alarm, Suspicion};
 use crate::identity::NodeId;
 use crate::machine::Surroundings;
 use crate::policy::Policy;
@@ -68,22 +85,30 @@ pub struct Guards {
     watches_clocks: bool,
     drift: Drift,
     /// The longest time for which any lock may ask nodes to keep keys, where that was set.
-    limit: Duration,
-    /// The longest time for which this client asks nodes to keep keys.
-    longest: Duration,
-    /// The shortest such time: its drift allowance is what a clock may be off.
+    limit: Option<Duration>,
+    /// For so long every client waits at a node that forgot: the longest that is known of any.
+    floor: Duration,
+    /// The shortest time for which this client asks: its drift allowance is what a clock may be off.
     shortest: Ttl,
-    seats: Vec<Seat>,
+    records: Vec<NodeRecord>,
     clocks: Clocks,
+    counts: Counts,
+    holdings: Holdings,
+    keeps: Keeps,
+    founding: Founding,
     suspicion: Option<Suspicion>,
-    /// Since when all nodes are to be asked how long locks may last, before a quarantine ends.
-    asks_around: Option<Moment>,
+    /// When this client first heard of any node,
+    contact_since: Option<Moment>,
+    /// and when one came or went last.
+    contact_changed: Moment,
+    /// Nodes that were not looked at since then are to be looked at now.
+    look_since: Moment,
     /// When this client was last found to have stood still.
     paused_until: Moment,
-    /// What this client has lost, and its lease clock was not set forward by yet.
+    /// What the leases have lost and the driver was not told of yet.
     lost_time: Duration,
     notices: Vec<Notice>,
-    rates: Rates,
+    is_long_told: bool,
     /// Whether something has changed that the ruling on another node may depend on.
     has_news: bool,
     independence: Independence,
@@ -91,57 +116,64 @@ pub struct Guards {
 
 /// What is known of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Seat {
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+struct NodeRecord {
     contact: Contact,
-    /// The memory that this client has relied on.
-    memory: Option<u64>,
+    /// The memory that its canary named when it was looked at last.
+    memory: Option<Memory>,
+    /// The name that this client has last given to a memory of the node.
+    begun: Option<u64>,
+    /// When this client heard that the memory is a young one, or that there is none.
+    forgot: Option<Moment>,
+    /// When this client first found that there is none,
+    empty_since: Option<Moment>,
+    /// and when a look was sent that found so last.
+    empty_at: Option<Moment>,
+    /// When a look was sent that found that nobody has used the node for a while.
+    idle: Option<Moment>,
     /// The run of the server at the last look.
     run: Option<Arc<str>>,
-    /// Whether anything stood in the canary key.
-    has_history: bool,
-    /// When this client found that the cluster is new and set about to write the node's canary.
-    founded: Option<Moment>,
-    /// When the canary was written that is trusted, by the node's clock in microseconds.
-    born: u64,
-    /// When the node was last looked at.
+    /// When the last look was sent.
     looked_at: Moment,
-    notes: Notes,
-    /// Since when its grants are held back, with the memory number of the canary that says so.
-    waits: Option<Waits>,
-    /// A clock step that no canary tells yet.
-    alarm: Option<Moment>,
-    /// Whether its clock was compared with those of the other nodes.
-    is_compared: bool,
-    /// The memory (by [`Self::born`]) for which this client has set about to note the clock.
-    noting: Option<u64>,
+    /// The holdings that the node is sure to know since then.
+    sure: Holdings,
+    /// What it tells of the clocks of others.
+    leads: Leads,
+    /// Whether that is to be noted anew, as its own was set back,
+    notes_anew: bool,
+    /// and whether it is being noted so.
+    is_noted_anew: bool,
+    /// Its clock was stepped forward, and no new memory has begun since.
+    alarm: Option<Alarm>,
+    /// Whether this client knows that the memory tells of every long lock.
+    is_vouched: bool,
+    /// Whether it is to be looked at for another reason.
+    recheck: bool,
+    is_told: bool,
+    is_told_long: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Contact {
     #[default]
-    Unheard,
+    Unknown,
     Down,
     Heard,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Waits {
-    memory: u64,
-    since: Moment,
 }
 
 /// Something that a person should hear of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// A node's grants are held back, and why.
-    Quarantined(NodeId, QuarantineReason),
+    /// A node's grants are held back, why, and for about how long.
+    Quarantined(NodeId, QuarantineReason, Duration),
+    /// A node's grants are held back for more than a minute, because somebody may hold a long lock.
+    LongWait(NodeId, Duration),
+    /// A lock asks nodes to keep its keys for longer than a node that forgot is held back.
+    LongLock(Duration),
     /// A node's clock was set back by at least so much: its keys stay longer than they should.
     ClockSetBack(NodeId, Duration),
-    /// This client's clock lost up to so much time against all nodes: its machine stood still.
+    /// The leases lost up to so much time against all nodes: this machine stood still.
     Paused(Duration),
-    /// A node's clock runs at another rate than this client's, by at least so many parts per million:
-    /// more than the drift allowance.
-    ClockRate(NodeId, i64),
     /// A node's server throws keys out by this policy when memory runs short, keys of locks among them.
     MayEvict(NodeId, Arc<str>),
     /// A node has no vote of its own, which is a mistake in the list of nodes.
@@ -149,6 +181,9 @@ pub enum Notice {
 }
 
 impl Guards {
+    /// Locks that ask nodes to keep keys for at most so long are over at a node that forgot, whatever is known of them.
+    pub const FLOOR: Duration = FLOOR;
+
     /// Guards over the nodes of `quorum` that know nothing yet.
     pub fn new(policy: &Policy, quorum: Quorum) -> Self {
         let nodes = quorum.nodes();
@@ -156,22 +191,29 @@ impl Guards {
             RestartGuard::Auto if nodes == 1 => RestartGuard::Off,
             other => other,
         };
+        let limit = policy.max_ttl().map(Ttl::as_duration);
         Self {
             quorum,
             restart,
             watches_clocks: policy.clock_guard() && nodes > 1,
             drift: policy.drift(),
-            limit: policy.max_ttl().map_or(Duration::ZERO, Ttl::as_duration),
-            longest: policy.max_ttl().map_or(Duration::ZERO, Ttl::as_duration),
+            limit,
+            floor: limit.unwrap_or(FLOOR).min(FLOOR),
             shortest: policy.ttl(),
-            seats: vec![Seat::default(); nodes],
+            records: vec![NodeRecord::default(); nodes],
             clocks: Clocks::new(nodes),
+            counts: Counts::default(),
+            holdings: Holdings::default(),
+            keeps: Keeps::default(),
+            founding: Founding::No,
             suspicion: None,
-            asks_around: None,
+            contact_since: None,
+            contact_changed: Moment::default(),
+            look_since: Moment::default(),
             paused_until: Moment::default(),
             lost_time: Duration::ZERO,
             notices: Vec::new(),
-            rates: Rates::new(nodes),
+            is_long_told: false,
             has_news: false,
             independence: Independence::new(quorum),
         }
@@ -182,21 +224,55 @@ impl Guards {
         self.guards_memory() || self.watches_clocks
     }
 
-    /// Learns that locks of `policy` will be asked for; whether the nodes are to be told, by their
-    /// notes, before the first grant.
-    pub fn handle_policy(&mut self, policy: &Policy) -> bool {
+    /// Learns that locks of `policy` will be asked for.
+    pub fn handle_policy(&mut self, policy: &Policy) {
         self.shortest = self.shortest.min(policy.ttl());
-        let kept = policy.longest_keep();
-        let grows = kept > self.longest;
-        self.longest = self.longest.max(kept);
-        grows
+    }
+
+    /// A lock is about to be asked for that asks nodes to keep its keys for `keep`; whether all nodes are to be
+    /// looked at first. Each such call is followed by one of [`Self::end_keep`].
+    pub fn begin_keep(&mut self, env: &mut dyn Surroundings, keep: Duration) -> bool {
+        if keep <= FLOOR || !self.are_on() {
+            return false;
+        }
+        let now = env.now();
+        let is_long = keep > LONGEST_FORGOTTEN && self.limit.is_none();
+        if is_long && !std::mem::replace(&mut self.is_long_told, true) {
+            self.notices.push(Notice::LongLock(keep));
+        }
+        self.keeps.begin(keep, || memory::number(env));
+        let nodes = NodeId::all(self.records.len());
+        let covered = nodes.filter(|node| self.covers(*node, keep, now)).count();
+        covered < self.records.iter().filter(|record| record.is_heard()).count()
+    }
+
+    /// Keys that nodes were asked to keep for `keep` are gone at the moment `at`, at the latest.
+    pub fn end_keep(&mut self, keep: Duration, at: Moment, now: Moment) {
+        if keep > FLOOR && self.are_on() {
+            self.keeps.end(keep, at, now);
+            self.look_around(now);
+        }
+    }
+
+    /// Whether a grant that asks a node to keep a key for `keep` counts there, as far as other clients need to
+    /// know of it: the node has told so at a look that is not old.
+    pub fn covers(&self, node: NodeId, keep: Duration, now: Moment) -> bool {
+        let record = &self.records[node.index()];
+        let is_recent = now.since(record.looked_at) < LOOKED_AT_WITHIN;
+        is_recent && self.keeps.are_covered(keep, &record.sure, now)
     }
 
     /// A node cannot be reached.
-    pub fn handle_down(&mut self, node: NodeId) {
-        let contact = &mut self.seats[node.index()].contact;
-        self.has_news |= *contact != Contact::Down;
-        *contact = Contact::Down;
+    pub fn handle_down(&mut self, node: NodeId, now: Moment) {
+        self.note_contact(node, Contact::Down, now);
+    }
+
+    fn note_contact(&mut self, node: NodeId, contact: Contact, now: Moment) {
+        self.contact_since.get_or_insert(now);
+        let known = std::mem::replace(&mut self.records[node.index()].contact, contact);
+        if known != contact {
+            (self.has_news, self.contact_changed) = (true, now);
+        }
     }
 
     /// A node was looked at: what to do about it.
@@ -206,41 +282,68 @@ impl Guards {
         node: NodeId,
         checkup: &Checkup,
     ) -> Ruling {
-        let seat = &mut self.seats[node.index()];
-        let has_history = checkup.canary != CanaryKey::Absent;
-        self.has_news |= seat.contact != Contact::Heard || seat.has_history != has_history;
-        // Whoever waits for this answer is waiting itself.
-        self.has_news |= self.asks_around.is_some() && seat.waits.is_none();
-        seat.contact = Contact::Heard;
-        if seat.run.as_ref() != Some(&checkup.run) {
-            // It is not the server that was found new.
-            seat.founded = None;
-        }
-        seat.notes = checkup.notes;
-        seat.looked_at = checkup.clock.sent;
-        seat.has_history = has_history;
+        let (now, look) = (env.now(), Look { node, checkup });
+        self.note_contact(node, Contact::Heard, now);
+        self.read(look, now);
+        self.note_founding(look, now);
         self.handle_clock(node, checkup.clock);
         let ruling = if self.guards_memory() {
-            self.rule_memory(env, node, checkup)
+            self.rule_memory(env, look)
         } else {
-            self.rule_alarm(env, node)
+            self.rule_alarm(node, now)
         };
-        self.seats[node.index()].run = Some(Arc::clone(&checkup.run));
-        let ruling = match ruling {
+        match ruling {
             // Its clock is not known by this, and grants go by it.
-            Ruling::Trusted(_) if self.spans_pause(checkup.clock) => {
-                Ruling::Undecided(env.now() + LOOK_AGAIN)
+            Ruling::Open(_) if self.spans_pause(checkup.clock) => {
+                Ruling::Undecided(now + LOOK_AGAIN)
             }
-            Ruling::Trusted(_) => self.rule_clock(env.now(), node).unwrap_or(ruling),
-            other => other,
-        };
-        self.set_about_noting(env.now());
-        ruling
+            ruling => ruling,
+        }
     }
 
-    /// What to leave on a node at the next look, for clients that come later.
-    pub fn notes_for(&self, node: NodeId, now: Moment) -> Notes {
-        Notes { longest: self.longest, skew: self.skew_of(node, now) }
+    /// Takes in what a look has told.
+    fn read(&mut self, look: Look<'_>, now: Moment) {
+        let Checkup { clock, notes, .. } = look.checkup;
+        let record = &mut self.records[look.node.index()];
+        record.recheck = false;
+        record.empty_at = (look.checkup.canary == CanaryKey::Absent).then_some(clock.sent);
+        record.looked_at = clock.sent;
+        record.run.clone_from(&look.checkup.run);
+        record.sure = Holdings::read_sure(&notes.holdings, *clock);
+        if std::mem::take(&mut record.is_noted_anew) {
+            record.notes_anew = false;
+        }
+        if !record.notes_anew {
+            record.leads = Leads::read(&notes.sightings, now);
+        }
+        self.holdings.join(&Holdings::read(&notes.holdings, *clock));
+        self.holdings.expire(now);
+        for sighting in &notes.sightings {
+            self.counts.raise(sighting.id, sighting.count);
+        }
+        self.recheck_older_states();
+        self.keeps.note(&mut self.holdings, now);
+    }
+
+    /// Has nodes looked at whose memory was seen to be beaten more often than it was when it was looked at.
+    fn recheck_older_states(&mut self) {
+        for record in &mut self.records {
+            let counts = &self.counts;
+            let is_older =
+                |memory: &Memory| memory.canary.count < counts.of(memory.id) && record.is_heard();
+            if record.memory.as_ref().is_some_and(is_older) && !record.recheck {
+                (record.recheck, self.has_news) = (true, true);
+            }
+        }
+    }
+
+    /// What to leave on a node at the next look, for other clients.
+    pub fn notes_for(&mut self, node: NodeId, now: Moment) -> Notes {
+        self.keeps.note(&mut self.holdings, now);
+        let sightings = self.sightings_for(node, now);
+        let record = &mut self.records[node.index()];
+        record.is_noted_anew = record.notes_anew && sightings.iter().any(|it| it.lead.is_some());
+        Notes { holdings: self.holdings.missing_in(&record.sure, now), sightings }
     }
 
     /// Whether other nodes are to be looked at again that are not decided on, since this was last asked.
@@ -253,36 +356,74 @@ impl Guards {
         std::mem::take(&mut self.notices)
     }
 
+    /// Whether a node is to be looked at now, although its ruling may stand.
+    pub fn wants_look(&self, node: NodeId) -> bool {
+        let record = &self.records[node.index()];
+        let is_asked = record.is_heard() && record.looked_at < self.look_since;
+        is_asked || record.alarm.is_some() || record.recheck || self.suspicion.is_some()
+    }
+
     fn guards_memory(&self) -> bool {
         self.restart != RestartGuard::Off
     }
 
-    /// For how long a node that may have forgotten locks is held back: for as long as anyone who is
-    /// known asks nodes to keep keys.
-    fn term(&self) -> Duration {
-        let noted = self.seats.iter().map(|seat| seat.notes.longest);
-        noted.fold(self.longest, Duration::max).min(LONGEST_LEARNED).max(self.limit)
+    /// Has every node looked at that was not since then.
+    fn look_around(&mut self, since: Moment) {
+        self.has_news |= since > self.look_since;
+        self.look_since = self.look_since.max(since);
     }
 
-    /// The end of a quarantine of `length`, by the slowest clock that is allowed.
-    fn end_of(&self, since: Moment, length: Duration) -> Moment {
-        let drift = Ttl::from_duration(length).map_or(Drift::CONSTANT, |ttl| self.drift.of(ttl));
-        since + length + drift
+    /// Whether every node was tried, or has had its time.
+    fn has_contacted_all(&self, now: Moment) -> bool {
+        let all = self.records.iter().all(|record| record.contact != Contact::Unknown);
+        all || self.contact_since.is_some_and(|since| now.since(since) >= FIRST_CONTACT)
     }
 
-    /// Whether a node is to be looked at now, although its ruling may stand.
-    pub fn wants_look(&self, node: NodeId) -> bool {
-        let seat = &self.seats[node.index()];
-        let is_asked = self.asks_around.is_some_and(|since| seat.looked_at < since);
-        is_asked || seat.alarm.is_some() || self.suspicion.is_some() || self.notes(node)
-    }
-
-    fn all_contacted(&self) -> bool {
-        self.seats.iter().all(|seat| seat.contact != Contact::Unheard)
+    /// Without canaries a clock step is this client's own affair.
+    fn rule_alarm(&mut self, node: NodeId, now: Moment) -> Ruling {
+        let pass = Pass { relied: Relied::anything(), longest: Duration::MAX };
+        if let Some(until) = self.clock_undecided(now, node)
+            && self.records[node.index()].alarm.is_none()
+        {
+            return Ruling::Undecided(until);
+        }
+        let Some(alarm) = self.records[node.index()].alarm else {
+            return Ruling::Open(pass);
+        };
+        let longest = self.holdings.all().map(|entry| entry.keep).fold(self.floor, Duration::max);
+        let until = alarm.since + self.with_drift(self.limit.unwrap_or(longest));
+        if now < until {
+            let reason = QuarantineReason::ClockStepped;
+            return Ruling::Quarantined(Quarantine { until, reason });
+        }
+        self.records[node.index()].alarm = None;
+        Ruling::Open(pass)
     }
 }
 
-/// One lock with the ttl of a century must not hold a node back for so long, unless `max_ttl` says so.
-const LONGEST_LEARNED: Duration = Duration::from_secs(86_400);
+impl NodeRecord {
+    fn is_heard(&self) -> bool {
+        self.contact == Contact::Heard
+    }
+}
+
+const FLOOR: Duration = Duration::from_secs(10);
+/// A lock that asks for more is not waited for longer, unless `max_ttl` says so.
+const LONGEST_FORGOTTEN: Duration = Duration::from_secs(3600);
+/// A memory that began when no lock could be held that it does not know is as old as this.
+const AGES_AGO: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// How often the canary is written while anybody looks.
+const BEAT_EVERY: Duration = Duration::from_secs(5);
+/// A command that takes or prolongs goes to a node only if it was looked at within this time.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(20);
+/// A node that was not beaten for so long is idle: a client beats before it asks for a lock ([`LOOKED_AT_WITHIN`] and
+/// [`BEAT_EVERY`]).
+const IDLE: Duration = NOT_ASKED_WITHIN.saturating_add(LOOKED_AT_WITHIN).saturating_add(BEAT_EVERY);
+/// A node that is idle was asked for no lock within this time: more than the floor and what clocks may drift.
+const NOT_ASKED_WITHIN: Duration = Duration::from_secs(11);
+/// How long all nodes may take to be reached for the first time.
+const FIRST_CONTACT: Duration = Duration::from_millis(100);
 /// When to look again at a node that could not be decided on, at the latest.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// People hear of a node that is held back for longer than this.
+const LONG_WAIT: Duration = Duration::from_secs(60);

@@ -21,11 +21,21 @@ impl Resource {
     /// The longest name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 4096;
 
+    /// How the keys begin that nodes keep for this library itself. No lock key begins so.
+    pub const RESERVED: &str = "quorlock:";
+
     /// A resource called `name`.
     ///
     /// # Errors
-    /// [`ConfigError`] if the name is empty or longer than [`Self::MAX_BYTES`].
+    /// [`ConfigError`] if the name is empty, longer than [`Self::MAX_BYTES`], or begins with [`Self::RESERVED`].
     pub fn new(name: &str) -> Result<Self, ConfigError> {
+        if name.starts_with(Self::RESERVED) {
+            return Err(ConfigError::new(format!(
+                "a resource name must not begin with {:?}, as the keys do that the library keeps for itself: \
+                 {name:?}",
+                Self::RESERVED
+            )));
+        }
         match name.len() {
             0 => Err(ConfigError::new("a resource name must not be empty")),
             1..=Self::MAX_BYTES => Ok(Self(name.into())),

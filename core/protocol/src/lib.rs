@@ -86,8 +86,9 @@ pub use explain::Failure;
 pub use extend::{Extend, ExtendOutcome, Extension, LastRound};
 pub use fault::{Fault, FaultKind};
 pub use guard::{
-    Canary, CanaryKey, CanaryState, Checkup, ClockReading, Dependence, Guards, Identity,
-    Membership, NoCanary, Notes, Notice, Quarantine, QuarantineReason, RestartGuard, Ruling, Skew,
+    Canary, CanaryKey, Checkup, ClockReading, Dependence, GuardStore, Guards, HoldingNote,
+    Identity, LeadNote, Membership, NoCanary, Notes, Notice, Pass, Quarantine, QuarantineReason,
+    Relied, RestartGuard, Ruling, SightingNote, Writing,
 };
 pub use hold::{Hold, HoldEnd, LossReason};
 pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};

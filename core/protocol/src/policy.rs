@@ -113,6 +113,13 @@ impl Policy {
         self.max_ttl
     }
 
+    /// The longest ttl that a key of a lock may be given: a least hold is waited out by the slowest clock that is allowed.
+    pub fn longest_key_ttl(&self) -> Duration {
+        let hold = Ttl::from_duration(self.min_hold);
+        let hold = hold.map_or(Duration::ZERO, |hold| hold.as_duration() + self.drift.of(hold));
+        self.kept().as_duration().max(hold)
+    }
+
     /// The longest time for which nodes are asked to keep a key.
     pub(crate) fn longest_keep(&self) -> Duration {
         (self.ttl.as_duration() + self.lock_delay).max(self.min_hold)

@@ -41,10 +41,6 @@ impl Drift {
         f64::from(self.parts_per_million) / f64::from(Self::MILLION)
     }
 
-    pub(crate) const fn parts_per_million(self) -> u32 {
-        self.parts_per_million
-    }
-
     /// The allowance for one `ttl`.
     pub fn of(self, ttl: Ttl) -> Duration {
         let nanos = u128::from(ttl.as_millis()) * u128::from(self.parts_per_million);

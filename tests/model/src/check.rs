@@ -22,6 +22,8 @@ impl World {
             self.check_clients(scope),
             self.check_keys(scope),
             self.check_blame(scope),
+            self.check_waits(scope),
+            self.check_memory(),
         ];
         let mut breaches = results.into_iter().filter_map(Result::err);
         breaches.find(|breach| scope.minds(breach.property)).map_or(Ok(()), Err)

@@ -164,6 +164,10 @@ impl World {
                 fault(budget.forgets, Fault::Restart(node, true));
                 fault(budget.rollbacks, Fault::Rollback(node));
                 fault(budget.flushes, Fault::Flush(node));
+                if self.nodes[usize::from(node)].can_come_back() {
+                    fault(budget.failbacks, Fault::FailBack(node));
+                    fault(budget.snapshots, Fault::Snapshot(node));
+                }
                 fault(budget.clock_steps, Fault::ClockStep(node));
             }
         }

@@ -61,6 +61,7 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
     let fencing = scope.policy.fencing() && !stands_still;
     let settings = scope.policy.to_builder().fencing(fencing);
     let settings = settings.restart_guard(RestartGuard::Auto).clock_guard(true);
+    let settings = settings.max_ttl(Some(Duration::from_secs(1)));
     let rates = [(0, 0), (400, 0), (-400, 0), (200, -200)];
     let (node_rate, client_rate) = dice.one_of(&rates);
     let newcomers = dice.place(scope.clients / 2 + 1);
@@ -72,6 +73,8 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
             forgets: many,
             flushes: many,
             rollbacks: many,
+            failbacks: many,
+            snapshots: many,
             clock_steps: many,
             freezes: if stands_still { many } else { 0 },
             wall_steps: 0,
@@ -121,6 +124,8 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         take_overs: many,
         flushes: 0,
         rollbacks: 0,
+        failbacks: 0,
+        snapshots: 0,
         downs: many,
         hangs: many,
         clock_steps: 0,

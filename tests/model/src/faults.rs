@@ -29,13 +29,25 @@ impl World {
             }
             Fault::Rollback(node) => {
                 let site = &mut self.nodes[usize::from(node)];
-                let (canary, notes) = (site.canary.clone(), site.notes);
+                let store = site.store.clone();
                 site.forget();
-                (site.run, site.canary, site.notes) = (site.run + 1, canary, notes);
+                (site.run, site.store) = (site.run + 1, store);
                 self.break_links_of(scope, node, true);
             }
             Fault::Flush(node) => self.nodes[usize::from(node)].forget(),
             Fault::LoseFences(node) => self.nodes[usize::from(node)].lose_fences(),
+            Fault::FailBack(node) => {
+                let site = &mut self.nodes[usize::from(node)];
+                site.take_back();
+                site.line += 1;
+            }
+            Fault::Snapshot(node) => {
+                let site = &mut self.nodes[usize::from(node)];
+                site.take_back();
+                // A server that writes everything to disk is taken at its word in its next run, too.
+                site.run += u32::from(scope.durable);
+                self.break_links_of(scope, node, true);
+            }
             Fault::Down(node) => {
                 self.nodes[usize::from(node)].health = Health::Down;
                 self.break_links_of(scope, node, false);
@@ -112,6 +124,8 @@ impl Budget {
             Fault::Rollback(_) => &mut self.rollbacks,
             Fault::Flush(_) => &mut self.flushes,
             Fault::LoseFences(_) => &mut self.fence_losses,
+            Fault::FailBack(_) => &mut self.failbacks,
+            Fault::Snapshot(_) => &mut self.snapshots,
             Fault::Down(_) => &mut self.downs,
             Fault::Hang(_) => &mut self.hangs,
             Fault::ClockStep(_) => &mut self.clock_steps,

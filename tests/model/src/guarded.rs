@@ -1,15 +1,16 @@
 //! What the guards add to the world: clients look at nodes as the shipping client does. Owns when a client
 //! looks; what it makes of that is the shipping `Guards`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, ClockReading, Command, Guards, Moment, NodeId, Policy, QuarantineReason, Quorum, Ruling,
+    Action, ClockReading, Command, Guards, Moment, NodeId, Pass, Policy, QuarantineReason, Quorum,
+    Ruling,
 };
 
 use crate::client::{Client, Phase, Status};
 use crate::link::Ward;
+use crate::look::Env;
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
 use crate::site::{Flaw, Health, Site};
@@ -21,8 +22,12 @@ pub(crate) struct Watch {
     pub(crate) guards: Guards,
     pub(crate) gates: Vec<Gate>,
     pub(crate) drawn: u32,
+    /// For how long it asks nodes to keep the keys that it may have there, if that is long.
+    keeps: Option<Duration>,
     /// It took itself for one that had stood still, and had not.
     pub(crate) is_fooled: bool,
+    /// It relies on a node that does not tell all that it knows itself of long locks.
+    pub(crate) is_silent: bool,
     /// The lost time that it has found, while the other managers of the process have not heard of any.
     pub(crate) rings: Duration,
 }
@@ -57,14 +62,22 @@ impl Watch {
         let guards = Guards::new(policy, Quorum::of(nodes));
         let gates = vec![Gate::default(); nodes];
         guards.are_on().then(|| {
-            Box::new(Self { guards, gates, drawn: 0, is_fooled: false, rings: Duration::ZERO })
+            Box::new(Self {
+                guards,
+                gates,
+                drawn: 0,
+                keeps: None,
+                is_fooled: false,
+                is_silent: false,
+                rings: Duration::ZERO,
+            })
         })
     }
 
-    /// What must stand in the node's canary key for a grant; `None` if no grant is sent.
-    fn canary(&self, node: u8) -> Option<&Arc<str>> {
+    /// Under which conditions the node's grants count; `None` if no grant is sent.
+    fn pass(&self, node: u8) -> Option<&Pass> {
         match &self.gates[usize::from(node)] {
-            Gate { ruling: Some(Ruling::Trusted(canary)), is_stale: false, .. } => Some(canary),
+            Gate { ruling: Some(Ruling::Open(pass)), is_stale: false, .. } => Some(pass),
             _ => None,
         }
     }
@@ -74,8 +87,8 @@ impl World {
     /// Sets the cluster up and lets the clients that were there from the start look at it.
     pub(crate) fn set_up_guards(&mut self, scope: &Scope) {
         if !scope.is_fresh {
-            for node in &mut self.nodes {
-                node.canary = Some("1 0 1 trusted 0 0 0".into());
+            for (place, node) in self.nodes.iter_mut().enumerate() {
+                node.set_up(scope, place);
             }
         }
         let settled = scope.clients - scope.newcomers;
@@ -98,8 +111,36 @@ impl World {
     /// The user is about to ask for a lock.
     pub(crate) fn announce(&mut self, scope: &Scope, client: u8) {
         let policy = scope.policy_of(client);
-        if let Some(watch) = self.watch_mut(client) {
-            watch.guards.handle_policy(&policy);
+        let keep = policy.longest_key_ttl();
+        let now = self.boot(scope, client);
+        let Some(watch) = self.watch_mut(client) else {
+            return;
+        };
+        watch.guards.handle_policy(&policy);
+        if watch.keeps.is_some() || keep <= Guards::FLOOR {
+            return;
+        }
+        watch.keeps = Some(keep);
+        let mut env = Env { now, wall: 0, client, drawn: watch.drawn };
+        let wants_look = watch.guards.begin_keep(&mut env, keep);
+        watch.drawn = env.drawn;
+        if wants_look {
+            self.look_around(scope, client, |_| true);
+        }
+    }
+
+    /// Tells the guards of those that have no key left anywhere.
+    fn rest(&mut self, scope: &Scope) {
+        for client in 0..u8::try_from(self.clients.len()).unwrap_or(u8::MAX) {
+            let one = &self.clients[usize::from(client)];
+            let is_at_rest = matches!(one.phase, Phase::Idle) && one.background.is_empty();
+            let (now, is_sure) = (one.boot(scope, self.now), one.excused.is_empty());
+            if let Some(watch) = self.watch_mut(client).filter(|_| is_at_rest)
+                && let Some(keep) = watch.keeps.take()
+            {
+                let at = if is_sure { now } else { now + keep + keep / 50 };
+                watch.guards.end_keep(keep, at, now);
+            }
         }
     }
 
@@ -113,23 +154,36 @@ impl World {
 
     /// What goes with a command: `Err` if it is not sent, because the node's grants do not count.
     pub(crate) fn ward(
-        &self,
+        &mut self,
         scope: &Scope,
         client: u8,
         node: u8,
         command: &Command,
     ) -> Result<Option<Ward>, ()> {
-        let Some(watch) = &self.clients[usize::from(client)].watch else {
+        let Action::Grant { ttl, .. } = command.action else {
             return Ok(None);
         };
-        if !matches!(command.action, Action::Grant { .. }) {
+        if self.clients[usize::from(client)].watch.is_none() {
             return Ok(None);
         }
-        let canary = Arc::clone(watch.canary(node).ok_or(())?);
         let now = self.boot(scope, client);
-        // The note goes ahead of the grant, on the same connection.
-        let longest = watch.guards.notes_for(NodeId(node), now).longest;
-        Ok(Some(Ward { canary, longest, sent: now, micros: None }))
+        let covers = |world: &mut Self| {
+            let watch = world.watch_mut(client);
+            watch.is_some_and(|it| it.guards.covers(NodeId(node), ttl.as_duration(), now))
+        };
+        if !covers(self) {
+            // The look goes out ahead of the grant.
+            self.look(scope, client, node);
+            self.follow_up(scope, client);
+        }
+        if !covers(self) {
+            return Err(());
+        }
+        let pass = self.watch_mut(client).and_then(|watch| watch.pass(node).cloned()).ok_or(())?;
+        if pass.longest < ttl.as_duration() {
+            return Err(());
+        }
+        Ok(Some(Ward { relied: pass.relied, sent: now, micros: None }))
     }
 
     /// The connection to the node is lost, or the node is.
@@ -159,8 +213,8 @@ impl World {
             self.look(scope, client, node);
             self.follow_up(scope, client);
         }
-        let canary = self.watch_mut(client).and_then(|it| it.canary(node)).cloned();
-        self.link_mut(client, node).rely_on(canary)
+        let pass = self.watch_mut(client).and_then(|it| it.pass(node)).cloned();
+        self.link_mut(client, node).rely_on(pass.map(|pass| pass.relied))
     }
 
     /// Whether a client that runs is about to make a connection anew.
@@ -172,6 +226,7 @@ impl World {
 
     /// Before time passes every lost connection is made anew; then whatever has become due is looked at.
     pub(crate) fn look_when_due(&mut self, scope: &Scope) {
+        self.rest(scope);
         for client in 0..u8::try_from(self.clients.len()).unwrap_or(u8::MAX) {
             let clock = self.boot(scope, client);
             let is_interested = is_interested(&self.clients[usize::from(client)]);
@@ -234,7 +289,8 @@ impl World {
     pub(crate) fn check_blame(&self, scope: &Scope) -> Result<(), Violation> {
         let stepped = QuarantineReason::ClockStepped.name();
         let is_blamed = |site: &Site| {
-            site.stepped == 0 && site.canary.as_deref().is_some_and(|it| it.ends_with(stepped))
+            let canary = site.store.canary.as_deref();
+            site.stepped == 0 && canary.is_some_and(|it| it.contains(stepped))
         };
         match self.nodes.iter().position(is_blamed).filter(|_| scope.budget.freezes == 0) {
             None => Ok(()),
@@ -243,6 +299,45 @@ impl World {
                 Err(Violation::new(Property::Blame, text))
             }
         }
+    }
+
+    /// A node is held back for as long as a lock may be held that it has forgotten, counted from the beginning of its
+    /// memory, and for no longer.
+    pub(crate) fn check_waits(&self, scope: &Scope) -> Result<(), Violation> {
+        // Whose clocks stood still waits for longer, and so does whoever believes a note of it.
+        let is_exact = scope.budget.freezes == 0 && scope.late == 0;
+        for client in self.clients.iter().filter(|it| it.status == Status::Running && is_exact) {
+            let now = client.boot(scope, self.now);
+            let gates = client.watch.as_deref().into_iter().flat_map(|it| &it.gates);
+            for (node, gate) in self.nodes.iter().zip(gates) {
+                let Some(Ruling::Quarantined(quarantine)) = gate.ruling else {
+                    continue;
+                };
+                let longest = node.born + scope.longest_wait();
+                let left =
+                    u64::try_from(quarantine.until.since(now).as_millis()).unwrap_or(u64::MAX);
+                if self.now + left > longest.max(self.now) {
+                    let text =
+                        format!("a node is held back until {} ms, not {longest}", self.now + left);
+                    return Err(Violation::new(Property::Wait, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a client knows of long locks is on every node that it relies on; and a memory that has ended is not relied
+    /// on, should it come back.
+    pub(crate) fn check_memory(&self) -> Result<(), Violation> {
+        let is_silent = |client: &Client| client.watch.as_deref().is_some_and(|it| it.is_silent);
+        let what = if self.nodes.iter().any(|node| node.is_misled) {
+            "a grant relied on a memory that has ended"
+        } else if self.clients.iter().any(is_silent) {
+            "a node does not tell what was known of long locks when it was relied on"
+        } else {
+            return Ok(());
+        };
+        Err(Violation::new(Property::Memory, what))
     }
 
     pub(crate) fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {

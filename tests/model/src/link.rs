@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Frees, Moment, Reply};
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Frees, Moment, Relied, Reply};
 
 use crate::site::Owner;
 
@@ -59,9 +57,7 @@ pub(crate) enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ward {
     /// What must stand in the canary key.
-    pub(crate) canary: Arc<str>,
-    /// The note that went ahead: for how long this client asks nodes to keep keys.
-    pub(crate) longest: Duration,
+    pub(crate) relied: Relied,
     /// When it was sent, by the clock that connections go by.
     pub(crate) sent: Moment,
     /// What the node's clock showed when it was done.
@@ -107,14 +103,14 @@ impl Link {
         self.tell(op, command, 1, why);
     }
 
-    /// Has the next command rely on `canary` if it goes out once more; `false` if it does not go out,
+    /// Has the next command rely on `relied` if it goes out once more; `false` if it does not go out,
     /// because it is a grant and there is none.
-    pub(crate) fn rely_on(&mut self, canary: Option<Arc<str>>) -> bool {
+    pub(crate) fn rely_on(&mut self, relied: Option<Relied>) -> bool {
         let next = self.out.iter_mut().find(|sent| !sent.is_done() && sent.sends > 1);
-        match (next.and_then(|sent| sent.ward.as_mut()), canary) {
+        match (next.and_then(|sent| sent.ward.as_mut()), relied) {
             (None, _) => true,
-            (Some(ward), Some(canary)) => {
-                ward.canary = canary;
+            (Some(ward), Some(relied)) => {
+                ward.relied = relied;
                 true
             }
             (Some(_), None) => false,

@@ -103,15 +103,16 @@ impl World {
 /// A newcomer gets the lock.
 fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     let newcomer = u8::try_from(world.clients.len()).unwrap_or(u8::MAX);
-    let watch = Watch::new(&scope.policy, scope.nodes);
+    let policy = scope.policy_of(newcomer);
+    let watch = Watch::new(&policy, scope.nodes);
     world.clients.push(Client { watch, ..Client::new(newcomer, 1) });
     world.links.extend((0..scope.nodes).map(|_| Link::default()));
-    let patient = patient(&scope.policy);
+    let patient = patient(&policy);
     world.announce(scope, newcomer);
     world.prepare(scope, newcomer);
     world.act(scope, newcomer, |actor| actor.acquire(patient))?;
     let rounds = if scope.is_guarded() { 6 } else { 3 };
-    let patience = rounds * scope.policy.kept().as_millis();
+    let patience = rounds * scope.policy.kept().max(policy.kept()).as_millis();
     let least = u64::try_from(scope.policy.min_hold().as_millis()).unwrap_or(u64::MAX);
     let patience = patience.saturating_add(2 * least);
     let end = world.now + patience;

@@ -1,11 +1,11 @@
 //! One look of a client at a node: the node answers as `checkup.lua` does, and the shipping `Guards` make of
 //! it what they make of it. Owns the order of what the client hears.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    CanaryKey, Checkup, ClockReading, HolderId, Moment, NodeId, Notes, Ruling, Surroundings,
+    Canary, Checkup, ClockReading, GuardStore, Guards, HolderId, Moment, NodeId, QuarantineReason,
+    Ruling, Surroundings,
 };
 
 use crate::client::Client;
@@ -19,14 +19,18 @@ impl World {
     /// One look at one node, as often as there is something to write.
     pub(crate) fn look(&mut self, scope: &Scope, client: u8, node: u8) {
         self.hear_clocks(scope, client, node);
-        let is_up = self.nodes[usize::from(node)].health == Health::Up;
+        let is_cut = scope.cuts.contains(&(client, node));
+        let is_up = self.nodes[usize::from(node)].health == Health::Up && !is_cut;
         let ruling = if is_up { self.ask(scope, client, node) } else { None };
         let now = self.boot(scope, client);
         let Some(watch) = self.watch_mut(client) else {
             return;
         };
         if !is_up {
-            watch.guards.handle_down(NodeId(node));
+            watch.guards.handle_down(NodeId(node), now);
+        }
+        if matches!(ruling, Some(Ruling::Open(_))) {
+            watch.is_silent |= !watch.guards.notes_for(NodeId(node), now).holdings.is_empty();
         }
         let gate = &mut watch.gates[usize::from(node)];
         gate.again = scope.spares_majority.then(|| now + LOOK_AGAIN);
@@ -52,14 +56,21 @@ impl World {
             let sent = now.before(Duration::from_millis(late));
             let watch = client.watch.as_deref_mut()?;
             let mut env = Env { now, wall, client: client.id, drawn: watch.drawn };
-            let notes = watch.guards.notes_for(NodeId(node), now);
-            let clock = ClockReading { sent, received: now, micros };
-            let checkup = site.check_up(notes, writing.take(), clock);
+            let left = watch.guards.notes_for(NodeId(node), now);
+            let (canary, notes) = site.check_up(writing.as_ref(), &left, (self.now, micros));
+            let checkup = Checkup {
+                run: scope.may_ask.then(|| site.run.to_string().into()),
+                line: scope.may_ask.then(|| site.line().into()),
+                durable: scope.durable,
+                canary,
+                clock: ClockReading { sent, received: now, micros },
+                notes,
+            };
             let ruling = watch.guards.handle_checkup(&mut env, NodeId(node), &checkup);
             watch.drawn = env.drawn;
             client.settle();
             match ruling {
-                Ruling::Write { expected, canary } => writing = Some((expected, canary)),
+                Ruling::Write(next) => writing = Some(next),
                 other => return Some(other),
             }
         }
@@ -111,29 +122,38 @@ impl Client {
 }
 
 impl Site {
-    /// What `checkup.lua` does and answers, when the node's clock is read so.
-    fn check_up(
-        &mut self,
-        notes: Notes,
-        writing: Option<(Option<Arc<str>>, Arc<str>)>,
-        clock: ClockReading,
-    ) -> Checkup {
-        if let Some((expected, canary)) = writing
-            && self.canary == expected
-        {
-            self.canary = Some(canary);
-        }
-        self.notes.longest = self.notes.longest.max(notes.longest);
-        self.notes.skew = notes.skew.or(self.notes.skew);
-        Checkup {
-            run: self.run.to_string().into(),
-            durable: false,
-            canary: CanaryKey::read(self.canary.as_deref()),
-            clock,
-            notes: self.notes,
-        }
+    /// Somebody has used it before the world begins, and has beaten its canary twice.
+    pub(crate) fn set_up(&mut self, scope: &Scope, place: usize) {
+        let canary = |count| Canary {
+            id: place as u64 + 1,
+            run: scope.may_ask.then(|| self.run.to_string().into()),
+            line: scope.may_ask.then(|| self.line().into()),
+            durable: scope.durable,
+            count,
+            floor: scope
+                .policy
+                .max_ttl()
+                .map_or(Guards::FLOOR, |limit| limit.as_duration().min(Guards::FLOOR)),
+            age: LONG_AGO,
+            reason: QuarantineReason::NoHistory,
+            wall_micros: scope.wall(0, scope.late),
+            node_micros: NODE_WALL + scope.late * 1000,
+        };
+        let store = |count| {
+            let mut store = GuardStore::default();
+            store.canary = Some(canary(count).to_string().into());
+            store
+        };
+        (self.old, self.store) = (store(1), store(2));
+    }
+
+    fn line(&self) -> String {
+        format!("0:{}", self.line)
     }
 }
+
+/// The age of a memory that began two hours ago in a new cluster.
+const LONG_AGO: Duration = Duration::from_secs(100 * 365 * 86_400 + 7200);
 
 /// The time and the randomness of a client that looks.
 pub(crate) struct Env {

@@ -44,8 +44,10 @@ const HEAD: &str = "\
 # The checks have teeth
 
 Each mutant is the protocol, or a node, that is wrong in one way. `make teeth` builds them one after another,
-searches the small worlds (each up to 30,000 states, then up to 2,000,000), walks at random, and writes this page;
-`cargo run -p quorlock-model --profile model -- teeth --write --only NAME` does so for some. *Steps* is the length
+searches the small worlds (each up to 30,000 states, then up to 2,000,000), walks at random, and writes this page.
+Some are wrong in a way that takes more clients and time than that; they are put before the tests of the guards
+(`core/protocol/tests/machines/guard_*.rs`), and *found in* names the first test that fails.
+`cargo run -p quorlock-model --profile model -- teeth --write --only NAME` does that for some mutants. *Steps* is the length
 of the shortened schedule that breaks the promise, *states* how many had been seen in that world (in a random one:
 the steps of the walk). A mutant that nothing notices fails the command; one without a row here was not run since
 it was added or changed.

@@ -29,6 +29,10 @@ pub(crate) enum Property {
     Timely,
     /// No node is held back for a clock that nobody set.
     Blame,
+    /// No node is held back for longer than the longest lock that may be held there.
+    Wait,
+    /// A node whose grants count tells all that its opener knows of long locks, and its memory has not ended.
+    Memory,
     /// A lone client gets the lock, from every state.
     Liveness,
 }
@@ -49,6 +53,8 @@ impl Property {
             Self::LossTold => "loss told",
             Self::Timely => "timely",
             Self::Blame => "blame",
+            Self::Wait => "wait",
+            Self::Memory => "memory",
             Self::Liveness => "liveness",
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Policy, PolicyBuilder, Resources, RestartGuard};
+use quorlock_protocol::{Guards, Policy, PolicyBuilder, Resources, RestartGuard};
 
 use crate::clock::Rate;
 use crate::property::Property;
@@ -27,6 +27,10 @@ pub(crate) struct Budget {
     pub(crate) rollbacks: u16,
     /// Nodes whose keys are all deleted.
     pub(crate) flushes: u16,
+    /// Nodes that fail over to a replica and back.
+    pub(crate) failbacks: u16,
+    /// Machines of nodes that are put back to a snapshot.
+    pub(crate) snapshots: u16,
     /// Nodes going down.
     pub(crate) downs: u16,
     /// Nodes hanging.
@@ -88,6 +92,12 @@ pub(crate) struct Scope {
     /// Whether a minority of nodes at the most forgets or has its clock set at any time, and every client
     /// looks at its nodes once a second (ten in the shipping client, whose locks last for ten).
     pub(crate) spares_majority: bool,
+    /// Which clients, the first of each pair, never reach which nodes.
+    pub(crate) cuts: Vec<(u8, u8)>,
+    /// Whether nodes write every change to disk before they answer, so that a restart is none.
+    pub(crate) durable: bool,
+    /// Whether users may ask servers who they are.
+    pub(crate) may_ask: bool,
     /// By how many milliseconds one answer in four to a look comes late.
     pub(crate) late: u64,
     /// Whether users give leases back; otherwise these run out.
@@ -149,6 +159,9 @@ impl Scope {
             together: 1,
             stands_still: None,
             spares_majority: false,
+            cuts: Vec::new(),
+            durable: false,
+            may_ask: true,
             late: 0,
             down: 0,
             returns_at_once: false,
@@ -186,6 +199,16 @@ impl Scope {
     /// The settings of `client`.
     pub(crate) fn policy_of(&self, client: u8) -> Policy {
         self.others.filter(|_| client > 0).unwrap_or(self.policy)
+    }
+
+    /// For how long a node that forgot may be held back, in milliseconds: for the longest lock, and for what every
+    /// client waits for; with what clocks may run apart, and until the next look.
+    pub(crate) fn longest_wait(&self) -> u64 {
+        let floor = self.policy.max_ttl().map_or(Guards::FLOOR, |limit| limit.as_duration());
+        let keeps =
+            [self.policy, self.policy_of(1)].map(|policy| class_of(policy.longest_key_ttl()));
+        let longest = keeps.into_iter().fold(floor, Duration::max);
+        u64::try_from(longest.as_millis() * 102 / 100).unwrap_or(u64::MAX).saturating_add(1000)
     }
 
     /// Whether the guards are on.
@@ -245,6 +268,13 @@ impl Scope {
     pub(crate) const fn quorum(&self) -> usize {
         self.nodes / 2 + 1
     }
+}
+
+/// Up to a minute, locks share entries with those that are a little longer.
+fn class_of(keep: Duration) -> Duration {
+    let classes = [15, 20, 30, 45, 60].map(Duration::from_secs);
+    let short = keep <= Guards::FLOOR;
+    classes.into_iter().find(|class| keep <= *class && !short).unwrap_or(keep)
 }
 
 /// A policy with ttl 1000 ms (12 ms of it drift), node timeout 50 ms, retries after 100 ms.

@@ -57,6 +57,9 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(granting_in_parts());
     scopes.extend(guarded::small());
     scopes.extend(tokens::small());
+    scopes.extend(guarded::coming_back());
+    scopes.extend(guarded::apart());
+    scopes.extend(guarded::long_locks());
     scopes
 }
 

@@ -3,9 +3,7 @@
 
 mod serving;
 
-use std::sync::Arc;
-
-use quorlock_protocol::{Canary, CanaryState, HolderId, Notes};
+use quorlock_protocol::{CanaryKey, GuardStore, HolderId, Notes, Writing};
 
 use crate::clock::Rate;
 
@@ -57,10 +55,20 @@ pub(crate) struct Site {
     pub(crate) health: Health,
     /// The run of the server: a new one with each start.
     pub(crate) run: u32,
-    /// What stands in its canary key.
-    pub(crate) canary: Option<Arc<str>>,
-    /// What clients have left there for the guards.
-    pub(crate) notes: Notes,
+    /// Counts how often it took its keys from elsewhere in one run.
+    pub(crate) line: u32,
+    /// The keys for the guards.
+    pub(crate) store: GuardStore,
+    /// The same as they were one beat ago, before any lock.
+    pub(crate) old: GuardStore,
+    /// Whether it has lost its memory, and no client has begun a new one since.
+    pub(crate) is_lost: bool,
+    /// The true time at which its memory began.
+    pub(crate) born: u64,
+    /// The memories that were replaced by new ones.
+    pub(crate) ended: Vec<u64>,
+    /// Whether a grant has counted that relied on one of these.
+    pub(crate) is_misled: bool,
 }
 
 /// Whether a node answers.
@@ -84,8 +92,13 @@ impl Site {
             struck_at: None,
             health: Health::Up,
             run: 0,
-            canary: None,
-            notes: Notes::default(),
+            line: 0,
+            store: GuardStore::default(),
+            old: GuardStore::default(),
+            is_lost: false,
+            born: 0,
+            ended: Vec::new(),
+            is_misled: false,
         }
     }
 
@@ -108,7 +121,7 @@ impl Site {
 
     /// Forgets everything: a restart without persistence, or all keys deleted.
     pub(crate) fn forget(&mut self) {
-        (self.canary, self.notes) = (None, Notes::default());
+        (self.store, self.is_lost) = (GuardStore::default(), true);
         self.keys.fill(None);
         self.lose_fences();
     }
@@ -122,12 +135,50 @@ impl Site {
     /// Whether the guards may have something to do with it yet.
     pub(crate) fn is_struck(&self, now: u64) -> bool {
         let is_recent = self.struck_at.is_some_and(|at| now < at + STRUCK_MILLIS);
-        let canary = self.canary.as_deref().and_then(|text| text.parse::<Canary>().ok());
-        let is_trusted = canary.is_some_and(|canary| {
-            *canary.run == *self.run.to_string()
-                && matches!(canary.state, CanaryState::Trusted { .. })
-        });
-        is_recent || !is_trusted
+        let is_young = self.born > 0 && now < self.born + STRUCK_MILLIS;
+        is_recent || self.is_lost || is_young
+    }
+
+    /// What stood there one beat ago is there again, and no key.
+    pub(crate) fn take_back(&mut self) {
+        let old = self.old.clone();
+        self.forget();
+        self.store = old;
+    }
+
+    /// Whether what stood there one beat ago is told from what stands there now: every client has looked since.
+    pub(crate) fn can_come_back(&self) -> bool {
+        let canary = |store: &GuardStore| match CanaryKey::read(store.canary.as_deref()) {
+            CanaryKey::Present(canary) => Some((canary.id, canary.count)),
+            CanaryKey::Absent | CanaryKey::Unreadable(_) => None,
+        };
+        let (old, now) = (canary(&self.old), canary(&self.store));
+        old.zip(now).is_some_and(|(old, now)| old.0 == now.0 && old.1 < now.1)
+    }
+
+    /// One look at it at true time `now`, when its clock shows `micros`.
+    pub(crate) fn check_up(
+        &mut self,
+        writing: Option<&Writing>,
+        left: &Notes,
+        (now, micros): (u64, u64),
+    ) -> (CanaryKey, Notes) {
+        let before = self.memory();
+        let told = self.store.look(writing, left, micros);
+        let after = self.memory();
+        if before != after {
+            (self.is_lost, self.born) = (false, now);
+            self.ended.extend(before);
+        }
+        told
+    }
+
+    /// The name of the memory that its canary shows.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        match CanaryKey::read(self.store.canary.as_deref()) {
+            CanaryKey::Present(canary) => Some(canary.id),
+            CanaryKey::Absent | CanaryKey::Unreadable(_) => None,
+        }
     }
 
     /// Whether every key of the resources is `owner`'s.

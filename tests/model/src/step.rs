@@ -61,6 +61,12 @@ pub(crate) enum Fault {
     Flush(u8),
     /// The table of fences of a node is deleted, and nothing else.
     LoseFences(u8),
+    /// A node has what it had one beat ago, in the same run and under the same connections: its replica, which took
+    /// over in between, had no more.
+    FailBack(u8),
+    /// The same for a machine that is put back to a snapshot of it: every connection breaks, and nothing that the
+    /// server says of itself tells.
+    Snapshot(u8),
     /// A node goes down and stays down.
     Down(u8),
     /// A node that is down or hangs is back.
@@ -90,6 +96,8 @@ impl Fault {
             | Self::Rollback(node)
             | Self::Flush(node)
             | Self::LoseFences(node)
+            | Self::FailBack(node)
+            | Self::Snapshot(node)
             | Self::Down(node)
             | Self::Up(node)
             | Self::Hang(node)
@@ -101,7 +109,7 @@ impl Fault {
     /// Whether a node forgets by it, or has its clock set.
     pub(crate) const fn strikes(self) -> bool {
         let forgets = matches!(self, Self::Restart(_, true) | Self::Rollback(_) | Self::Flush(_));
-        forgets || matches!(self, Self::ClockStep(_))
+        forgets || matches!(self, Self::ClockStep(_) | Self::FailBack(_) | Self::Snapshot(_))
     }
 
     /// The same for every node.
@@ -112,6 +120,8 @@ impl Fault {
             Self::Rollback(_) => Self::Rollback(0),
             Self::Flush(_) => Self::Flush(0),
             Self::LoseFences(_) => Self::LoseFences(0),
+            Self::FailBack(_) => Self::FailBack(0),
+            Self::Snapshot(_) => Self::Snapshot(0),
             Self::Down(_) => Self::Down(0),
             Self::Up(_) => Self::Up(0),
             Self::Hang(_) => Self::Hang(0),
@@ -177,6 +187,12 @@ impl fmt::Display for Fault {
             Self::Rollback(node) => write!(out, "FAULT: node {node} restarts from an old snapshot"),
             Self::Flush(node) => write!(out, "FAULT: every key of node {node} is deleted"),
             Self::LoseFences(node) => write!(out, "FAULT: the fences of node {node} are deleted"),
+            Self::FailBack(node) => {
+                write!(out, "FAULT: node {node} fails over to a replica and back")
+            }
+            Self::Snapshot(node) => {
+                write!(out, "FAULT: the machine of node {node} is put back to a snapshot")
+            }
             Self::Down(node) => write!(out, "FAULT: node {node} goes down"),
             Self::Up(node) => write!(out, "node {node} is back"),
             Self::Hang(node) => write!(out, "FAULT: node {node} hangs"),

@@ -17,7 +17,7 @@ use crate::search::{Limits, SOME, Trace, search};
 use crate::shrink::shrink;
 use crate::site::Flaw;
 use crate::walk;
-use tree::{build, plant};
+use tree::{build, plant, test_protocol};
 
 /// A protocol that is wrong in one way.
 pub(crate) struct Mutant {
@@ -62,6 +62,9 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
             hunt(*flaw, "guards:")
         }
         Kind::Node(flaw) => hunt(*flaw, ""),
+        Kind::Patch { file, only, edits } if only == PROTOCOL => {
+            test_protocol(&plant(file, edits)?)?.map(|test| format!("test | - | - | {test}"))
+        }
         Kind::Patch { file, only, edits } => {
             let tree = plant(file, edits)?;
             let program = build(&tree)?;
@@ -208,6 +211,8 @@ const NODE_FLAWS: [(Flaw, &str, &str); 12] = [
 
 /// Where to look for what takes too many clients and faults for a search.
 const GOLDEN: &str = "golden";
+/// The same for what takes clients and nodes that only the tests of the guards have: `core/protocol/tests/machines`.
+const PROTOCOL: &str = "protocol";
 /// How many states of each small world are searched at first, and then.
 const FEW: usize = 30_000;
 const MANY: usize = 2_000_000;

@@ -23,7 +23,9 @@ impl World {
         command.not_after = lapse.to_boot(command.not_after);
         let clock = self.boot(scope, client);
         let owner = Owner::of(&command.claim.holder);
-        let refused = self.nodes[node.index()].health == Health::Down || command.not_after < clock;
+        let is_cut = scope.cuts.contains(&(client, node.0));
+        let refused =
+            is_cut || self.nodes[node.index()].health == Health::Down || command.not_after < clock;
         self.note(client, node.0, (3_u8, command.ticket, command.action));
         let ward = self.ward(scope, client, node.0, &command);
         let in_time_until = self.in_time_until(scope, client, &command);
@@ -63,6 +65,10 @@ impl World {
             acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
         }
         let remembers = self.remembers(scope, node, sent.ward.as_ref());
+        let site = &mut self.nodes[place];
+        let is_over =
+            sent.ward.is_some() && site.memory().is_some_and(|id| site.ended.contains(&id));
+        site.is_misled |= remembers && is_over;
         let has_looked = scope.flaw == Flaw::LooksAhead && sent.progress == Progress::Begun(true);
         let part = if scope.in_parts && !has_looked {
             self.do_part(scope, &request, place, (sent.progress, remembers, goes_out))
@@ -123,14 +129,13 @@ impl World {
         }
     }
 
-    /// Takes the note that goes ahead of a grant; whether the node still has the canary that the grant
-    /// relies on.
-    fn remembers(&mut self, scope: &Scope, node: u8, ward: Option<&Ward>) -> bool {
-        let (Some(ward), site) = (ward, &mut self.nodes[usize::from(node)]) else {
+    /// Whether the node still has the memory that the grant relies on.
+    fn remembers(&self, scope: &Scope, node: u8, ward: Option<&Ward>) -> bool {
+        let (Some(ward), site) = (ward, &self.nodes[usize::from(node)]) else {
             return true;
         };
-        site.notes.longest = site.notes.longest.max(ward.longest);
-        let is_there = ward.canary.is_empty() || site.canary.as_ref() == Some(&ward.canary);
+        let canary = site.store.canary.as_deref().unwrap_or_default();
+        let is_there = ward.relied.count_in(canary.as_bytes()).is_some();
         is_there || scope.flaw == Flaw::IgnoresCanary
     }
 

@@ -102,6 +102,8 @@ const fn word(fault: Fault) -> &'static str {
         Fault::Rollback(_) => "node restored",
         Fault::Flush(_) => "node flushed",
         Fault::LoseFences(_) => "fences lost",
+        Fault::FailBack(_) => "node failed over and back",
+        Fault::Snapshot(_) => "node's machine put back",
         Fault::Down(_) => "node down",
         Fault::Up(_) => "node back",
         Fault::Hang(_) => "node hung",

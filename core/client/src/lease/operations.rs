@@ -34,7 +34,7 @@ impl Lease {
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         let policy = self.policy_with(ttl)?;
-        self.shared.manager.announce(&policy);
+        self.keep(self.shared.manager.announce(&policy));
         self.shared.manager.settle(None).await?;
         if policy.fencing() && self.shared.lock().lacks_token() {
             self.check_usable()?;

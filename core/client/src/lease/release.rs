@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::{Lease, ReleaseVotes, Stage};
 use crate::engine::Awaited;
 use crate::error::LockError;
+use crate::sentry::Keeping;
 
 /// How a lease comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,7 @@ impl Lease {
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
+        self.end_keeping();
         let work = async move {
             if let Some((_, awaited)) = &told_to {
                 awaited.begin();
@@ -139,6 +141,17 @@ impl Lease {
                 .await;
         };
         self.shared.manager.engine.background(work);
+    }
+
+    /// Has other clients know that the lock has ended, whatever keys are left of it; a least hold runs out by itself.
+    fn end_keeping(&self) {
+        let mut state = self.shared.lock();
+        let keeping = state.extras.as_mut().map(|extras| std::mem::take(&mut extras.keeping));
+        let leaves_keys = !state.policy.min_hold().is_zero();
+        drop(state);
+        if !leaves_keys {
+            keeping.into_iter().flatten().for_each(Keeping::finish);
+        }
     }
 
     /// A machine that takes the lease's keys back.

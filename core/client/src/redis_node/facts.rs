@@ -21,6 +21,8 @@ pub(super) struct Facts {
     has_log: bool,
     is_loading: bool,
     deletion: Option<Deletion>,
+    /// What changes when the server takes its keys from elsewhere in one run.
+    line: Option<Arc<str>>,
     /// The setting `appendfsync`, where this user may ask for it.
     syncs: Option<String>,
 }
@@ -45,6 +47,12 @@ impl Facts {
     /// Who the server is.
     pub(super) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What changes when the server takes its keys from elsewhere, in one run: whom it followed last, and how many keys
+    /// it has last read from a file or from its master. `None` if this user may not ask.
+    pub(super) fn line(&self) -> Option<Arc<str>> {
+        self.line.clone()
     }
 
     /// Whether CLUSTER NODES has something to add.
@@ -107,6 +115,10 @@ impl Facts {
             None => since("redis_version", (8, 4)).then_some(Deletion::DelEx),
         };
         self.has_cluster = field("cluster_enabled") == Some("1");
+        // `master_replid` itself changes when a first replica comes, which is no harm.
+        let followed = name(field("master_replid2")).unwrap_or_else(|| "0".into());
+        let loaded = field("rdb_last_load_keys_loaded").and_then(|it| it.parse::<u64>().ok());
+        self.line = Some(format!("{followed}:{}", loaded.unwrap_or(0)).into());
         let known = &mut self.identity;
         known.run = name(field("run_id"));
         known.history = name(field("master_replid"));

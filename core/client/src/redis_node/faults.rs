@@ -205,7 +205,7 @@ fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
     }
     format!(
         "the user's access list does not permit {}: add +eval +evalsha +script|load +get +set +del \
-         +pexpire +pttl +time +zadd +zscore with ACL SETUSER",
+         +pexpire +pttl +time +zadd +zscore +hgetall +hset +hdel with ACL SETUSER",
         command_in(text)
     )
 }

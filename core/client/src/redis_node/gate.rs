@@ -1,11 +1,11 @@
 //! Whether grants go through to a node: the ruling of the guards as the connection applies it. Owns the
 //! calls of a check-up and the words for a closed gate; decides nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    CanaryKey, Checkup, ClockReading, Fault, FaultKind, Moment, Notes, Quarantine, Ruling, Skew,
+    CanaryKey, Checkup, ClockReading, Fault, FaultKind, HoldingNote, LeadNote, Moment, Notes, Pass,
+    Quarantine, Relied, Ruling, SightingNote, Writing,
 };
 use redis::{Cmd, Value};
 
@@ -16,8 +16,8 @@ use crate::clock;
 /// What becomes of grants.
 #[derive(Clone, Debug)]
 pub(super) enum Gate {
-    /// They are done while this stands in the canary key (empty: whatever stands there).
-    Open(Arc<str>),
+    /// They are done under these conditions.
+    Open(Pass),
     /// They are held back until then.
     Quarantined(Quarantine),
     /// It is not known yet whether they count.
@@ -27,11 +27,21 @@ pub(super) enum Gate {
 }
 
 impl Gate {
-    /// Why a grant is not sent; `None` if it is.
-    pub(super) fn refusal(&self) -> Option<Fault> {
+    /// Nothing is guarded.
+    pub(super) fn unguarded() -> Self {
+        Self::Open(Pass { relied: Relied::anything(), longest: Duration::MAX })
+    }
+
+    /// Why a grant that asks the node to keep keys for `keep` is not sent; `None` if it is.
+    pub(super) fn refusal(&self, keep: Duration) -> Option<Fault> {
         let held_back = |words: String| Fault::new(FaultKind::Quarantined, words);
         match self {
-            Self::Open(_) => None,
+            Self::Open(pass) if keep <= pass.longest => None,
+            Self::Open(pass) => {
+                let left = keep.saturating_sub(pass.longest);
+                let words = format!("{TOO_LONG} {}", seconds(left));
+                Some(held_back(words).lasting(left))
+            }
             Self::Quarantined(quarantine) => {
                 let left = quarantine.until.since(clock::now());
                 let why = quarantine.reason.describe();
@@ -40,14 +50,24 @@ impl Gate {
                         .lasting(left),
                 )
             }
-            Self::Undecided => Some(held_back(UNDECIDED.to_owned()).lasting(LOOK_AGAIN)),
+            Self::Undecided => Some(undecided()),
             Self::Broken(fault) => Some(fault.clone()),
         }
     }
 
     /// What must stand in the canary key for a grant.
-    pub(super) fn canary(&self) -> Arc<str> {
-        if let Self::Open(canary) = self { Arc::clone(canary) } else { Arc::default() }
+    pub(super) fn relied(&self) -> Option<&Relied> {
+        match self {
+            Self::Open(pass) => Some(&pass.relied),
+            Self::Quarantined(_) | Self::Undecided | Self::Broken(_) => None,
+        }
+    }
+
+    /// The canary was beaten so often: it must not be less from now on.
+    pub(super) fn note_count(&mut self, count: u64) {
+        if let Self::Open(pass) = self {
+            pass.relied.count = pass.relied.count.max(count);
+        }
     }
 
     /// When to look again, at the latest.
@@ -64,32 +84,36 @@ impl Gate {
     }
 }
 
-/// A canary to be put in the place of the one that was seen.
-#[derive(Clone, Debug)]
-pub(super) struct Writing {
-    pub(super) expected: Option<Arc<str>>,
-    pub(super) canary: Arc<str>,
+/// What is told of a grant before it is known whether it counts.
+pub(super) fn undecided() -> Fault {
+    Fault::new(FaultKind::Quarantined, UNDECIDED).lasting(LOOK_AGAIN)
 }
 
 /// The call of a check-up.
-pub(super) fn call(notes: Notes, writing: Option<&Writing>) -> Cmd {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let kept = notes.longest.saturating_mul(2).clamp(KEPT, LONGEST_KEPT);
+pub(super) fn call(notes: &Notes, writing: Option<&Writing>) -> Cmd {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(LONGEST);
     let mut call = redis::cmd("EVAL");
     call.arg(include_str!("../scripts/checkup.lua")).arg(2).arg(CANARY_KEY).arg(NOTES_KEY);
-    call.arg(millis(kept)).arg(millis(notes.longest.min(LONGEST_KEPT)));
-    match notes.skew {
-        Some(Skew { ahead_micros, uncertainty_micros, node_micros }) => {
-            call.arg(ahead_micros).arg(uncertainty_micros).arg(node_micros)
-        }
-        None => call.arg("").arg("").arg(""),
-    };
+    call.arg(millis(KEPT));
     match writing {
         Some(Writing { expected, canary }) => {
-            call.arg(&**canary).arg(expected.as_deref().unwrap_or_default())
+            call.arg(expected.as_deref().unwrap_or_default()).arg(&**canary)
         }
         None => call.arg("").arg(""),
     };
+    call.arg(notes.holdings.len());
+    for note in &notes.holdings {
+        call.arg(&*note.name).arg(note.version).arg(millis(note.keep));
+        call.arg(millis(note.began)).arg(millis(note.left));
+    }
+    for note in &notes.sightings {
+        call.arg(note.id).arg(note.count);
+        match note.lead {
+            Some(LeadNote { most_micros, anew: true, .. }) => call.arg(format!("={most_micros}")),
+            Some(lead) => call.arg(lead.most_micros),
+            None => call.arg(""),
+        };
+    }
     call
 }
 
@@ -101,35 +125,62 @@ pub(super) fn read(value: &Value, sent: Moment, facts: &Facts) -> Result<Checkup
     let Value::Array(parts) = value else {
         return Err(faults::garbled());
     };
-    let [canary, Value::Int(micros), Value::Int(longest), skew @ ..] = parts.as_slice() else {
+    let [canary, Value::Int(micros), Value::Array(holdings), Value::Array(sightings)] =
+        parts.as_slice()
+    else {
         return Err(faults::garbled());
     };
-    let canary = text(canary);
-    let number = |value: Option<&Value>| text(value?)?.parse::<i64>().ok();
-    let natural = |value| u64::try_from(number(value)?).ok();
-    let skew = number(skew.first()).zip(natural(skew.get(1))).zip(natural(skew.get(2)));
-    let skew = skew.map(|((ahead_micros, uncertainty_micros), node_micros)| Skew {
-        ahead_micros,
-        uncertainty_micros,
-        node_micros,
-    });
-    let positive = |number: i64| u64::try_from(number).unwrap_or(0);
-    let canary = CanaryKey::read(canary.as_deref());
+    let canary = CanaryKey::read(text(canary).as_deref());
+    let micros = u64::try_from(*micros).map_err(|_| faults::garbled())?;
+    let notes = Notes {
+        holdings: read_each(holdings, holding).ok_or_else(faults::garbled)?,
+        sightings: read_each(sightings, sighting).ok_or_else(faults::garbled)?,
+    };
     Ok(Checkup {
-        run: facts.identity().run.clone().unwrap_or_else(|| run_in(&canary)),
+        run: facts.identity().run.clone(),
+        line: facts.line(),
         durable: facts.is_durable(),
         canary,
-        clock: ClockReading { sent, received: clock::now(), micros: positive(*micros) },
-        notes: Notes { longest: Duration::from_millis(positive(*longest)), skew },
+        clock: ClockReading { sent, received: clock::now(), micros },
+        notes,
     })
 }
 
-/// A user who may not ask for the run takes the one that others have seen.
-fn run_in(canary: &CanaryKey) -> Arc<str> {
-    match canary {
-        CanaryKey::Present(canary) => Arc::clone(&canary.run),
-        CanaryKey::Absent | CanaryKey::Unreadable(_) => "?".into(),
-    }
+/// Reads values that come in groups; `None` if one of them is not what it should be.
+fn read_each<const N: usize, T>(
+    values: &[Value],
+    read: impl Fn(&[Value; N]) -> Option<T>,
+) -> Option<Vec<T>> {
+    let (groups, []) = values.as_chunks::<N>() else {
+        return None;
+    };
+    groups.iter().map(read).collect()
+}
+
+fn holding([name, version, keep, began, left]: &[Value; 5]) -> Option<HoldingNote> {
+    let millis = |value| natural(value).map(Duration::from_millis);
+    Some(HoldingNote {
+        name: text(name)?.into(),
+        version: natural(version)?,
+        keep: millis(keep)?,
+        began: millis(began)?,
+        left: millis(left)?,
+    })
+}
+
+fn sighting([id, count, most, age]: &[Value; 4]) -> Option<SightingNote> {
+    let lead = match text(most)?.as_str() {
+        "" => None,
+        most => {
+            let (most_micros, age_micros) = (most.parse().ok()?, natural(age)?);
+            Some(LeadNote { most_micros, age_micros, anew: false })
+        }
+    };
+    Some(SightingNote { id: text(id)?.parse().ok()?, count: natural(count)?, lead })
+}
+
+fn natural(value: &Value) -> Option<u64> {
+    text(value)?.parse().ok()
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -147,9 +198,9 @@ fn seconds(time: Duration) -> String {
 impl From<Ruling> for Gate {
     fn from(ruling: Ruling) -> Self {
         match ruling {
-            Ruling::Trusted(canary) => Self::Open(canary),
+            Ruling::Open(pass) => Self::Open(pass),
             Ruling::Quarantined(quarantine) => Self::Quarantined(quarantine),
-            Ruling::Undecided(_) | Ruling::Write { .. } => Self::Undecided,
+            Ruling::Undecided(_) | Ruling::Write(_) => Self::Undecided,
         }
     }
 }
@@ -157,11 +208,14 @@ impl From<Ruling> for Gate {
 /// The key that shows whether a node remembers, in the same hash slot as the notes.
 pub(super) const CANARY_KEY: &str = "quorlock:{node}:canary";
 const NOTES_KEY: &str = "quorlock:{node}:notes";
+const TOO_LONG: &str =
+    "it may have forgotten locks that last as long as this one: its grants count again in";
 const UNDECIDED: &str = "it is being found out whether the node may have forgotten locks";
 
 /// How long canary and notes stay after the last look.
 const KEPT: Duration = Duration::from_secs(7 * 86_400);
-const LONGEST_KEPT: Duration = Duration::from_millis((1 << 53) - 1);
+/// The largest number that Lua keeps exactly.
+const LONGEST: u64 = (1 << 53) - 1;
 /// How often a node is looked at that nothing is the matter with: its clock is to be known.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often a node is looked at whose grants are held back.

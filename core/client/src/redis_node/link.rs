@@ -248,7 +248,7 @@ impl Link {
     }
 
     fn write(&mut self, mut parcel: Parcel, whole: bool) {
-        if let Some(fault) = self.lookout.refusal(parcel.first().is_grant()) {
+        if let Some(fault) = self.lookout.refusal(&parcel) {
             let is_held_back = fault.kind() == FaultKind::Quarantined;
             return if parcel.was_sent() && !is_held_back {
                 parcel.fail(&fault);
@@ -263,9 +263,12 @@ impl Link {
         if self.fences.precede(&parcel, now) {
             self.keep_fences(now);
         }
-        let canary = self.lookout.canary();
+        if self.lookout.wants_look_ahead(&parcel) {
+            self.look();
+        }
+        let relied = self.lookout.relied();
         if parcel.is_native() {
-            let means = (self.prefix.as_str(), canary);
+            let means = (self.prefix.as_str(), relied.cloned());
             let send = |call: &Call| self.login.pipe.request_call(call);
             let hearing = native::write(&mut self.call, &parcel, means, send);
             parcel.note_sent();
@@ -273,7 +276,7 @@ impl Link {
         }
         let digests = self.login.digests.as_ref().filter(|_| !whole);
         let means = (digests, self.deletion);
-        let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, canary.as_deref()));
+        let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, relied));
         parcel.note_sent();
         self.login.pipe.request_call(&self.call);
         self.note_out(Load::Parcel(parcel, form));
@@ -357,6 +360,7 @@ impl Link {
             }
             Reply::Other(Value::ServerError(error)) => {
                 let fault = faults::of_reply(&error, Some(parcel.first()));
+                self.heed(&fault);
                 parcel.answer_all(&fault);
             }
             reply => {
@@ -367,17 +371,28 @@ impl Link {
                 if parcel.first().is_grant() {
                     self.note_contested(parcel.first(), &answers);
                     let time = wire::time_in(&reply);
-                    let look = self.lookout.inspect(out.sent, time, &mut answers);
+                    let look = self.lookout.inspect(out.sent, time, &mut answers, &parcel);
                     self.request_look(look);
                     self.fences.judge(&mut answers);
-                } else if let Some(time) = wire::time_in(&reply) {
-                    self.lookout.note_clock(time);
+                } else {
+                    if let Some(time) = wire::time_in(&reply) {
+                        self.lookout.note_clock(time);
+                    }
+                    self.lookout.require_vouched(out.sent, &mut answers, &parcel);
                 }
                 self.drop_withdrawn(&parcel);
                 parcel.answer_each(answers);
             }
         }
         Ok(Event::Answered)
+    }
+
+    /// A server that has become a replica is asked whom it follows.
+    pub(super) fn heed(&mut self, fault: &Fault) {
+        if fault.kind() == FaultKind::Replica && self.lookout.is_on() && !self.lookout.is_looking()
+        {
+            self.reexamine();
+        }
     }
 
     /// Whose first grant was refused is not alone in wanting its resource.

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Answer, ClockReading, Fault, FaultKind, Fence, Moment, Ruling};
+use quorlock_protocol::{
+    Answer, ClockReading, Fault, FaultKind, Fence, Guards, Moment, Relied, Ruling, Writing,
+};
 use redis::{Cmd, Value};
 
 use super::facts::Facts;
-use super::gate::{self, Gate, Writing};
+use super::gate::{self, Gate};
+use super::mail::{Letter, Parcel};
 use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
 
@@ -22,6 +25,8 @@ pub(super) struct Lookout {
     state: State,
     /// How often in a row the canary was written.
     writings: u8,
+    /// When the last look was sent whose ruling is known.
+    looked_at: Option<Moment>,
     clock: Option<Clock>,
     /// Where it is told.
     told_clock: Arc<ToldClock>,
@@ -46,9 +51,9 @@ enum State {
 impl Lookout {
     pub(super) fn new(sentry: Option<Sentry>, told_clock: Arc<ToldClock>) -> Self {
         let looks = sentry.as_ref().is_some_and(Sentry::looks);
-        let gate = if looks { Gate::Undecided } else { Gate::Open("".into()) };
+        let gate = if looks { Gate::Undecided } else { Gate::unguarded() };
         let (look_at, state) = (Moment::FAR_FUTURE, State::Resting);
-        Self { sentry, gate, look_at, state, writings: 0, clock: None, told_clock }
+        Self { sentry, gate, look_at, state, writings: 0, looked_at: None, clock: None, told_clock }
     }
 
     /// Whether the node is looked at, now and then.
@@ -74,10 +79,28 @@ impl Lookout {
     }
 
     /// Why a command is not sent; `None` if it is.
-    pub(super) fn refusal(&self, is_grant: bool) -> Option<Fault> {
-        let held_back = || self.gate.refusal().filter(|_| is_grant);
+    pub(super) fn refusal(&self, parcel: &Parcel) -> Option<Fault> {
+        let kept = parcel.letters().iter().filter_map(Letter::grant_keeps).max();
         // A double would say of an extension, too, what the other address says: one server, two votes.
-        self.dependence().or_else(held_back)
+        self.dependence().or_else(|| self.gate.refusal(kept?))
+    }
+
+    /// Whether the node is to be looked at ahead of commands that take or prolong locks, as they count only if the
+    /// node knows what other clients must know of them.
+    pub(super) fn wants_look_ahead(&self, parcel: &Parcel) -> bool {
+        self.looks()
+            && !self.is_looking()
+            && parcel.letters().iter().any(|it| !self.vouches(it, clock::now()))
+    }
+
+    /// Whether the node was looked at lately, and knows of locks as long as that of a command sent at `sent`.
+    fn vouches(&self, letter: &Letter, sent: Moment) -> bool {
+        let Some(keep) = letter.keeps().filter(|_| self.looks()) else {
+            return true;
+        };
+        let is_recent = self.looked_at.is_some_and(|at| sent.since(at) < LOOKED_AT_WITHIN);
+        let sentry = self.sentry.as_ref();
+        is_recent && (keep <= Guards::FLOOR || sentry.is_some_and(|it| it.covers(keep)))
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -85,8 +108,8 @@ impl Lookout {
     }
 
     /// What must stand in the canary key for a grant; `None` if nothing is guarded.
-    pub(super) fn canary(&self) -> Option<Arc<str>> {
-        self.looks().then(|| self.gate.canary())
+    pub(super) fn relied(&self) -> Option<&Relied> {
+        self.gate.relied().filter(|_| self.looks())
     }
 
     /// Whether the node would grant `micros` as it is proposed, by its own clock, as far as that is known: who is far
@@ -112,6 +135,11 @@ impl Lookout {
         }
     }
 
+    /// The canary that stood behind a grant was beaten so often.
+    pub(super) fn note_count(&mut self, count: u64) {
+        self.gate.note_count(count);
+    }
+
     /// Whether a look is out.
     pub(super) fn is_looking(&self) -> bool {
         self.state != State::Resting
@@ -124,7 +152,7 @@ impl Lookout {
 
     /// Nothing is known of the node any more until it is looked at again.
     pub(super) fn forget(&mut self) {
-        self.clock = None;
+        (self.clock, self.looked_at) = (None, None);
         if self.looks() {
             self.gate = Gate::Undecided;
         }
@@ -148,7 +176,7 @@ impl Lookout {
             return None;
         };
         self.state = State::Looking;
-        Some(gate::call(notes, writing))
+        Some(gate::call(&notes, writing))
     }
 
     /// Applies what a look has shown that was sent at `sent`; tells the next one, if there is one at once.
@@ -168,13 +196,14 @@ impl Lookout {
                 let ruling = sentry.handle_checkup(&checkup);
                 self.note_clock(checkup.clock.micros);
                 match ruling {
-                    Ruling::Write { expected, canary } if self.writings < MOST_WRITINGS => {
+                    Ruling::Write(writing) if self.writings < MOST_WRITINGS => {
                         self.writings += 1;
-                        // What was trusted is no longer; the next look tells what is.
-                        self.gate = Gate::Undecided;
-                        return self.write(Some(&Writing { expected, canary }));
+                        return self.write(Some(&writing));
                     }
-                    ruling => Gate::from(ruling),
+                    ruling => {
+                        self.looked_at = Some(sent);
+                        Gate::from(ruling)
+                    }
                 }
             }
         };
@@ -193,6 +222,7 @@ impl Lookout {
         sent: Moment,
         time: Option<u64>,
         answers: &mut [Result<Answer, Fault>],
+        parcel: &Parcel,
     ) -> Option<Cmd> {
         if let Some(time) = time {
             self.note_clock(time);
@@ -204,18 +234,35 @@ impl Lookout {
             answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Quarantined)
         };
         if is_steady && !answers.iter().any(has_forgotten) {
+            self.require_vouched(sent, answers, parcel);
             return None;
         }
         self.gate = Gate::Undecided;
-        for answer in answers.iter_mut().filter(|it| matches!(it, Ok(Answer::Ours { .. }))) {
-            if let Some(fault) = self.gate.refusal() {
-                *answer = Err(fault);
-            }
-        }
+        hold_back(answers);
         self.look()
+    }
+
+    /// Lets the answers to commands count that were sent at `sent` only if other clients know what they must.
+    pub(super) fn require_vouched(
+        &self,
+        sent: Moment,
+        answers: &mut [Result<Answer, Fault>],
+        parcel: &Parcel,
+    ) {
+        if !parcel.letters().iter().all(|letter| self.vouches(letter, sent)) {
+            hold_back(answers);
+        }
     }
 }
 
+fn hold_back(answers: &mut [Result<Answer, Fault>]) {
+    for answer in answers.iter_mut().filter(|it| matches!(it, Ok(Answer::Ours { .. }))) {
+        *answer = Err(gate::undecided());
+    }
+}
+
+/// A command that takes or prolongs a lock counts only if the node was looked at within this time.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(20);
 /// A canary that others change again and again is left to them.
 const MOST_WRITINGS: u8 = 8;
 /// How long what a node's clock said is gone by,

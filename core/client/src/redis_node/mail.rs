@@ -3,6 +3,8 @@
 
 use std::mem;
 
+use std::time::Duration;
+
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket, Ttl};
 use smallvec::{SmallVec, smallvec};
 
@@ -53,6 +55,21 @@ impl Letter {
 
     pub(super) fn is_fenced(&self) -> bool {
         matches!(self.command.action, Action::Grant { fence: Some(_), .. })
+    }
+
+    /// For how long it asks the node to keep keys, if it takes or prolongs a lock.
+    pub(super) fn keeps(&self) -> Option<Duration> {
+        match self.command.action {
+            Action::Grant { ttl, .. } | Action::Extend { ttl } | Action::Restore { ttl } => {
+                Some(ttl.as_duration())
+            }
+            Action::Revoke | Action::RaiseFence { .. } | Action::Inspect => None,
+        }
+    }
+
+    /// The same, if it takes one.
+    pub(super) fn grant_keeps(&self) -> Option<Duration> {
+        self.keeps().filter(|_| self.is_grant())
     }
 
     /// How long the node is to remember fences, if it is about one.

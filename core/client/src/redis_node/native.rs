@@ -12,9 +12,7 @@
 //!   of its fences, its clock makes up for.
 //! - What is not granted beyond doubt is asked for again by script, which does all or nothing and tells why.
 
-use std::sync::Arc;
-
-use quorlock_protocol::{Action, Answer, Fault, Fence};
+use quorlock_protocol::{Action, Answer, Fault, Fence, Relied};
 use redis::Value;
 use smallvec::SmallVec;
 
@@ -31,8 +29,10 @@ pub(super) struct Hearing {
     outcomes: SmallVec<[Outcome; 1]>,
     /// Which of its replies is next.
     step: Step,
-    /// What must stand in the canary key.
-    canary: Arc<str>,
+    /// What must stand in the canary key of a guarded node.
+    relied: Option<Relied>,
+    /// How often the canary was beaten that stood there.
+    count: Option<u64>,
     asks_time: bool,
     stands: bool,
     time: Option<u64>,
@@ -61,27 +61,28 @@ enum Step {
 }
 
 /// Hands the commands for `parcel` to `send`, one by one. `prefix` goes before every lock key; on a guarded node
-/// `canary` is what must stand in the canary key.
+/// `relied` is what must stand in the canary key.
 pub(super) fn write(
     call: &mut Call,
     parcel: &Parcel,
-    (prefix, canary): (&str, Option<Arc<str>>),
+    (prefix, relied): (&str, Option<Relied>),
     mut send: impl FnMut(&Call),
 ) -> Hearing {
     let letters = parcel.letters();
-    let asks_time = canary.is_some() || letters.iter().any(Letter::is_fenced);
-    let canary = canary.unwrap_or_default();
+    let asks_time = relied.is_some() || letters.iter().any(Letter::is_fenced);
+    let relied = relied.filter(|relied| !relied.is_anything());
     for letter in letters {
         write_one(call, letter, prefix, &mut send);
     }
-    if !canary.is_empty() {
+    if relied.is_some() {
         send(call.begin("GET").arg(CANARY_KEY));
     }
     if asks_time {
         send(call.begin("TIME"));
     }
     let outcomes = SmallVec::with_capacity(letters.len());
-    Hearing { outcomes, step: Step::Set, canary, asks_time, stands: true, time: None }
+    let (count, time) = (None, None);
+    Hearing { outcomes, step: Step::Set, relied, count, asks_time, stands: true, time }
 }
 
 fn write_one(call: &mut Call, letter: &Letter, prefix: &str, send: &mut impl FnMut(&Call)) {
@@ -124,7 +125,8 @@ impl Hearing {
                 }
             }
             (Step::Canary, Value::BulkString(text)) => {
-                self.stands &= text == self.canary.as_bytes();
+                self.count = self.relied.as_ref().and_then(|relied| relied.count_in(&text));
+                self.stands &= self.count.is_some();
             }
             (Step::Canary, Value::Nil) | (Step::Canary | Step::Time, Value::ServerError(_)) => {
                 self.stands = false;
@@ -143,7 +145,7 @@ impl Hearing {
         match self.step {
             Step::Set if letters[self.outcomes.len() - 1].is_fenced() => Step::Raise,
             Step::Set | Step::Raise if self.outcomes.len() < letters.len() => Step::Set,
-            Step::Set | Step::Raise if !self.canary.is_empty() => Step::Canary,
+            Step::Set | Step::Raise if self.relied.is_some() => Step::Canary,
             Step::Set | Step::Raise | Step::Canary if self.asks_time => Step::Time,
             Step::Set | Step::Raise | Step::Canary | Step::Time | Step::End => Step::End,
         }
@@ -152,6 +154,11 @@ impl Hearing {
     /// Whether more was asked of the node than to set the keys.
     pub(super) fn asks_time(&self) -> bool {
         self.asks_time
+    }
+
+    /// How often the canary was beaten that stood there, if it was the right one.
+    pub(super) fn count(&self) -> Option<u64> {
+        self.count
     }
 
     /// The node's clock, in microseconds.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Ticket};
+use quorlock_protocol::{
+    Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Relied, Ticket,
+};
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
@@ -32,12 +34,12 @@ pub(super) type Answers = SmallVec<[Result<Answer, Fault>; 1]>;
 
 /// Makes `call` the one for `parcel`: by `digests` if the server has the scripts, by `deletion` if it has
 /// such a command. `prefix` goes before every key; a
-/// grant is done only if `canary` stands where it should (nothing is guarded without one).
+/// grant is done only if what is relied on stands in the canary key (nothing is guarded without that).
 pub(super) fn encode(
     call: &mut Call,
     parcel: &Parcel,
     (digests, deletion): (Option<&Digests>, Option<Deletion>),
-    (prefix, canary): (&str, Option<&str>),
+    (prefix, relied): (&str, Option<&Relied>),
 ) -> Form {
     let letter = parcel.first();
     if let (Some(deletion), [resource]) = (deletion, letter.command.claim.resources.as_slice())
@@ -60,7 +62,7 @@ pub(super) fn encode(
     call.begin(name).arg(script_name);
     match script {
         Script::Extend => write_extensions(call, parcel.letters(), prefix),
-        _ => write_one(call, letter, (prefix, canary)),
+        _ => write_one(call, letter, (prefix, relied)),
     }
     form
 }
@@ -113,12 +115,14 @@ fn write_extensions(call: &mut Call, letters: &[Letter], prefix: &str) {
     }
 }
 
-fn write_canary(call: &mut Call, canary: Option<&str>) {
-    let canary = canary.unwrap_or_default();
-    call.arg(if canary.is_empty() { "" } else { CANARY_KEY }).arg(canary);
+fn write_relied(call: &mut Call, relied: Option<&Relied>) {
+    match relied.filter(|relied| !relied.is_anything()) {
+        Some(relied) => call.arg(CANARY_KEY).arg(&format!("{} {}", relied.count, relied.prefix)),
+        None => call.arg("").arg(""),
+    };
 }
 
-fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&str>)) {
+fn write_one(call: &mut Call, letter: &Letter, (prefix, relied): (&str, Option<&Relied>)) {
     let claim = &letter.command.claim;
     let resources = claim.resources.as_slice();
     let write_fences = |call: &mut Call| {
@@ -133,8 +137,8 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, canary): (&str, Option<&
         call.arg(&lock_key(prefix, resource));
     }
     match action {
-        Action::Grant { .. } => write_canary(call, canary),
-        Action::Restore { .. } => write_canary(call, None),
+        Action::Grant { .. } => write_relied(call, relied),
+        Action::Restore { .. } => write_relied(call, None),
         _ => {}
     }
     call.arg(claim.holder.as_str());

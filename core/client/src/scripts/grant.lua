@@ -2,7 +2,7 @@
 --
 -- KEYS   the n lock keys
 -- ARGV   1 the canary key, '' = nothing is guarded
---        2 what must stand in the canary key
+--        2 the least number of beats that the canary must have, a blank, and how it must begin
 --        3 holder id
 --        4 ttl of the lock keys in milliseconds
 --        with fencing:
@@ -31,8 +31,11 @@ local function without_keys(reply)
   return reply
 end
 
-if ARGV[1] ~= '' and redis.call('GET', ARGV[1]) ~= ARGV[2] then
-  return without_keys({5, 0, -2, time})
+if ARGV[1] ~= '' then
+  local least, prefix = string.match(ARGV[2], '^(%d+) (.*)$')
+  local canary = redis.call('GET', ARGV[1]) or ''
+  local beats = string.sub(canary, 1, #prefix) == prefix and string.match(canary, '^%d+', #prefix + 1)
+  if not beats or tonumber(beats) < tonumber(least) then return without_keys({5, 0, -2, time}) end
 end
 
 for i = 7, #ARGV do

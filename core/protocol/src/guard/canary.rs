@@ -7,79 +7,86 @@ use std::time::Duration;
 
 use super::checkup::QuarantineReason;
 
-/// The value of the key by which a node shows that it remembers.
+/// The value of the key by which a node shows which memory it has.
 ///
-/// It goes when the node forgets (a restart without persistence, `FLUSHALL`), and it names the run of
-/// the server that it was written in, so that a copy of it (an old snapshot, a replica that took over)
-/// is told from the original.
+/// The key goes when the node's other keys go (a restart without persistence, `FLUSHALL`). It names the
+/// memory, the server that it was written on, and how often it was written: so a copy of it (an old
+/// snapshot, a replica that took over) is told from the original.
+///
+/// The text begins with what never changes while the memory lasts ([`Self::prefix`]). What follows is
+/// written anew with each beat; the node itself puts its clock behind it.
 ///
 /// ```
-/// use quorlock_protocol::{Canary, CanaryState};
+/// use quorlock_protocol::{Canary, QuarantineReason};
 /// use std::time::Duration;
 ///
-/// let waited = Duration::from_secs(10);
-/// let state = CanaryState::Trusted { waited, durable: false, node_micros: 5 };
-/// let canary = Canary { run: "4f2a".into(), memory: 7, state };
-/// assert_eq!(canary.to_string(), "1 4f2a 7 trusted 10000 0 5");
-/// assert_eq!("1 4f2a 7 trusted 10000 0 5".parse(), Ok(canary));
+/// let canary = Canary {
+///     id: 7,
+///     run: Some("4f2a".into()),
+///     line: Some("0:12".into()),
+///     durable: false,
+///     count: 3,
+///     floor: Duration::from_secs(10),
+///     age: Duration::from_secs(60),
+///     reason: QuarantineReason::Restarted,
+///     wall_micros: 5,
+///     node_micros: 6,
+/// };
+/// assert_eq!(canary.to_string(), "2 7 4f2a 0:12 0 3 10000 60000 restarted 5 6");
+/// assert_eq!(canary.to_string().parse(), Ok(canary));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Canary {
-    /// The run of the server: a new one with each start of it.
-    pub run: Arc<str>,
-    /// A random number for the memory that began when the canary was first written.
-    pub memory: u64,
-    /// Whether that memory is trusted.
-    pub state: CanaryState,
-}
-
-/// Whether a node's memory is trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CanaryState {
-    /// No lease from before this memory can be valid any more.
-    Trusted {
-        /// How long a client held grants back before it wrote this; zero for a new cluster.
-        waited: Duration,
-        /// Whether the node wrote every change to disk before it answered.
-        durable: bool,
-        /// When that was, by the node's own clock in microseconds: what was noted of its clock before
-        /// tells nothing any more.
-        node_micros: u64,
-    },
-    /// A client found that the node may have forgotten locks and holds grants back.
-    Waiting {
-        /// When it found so, by the node's own clock in microseconds.
-        node_micros: u64,
-        /// The same by the client's wall clock.
-        wall_micros: u64,
-        /// How long grants are to be held back.
-        length: Duration,
-        /// Why.
-        reason: QuarantineReason,
-    },
+    /// A random number for the memory.
+    pub id: u64,
+    /// The run of the server: a new one with each start of it. `None` if no client was allowed to ask.
+    pub run: Option<Arc<str>>,
+    /// What changes when a server takes its keys from elsewhere; `None` if no client was allowed to ask.
+    pub line: Option<Arc<str>>,
+    /// Whether the node wrote every change to disk before it answered.
+    pub durable: bool,
+    /// How often the canary was written. It never goes back while the memory lasts.
+    pub count: u64,
+    /// Locks that ask nodes to keep keys for at most so long need not be noted: every client waits for
+    /// at least so long at a node that forgot.
+    pub floor: Duration,
+    /// At least so long before the last beat it was that a lock was asked for which this memory does
+    /// not know.
+    pub age: Duration,
+    /// Why the memory began.
+    pub reason: QuarantineReason,
+    /// The clock of the client that beat last, in microseconds since 1970.
+    pub wall_micros: u64,
+    /// The node's clock at that beat, in microseconds since 1970.
+    pub node_micros: u64,
 }
 
 impl Canary {
-    /// Whether the node was started anew since the canary was written.
-    pub(super) fn is_of_run(&self, run: &str) -> bool {
-        &*self.run == run
+    /// What stays the same from beat to beat.
+    pub fn prefix(&self) -> String {
+        let Self { id, durable, .. } = self;
+        let (run, line) = (word(self.run.as_ref()), word(self.line.as_ref()));
+        format!("{VERSION} {id} {run} {line} {} ", u8::from(*durable))
+    }
+
+    /// The whole text but the node's clock, which the node puts behind it.
+    pub fn text_to_write(&self) -> String {
+        let Self { count, reason, wall_micros, .. } = self;
+        let (floor, age) = (self.floor.as_millis(), self.age.as_millis());
+        format!("{}{count} {floor} {age} {} {wall_micros}", self.prefix(), reason.name())
+    }
+
+    /// How long the last beat is over, as far as the two clocks tell: the longer time and the shorter one.
+    pub(super) fn since_beat(&self, node_micros: u64, wall_micros: u64) -> (Duration, Duration) {
+        let by_node = node_micros.saturating_sub(self.node_micros);
+        let by_wall = wall_micros.saturating_sub(self.wall_micros);
+        (Duration::from_micros(by_node.max(by_wall)), Duration::from_micros(by_node.min(by_wall)))
     }
 }
 
 impl fmt::Display for Canary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { run, memory, state } = self;
-        write!(formatter, "{VERSION} {run} {memory} ")?;
-        match state {
-            CanaryState::Trusted { waited, durable, node_micros } => {
-                let (waited, durable) = (waited.as_millis(), u8::from(*durable));
-                write!(formatter, "trusted {waited} {durable} {node_micros}")
-            }
-            CanaryState::Waiting { node_micros, wall_micros, length, reason } => {
-                let (length, reason) = (length.as_millis(), reason.name());
-                write!(formatter, "waiting {node_micros} {wall_micros} {length} {reason}")
-            }
-        }
+        write!(formatter, "{} {}", self.text_to_write(), self.node_micros)
     }
 }
 
@@ -95,28 +102,65 @@ impl FromStr for Canary {
         let words: Vec<&str> = text.split(' ').collect();
         let number = |word: &str| word.parse::<u64>().map_err(|_| NoCanary);
         let millis = |word: &str| number(word).map(Duration::from_millis);
-        let [VERSION, run, memory, rest @ ..] = words.as_slice() else {
+        let name = |word: &str| (word != UNKNOWN).then(|| Arc::from(word));
+        let [VERSION, id, run, line, durable @ ("0" | "1"), count, floor, age, reason, wall, node] =
+            *words.as_slice()
+        else {
             return Err(NoCanary);
         };
-        let state = match rest {
-            ["trusted", waited, durable @ ("0" | "1"), node] => CanaryState::Trusted {
-                waited: millis(waited)?,
-                durable: *durable == "1",
-                node_micros: number(node)?,
-            },
-            ["waiting", node, wall, length, reason] => CanaryState::Waiting {
-                node_micros: number(node)?,
-                wall_micros: number(wall)?,
-                length: millis(length)?,
-                reason: QuarantineReason::named(reason).ok_or(NoCanary)?,
-            },
-            _ => return Err(NoCanary),
-        };
-        Ok(Self { run: Arc::from(*run), memory: number(memory)?, state })
+        Ok(Self {
+            id: number(id)?,
+            run: name(run),
+            line: name(line),
+            durable: durable == "1",
+            count: number(count)?,
+            floor: millis(floor)?,
+            age: millis(age)?,
+            reason: QuarantineReason::named(reason).ok_or(NoCanary)?,
+            wall_micros: number(wall)?,
+            node_micros: number(node)?,
+        })
     }
 }
 
-const VERSION: &str = "1";
+/// What must stand in the canary key for a grant to count: the same memory, beaten at least as often.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Relied {
+    /// How the text begins; empty if nothing is compared.
+    pub prefix: Arc<str>,
+    /// The highest number of beats that is known.
+    pub count: u64,
+}
+
+impl Relied {
+    /// Nothing is guarded: whatever stands in the key is right.
+    pub fn anything() -> Self {
+        Self { prefix: "".into(), count: 0 }
+    }
+
+    /// Whether nothing is compared.
+    pub fn is_anything(&self) -> bool {
+        self.prefix.is_empty()
+    }
+
+    /// The number of beats in `text`, if it shows the memory relied on, and no older state of it.
+    pub fn count_in(&self, text: &[u8]) -> Option<u64> {
+        if self.is_anything() {
+            return Some(0);
+        }
+        let rest = text.strip_prefix(self.prefix.as_bytes())?;
+        let digits = rest.split(|byte| *byte == b' ').next()?;
+        let count = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        (count >= self.count).then_some(count)
+    }
+}
+
+fn word(name: Option<&Arc<str>>) -> &str {
+    name.map_or(UNKNOWN, |name| name)
+}
+
+const VERSION: &str = "2";
+const UNKNOWN: &str = "?";
 
 #[cfg(test)]
 mod tests {
@@ -127,18 +171,25 @@ mod tests {
     proptest! {
         #[test]
         fn a_canary_survives_the_way_to_the_node_and_back(
-            run in "[0-9a-f]{1,40}", memory: u64, millis in 0_u64..1 << 53, durable: bool,
-            waits: bool, node_micros: u64, wall_micros: u64, why in 0_usize..4,
+            id: u64, run in proptest::option::of("[0-9a-f]{1,40}"), line in proptest::option::of("[0-9a-f:]{1,40}"),
+            durable: bool, count: u64, floor in 0_u64..1 << 40, age in 0_u64..1 << 53,
+            wall_micros: u64, node_micros: u64, why in 0_usize..QuarantineReason::ALL.len(),
         ) {
-            let length = Duration::from_millis(millis);
-            let state = if waits {
-                let reason = QuarantineReason::ALL[why];
-                CanaryState::Waiting { node_micros, wall_micros, length, reason }
-            } else {
-                CanaryState::Trusted { waited: length, durable, node_micros }
+            let millis = Duration::from_millis;
+            let (run, line) = (run.map(Arc::from), line.map(Arc::from));
+            let reason = QuarantineReason::ALL[why];
+            let (floor, age) = (millis(floor), millis(age));
+            let canary = Canary {
+                id, run, line, durable, count, floor, age, reason, wall_micros, node_micros,
             };
-            let canary = Canary { run: run.into(), memory, state };
-            prop_assert_eq!(canary.to_string().parse(), Ok(canary));
+            let text = canary.to_string();
+            let relied = Relied { prefix: canary.prefix().into(), count };
+            prop_assert_eq!(relied.count_in(text.as_bytes()), Some(count));
+            if let Some(higher) = count.checked_add(1) {
+                let later = Relied { count: higher, ..relied };
+                prop_assert_eq!(later.count_in(text.as_bytes()), None);
+            }
+            prop_assert_eq!(text.parse(), Ok(canary));
         }
 
         #[test]
@@ -148,5 +199,17 @@ mod tests {
                 prop_assert_eq!(canary.to_string().parse(), Ok(canary));
             }
         }
+    }
+
+    #[test]
+    fn another_memory_is_not_relied_on() {
+        let relied = Relied { prefix: "2 7 a b 0 ".into(), count: 4 };
+        assert_eq!(relied.count_in(b"2 7 a b 0 5 10000 1 forgot 2 3"), Some(5));
+        for text in
+            ["2 7 a b 0 3 10000 1 forgot 2 3", "2 8 a b 0 5 x", "2 7 a b 1 5 x", "", "2 7 a b 0 "]
+        {
+            assert_eq!(relied.count_in(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(Relied::anything().count_in(b"whatever"), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes' clocks against this client's. Owns the arithmetic of offsets and steps; trusts and
+//! The nodes' clocks against the lease clock. Owns the arithmetic of offsets and steps; trusts and
 //! distrusts nobody.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::identity::NodeId;
 use crate::time::Moment;
 
-/// What a node's clock showed, and between which moments of this client's clock it was read.
+/// What a node's clock showed, and between which moments of the lease clock it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClockReading {
     /// When the node was asked.
@@ -17,7 +17,7 @@ pub struct ClockReading {
     pub micros: u64,
 }
 
-/// How far a node's clock lies ahead of this client's clock: somewhere between two bounds, in microseconds.
+/// How far a node's clock lies ahead of the lease clock: somewhere between two bounds, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     pub(super) low: i64,
@@ -43,19 +43,56 @@ pub(super) struct Lead {
     pub(super) most: Duration,
 }
 
-/// The offsets of all nodes.
+/// The clocks of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Clocks {
-    offsets: Vec<Option<Offset>>,
+    known: Vec<Option<Known>>,
+}
+
+/// What is known of one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Known {
+    offset: Offset,
+    /// The least upper bounds of this span of time and of the one before. Readings within the allowance do not
+    /// move them, so that a clock that gains a little with each reading is found out however often it is read.
+    ceilings: [Offset; 2],
+    /// When this span began.
+    since: Moment,
+}
+
+impl Known {
+    const fn new(offset: Offset) -> Self {
+        Self { offset, ceilings: [offset; 2], since: offset.at }
+    }
+
+    /// The highest that the clock can lie at `now`.
+    fn ceiling(&self, now: Moment) -> i64 {
+        let [this, before] = self.ceilings.map(|it| it.aged(now).high);
+        this.min(before)
+    }
+
+    fn accept(&mut self, offset: Offset) {
+        let now = offset.at;
+        self.offset = offset;
+        let [this, before] = self.ceilings;
+        self.ceilings = if now.since(self.since) >= SPAN {
+            self.since = now;
+            [offset, this]
+        } else if offset.high < this.aged(now).high {
+            [offset, before]
+        } else {
+            [this, before]
+        };
+    }
 }
 
 impl Clocks {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { offsets: vec![None; nodes] }
+        Self { known: vec![None; nodes] }
     }
 
     pub(super) fn offset(&self, node: NodeId) -> Option<Offset> {
-        self.offsets[node.index()]
+        self.known[node.index()].map(|known| known.offset)
     }
 
     /// Compares a reading with what is known of the clock. What is steady is known from now on; a step
@@ -67,13 +104,14 @@ impl Clocks {
         allowance: Duration,
     ) -> (Step, Offset) {
         let read = Offset::of(reading);
-        let Some(known) = self.offset(node) else {
+        let Some(known) = &self.known[node.index()] else {
             return (Step::Steady, read);
         };
-        let known = known.aged(read.at);
+        let ceiling = known.ceiling(read.at);
+        let known = known.offset.aged(read.at);
         let allowance = micros(allowance);
-        if read.low > known.high.saturating_add(allowance) {
-            let least = duration(read.low.saturating_sub(known.high));
+        if read.low > ceiling.saturating_add(allowance) {
+            let least = duration(read.low.saturating_sub(ceiling));
             return (
                 Step::Ahead(Lead { least, most: duration(read.high.saturating_sub(known.low)) }),
                 read,
@@ -85,26 +123,27 @@ impl Clocks {
         (Step::Steady, read.narrowed_by(known))
     }
 
-    /// Takes an offset for what is known.
+    /// Takes a steady reading for what is known.
     pub(super) fn accept(&mut self, node: NodeId, offset: Offset) {
-        self.offsets[node.index()] = Some(offset);
-    }
-
-    /// This client has lost a time `since` the node's clock was read: what is known of that clock lies further
-    /// ahead by now.
-    pub(super) fn shift(&mut self, node: NodeId, since: Lead) {
-        if let Some(known) = &mut self.offsets[node.index()] {
-            known.low = known.low.saturating_add(micros(since.least));
-            known.high = known.high.saturating_add(micros(since.most));
+        match &mut self.known[node.index()] {
+            Some(known) => known.accept(offset),
+            unknown => *unknown = Some(Known::new(offset)),
         }
     }
 
-    /// The middle offset of all that are known: the cluster's clock, if most of them are right.
-    pub(super) fn median(&self, now: Moment) -> Option<Offset> {
-        let known = || self.offsets.iter().flatten().map(|it| it.aged(now));
-        let low = middle_one(known().map(|it| it.low).collect())?;
-        let high = middle_one(known().map(|it| it.high).collect())?;
-        Some(Offset { low, high, at: now })
+    /// Takes a reading for what is known, whatever was known before: the clock or the client's own was set.
+    pub(super) fn begin_anew(&mut self, node: NodeId, offset: Offset) {
+        self.known[node.index()] = Some(Known::new(offset));
+    }
+
+    /// This client stood still since the node's clock was read: what is known of that clock lies further
+    /// ahead by now.
+    pub(super) fn shift(&mut self, node: NodeId, by: Lead) {
+        if let Some(known) = &mut self.known[node.index()] {
+            let low = known.offset.low.saturating_add(micros(by.least));
+            let high = known.offset.high.saturating_add(micros(by.most));
+            *known = Known::new(Offset { low, high, ..known.offset });
+        }
     }
 }
 
@@ -138,25 +177,6 @@ impl Offset {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         if low <= high { Self { low, high, at: self.at } } else { self }
     }
-
-    /// What the clock shows at `now`, in microseconds.
-    pub(super) fn shows_at(self, now: Moment) -> i64 {
-        self.middle().saturating_add(epoch_micros(now))
-    }
-
-    pub(super) const fn middle(self) -> i64 {
-        self.low.midpoint(self.high)
-    }
-
-    /// How far the truth may lie from the middle, in microseconds.
-    pub(super) const fn uncertainty(self) -> u64 {
-        self.low.abs_diff(self.high).div_ceil(2)
-    }
-}
-
-fn middle_one(mut bounds: Vec<i64>) -> Option<i64> {
-    bounds.sort_unstable();
-    bounds.get(bounds.len().checked_sub(1)? / 2).copied()
 }
 
 fn epoch_micros(moment: Moment) -> i64 {
@@ -171,6 +191,8 @@ pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
+/// A gain is found out that comes to more than the allowance within one to two such spans.
+const SPAN: Duration = Duration::from_secs(5);
 /// Clocks that are kept by NTP run apart by one part in so many at the most (500 ppm).
 pub(super) const RATE_DIVISOR: i64 = 2000;
 
@@ -224,6 +246,38 @@ mod tests {
         // 500 ppm of 100 s are 50 ms.
         assert_eq!(step_at(100_200, 100_202, 101_251), Step::Steady);
         assert!(matches!(step_at(100_200, 100_202, 101_301), Step::Ahead(_)));
+    }
+
+    #[test]
+    fn a_clock_that_gains_a_little_each_time_is_found_out() {
+        // 5 % fast, and read every ten milliseconds.
+        let mut clocks = Clocks::new(1);
+        let found = (0..1000_u64).map(|step| step * 10).find(|now| {
+            let reading = ClockReading {
+                sent: Moment::from_millis(*now),
+                received: Moment::from_millis(now + 1),
+                micros: now * 1050 + 1_000_000,
+            };
+            let (step, offset) = clocks.compare(NODE, reading, Duration::from_millis(102));
+            clocks.accept(NODE, offset);
+            matches!(step, Step::Ahead(_))
+        });
+        assert!(found.is_some_and(|millis| millis < 3_000), "{found:?}");
+    }
+
+    #[test]
+    fn a_clock_within_the_rate_of_clocks_is_never_found_out() {
+        let mut clocks = Clocks::new(1);
+        for now in (0..200_000_u64).step_by(100) {
+            let reading = ClockReading {
+                sent: Moment::from_millis(now),
+                received: Moment::from_millis(now),
+                micros: now * 1000 + now / 2 + 1_000_000,
+            };
+            let (step, offset) = clocks.compare(NODE, reading, Duration::from_millis(10));
+            assert_eq!(step, Step::Steady, "at {now} ms");
+            clocks.accept(NODE, offset);
+        }
     }
 
     #[test]

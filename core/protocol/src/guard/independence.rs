@@ -69,6 +69,8 @@ pub(super) struct Independence {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Known {
     identity: Identity,
+    /// The memory that its canary names.
+    memory: Option<u64>,
     /// When its server came, as a number that grows.
     arrival: u32,
 }
@@ -91,7 +93,22 @@ impl Independence {
         // Whoever has votes out keeps its place before one that comes to the same server later.
         let arrival = same.map_or(self.arrivals, |known| known.arrival);
         self.arrivals += u32::from(same.is_none());
-        *known = Some(Known { identity, arrival });
+        let memory = known.as_ref().and_then(|known| known.memory);
+        *known = Some(Known { identity, memory, arrival });
+        self.judge_all()
+    }
+
+    /// Learns which memory a node has: two that have the same one are one server, also where a user may not ask who
+    /// they are. Whether that changes who is independent.
+    fn learn_memory(&mut self, node: NodeId, memory: u64) -> bool {
+        match &mut self.known[node.index()] {
+            Some(known) if known.memory != Some(memory) => known.memory = Some(memory),
+            _ => return false,
+        }
+        self.judge_all()
+    }
+
+    fn judge_all(&mut self) -> bool {
         let verdicts = NodeId::all(self.known.len()).map(|node| self.judge(node)).collect();
         let is_news = self.verdicts != verdicts;
         self.verdicts = verdicts;
@@ -122,8 +139,7 @@ impl Independence {
         }
         let earlier = || self.others(node).filter(|(_, other)| other.arrival < own.arrival);
         let in_order = |other: NodeId| (node.min(other), node.max(other));
-        if let Some((other, _)) = earlier().find(|(_, other)| own.identity.is_same(&other.identity))
-        {
+        if let Some((other, _)) = earlier().find(|(_, other)| own.is_same(other)) {
             let (first, second) = in_order(other);
             return Some(Dependence::SameServer(first, second));
         }
@@ -147,17 +163,25 @@ impl Guards {
         {
             self.notices.push(Notice::MayEvict(node, Arc::clone(policy)));
         }
+        self.learn_independence(|independence| independence.learn(node, identity));
+    }
+
+    pub(super) fn learn_memory(&mut self, node: NodeId, memory: u64) {
+        self.learn_independence(|independence| independence.learn_memory(node, memory));
+    }
+
+    fn learn_independence(&mut self, learn: impl FnOnce(&mut Independence) -> bool) {
         let before = self.mistake().cloned();
-        if !self.independence.learn(node, identity) {
+        if !learn(&mut self.independence) {
             return;
         }
         self.has_news = true;
         let mistake = self.mistake().filter(|mistake| before.as_ref() != Some(*mistake)).cloned();
         self.notices.extend(mistake.map(Notice::NotIndependent));
-        for (node, seat) in NodeId::all(self.seats.len()).zip(&mut self.seats) {
+        for (node, record) in NodeId::all(self.records.len()).zip(&mut self.records) {
             // Nobody looks at it, and nobody is to wait for that.
             if self.independence.verdict(node).is_some() {
-                seat.contact = Contact::Down;
+                record.contact = Contact::Down;
             }
         }
     }
@@ -173,11 +197,15 @@ impl Guards {
     }
 }
 
-impl Identity {
+impl Known {
     fn is_same(&self, other: &Self) -> bool {
-        self.run.is_some() && self.run == other.run
+        let runs = self.identity.run.as_ref().zip(other.identity.run.as_ref());
+        let same_memory = self.memory.is_some() && self.memory == other.memory;
+        runs.map_or(same_memory, |(one, other)| one == other)
     }
+}
 
+impl Identity {
     fn replicates(&self, other: &Self) -> bool {
         let is_named = self.follows.is_some() && self.follows == other.listed_as;
         // A replica takes over the name of the history, whatever its master is called where.

@@ -1,246 +1,358 @@
-//! Whether a node remembers: reads its canary, and says what is to stand there. Knows no clock step.
+//! Which memory a node has: whether it is the one that its canary names, and how long ago it may have forgotten
+//! locks. Says what is to stand in the canary key. Knows no clock step.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::canary::{Canary, CanaryState};
-use super::checkup::{CanaryKey, Checkup, Quarantine, QuarantineReason, Ruling};
-use super::{Contact, Guards, LOOK_AGAIN, Notice, Waits};
+use super::canary::Canary;
+use super::checkup::{CanaryKey, Checkup, QuarantineReason, Ruling, SightingNote, Writing};
+use super::holdings::Holdings;
+use super::{
+    AGES_AGO, BEAT_EVERY, FIRST_CONTACT, Guards, IDLE, LONGEST_FORGOTTEN, LOOK_AGAIN,
+    NOT_ASKED_WITHIN, NodeRecord,
+};
 use crate::guard::RestartGuard;
 use crate::identity::NodeId;
 use crate::machine::Surroundings;
 use crate::time::Moment;
 
+/// A memory of a node, as this client knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Memory {
+    pub(super) id: u64,
+    /// When this client first heard of it.
+    pub(super) found: Moment,
+    /// What stood in the canary key at the last look.
+    pub(super) canary: Canary,
+    /// How old it was at least, and when.
+    age: (Duration, Moment),
+    /// Whether this client has known another memory of the node.
+    had_another: bool,
+}
+
+impl Memory {
+    /// At least so long ago it is that a lock was asked for which the memory does not know.
+    ///
+    /// That a new cluster has forgotten nothing was found by a client that saw no other memory. One that
+    /// did knows better, and counts from the beginning of this one.
+    pub(super) fn age(&self, now: Moment) -> Duration {
+        let age = self.whole_age(now);
+        if self.had_another { age.checked_sub(AGES_AGO).unwrap_or(age) } else { age }
+    }
+
+    /// The same as all clients tell each other.
+    fn whole_age(&self, now: Moment) -> Duration {
+        let (age, then) = self.age;
+        age.saturating_add(now.since(then))
+    }
+
+    /// No lock was asked for within `age` that the memory does not know.
+    fn is_at_least(&mut self, age: Duration, now: Moment) {
+        if self.whole_age(now) < age {
+            self.age = (age, now);
+        }
+    }
+}
+
 /// One look at one node.
-struct Look<'a> {
-    node: NodeId,
-    checkup: &'a Checkup,
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) node: NodeId,
+    pub(super) checkup: &'a Checkup,
 }
 
 impl Guards {
-    pub(super) fn rule_memory(
-        &mut self,
-        env: &mut dyn Surroundings,
-        node: NodeId,
-        checkup: &Checkup,
-    ) -> Ruling {
-        let look = Look { node, checkup };
-        if self.seats[node.index()].alarm.is_some() {
-            if !look.tells_of_step(env) {
-                return self.hold_back(env, &look, QuarantineReason::ClockStepped);
+    pub(super) fn rule_memory(&mut self, env: &mut dyn Surroundings, look: Look<'_>) -> Ruling {
+        let now = env.now();
+        let canary = match &look.checkup.canary {
+            CanaryKey::Absent => return self.rule_without_canary(env, look),
+            CanaryKey::Unreadable(_) => {
+                return self.begin_memory(env, look, QuarantineReason::Forgot);
             }
-            // How long that is ago is for the canary to say: it may be of a later step or restart.
-            self.seats[node.index()].alarm = None;
-        }
-        match &checkup.canary {
-            CanaryKey::Absent => self.rule_without_canary(env, &look),
-            CanaryKey::Unreadable(_) => self.hold_back(env, &look, QuarantineReason::Forgot),
-            CanaryKey::Present(canary) => match canary.state {
-                CanaryState::Waiting { .. } => self.rule_waiting(env, &look, canary),
-                CanaryState::Trusted { waited, durable, node_micros } => {
-                    self.seats[node.index()].born = node_micros;
-                    self.rule_trusted(env, &look, canary, (waited, durable, node_micros))
-                }
-            },
-        }
-    }
-
-    fn rule_trusted(
-        &mut self,
-        env: &mut dyn Surroundings,
-        look: &Look<'_>,
-        canary: &Canary,
-        (waited, was_durable, node_micros): (Duration, bool, u64),
-    ) -> Ruling {
-        let checkup = look.checkup;
-        if !canary.is_of_run(&checkup.run) {
-            if !(was_durable && checkup.durable) {
-                return self.hold_back(env, look, QuarantineReason::Restarted);
-            }
-            // It has every key that it ever confirmed: the same memory, in a new run.
-            return look.write(&Canary { run: Arc::clone(&checkup.run), ..canary.clone() });
-        }
-        if was_durable != checkup.durable {
-            let state = CanaryState::Trusted { waited, durable: checkup.durable, node_micros };
-            return look.write(&Canary { state, ..canary.clone() });
-        }
-        let term = self.term();
-        let seat = &mut self.seats[look.node.index()];
-        // Another client has waited since this one looked last; long enough for all that is known?
-        let is_another = seat.memory.is_some_and(|known| known != canary.memory);
-        if is_another && waited < term {
-            return self.hold_back(env, look, QuarantineReason::Forgot);
-        }
-        seat.memory = Some(canary.memory);
-        (seat.waits, seat.founded) = (None, None);
-        Ruling::Trusted(canary.to_string().into())
-    }
-
-    fn rule_waiting(
-        &mut self,
-        env: &mut dyn Surroundings,
-        look: &Look<'_>,
-        canary: &Canary,
-    ) -> Ruling {
-        let CanaryState::Waiting { node_micros, wall_micros, length, reason } = canary.state else {
-            return Ruling::Undecided(env.now());
+            CanaryKey::Present(canary) => canary,
         };
-        if !canary.is_of_run(&look.checkup.run) {
-            return self.hold_back(env, look, QuarantineReason::Restarted);
+        if let Some(reason) = self.mistrusts(look, canary) {
+            return self.begin_memory(env, look, reason);
         }
-        let now = env.now();
-        let is_new = reason == QuarantineReason::NoHistory;
-        if is_new && self.founds(look.node, now) {
-            return look.write(&look.canary(env, Duration::ZERO));
+        self.learn(env, look, canary);
+        if let Some(until) = self.clock_undecided(now, look.node) {
+            return match self.records[look.node.index()].alarm {
+                Some(_) => self.begin_memory(env, look, QuarantineReason::ClockStepped),
+                None => Ruling::Undecided(until),
+            };
         }
-        let seat = &mut self.seats[look.node.index()];
-        let waits = seat.waits.filter(|waits| waits.memory == canary.memory).unwrap_or_else(|| {
-            // Neither the node's clock nor any wall clock is trusted alone.
-            let by_node = look.checkup.clock.micros.saturating_sub(node_micros);
-            let by_wall = env.wall_micros().saturating_sub(wall_micros);
-            let passed = Duration::from_micros(by_node.min(by_wall));
-            self.notices.push(Notice::Quarantined(look.node, reason));
-            Waits { memory: canary.memory, since: now.before(passed) }
-        });
-        seat.waits = Some(waits);
-        let term = self.term();
-        if term > length {
-            let state = CanaryState::Waiting { node_micros, wall_micros, length: term, reason };
-            return look.write(&Canary { state, ..canary.clone() });
-        }
-        if is_new && now.since(waits.since) < SETTING_UP {
-            // Another client may be setting the cluster up this very moment.
-            return Ruling::Undecided(now + SETTING_UP / 16);
-        }
-        let until = self.end_of(waits.since, length);
-        // A client that has asked for no lock and heard of none does not know how long they may last.
-        if now < until || length.is_zero() {
-            return Ruling::Quarantined(Quarantine { until, reason });
-        }
-        if !self.has_asked_around(look.node, until, now) {
+        let (longer, shorter) = canary.since_beat(look.checkup.clock.micros, env.wall_micros());
+        if shorter > IDLE && !self.note_idle(look, now) {
             return Ruling::Undecided(now + LOOK_AGAIN);
         }
-        // What is noted of its clock from now on is true again.
-        self.seats[look.node.index()].waits = None;
-        look.write(&look.canary(env, length))
+        self.judge_idle(now);
+        let wall = env.wall_micros();
+        if longer < BEAT_EVERY && !self.has_news_for(look, canary, wall, now) {
+            return self.rule_gate(look.node, now);
+        }
+        if !self.has_contacted_all(now) {
+            // One of those who were not heard yet may know that this is an older state of the memory: with one
+            // beat more nobody could tell.
+            return Ruling::Undecided(now + FIRST_CONTACT);
+        }
+        self.beat(look, canary, wall, now)
     }
 
-    /// Whether every other node that can be reached was looked at since `until`, so that a lock that
-    /// lasts longer than any before and that was noted there meanwhile is known. A node that hangs is not
-    /// waited for.
-    fn has_asked_around(&mut self, node: NodeId, until: Moment, now: Moment) -> bool {
-        let asked = self.asks_around.map_or(now, |since| if since < until { now } else { since });
-        let mut others = NodeId::all(self.quorum.nodes()).filter(|other| *other != node);
-        let all_told = others.all(|other| {
-            let seat = &self.seats[other.index()];
-            seat.contact != Contact::Heard || seat.looked_at >= until
+    /// Notes that nobody has used the node for a while, this client included; `false` if that is to stay so for now,
+    /// until it is known whether any other node has forgotten.
+    fn note_idle(&mut self, look: Look<'_>, now: Moment) -> bool {
+        let sent = look.checkup.clock.sent;
+        self.records[look.node.index()].idle = Some(sent);
+        let forgot = self.records.iter().filter_map(|record| record.forgot).max();
+        self.has_contacted_all(now) && forgot.is_none_or(|forgot| sent >= forgot)
+    }
+
+    /// Nodes that forgot while nobody used the cluster have forgotten no lock that was asked for a moment ago: each
+    /// lock was asked for at a quorum, and one node of that quorum would have been beaten shortly before. That node
+    /// may have forgotten longer locks itself, so that this says nothing of them.
+    fn judge_idle(&mut self, now: Moment) {
+        for node in NodeId::all(self.records.len()) {
+            let record = &self.records[node.index()];
+            let (Some(forgot), Some(memory)) = (record.forgot, &record.memory) else {
+                continue;
+            };
+            let is_idle = |other: &NodeRecord| other.idle.is_some_and(|idle| idle >= forgot);
+            let others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
+            let idle = others.filter(|(_, other)| is_idle(other)).count();
+            if memory.age(now) >= NOT_ASKED_WITHIN || idle < self.quorum.size() {
+                continue;
+            }
+            let record = &mut self.records[node.index()];
+            record.recheck = true;
+            self.has_news = true;
+            if let Some(memory) = &mut record.memory {
+                memory.is_at_least(NOT_ASKED_WITHIN, now);
+            }
+        }
+    }
+
+    /// Why what stands there is not the memory that it names; `None` if it is.
+    fn mistrusts(&self, look: Look<'_>, canary: &Canary) -> Option<QuarantineReason> {
+        let Checkup { run, line, durable, .. } = look.checkup;
+        let known = self.records[look.node.index()].memory.as_ref().map(|memory| &memory.canary);
+        // One beat has one text: another is that of an older state which somebody has taken up.
+        let is_forked = known.is_some_and(|known| {
+            known.id == canary.id && known.count == canary.count && known != canary
         });
-        let is_done = all_told || now.since(asked) >= LOOK_AGAIN;
-        self.has_news |= !is_done && self.asks_around != Some(asked);
-        self.asks_around = (!is_done).then_some(asked);
-        is_done
+        if canary.count < self.counts.of(canary.id) || is_forked {
+            return Some(QuarantineReason::Forgot);
+        }
+        if differ(run.as_ref(), canary.run.as_ref()) {
+            // It has every key that it ever confirmed: the same memory, in a new run.
+            return (!(canary.durable && *durable)).then_some(QuarantineReason::Restarted);
+        }
+        let lines = line.as_ref().zip(canary.line.as_ref());
+        let is_replaced = lines.is_some_and(|(line, noted)| !is_same_line(line, noted));
+        is_replaced.then_some(QuarantineReason::Forgot)
     }
 
-    /// Whether this client is setting the node up right now, as a part of a new cluster.
-    fn founds(&self, node: NodeId, now: Moment) -> bool {
-        let founded = self.seats[node.index()].founded;
-        founded.is_some_and(|since| now.since(since) < SETTING_UP)
-    }
-
-    fn rule_without_canary(&mut self, env: &mut dyn Surroundings, look: &Look<'_>) -> Ruling {
+    fn learn(&mut self, env: &mut dyn Surroundings, look: Look<'_>, canary: &Canary) {
         let now = env.now();
-        let seat = &self.seats[look.node.index()];
-        if seat.memory.is_some() || seat.waits.is_some() {
-            let same_run = seat.run.as_ref() == Some(&look.checkup.run);
-            let reason =
-                if same_run { QuarantineReason::Forgot } else { QuarantineReason::Restarted };
-            return self.hold_back(env, look, reason);
+        let clock = look.checkup.clock;
+        let (oldest, since_beat) = canary.since_beat(clock.micros, env.wall_micros());
+        let (told, old_age) = (canary.age.saturating_add(since_beat), self.old_age());
+        let record = &mut self.records[look.node.index()];
+        let is_alarming = record.alarm.is_some_and(|alarm| alarm.memory == Some(canary.id));
+        let is_own_answer = record.begun == Some(canary.id) && !is_alarming;
+        let age = canary.age.saturating_add(oldest);
+        let is_of_a_step = canary.reason == QuarantineReason::ClockStepped;
+        if is_own_answer || (is_of_a_step && record.is_alarm_answered(canary.id, age, now)) {
+            record.alarm = None;
         }
-        if self.founds(look.node, now) {
-            return look.write(&look.canary(env, Duration::ZERO));
-        }
-        let is_odd = self.seats.iter().any(|seat| seat.has_history);
-        if self.restart == RestartGuard::Strict || is_odd {
-            return self.hold_back(env, look, QuarantineReason::NoHistory);
-        }
-        let heard = self.seats.iter().filter(|seat| seat.contact == Contact::Heard).count();
-        if !self.all_contacted() || heard < self.quorum.size() {
-            return Ruling::Undecided(now + LOOK_AGAIN);
-        }
-        for seat in self.seats.iter_mut().filter(|seat| seat.contact == Contact::Heard) {
-            seat.founded = Some(now);
-        }
-        look.write(&look.canary(env, Duration::ZERO))
+        let known = record.memory.take();
+        let memory = match known {
+            Some(known) if known.id == canary.id => {
+                let age = known.whole_age(now).max(told);
+                Memory { age: (age, now), canary: canary.clone(), ..known }
+            }
+            another => {
+                let had_another = another.as_ref().is_some_and(|it| it.id != canary.id);
+                if let Some(another) = &another {
+                    self.counts.end(another.id);
+                }
+                let found = clock.received;
+                (record.is_vouched, record.is_told) = (false, false);
+                let memory = Memory {
+                    id: canary.id,
+                    found,
+                    canary: canary.clone(),
+                    age: (told, now),
+                    had_another: had_another || another.is_some_and(|it| it.had_another),
+                };
+                let is_young = memory.age(now) < old_age;
+                if record.begun != Some(canary.id) {
+                    record.forgot = is_young.then_some(found);
+                }
+                if is_young {
+                    self.look_around(found);
+                }
+                memory
+            }
+        };
+        self.floor = self.floor.max(canary.floor);
+        self.counts.raise(canary.id, canary.count);
+        self.records[look.node.index()].memory = Some(memory);
+        self.learn_memory(look.node, canary.id);
     }
 
-    /// Writes down that the node's grants are held back from now on.
-    fn hold_back(
-        &self,
+    /// Whether the node is to be told of something at once.
+    fn has_news_for(&self, look: Look<'_>, canary: &Canary, wall: u64, now: Moment) -> bool {
+        let Checkup { run, line, durable, notes, clock, .. } = look.checkup;
+        let Some(memory) = &self.records[look.node.index()].memory else {
+            return false;
+        };
+        let (_, since_beat) = canary.since_beat(clock.micros, wall);
+        let told = canary.age.saturating_add(since_beat);
+        let known = Holdings::read_sure(&notes.holdings, *clock);
+        let has_ended = |id: u64| {
+            notes.sightings.iter().any(|it| it.id == id && it.count == SightingNote::ENDED)
+        };
+        (run.is_some() && canary.run != *run)
+            || (line.is_some() && canary.line != *line)
+            || canary.durable != *durable
+            || canary.floor < self.floor
+            || (told < NOT_ASKED_WITHIN && memory.whole_age(now) >= NOT_ASKED_WITHIN)
+            || !self.holdings.missing_in(&known, now).is_empty()
+            || self.counts.ended().iter().any(|id| !has_ended(*id))
+    }
+
+    /// Writes the canary anew, one beat further, and with it all that the node is to know.
+    fn beat(&mut self, look: Look<'_>, canary: &Canary, wall: u64, now: Moment) -> Ruling {
+        let Checkup { run, line, durable, .. } = look.checkup;
+        let age = match &self.records[look.node.index()].memory {
+            Some(memory) => memory.whole_age(now),
+            None => canary.age,
+        };
+        look.write(&Canary {
+            run: run.clone().or_else(|| canary.run.clone()),
+            line: line.clone().or_else(|| canary.line.clone()),
+            durable: *durable,
+            count: canary.count + 1,
+            floor: self.floor,
+            age,
+            wall_micros: wall,
+            ..canary.clone()
+        })
+    }
+
+    /// Writes down that the node has a new memory from now on: it may have forgotten whatever was asked of it before.
+    pub(super) fn begin_memory(
+        &mut self,
         env: &mut dyn Surroundings,
-        look: &Look<'_>,
+        look: Look<'_>,
         reason: QuarantineReason,
     ) -> Ruling {
-        let state = CanaryState::Waiting {
-            node_micros: look.checkup.clock.micros,
-            wall_micros: env.wall_micros(),
-            length: self.term(),
-            reason,
-        };
-        look.write(&Canary { run: Arc::clone(&look.checkup.run), memory: number(env), state })
+        if let CanaryKey::Present(canary) = &look.checkup.canary {
+            self.counts.end(canary.id);
+        }
+        if let Some(memory) = &self.records[look.node.index()].memory {
+            self.counts.end(memory.id);
+        }
+        let received = look.checkup.clock.received;
+        self.look_around(received);
+        let canary = self.first_canary(env, look.checkup, reason, Duration::ZERO);
+        let record = &mut self.records[look.node.index()];
+        (record.forgot, record.begun) = (Some(received), Some(canary.id));
+        look.write(&canary)
     }
 
-    /// Without canaries a clock step is this client's own affair.
-    pub(super) fn rule_alarm(&mut self, env: &mut dyn Surroundings, node: NodeId) -> Ruling {
-        let term = self.term();
-        let Some(since) = self.seats[node.index()].alarm else {
-            return Ruling::Trusted("".into());
-        };
-        let until: Moment = self.end_of(since, term);
-        if env.now() < until {
-            let reason = QuarantineReason::ClockStepped;
-            return Ruling::Quarantined(Quarantine { until, reason });
+    pub(super) fn first_canary(
+        &self,
+        env: &mut dyn Surroundings,
+        checkup: &Checkup,
+        reason: QuarantineReason,
+        age: Duration,
+    ) -> Canary {
+        Canary {
+            id: number(env),
+            run: checkup.run.clone(),
+            line: checkup.line.clone(),
+            durable: checkup.durable,
+            count: 1,
+            floor: self.floor,
+            age,
+            reason,
+            wall_micros: env.wall_micros(),
+            node_micros: 0,
         }
-        self.seats[node.index()].alarm = None;
-        Ruling::Trusted("".into())
+    }
+
+    fn rule_without_canary(&mut self, env: &mut dyn Surroundings, look: Look<'_>) -> Ruling {
+        let now = env.now();
+        let record = &mut self.records[look.node.index()];
+        if let Some(known) = &record.memory {
+            let is_same = !differ(known.canary.run.as_ref(), look.checkup.run.as_ref());
+            let reason =
+                if is_same { QuarantineReason::Forgot } else { QuarantineReason::Restarted };
+            return self.begin_memory(env, look, reason);
+        }
+        record.forgot.get_or_insert(look.checkup.clock.received);
+        let since = *record.empty_since.get_or_insert(now);
+        if let Some(ruling) = self.found(env, look) {
+            return ruling;
+        }
+        if self.is_not_founded(since.max(self.contact_changed), now) {
+            return self.begin_memory(env, look, QuarantineReason::NoHistory);
+        }
+        Ruling::Undecided(now + SETTING_UP / 16)
+    }
+
+    /// Whether it is certain that nobody sets the cluster up right now, where nothing has changed since `since`.
+    fn is_not_founded(&self, since: Moment, now: Moment) -> bool {
+        let memories = self.records.iter().filter_map(|record| record.memory.as_ref());
+        let begun: Vec<_> = memories
+            .map(|memory| memory.whole_age(now))
+            .map(|age| age.checked_sub(AGES_AGO).unwrap_or(age))
+            .collect();
+        let is_odd = begun.iter().any(|age| *age > 3 * SETTING_UP);
+        is_odd || (begun.is_empty() && now.since(since) >= SETTING_UP)
+    }
+
+    /// How old the nodes of a new cluster are taken to be: so that they are used at once, or after the floor.
+    pub(super) fn age_of_new_clusters(&self) -> Duration {
+        match (self.restart, self.limit) {
+            (RestartGuard::Strict, None) => {
+                self.with_drift(LONGEST_FORGOTTEN).saturating_sub(self.with_drift(self.floor))
+            }
+            (RestartGuard::Strict, Some(_)) => Duration::ZERO,
+            (RestartGuard::Auto | RestartGuard::Off, _) => AGES_AGO,
+        }
     }
 }
 
 impl Look<'_> {
-    /// Whether the canary says that the clock was stepped, and was written after the step: since then the
-    /// node's clock has gone on like any other.
-    fn tells_of_step(&self, env: &mut dyn Surroundings) -> bool {
-        let CanaryKey::Present(canary) = &self.checkup.canary else {
-            return false;
-        };
-        let CanaryState::Waiting { node_micros, wall_micros, reason, .. } = canary.state else {
-            return false;
-        };
-        let by_node = self.checkup.clock.micros.saturating_sub(node_micros);
-        let by_wall = env.wall_micros().saturating_sub(wall_micros);
-        reason == QuarantineReason::ClockStepped
-            && canary.is_of_run(&self.checkup.run)
-            && by_node.abs_diff(by_wall) < STEP_GRAIN_MICROS
-    }
-
-    fn write(&self, canary: &Canary) -> Ruling {
+    pub(super) fn write(&self, canary: &Canary) -> Ruling {
         let expected = self.checkup.canary.text();
-        Ruling::Write { expected, canary: canary.to_string().into() }
-    }
-
-    /// A canary for a memory that begins now.
-    fn canary(&self, env: &mut dyn Surroundings, waited: Duration) -> Canary {
-        let (durable, node_micros) = (self.checkup.durable, self.checkup.clock.micros);
-        let state = CanaryState::Trusted { waited, durable, node_micros };
-        Canary { run: Arc::clone(&self.checkup.run), memory: number(env), state }
+        Ruling::Write(Writing { expected, canary: canary.text_to_write().into() })
     }
 }
 
-fn number(env: &mut dyn Surroundings) -> u64 {
+/// Whether both are known, and not the same.
+pub(super) fn differ(one: Option<&Arc<str>>, other: Option<&Arc<str>>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
+/// `master_replid2:rdb_last_load_keys_loaded`: the first is zero again when a lone master forgets whom it followed.
+fn is_same_line(line: &str, noted: &str) -> bool {
+    let parts =
+        |text: &str| text.split_once(':').map(|(one, two)| (one.to_owned(), two.to_owned()));
+    match (parts(line), parts(noted)) {
+        (Some((followed, loaded)), Some((noted, noted_loaded))) => {
+            (followed == "0" || followed == noted) && loaded == noted_loaded
+        }
+        _ => line == noted,
+    }
+}
+
+pub(super) fn number(env: &mut dyn Surroundings) -> u64 {
     let random = env.random();
     u64::from_be_bytes(std::array::from_fn(|index| random[index]))
 }
 
-/// How long it may take another client to set up a new cluster.
-const SETTING_UP: Duration = Duration::from_secs(1);
-/// Two clocks that went on together differ by less than this.
-const STEP_GRAIN_MICROS: u64 = 1_000_000;
+/// How long it may take a client to set up a new cluster.
+pub(super) const SETTING_UP: Duration = Duration::from_secs(1);

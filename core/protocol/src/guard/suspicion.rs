@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::checkup::{Ruling, Skew};
-use super::clocks::{ClockReading, Lead, Offset, Step, duration, micros};
-use super::{Contact, Guards, LOOK_AGAIN, Notice, Seat};
+use super::checkup::{LeadNote, SightingNote};
+use super::clocks::{ClockReading, Lead, Offset, Step, micros};
+use super::{Guards, LOOK_AGAIN, Leads, NodeRecord, Notice};
 use crate::identity::NodeId;
 use crate::time::Moment;
 
@@ -13,6 +13,8 @@ use crate::time::Moment;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Suspicion {
     since: Moment,
+    /// The memories that the nodes had then.
+    memories: Vec<Option<u64>>,
     /// What raised it: only what was asked later tells whether this client stood still before.
     signs: Vec<Option<Shown>>,
     shown: Vec<Option<Shown>>,
@@ -33,6 +35,17 @@ impl Shown {
     }
 }
 
+/// A clock was stepped forward, and no new memory has begun since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Alarm {
+    /// The memory that the node had.
+    pub(super) memory: Option<u64>,
+    /// When the clock was last seen to be right.
+    pub(super) steady: Moment,
+    /// When it was seen to be ahead.
+    pub(super) since: Moment,
+}
+
 impl Guards {
     /// A node told its time: whether it is one that its clock may show, so that its grant counts.
     pub fn handle_clock(&mut self, node: NodeId, reading: ClockReading) -> bool {
@@ -44,13 +57,14 @@ impl Guards {
         }
         let (step, offset) = self.clocks.compare(node, reading, self.allowance());
         let shown = Shown { step, offset };
-        let rate = self.rates.compare(node, reading, self.allowance(), self.drift);
-        self.notices.extend(rate.map(|rate| Notice::ClockRate(node, rate)));
         match step {
             Step::Steady => self.clocks.accept(node, offset),
             Step::Behind(by) => {
-                self.clocks.accept(node, offset);
+                self.clocks.begin_anew(node, offset);
                 self.notices.push(Notice::ClockSetBack(node, by));
+                // By its clock, all others seem to have moved ahead.
+                let record = &mut self.records[node.index()];
+                (record.leads, record.notes_anew) = (Leads::default(), true);
             }
             Step::Ahead(_) => self.suspect(node, shown, reading.received),
         }
@@ -66,77 +80,80 @@ impl Guards {
     /// Whether the node was asked before this client was found to have stood still. Then it may have answered before
     /// that: by a clock that stood still meanwhile, its own would seem to have been set back.
     pub(super) fn spans_pause(&self, reading: ClockReading) -> bool {
-        reading.sent < self.paused_until
+        self.watches_clocks && reading.sent < self.paused_until
     }
 
-    /// The time that this client was found to have lost since this was last asked: the driver is to set its lease
-    /// clock forward by it, and not the clock that the guards go by.
+    /// The time that this client's leases have lost since this was last asked: it stood still for so long,
+    /// and its lease clock is to be set forward. The clock of the guards is not.
     pub fn take_lost_time(&mut self) -> Duration {
         std::mem::take(&mut self.lost_time)
     }
 
-    /// What the clocks add to a node whose memory is trusted; `None` if nothing.
-    pub(super) fn rule_clock(&mut self, now: Moment, node: NodeId) -> Option<Ruling> {
-        if !self.watches_clocks {
-            return None;
-        }
+    /// When to look at a node again whose clock is not decided on; `None` if nothing is wrong with it.
+    pub(super) fn clock_undecided(&mut self, now: Moment, node: NodeId) -> Option<Moment> {
         self.judge(now);
-        if let Some(suspicion) = &self.suspicion
-            && suspicion.latest(node).is_some_and(|shown| shown.lead().is_some())
-        {
-            return Some(Ruling::Undecided(suspicion.since + LOOK_AGAIN));
+        self.compare_pairs(now);
+        if self.records[node.index()].alarm.is_some() {
+            return Some(now);
         }
-        if self.seats[node.index()].alarm.is_some() {
-            return Some(Ruling::Undecided(now));
-        }
-        self.rule_newcomer(now, node)
+        let suspicion = self.suspicion.as_ref()?;
+        let is_ahead = suspicion.latest(node).is_some_and(|shown| shown.lead().is_some());
+        is_ahead.then(|| suspicion.since + LOOK_AGAIN)
     }
 
-    /// How the node's clock stands to those of the others, if that can be told now.
-    pub(super) fn skew_of(&self, node: NodeId, now: Moment) -> Option<Skew> {
-        let is_sure = self.suspicion.is_none()
-            && self.seats.iter().all(Seat::has_steady_clock)
-            && self.all_offsets().all(|it| it.is_some_and(|it| now.since(it.at) < FRESH));
-        if !self.watches_clocks || !is_sure {
+    /// How the clocks of other nodes stand to that of `node`, for clients that come later.
+    pub(super) fn sightings_for(&self, node: NodeId, now: Moment) -> Vec<SightingNote> {
+        let anew = self.records[node.index()].notes_anew;
+        let others = NodeId::all(self.quorum.nodes()).filter(|other| *other != node);
+        let seen = others.filter_map(|other| {
+            let memory = self.records[other.index()].memory.as_ref()?;
+            let lead = self.lead(other, node, now).map(|lead| LeadNote {
+                most_micros: lead.high,
+                age_micros: 0,
+                anew,
+            });
+            Some(SightingNote { id: memory.id, count: self.counts.of(memory.id), lead })
+        });
+        let ended = self.counts.ended().iter();
+        let ended =
+            ended.map(|id| SightingNote { id: *id, count: SightingNote::ENDED, lead: None });
+        seen.filter(|sighting| sighting.count != SightingNote::ENDED).chain(ended).collect()
+    }
+
+    /// How far the clock of one node is ahead of that of another, if both were read just now and nothing is
+    /// wrong with them.
+    fn lead(&self, node: NodeId, other: NodeId, now: Moment) -> Option<Offset> {
+        if self.suspicion.is_some() {
             return None;
         }
-        let own = self.clocks.offset(node)?.aged(now);
-        let seen = own.over(self.clocks.median(now)?);
-        let shows = own.shows_at(now);
-        // Whoever was here before may have seen it better.
-        let noted = self.seats[node.index()].valid_skew().map(|skew| skew.bounds(shows, now));
-        let skew = noted.map_or(seen, |noted| seen.narrowed_by(noted));
-        Some(Skew {
-            ahead_micros: skew.middle(),
-            uncertainty_micros: skew.uncertainty(),
-            node_micros: u64::try_from(shows).ok()?,
-        })
+        let steady = |node: NodeId| {
+            let is_fresh = |offset: &Offset| now.since(offset.at) < FRESH;
+            let offset = self.clocks.offset(node).filter(is_fresh)?;
+            self.records[node.index()].alarm.is_none().then(|| offset.aged(now))
+        };
+        Some(steady(node)?.over(steady(other)?))
     }
 
-    /// Whether the node is to be looked at so that its clock is noted there.
-    pub(super) fn notes(&self, node: NodeId) -> bool {
-        let seat = &self.seats[node.index()];
-        seat.noting == Some(seat.born) && seat.valid_skew().is_none()
-    }
-
-    /// Wherever the note of a clock is void, newcomers could not tell the next step: once all clocks are
-    /// known here, they are noted anew. Tried once for each memory of a node.
-    pub(super) fn set_about_noting(&mut self, now: Moment) {
-        for node in NodeId::all(self.quorum.nodes()) {
-            let seat = &self.seats[node.index()];
-            let is_due = seat.memory.is_some()
-                && seat.valid_skew().is_none()
-                && seat.noting != Some(seat.born)
-                && !self.longest.is_zero();
-            if is_due && self.skew_of(node, now).is_some() {
-                let seat = &mut self.seats[node.index()];
-                (seat.noting, self.has_news) = (Some(seat.born), true);
-            }
+    /// Compares how every two clocks stand to each other with what was left of that on the nodes: so a client
+    /// that comes anew finds a step that it has not seen itself.
+    fn compare_pairs(&mut self, now: Moment) {
+        let allowance = micros(self.allowance());
+        let all = || NodeId::all(self.quorum.nodes());
+        let pairs = all().flat_map(|node| all().map(move |other| (node, other)));
+        let is_ahead = |&(node, other): &(NodeId, NodeId)| {
+            let record = &self.records[node.index()];
+            let known = record.memory.as_ref().filter(|_| node != other && record.is_heard());
+            let most =
+                known.and_then(|memory| self.records[other.index()].leads.most(memory.id, now));
+            let lead = self.lead(node, other, now);
+            most.zip(lead).is_some_and(|(most, lead)| lead.low > most.saturating_add(allowance))
+        };
+        let ahead: Vec<NodeId> = pairs.filter(is_ahead).map(|(node, _)| node).collect();
+        for node in ahead {
+            let record = &self.records[node.index()];
+            let memory = record.memory.as_ref().map(|memory| memory.id);
+            self.raise_alarm(node, memory, (record.looked_at, now));
         }
-    }
-
-    fn all_offsets(&self) -> impl Iterator<Item = Option<Offset>> {
-        NodeId::all(self.quorum.nodes()).map(|node| self.clocks.offset(node))
     }
 
     /// What a clock may be off: what the shortest lock allows for.
@@ -146,13 +163,27 @@ impl Guards {
 
     fn suspect(&mut self, node: NodeId, shown: Shown, since: Moment) {
         let nodes = self.quorum.nodes();
+        self.has_news |= self.suspicion.is_none();
+        let memory = |record: &NodeRecord| record.memory.as_ref().map(|memory| memory.id);
         let suspicion = self.suspicion.get_or_insert_with(|| Suspicion {
             since,
+            memories: self.records.iter().map(memory).collect(),
             signs: vec![None; nodes],
             shown: vec![None; nodes],
         });
-        self.has_news |= suspicion.since == since;
         suspicion.signs[node.index()] = Some(shown);
+    }
+
+    fn raise_alarm(
+        &mut self,
+        node: NodeId,
+        memory: Option<u64>,
+        (steady, since): (Moment, Moment),
+    ) {
+        let record = &mut self.records[node.index()];
+        self.has_news |= record.alarm.is_none();
+        let steady = record.alarm.map_or(steady, |alarm| alarm.steady.max(steady));
+        record.alarm = Some(Alarm { memory, steady, since });
     }
 
     fn judge(&mut self, now: Moment) {
@@ -166,105 +197,59 @@ impl Guards {
             self.tell_pause(now);
         } else if self.quorum.is_blocked_by(others) || now.since(suspicion.since) >= LOOK_AGAIN {
             let stepped: Vec<_> = NodeId::all(self.quorum.nodes())
-                .filter_map(|node| Some((node, suspicion.latest(node)?)))
-                .filter(|(_, shown)| shown.lead().is_some())
+                .filter_map(|node| {
+                    Some((node, suspicion.latest(node)?, suspicion.memories[node.index()]))
+                })
+                .filter(|(_, shown, _)| shown.lead().is_some())
                 .collect();
-            for (node, shown) in stepped {
-                self.clocks.accept(node, shown.offset);
-                self.seats[node.index()].alarm = Some(now);
-            }
             (self.suspicion, self.has_news) = (None, true);
+            for (node, shown, memory) in stepped {
+                self.tell_step(node, shown, memory);
+            }
         }
     }
 
-    /// This client stood still: its lease clock is to be set forward by what it has lost at the most. Whatever is
-    /// waited for here goes by a clock that is not, since what was lost is no waiting.
+    /// The clock of a node was stepped, which had the memory `memory` when that was seen first.
+    fn tell_step(&mut self, node: NodeId, shown: Shown, memory: Option<u64>) {
+        let steady = self.clocks.offset(node).map_or(shown.offset.at, |known| known.at);
+        self.clocks.begin_anew(node, shown.offset);
+        self.raise_alarm(node, memory, (steady, shown.offset.at));
+    }
+
+    /// This client stood still: its leases end sooner by what it has lost. What the clocks of a quorum show was
+    /// lost by this client; a clock that shows more was stepped as well.
     fn tell_pause(&mut self, now: Moment) {
         let Some(suspicion) = self.suspicion.take() else {
             return;
         };
-        let leads = || suspicion.shown.iter().flatten().copied().filter_map(Shown::lead);
-        // Every clock shows what was lost, and one that was stepped as well shows more.
-        let lost = leads().map(|it| it.most).max().unwrap_or_default();
-        let least = leads().map(|it| it.least).min().unwrap_or_default();
-        let most = leads().map(|it| it.most).min().unwrap_or_default();
+        let mut leads: Vec<Lead> =
+            suspicion.shown.iter().flatten().copied().filter_map(Shown::lead).collect();
+        leads.sort_unstable_by_key(|lead| std::cmp::Reverse(lead.most));
+        let most = leads.get(self.quorum.size() - 1).map_or(Duration::ZERO, |lead| lead.most);
+        let least = leads.iter().map(|lead| lead.least).min().unwrap_or_default();
+        self.paused_until = now;
+        self.lost_time += most;
+        self.notices.push(Notice::Paused(most));
+        self.has_news = true;
         for node in NodeId::all(self.quorum.nodes()) {
-            let Some(shown) = suspicion.shown[node.index()] else {
-                self.clocks.shift(node, Lead { least, most });
-                continue;
-            };
-            self.clocks.accept(node, shown.offset);
-            if shown.lead().is_some_and(|it| it.least > most + self.allowance()) {
-                self.seats[node.index()].alarm = Some(now);
+            match suspicion.shown[node.index()] {
+                None => self.clocks.shift(node, Lead { least, most }),
+                Some(shown)
+                    if shown.lead().is_some_and(|it| it.least > most + self.allowance()) =>
+                {
+                    self.tell_step(node, shown, suspicion.memories[node.index()]);
+                }
+                Some(shown) => self.clocks.begin_anew(node, shown.offset),
             }
         }
-        self.rates.begin_anew();
-        self.paused_until = now;
-        self.lost_time += lost;
-        self.notices.push(Notice::Paused(lost));
-        self.has_news = true;
-    }
-
-    /// A client that comes anew has seen no clock before: it compares how the clocks stand to each other
-    /// with what others have noted of that.
-    fn rule_newcomer(&mut self, now: Moment, node: NodeId) -> Option<Ruling> {
-        let own = self.lead_over_notes(node, now);
-        let Some(own) = own.filter(|_| !self.seats[node.index()].is_compared) else {
-            self.seats[node.index()].is_compared = true;
-            return None;
-        };
-        let allowance = micros(self.allowance());
-        let others: Vec<Offset> = NodeId::all(self.quorum.nodes())
-            .filter_map(|other| self.lead_over_notes(other, now))
-            .collect();
-        let is_like = |other: &&Offset| {
-            own.low <= other.high.saturating_add(allowance)
-                && other.low <= own.high.saturating_add(allowance)
-        };
-        let alike = others.iter().filter(is_like).count();
-        if alike < self.quorum.size() && !self.all_contacted() {
-            return Some(Ruling::Undecided(now + LOOK_AGAIN));
-        }
-        self.seats[node.index()].is_compared = true;
-        let is_ahead = others.iter().any(|it| own.low > it.high.saturating_add(allowance));
-        if alike < self.quorum.size() && is_ahead {
-            self.seats[node.index()].alarm = Some(now);
-            self.has_news = true;
-            return Some(Ruling::Undecided(now));
-        }
-        None
-    }
-
-    /// How far the node's clock has moved against what its note says of it.
-    fn lead_over_notes(&self, node: NodeId, now: Moment) -> Option<Offset> {
-        let seat = &self.seats[node.index()];
-        let skew = seat.valid_skew()?;
-        let offset = self.clocks.offset(node).filter(|_| seat.contact == Contact::Heard)?;
-        Some(offset.over(skew.bounds(offset.shows_at(now), now)))
     }
 }
 
-impl Skew {
-    /// Between which bounds the clock lies by now, when it shows so many microseconds.
-    fn bounds(self, shows: i64, at: Moment) -> Offset {
-        let slack = i64::try_from(self.uncertainty_micros).unwrap_or(i64::MAX);
-        let noted_at = i64::try_from(self.node_micros).unwrap_or(i64::MAX);
-        let low = self.ahead_micros.saturating_sub(slack);
-        let noted = Offset { low, high: self.ahead_micros.saturating_add(slack), at };
-        noted.widened(duration(shows.saturating_sub(noted_at)))
-    }
-}
-
-impl Seat {
-    /// What was noted of its clock. A note from before a quarantine may tell of a step that has been
-    /// waited out.
-    fn valid_skew(&self) -> Option<Skew> {
-        self.notes.skew.filter(|skew| skew.node_micros >= self.born)
-    }
-
-    /// Whether what its clock shows may be noted: what was noted before was held against it first.
-    fn has_steady_clock(&self) -> bool {
-        self.is_compared && self.alarm.is_none() && self.waits.is_none()
+impl NodeRecord {
+    /// Whether the memory `id`, which at most `age` before `now` began, began after the alarm had reason to be
+    /// raised: then another client has answered it.
+    pub(super) fn is_alarm_answered(&self, id: u64, age: Duration, now: Moment) -> bool {
+        self.alarm.is_some_and(|alarm| alarm.memory != Some(id) && now.before(age) > alarm.steady)
     }
 }
 
@@ -274,5 +259,5 @@ impl Suspicion {
     }
 }
 
-/// How old an offset may be to be noted.
-const FRESH: Duration = Duration::from_secs(60);
+/// How old readings may be to be compared with each other.
+const FRESH: Duration = Duration::from_secs(11);

@@ -1,8 +1,18 @@
 //! How a cluster that nobody has used is set up, and which choices of guards there are.
 
+use std::time::Duration;
+
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 
-use crate::guard_stage::{Cluster, TERM, used};
+use crate::guard_stage::{Cluster, TERM, Watcher, settled_in, used};
+
+/// Lets the client wait until nobody can be about to set the cluster up any more.
+fn give_up_on_a_founder(client: &mut Watcher, cluster: &mut Cluster) {
+    for millis in [1_001, 3_001] {
+        cluster.pass(millis);
+        client.look_around(cluster);
+    }
+}
 
 #[test]
 fn a_fresh_cluster_is_used_at_once() {
@@ -10,10 +20,12 @@ fn a_fresh_cluster_is_used_at_once() {
     assert_eq!(client.view(), "ooo");
     assert!((0..3).all(|node| client.grant(&mut cluster, node)));
     assert!(client.told.is_empty());
+    // For locks of any length.
+    assert!(client.lock(&mut cluster, 3_600_000).is_some());
 }
 
 #[test]
-fn two_clients_set_a_fresh_cluster_up_together() {
+fn two_clients_that_find_a_fresh_cluster_use_it_together() {
     let mut cluster = Cluster::fresh(3);
     let (mut one, mut two) = (cluster.client(|it| it), cluster.client(|it| it));
     for node in 0..3 {
@@ -21,24 +33,32 @@ fn two_clients_set_a_fresh_cluster_up_together() {
         two.look(&mut cluster, node);
     }
     // Either of them may be the first to come by again.
-    one.follow_up(&mut cluster);
-    two.follow_up(&mut cluster);
+    for _ in 0..4 {
+        one.follow_up(&mut cluster);
+        two.follow_up(&mut cluster);
+        one.look_around(&mut cluster);
+        two.look_around(&mut cluster);
+    }
     assert_eq!((one.view(), two.view()), ("ooo".into(), "ooo".into()));
-    assert!((0..3).all(|node| one.grant(&mut cluster, node) && two.grant(&mut cluster, node)));
+    for client in [&mut one, &mut two] {
+        assert!(client.lock(&mut cluster, 10_000).is_some());
+        client.unlock(&mut cluster);
+    }
 }
 
 #[test]
-fn who_comes_while_a_cluster_is_set_up_does_not_hold_it_up() {
+fn who_comes_while_a_cluster_is_set_up_waits_for_it() {
     let mut cluster = Cluster::fresh(3);
     let (mut founder, mut other) = (cluster.client(|it| it), cluster.client(|it| it));
-    for node in 0..3 {
+    for node in [0, 1, 2, 0] {
         founder.look(&mut cluster, node);
     }
-    // The last look found the cluster new and has written one canary; the others are still to come.
     other.look_around(&mut cluster);
-    assert_eq!(other.view(), "??o");
+    let canaries =
+        |cluster: &Cluster| cluster.nodes.iter().filter(|it| it.store.canary.is_some()).count();
+    assert_eq!(canaries(&cluster), 1, "only that of the registrar stands");
     founder.follow_up(&mut cluster);
-    assert_eq!(founder.view(), "ooo");
+    assert_eq!((founder.view(), canaries(&cluster)), ("ooo".into(), 3));
     cluster.pass(100);
     other.look_around(&mut cluster);
     assert_eq!(other.view(), "ooo");
@@ -48,13 +68,13 @@ fn who_comes_while_a_cluster_is_set_up_does_not_hold_it_up() {
 fn a_founder_that_dies_half_way_leaves_nodes_that_are_waited_for() {
     let mut cluster = Cluster::fresh(3);
     let mut founder = cluster.client(|it| it);
-    for node in 0..3 {
+    for node in [0, 1, 2, 0] {
         founder.look(&mut cluster, node);
     }
+    drop(founder);
     let mut other = cluster.settled(|it| it);
-    cluster.pass(1_001);
-    other.look_around(&mut cluster);
-    assert_eq!(other.view(), "qqo");
+    give_up_on_a_founder(&mut other, &mut cluster);
+    assert_eq!(other.view().matches('q').count(), 2, "{}", other.view());
     cluster.pass(TERM);
     other.look_around(&mut cluster);
     assert_eq!(other.view(), "ooo");
@@ -64,37 +84,67 @@ fn a_founder_that_dies_half_way_leaves_nodes_that_are_waited_for() {
 fn a_founder_that_is_late_does_not_overrule_who_waits() {
     let mut cluster = Cluster::fresh(3);
     let mut founder = cluster.client(|it| it);
-    for node in 0..3 {
+    for node in [0, 1, 2, 0] {
         founder.look(&mut cluster, node);
     }
     let mut other = cluster.settled(|it| it);
-    cluster.pass(1_001);
+    give_up_on_a_founder(&mut other, &mut cluster);
+    let view = other.view();
     founder.look_around(&mut cluster);
-    assert_eq!(founder.view(), "qqo");
     other.look_around(&mut cluster);
-    assert_eq!(other.view(), "qqo");
+    assert_eq!((founder.view(), other.view()), (view.clone(), view));
 }
 
 #[test]
 fn a_founder_does_not_set_up_a_node_that_was_started_anew() {
     let mut cluster = Cluster::fresh(3);
     let (mut slow, mut quick) = (cluster.client(|it| it), cluster.client(|it| it));
-    quick.look(&mut cluster, 2);
-    quick.look(&mut cluster, 1);
     for node in 0..3 {
         slow.look(&mut cluster, node);
     }
-    // Both have found the cluster new. The quick one gets a lock on node 0, and the node forgets it.
-    quick.look(&mut cluster, 0);
-    quick.follow_up(&mut cluster);
-    assert!(quick.grant(&mut cluster, 0));
-    cluster.restart(0);
+    quick.look_around(&mut cluster);
     slow.follow_up(&mut cluster);
-    assert!(!slow.grant(&mut cluster, 0));
+    quick.look_around(&mut cluster);
+    assert_eq!((quick.view(), slow.view()), ("ooo".into(), "ooo".into()));
+    assert!(quick.lock(&mut cluster, 10_000).is_some());
+    for node in 0..3 {
+        cluster.restart(node);
+        slow.look(&mut cluster, node);
+        slow.follow_up(&mut cluster);
+        assert!(!slow.grant(&mut cluster, node));
+    }
 }
 
 #[test]
-fn a_cluster_is_not_new_before_every_node_was_tried() {
+fn a_founder_that_reaches_only_nodes_that_forgot_founds_nothing() {
+    for cut in 0..3 {
+        let (mut cluster, _) = settled_in(3);
+        let others = || (0..3).filter(|node| *node != cut);
+        others().for_each(|node| cluster.restart(node));
+        let mut narrow = cluster.client(|it| it);
+        narrow.cut_off[cut] = true;
+        narrow.look_around(&mut cluster);
+        assert!(!narrow.view().contains('o'), "{}", narrow.view());
+        give_up_on_a_founder(&mut narrow, &mut cluster);
+        assert_eq!(narrow.view().matches('q').count(), 2, "{}", narrow.view());
+    }
+}
+
+#[test]
+fn who_may_not_ask_servers_founds_nothing() {
+    let mut cluster = Cluster::fresh(3);
+    let mut client = cluster.client(|it| it);
+    client.may_ask = false;
+    client.look_around(&mut cluster);
+    give_up_on_a_founder(&mut client, &mut cluster);
+    assert_eq!(client.view(), "qqq");
+    cluster.pass(TERM);
+    client.look_around(&mut cluster);
+    assert_eq!(client.view(), "ooo");
+}
+
+#[test]
+fn a_cluster_is_not_new_before_every_node_was_reached() {
     let mut cluster = Cluster::fresh(3);
     let mut client = cluster.client(|it| it);
     client.look(&mut cluster, 0);
@@ -102,6 +152,11 @@ fn a_cluster_is_not_new_before_every_node_was_tried() {
     client.follow_up(&mut cluster);
     assert_eq!(client.view(), "??-");
     cluster.nodes[2].is_up = false;
+    client.look_around(&mut cluster);
+    assert_eq!(client.view(), "??-");
+    give_up_on_a_founder(&mut client, &mut cluster);
+    assert_eq!(client.view(), "qq-");
+    cluster.pass(TERM);
     client.look_around(&mut cluster);
     assert_eq!(client.view(), "oo-");
 }
@@ -133,16 +188,35 @@ fn who_saw_only_quarantines_does_not_take_the_cluster_for_new() {
 }
 
 #[test]
+fn who_has_known_the_cluster_does_not_take_the_word_of_a_founder() {
+    let (mut cluster, mut old) = settled_in(3);
+    assert!(old.lock(&mut cluster, 60_000).is_some());
+    for node in 0..3 {
+        cluster.restart(node);
+    }
+    // A client that has known nothing of it may begin anew; one that has waits, its own lock too.
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.view(), "ooo");
+    old.look_around(&mut cluster);
+    assert_eq!(old.view(), "qqq");
+    assert!(old.left(&cluster, 0) > 60_000);
+}
+
+#[test]
 fn strict_waits_also_for_a_cluster_without_a_history() {
-    let mut cluster = Cluster::fresh(3);
-    let mut client = cluster.settled(|it| it.restart_guard(RestartGuard::Strict));
-    assert_eq!(client.view(), "???");
-    cluster.pass(TERM - 1);
-    client.look_around(&mut cluster);
-    assert_eq!(client.view(), "qqq");
-    cluster.pass(1);
-    client.look_around(&mut cluster);
-    assert_eq!(client.view(), "ooo");
+    let strict = |it: PolicyBuilder| it.restart_guard(RestartGuard::Strict);
+    let hour = Duration::from_secs(3600);
+    for (limit, before, least) in [(None, 9_000, TERM - 2), (Some(hour), 3_600_000, 3_636_002)] {
+        let mut cluster = Cluster::fresh(3);
+        let mut client = cluster.settled(|it| strict(it).max_ttl(limit));
+        assert_eq!(client.view().matches('o').count(), 0, "{}", client.view());
+        cluster.pass(before);
+        client.look_around(&mut cluster);
+        assert_eq!(client.view().matches('o').count(), 0, "{}", client.view());
+        cluster.pass(least + 2_000 - before);
+        client.look_around(&mut cluster);
+        assert_eq!(client.view(), "ooo");
+    }
 }
 
 #[test]
@@ -163,7 +237,7 @@ fn a_lone_node_is_guarded_only_by_strict() {
     assert!(!client.guards.are_on());
     let mut strict = cluster.settled(|it| it.restart_guard(RestartGuard::Strict));
     assert!(strict.guards.are_on());
-    cluster.pass(TERM);
+    cluster.pass(TERM + 2_000);
     strict.look_around(&mut cluster);
     assert_eq!(strict.view(), "o");
     cluster.restart(0);

@@ -1,255 +1,341 @@
-//! Random histories of nodes that forget, under random clients: no grant counts from a node that forgot
-//! a lock that is still valid.
+//! Random histories: nodes that forget, come back with old data, are cut off or have their clocks set, under random
+//! clients. Never are there two holders, and no node is held back for longer than is said.
 
-use std::time::Duration;
+use quorlock_protocol::Ruling;
 
-use proptest::prelude::*;
-use quorlock_protocol::{Drift, Moment};
+use crate::guard_stage::{Cluster, PretendNode, Watcher, ttl};
 
-use crate::guard_stage::{Cluster, PretendNode, Watcher, policy, reasons, ttl};
+/// A random source that needs nothing: a history is walked again by its number.
+struct Dice(u64);
 
-/// What happens next.
-#[derive(Clone, Debug)]
-enum Deed {
-    Pass(u64),
-    /// A client asks a node for a lock.
-    Grant(usize, usize),
-    /// A client looks at a node that it had lost the connection to.
-    Look(usize, usize),
-    LookAround(usize),
-    /// One of the nodes that may fail is started anew, with nothing.
-    Restart(usize),
-    /// The same from a snapshot, taken the last time that one was taken.
-    Restore(usize),
-    Snapshot(usize),
-    Flush(usize),
-    /// Its clock jumps ahead.
-    Step(usize, i64),
-    /// A client ends, and another comes.
-    Replace(usize),
+impl Dice {
+    fn draw(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (it ^ (it >> 31)) % sides
+    }
+
+    fn below(&mut self, sides: usize) -> usize {
+        usize::try_from(self.draw(u64::try_from(sides).unwrap())).unwrap()
+    }
 }
 
-/// A lock on one node, as its holder trusts it.
-#[derive(Clone, Copy, Debug)]
-struct Lock {
-    /// When the node lets it go, by its own clock in milliseconds.
-    expires: i64,
-    /// The true time at which the holder no longer trusts it.
-    until: u64,
-    stands: bool,
+/// What may happen in a history.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of its own")]
+struct Kind {
+    /// How long locks are asked for, in milliseconds.
+    keeps: &'static [u64],
+    /// Whether any number of nodes may forget; otherwise a majority always remembers.
+    any_forget: bool,
+    comes_back: bool,
+    cuts: bool,
+    steps: bool,
+    newcomers: bool,
+    max_ttl: Option<u64>,
 }
 
 struct History {
+    seed: u64,
+    dice: Dice,
+    kind: Kind,
     cluster: Cluster,
-    clients: Vec<Watcher>,
-    /// What clients ask for, in milliseconds.
-    ttls: Vec<u64>,
-    locks: Vec<Vec<Lock>>,
+    clients: Vec<Client>,
     snapshots: Vec<Option<PretendNode>>,
-    /// How many grants have counted, and how many from a node that had forgotten before.
-    counted: u32,
+    /// When each node was struck last.
+    struck: Vec<Option<u64>>,
+    trace: Vec<String>,
+    won: u32,
+}
+
+struct Client {
+    watcher: Watcher,
+    keep: u64,
+    /// Until when it trusts its lock, by true time.
+    valid: Option<u64>,
+    next_look: u64,
+}
+
+impl Drop for History {
+    /// Tells how a walk ended that the stage itself has broken off.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}\nGUARD_SEED={}", self.trace.join("\n"), self.seed);
+        }
+    }
 }
 
 impl History {
-    fn begin(nodes: usize, ttls: &[u64]) -> Self {
-        let mut cluster = Cluster::fresh(nodes);
-        let mut clients: Vec<_> = ttls.iter().map(|it| cluster.settled(ttl(*it))).collect();
-        // Everyone hears of everyone's ttl.
-        for client in &mut clients {
-            client.look_around(&mut cluster);
+    fn begin(seed: u64, kind: Kind) -> Self {
+        let mut dice = Dice(seed);
+        let nodes = if dice.draw(4) == 0 { 5 } else { 3 };
+        let cluster = Cluster::fresh(nodes);
+        let (snapshots, struck) = (vec![None; nodes], vec![None; nodes]);
+        let (clients, trace) = (Vec::new(), Vec::new());
+        let mut history =
+            Self { seed, dice, kind, cluster, clients, snapshots, struck, trace, won: 0 };
+        for _ in 0..3 {
+            let client = history.newcomer();
+            history.clients.push(client);
         }
-        Self {
-            cluster,
-            clients,
-            ttls: ttls.to_vec(),
-            locks: vec![Vec::new(); nodes],
-            snapshots: vec![None; nodes],
-            counted: 0,
-        }
+        history
     }
 
-    fn clock(&self, node: usize) -> i64 {
-        i64::try_from(self.cluster.now).unwrap() + self.cluster.nodes[node].ahead
-    }
-
-    fn happen(&mut self, deed: &Deed) -> Result<(), TestCaseError> {
-        let client = |number: usize| number % self.clients.len();
-        match *deed {
-            Deed::Pass(millis) => self.cluster.pass(millis),
-            Deed::Look(number, node) => {
-                let number = client(number);
-                let watcher = &mut self.clients[number];
-                watcher.look(&mut self.cluster, node % self.locks.len());
-                watcher.follow_up(&mut self.cluster);
-            }
-            Deed::LookAround(number) => {
-                let number = client(number);
-                self.clients[number].look_around(&mut self.cluster);
-            }
-            Deed::Grant(number, node) => self.grant(client(number), node % self.locks.len())?,
-            Deed::Restart(node) => {
-                self.cluster.restart(node);
-                self.forget(node);
-            }
-            Deed::Flush(node) => {
-                self.cluster.flush(node);
-                self.locks[node].iter_mut().for_each(|lock| lock.stands = false);
-            }
-            Deed::Snapshot(node) => self.snapshots[node] = Some(self.cluster.nodes[node].clone()),
-            Deed::Restore(node) => {
-                self.cluster.restart(node);
-                if let Some(old) = &self.snapshots[node] {
-                    let site = &mut self.cluster.nodes[node];
-                    (site.canary, site.notes) = (old.canary.clone(), old.notes);
-                }
-                self.forget(node);
-            }
-            Deed::Step(node, by) => self.cluster.nodes[node].ahead += by,
-            Deed::Replace(number) => {
-                let number = client(number);
-                let watcher = self.cluster.settled(ttl(self.ttls[number]));
-                self.clients[number] = watcher;
-            }
-        }
-        Ok(())
-    }
-
-    /// The keys are gone, and every connection broke.
-    fn forget(&mut self, node: usize) {
-        self.locks[node].iter_mut().for_each(|lock| lock.stands = false);
-        for client in &mut self.clients {
-            client.look(&mut self.cluster, node);
-            client.follow_up(&mut self.cluster);
-        }
-    }
-
-    /// What one node does with a grant; its answer counts, or it does not.
-    fn grant(&mut self, number: usize, node: usize) -> Result<(), TestCaseError> {
-        let (now, clock) = (self.cluster.now, self.clock(node));
-        let locks = &mut self.locks[node];
-        locks.retain(|lock| lock.until > now || lock.expires > clock);
-        let is_free = locks.iter().all(|lock| !lock.stands || lock.expires <= clock);
-        let counts = self.clients[number].grant(&mut self.cluster, node);
-        if !is_free || !counts {
-            return Ok(());
-        }
-        self.counted += 1;
-        let valid: Vec<_> = self.locks[node].iter().filter(|lock| lock.until > now).collect();
-        prop_assert!(valid.is_empty(), "node {node} at {now} had forgotten {valid:?}");
-        let asked = policy(ttl(self.ttls[number]));
-        let until = Drift::default().end_of(asked.ttl(), Moment::default()).since_epoch();
-        self.locks[node].push(Lock {
-            expires: clock + i64::try_from(self.ttls[number]).unwrap(),
-            until: now + u64::try_from(until.as_millis()).unwrap(),
-            stands: true,
+    fn newcomer(&mut self) -> Client {
+        let keep = self.kind.keeps[self.dice.below(self.kind.keeps.len())];
+        let mut watcher = self.cluster.client(|it| {
+            let most = self.kind.max_ttl.map(std::time::Duration::from_millis);
+            ttl(keep)(it).max_ttl(most)
         });
+        if self.kind.cuts && self.dice.draw(3) == 0 {
+            let node = self.dice.below(self.cluster.nodes.len());
+            watcher.cut_off[node] = true;
+        }
+        watcher.look_around(&mut self.cluster);
+        let next_look = self.cluster.now + 10_000;
+        Client { watcher, keep, valid: None, next_look }
+    }
+
+    fn walk(&mut self, steps: usize) -> Result<(), String> {
+        for _ in 0..steps {
+            self.step();
+            self.check()?;
+        }
         Ok(())
     }
-}
 
-/// Random deeds; with `steps` clocks jump, with `newcomers` clients end and others come.
-fn deeds(nodes: usize, steps: bool, newcomers: bool) -> impl Strategy<Value = Vec<Deed>> {
-    // A minority fails, however often.
-    let (failing, clients) = (0..(nodes - 1) / 2, 0_usize..3);
-    let (often, all) = (failing.clone(), 0..nodes);
-    let pass = prop_oneof![Just(0), 1_u64..100, 900..1_100_u64, 1_u64..2_500];
-    let deed = prop_oneof![
-        6 => pass.prop_map(Deed::Pass),
-        6 => (clients.clone(), often.clone()).prop_map(|(client, node)| Deed::Grant(client, node)),
-        2 => (clients.clone(), all.clone()).prop_map(|(client, node)| Deed::Grant(client, node)),
-        2 => (clients.clone(), all).prop_map(|(client, node)| Deed::Look(client, node)),
-        1 => clients.clone().prop_map(Deed::LookAround),
-        1 => failing.clone().prop_map(Deed::Restart),
-        1 => failing.clone().prop_map(Deed::Restore),
-        1 => failing.clone().prop_map(Deed::Snapshot),
-        1 => failing.clone().prop_map(Deed::Flush),
-        1 => clients.prop_map(move |client| if newcomers { Deed::Replace(client) } else { Deed::LookAround(client) }),
-        1 =>
-            (failing, 30_i64..5_000)
-            .prop_map(move |(node, by)| if steps { Deed::Step(node, by) } else { Deed::Flush(node) }),
-    ];
-    prop::collection::vec(deed, 1..120)
-}
-
-fn run(nodes: usize, ttls: &[u64], deeds: &[Deed]) -> Result<(), TestCaseError> {
-    let mut history = History::begin(nodes, ttls);
-    for deed in deeds {
-        history.happen(deed)?;
-    }
-    // However it went: in the end every node is of use again.
-    history.cluster.pass(5_000);
-    for _ in 0..4 {
-        let mut client = history.cluster.settled(ttl(ttls[0]));
-        if client.view().chars().all(|letter| letter == 'o') {
-            return Ok(());
+    fn step(&mut self) {
+        let (nodes, clients) = (self.cluster.nodes.len(), self.clients.len());
+        let (node, client) = (self.dice.below(nodes), self.dice.below(clients));
+        match self.dice.draw(20) {
+            0..6 => self.pass(),
+            6..11 => self.lock(client),
+            11..13 => self.unlock(client),
+            13 => {
+                self.note(format!("client {client} looks around"));
+                self.clients[client].watcher.look_around(&mut self.cluster);
+            }
+            14 => self.strike(node, |history, node| history.cluster.restart(node), "restarts"),
+            15 => {
+                self.strike(
+                    node,
+                    |history, node| history.cluster.nodes[node].flush(),
+                    "is flushed",
+                );
+            }
+            16 => self.come_back(node),
+            17 if self.kind.cuts => {
+                let cut = &mut self.clients[client].watcher.cut_off[node];
+                *cut = !*cut;
+                let words = format!("client {client} and node {node}: cut {cut}");
+                self.note(words);
+                self.clients[client].watcher.look(&mut self.cluster, node);
+                self.clients[client].watcher.follow_up(&mut self.cluster);
+            }
+            18 if self.kind.newcomers => {
+                let newcomer = self.newcomer();
+                self.note(format!(
+                    "client {client} ends, client {} comes in its place",
+                    newcomer.watcher.id
+                ));
+                self.clients[client] = newcomer;
+            }
+            19 if self.kind.steps => self.strike(
+                node,
+                |history, node| {
+                    let by = 500 + i64::try_from(history.dice.draw(30_000)).unwrap();
+                    history.cluster.nodes[node].ahead += by;
+                },
+                "has its clock set forward",
+            ),
+            _ => {}
         }
-        history.cluster.pass(2_000);
-        client.look_around(&mut history.cluster);
-    }
-    prop_assert!(false, "a quarantine does not end");
-    Ok(())
-}
-
-fn config() -> ProptestConfig {
-    ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() }
-}
-
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn no_grant_counts_from_a_node_that_forgot_a_valid_lock(deeds in deeds(3, false, true)) {
-        run(3, &[1_000, 1_000], &deeds)?;
     }
 
-    #[test]
-    fn the_same_with_locks_of_several_lengths(deeds in deeds(3, false, true)) {
-        run(3, &[300, 2_000, 1_000], &deeds)?;
+    fn pass(&mut self) {
+        let lengths = [50, 700, 2_000, 5_000, 9_000, 11_000];
+        let until = self.cluster.now + lengths[self.dice.below(lengths.len())];
+        while self.cluster.now < until {
+            let next = self.clients.iter().map(|client| client.next_look).min();
+            self.cluster.now = next.unwrap_or(until).clamp(self.cluster.now, until);
+            for client in &mut self.clients {
+                if client.next_look <= self.cluster.now {
+                    client.watcher.look_around(&mut self.cluster);
+                    let is_shut = client
+                        .watcher
+                        .rulings
+                        .iter()
+                        .any(|it| !matches!(it, Some(Ruling::Open(_))));
+                    client.next_look = self.cluster.now + if is_shut { 1_000 } else { 10_000 };
+                }
+                if client.valid.is_some_and(|until| until <= self.cluster.now) {
+                    client.valid = None;
+                }
+            }
+        }
+        self.note(format!("time is {}", self.cluster.now));
     }
 
-    #[test]
-    fn the_same_with_clocks_that_jump(deeds in deeds(3, true, true)) {
-        run(3, &[1_000, 1_000], &deeds)?;
+    fn lock(&mut self, client: usize) {
+        if self.clients[client].valid.is_some() {
+            return;
+        }
+        let Client { watcher, keep, .. } = &mut self.clients[client];
+        let valid = watcher.lock(&mut self.cluster, *keep);
+        let (keep, view) = (*keep, watcher.view());
+        if valid.is_none() {
+            let over = self.cluster.now + keep;
+            self.clients[client].watcher.ends(&mut self.cluster, keep, over);
+        }
+        self.won += u32::from(valid.is_some());
+        self.clients[client].valid = valid;
+        self.note(format!("client {client} asks for {keep} ms and sees {view}: {valid:?}"));
     }
 
-    #[test]
-    fn the_same_with_two_of_five(deeds in deeds(5, false, true)) {
-        run(5, &[1_000, 1_000], &deeds)?;
+    fn unlock(&mut self, client: usize) {
+        let keep = self.clients[client].keep;
+        if self.clients[client].valid.take().is_some() {
+            self.clients[client].watcher.unlock(&mut self.cluster);
+            let is_cut = self.clients[client].watcher.cut_off.contains(&true);
+            let over = self.cluster.now + if is_cut { keep } else { 0 };
+            self.clients[client].watcher.ends(&mut self.cluster, keep, over);
+            self.note(format!("client {client} releases"));
+        }
     }
 
-    // While one node is held back clocks are not noted, so that a newcomer may miss a step of another.
-    #[test]
-    fn the_same_with_clocks_of_two_of_five(deeds in deeds(5, true, false)) {
-        run(5, &[1_000, 1_000], &deeds)?;
-    }
-
-    #[test]
-    fn no_clock_is_accused_that_nobody_set(
-        deeds in deeds(3, false, true),
-        slow in prop::collection::vec((0_usize..3, 0_u64..500), 120),
-    ) {
-        let mut history = History::begin(3, &[1_000, 1_000]);
-        for (deed, (node, millis)) in deeds.iter().zip(slow) {
-            history.cluster.nodes[node].slow = millis;
-            history.happen(deed)?;
-            for client in &history.clients {
-                prop_assert!(!reasons(client).contains(&"clock-stepped"), "{:?}", client.told);
+    fn come_back(&mut self, node: usize) {
+        if !self.kind.comes_back {
+            return;
+        }
+        match self.dice.draw(4) {
+            0 | 1 => {
+                self.snapshots[node] = Some(self.cluster.nodes[node].clone());
+                self.note(format!("a snapshot of node {node} is taken"));
+            }
+            how => {
+                let Some(old) = self.snapshots[node].clone() else { return };
+                let words = if how == 2 {
+                    "restarts with old data"
+                } else {
+                    "has old data in the same run"
+                };
+                self.strike(
+                    node,
+                    |history, node| {
+                        let site = &mut history.cluster.nodes[node];
+                        site.take_back(&old);
+                        site.run += u32::from(how == 2);
+                        // As a replica that became a master again.
+                        site.line += u32::from(how == 3);
+                    },
+                    words,
+                );
             }
         }
     }
+
+    /// Strikes a node, if that leaves a majority that was not struck within the longest lock.
+    fn strike(&mut self, node: usize, how: impl FnOnce(&mut Self, usize), words: &str) {
+        let now = self.cluster.now;
+        let longest = self.kind.keeps.iter().max().unwrap() * 2 + 40_000;
+        let is_recent = |at: &Option<u64>| at.is_some_and(|at| now - at < longest);
+        let others = self.struck.iter().enumerate().filter(|(it, at)| *it != node && is_recent(at));
+        let is_spared = others.count() + 1 > (self.struck.len() - 1) / 2;
+        if is_spared && !self.kind.any_forget {
+            return;
+        }
+        self.note(format!("node {node} {words}"));
+        self.struck[node] = Some(now);
+        let run = self.cluster.nodes[node].run;
+        how(self, node);
+        if self.cluster.nodes[node].run != run {
+            // Every connection broke.
+            for client in &mut self.clients {
+                client.watcher.look(&mut self.cluster, node);
+                client.watcher.follow_up(&mut self.cluster);
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let now = self.cluster.now;
+        let holders =
+            self.clients.iter().enumerate().filter(|(_, it)| it.valid.is_some_and(|it| it > now));
+        let holders: Vec<_> = holders.map(|(client, _)| client).collect();
+        if holders.len() > 1 {
+            Err(format!("clients {holders:?} hold the lock at {now}"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn note(&mut self, words: String) {
+        self.trace.push(words);
+    }
+}
+
+fn search(name: &str, kind: Kind, worlds: u64) -> u32 {
+    let first = std::env::var("GUARD_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = first.map_or(1..=worlds, |seed| seed..=seed);
+    let mut won = 0;
+    for seed in seeds {
+        let mut history = History::begin(seed, kind);
+        if let Err(breach) = history.walk(120) {
+            panic!("{name}: {breach}");
+        }
+        won += history.won;
+    }
+    won
+}
+
+const SHORT: Kind = Kind {
+    keeps: &[10_000],
+    any_forget: true,
+    comes_back: false,
+    cuts: false,
+    steps: false,
+    newcomers: true,
+    max_ttl: None,
+};
+
+fn worlds() -> u64 {
+    std::env::var("GUARD_WORLDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40)
 }
 
 #[test]
-fn a_history_counts_grants_before_and_after() {
-    let mut history = History::begin(3, &[1_000, 1_000]);
-    let grant = Deed::Grant(0, 0);
-    for deed in
-        [&grant, &Deed::Restart(0), &grant, &Deed::Pass(1_012), &Deed::LookAround(1), &grant]
-    {
-        history.happen(deed).unwrap();
-    }
-    history.happen(&Deed::LookAround(0)).unwrap();
-    history.happen(&grant).unwrap();
-    assert_eq!(history.counted, 2);
-    assert_eq!(Duration::from_millis(history.locks[0].len() as u64).as_millis(), 1);
+fn short_locks_survive_whatever_forgets() {
+    assert!(search("short", SHORT, worlds()) > 5 * u32::try_from(worlds()).unwrap());
+    search("short, cut off", Kind { cuts: true, ..SHORT }, worlds());
+}
+
+#[test]
+fn short_locks_survive_what_comes_back() {
+    let kind = Kind { comes_back: true, ..SHORT };
+    search("back", kind, worlds());
+    search("back, cut off", Kind { cuts: true, any_forget: false, ..kind }, worlds());
+}
+
+#[test]
+fn long_locks_survive_a_minority_that_forgets() {
+    let kind = Kind { keeps: &[10_000, 60_000, 120_000], any_forget: false, ..SHORT };
+    search("long", kind, worlds());
+    search("long, back", Kind { comes_back: true, ..kind }, worlds());
+    search("long, cut off", Kind { cuts: true, ..kind }, worlds());
+}
+
+#[test]
+fn long_locks_survive_any_that_forget_where_max_ttl_is_set() {
+    let kind = Kind { keeps: &[10_000, 60_000], max_ttl: Some(60_000), ..SHORT };
+    search("max_ttl", kind, worlds());
+    search("max_ttl, cut off", Kind { cuts: true, ..kind }, worlds());
+}
+
+#[test]
+fn locks_survive_a_minority_whose_clocks_are_set() {
+    let kind = Kind { steps: true, any_forget: false, ..SHORT };
+    search("steps", kind, worlds());
+    search("steps, cut off", Kind { cuts: true, ..kind }, worlds());
+    search("steps, long", Kind { keeps: &[10_000, 60_000], ..kind }, worlds());
 }

@@ -1,7 +1,8 @@
 //! What clients that come anew make of the clocks, by what others have noted of them.
 
-use crate::guard_clocks::{STEPPED, used};
-use crate::guard_stage::{Cluster, TERM, one_after_another, reasons};
+use quorlock_protocol::{GuardStore, LeadNote, Notes, SightingNote};
+
+use crate::guard_stage::{Cluster, TERM, one_after_another, reasons, settled_in as used};
 
 #[test]
 fn a_newcomer_tells_a_jump_from_what_others_have_noted() {
@@ -9,44 +10,29 @@ fn a_newcomer_tells_a_jump_from_what_others_have_noted() {
     cluster.nodes[1].ahead = 60_000;
     let mut newcomer = cluster.settled(|it| it);
     assert_eq!(newcomer.view(), "oqo");
-    assert_eq!(newcomer.told, [STEPPED]);
+    assert_eq!(reasons(&newcomer), ["clock-stepped"]);
     assert!(newcomer.grant(&mut cluster, 0) && newcomer.grant(&mut cluster, 2));
 }
 
 #[test]
 fn a_newcomer_takes_clocks_for_right_that_stand_as_they_were_noted() {
     let mut cluster = Cluster::fresh(3);
-    (cluster.nodes[1].ahead, cluster.nodes[2].ahead) = (3_600_000, -7_200_000);
+    (cluster.nodes[1].ahead, cluster.nodes[2].ahead) = (3_600_000, -500_000);
     drop(cluster.settled(|it| it));
     cluster.pass(3_600_000);
     let newcomer = cluster.settled(|it| it);
     assert_eq!((newcomer.view(), newcomer.told.len()), ("ooo".into(), 0));
 }
 
-/// A cluster whose clocks were noted by a client that one node answers slowly.
-fn noted_slowly(slow: usize) -> Cluster {
-    let (mut cluster, _) = used(3);
-    cluster.nodes.iter_mut().for_each(|it| it.notes.skew = None);
-    cluster.nodes[slow].slow = 400;
-    drop(cluster.settled(|it| it));
-    cluster.nodes[slow].slow = 0;
-    assert!(cluster.nodes.iter().all(|it| it.notes.skew.is_some()));
-    cluster
-}
-
 #[test]
 fn what_slow_answers_left_in_the_notes_accuses_no_clock() {
     for slow in 0..3 {
-        let mut cluster = noted_slowly(slow);
+        let mut cluster = Cluster::fresh(3);
+        cluster.nodes[slow].slow = 400;
+        drop(cluster.settled(|it| it));
+        cluster.nodes[slow].slow = 0;
         let newcomer = cluster.settled(|it| it);
-        assert_eq!((newcomer.view(), newcomer.told), ("ooo".into(), vec![]), "node {slow}");
-    }
-}
-
-#[test]
-fn notes_of_slow_answers_show_steps_that_are_larger() {
-    for slow in 0..3 {
-        let mut cluster = noted_slowly(slow);
+        assert_eq!((newcomer.view(), reasons(&newcomer)), ("ooo".into(), vec![]), "node {slow}");
         cluster.nodes[slow].ahead = 1_000;
         let newcomer = cluster.settled(|it| it);
         assert_eq!(reasons(&newcomer), ["clock-stepped"], "node {slow}");
@@ -60,7 +46,29 @@ fn whoever_is_answered_slowly_leaves_better_notes_as_they_are() {
     drop(cluster.settled(|it| it));
     (cluster.nodes[1].slow, cluster.nodes[1].ahead) = (0, 150);
     let newcomer = cluster.settled(|it| it);
-    assert_eq!((newcomer.view(), newcomer.told), ("oqo".into(), vec![STEPPED]));
+    assert_eq!((newcomer.view(), reasons(&newcomer)), ("oqo".into(), vec!["clock-stepped"]));
+}
+
+#[test]
+fn one_node_that_cannot_be_reached_does_not_hide_a_step() {
+    for missing in [0, 2] {
+        let (mut cluster, _) = used(3);
+        cluster.nodes[1].ahead = 60_000;
+        let mut newcomer = cluster.client(|it| it);
+        newcomer.cut_off[missing] = true;
+        newcomer.look_around(&mut cluster);
+        assert_eq!(reasons(&newcomer), ["clock-stepped"], "without node {missing}");
+    }
+}
+
+#[test]
+fn a_newcomer_that_does_not_see_the_step_does_not_hide_it_from_the_next() {
+    let (mut cluster, _) = used(3);
+    cluster.nodes[1].ahead = 60_000;
+    // It has no eye on clocks, and leaves notes all the same, or none.
+    drop(cluster.settled(|it| it.clock_guard(false)));
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.view(), "oqo");
 }
 
 #[test]
@@ -77,6 +85,7 @@ fn a_newcomer_waits_for_the_other_nodes_before_it_trusts_a_clock() {
 fn old_clients_and_newcomers_wait_for_the_same_step_once() {
     let (mut cluster, mut old) = used(3);
     let mut other = cluster.settled(|it| it);
+    cluster.pass(1_000);
     cluster.nodes[1].ahead = 60_000;
     old.look_around(&mut cluster);
     cluster.pass(4_000);
@@ -116,4 +125,20 @@ fn the_next_step_after_a_quarantine_is_noticed_by_newcomers_again() {
     cluster.nodes[1].ahead = 120_000;
     let newcomer = cluster.settled(|it| it);
     assert_eq!(newcomer.view(), "oqo");
+}
+
+#[test]
+fn a_note_of_two_clocks_is_not_replaced_by_one_that_lies_further_ahead() {
+    let mut store = GuardStore::default();
+    store.canary = Some("whatever".into());
+    let mut leave = |most_micros| {
+        let lead = Some(LeadNote { most_micros, age_micros: 0, anew: false });
+        let left =
+            Notes { sightings: vec![SightingNote { id: 7, count: 1, lead }], ..Notes::default() };
+        let (_, told) = store.look(None, &left, 5_000_000);
+        told.sightings[0].lead.map(|lead| lead.most_micros)
+    };
+    assert_eq!(leave(300), Some(300));
+    assert_eq!(leave(60_000_000), Some(300));
+    assert_eq!(leave(-20), Some(-20));
 }

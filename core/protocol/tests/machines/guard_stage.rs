@@ -1,12 +1,12 @@
 //! A pretend cluster for the guards: nodes that restart, forget and set their clocks, and clients that
-//! look at them as the shipping client does. Knows none of the rules.
+//! look at them and take locks as the shipping client does. Knows none of the rules.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    CanaryKey, Checkup, ClockReading, Guards, HolderId, Moment, NodeId, Notes, Notice, Policy,
-    PolicyBuilder, Quorum, Ruling, Surroundings,
+    Checkup, ClockReading, Drift, GuardStore, Guards, HolderId, Moment, NodeId, Notice, Pass,
+    Policy, PolicyBuilder, Quorum, Ruling, Surroundings, Ttl, Writing,
 };
 
 /// All nodes, at one true time.
@@ -21,9 +21,13 @@ pub(crate) struct Cluster {
 /// What a server knows, as far as the guards see it.
 #[derive(Clone, Debug)]
 pub(crate) struct PretendNode {
+    /// Counts its starts.
     pub(crate) run: u32,
-    pub(crate) canary: Option<Arc<str>>,
-    pub(crate) notes: Notes,
+    /// Counts how often it took its keys from elsewhere in one run.
+    pub(crate) line: u32,
+    pub(crate) store: GuardStore,
+    /// The key of the only lock that there is.
+    pub(crate) key: Option<Key>,
     /// How far its clock is ahead of the true one, in milliseconds.
     pub(crate) ahead: i64,
     /// How much faster than true time its clock runs, in parts per million.
@@ -36,21 +40,33 @@ pub(crate) struct PretendNode {
     pub(crate) slow: u64,
 }
 
+/// A lock key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) owner: u16,
+    /// When it goes, by the node's clock in microseconds.
+    pub(crate) until: u64,
+}
+
 /// One client, as far as the guards are concerned.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
     pub(crate) guards: Guards,
     pub(crate) rulings: Vec<Option<Ruling>>,
     pub(crate) told: Vec<Notice>,
+    /// Nodes that it cannot reach.
+    pub(crate) cut_off: Vec<bool>,
     /// How long its machine has stood still, in milliseconds.
     pub(crate) still: u64,
     /// How long an answer takes to come back, in milliseconds.
     pub(crate) latency: u64,
     pub(crate) wall_ahead: i64,
-    id: u16,
-    drawn: u32,
-    /// What it was found to have lost.
+    /// Whether its user may ask servers who they are.
+    pub(crate) may_ask: bool,
+    /// What its leases have lost.
     pub(crate) lost: Duration,
+    pub(crate) id: u16,
+    drawn: u32,
 }
 
 struct Env {
@@ -78,13 +94,26 @@ impl Surroundings for Env {
     }
 }
 
+impl PretendNode {
+    /// Everything is gone.
+    pub(crate) fn flush(&mut self) {
+        (self.store, self.key) = (GuardStore::default(), None);
+    }
+
+    /// What was there comes back.
+    pub(crate) fn take_back(&mut self, old: &Self) {
+        (self.store, self.key) = (old.store.clone(), old.key);
+    }
+}
+
 impl Cluster {
     /// `count` nodes that nobody has ever used.
     pub(crate) fn fresh(count: usize) -> Self {
         let node = PretendNode {
             run: 0,
-            canary: None,
-            notes: Notes::default(),
+            line: 0,
+            store: GuardStore::default(),
+            key: None,
             ahead: 0,
             rate: 0,
             durable: false,
@@ -109,12 +138,14 @@ impl Cluster {
             guards,
             rulings: vec![None; count],
             told: Vec::new(),
+            cut_off: vec![false; count],
             still: 0,
             latency: 0,
             wall_ahead: 0,
+            may_ask: true,
+            lost: Duration::ZERO,
             id: self.clients,
             drawn: 0,
-            lost: Duration::ZERO,
         }
     }
 
@@ -134,37 +165,21 @@ impl Cluster {
 
     /// The server is started anew, with nothing.
     pub(crate) fn restart(&mut self, node: usize) {
-        self.flush(node);
+        self.nodes[node].flush();
         self.nodes[node].run += 1;
     }
 
-    pub(crate) fn flush(&mut self, node: usize) {
-        (self.nodes[node].canary, self.nodes[node].notes) = (None, Notes::default());
+    pub(crate) fn restart_each<const N: usize>(&mut self, nodes: [usize; N]) {
+        for node in nodes {
+            self.restart(node);
+        }
     }
 
+    /// The node's clock in microseconds.
     pub(crate) fn micros(&self, node: usize) -> u64 {
         let node = &self.nodes[node];
         let gained = node.rate * i64::try_from(self.now).expect("a short test") / 1000;
         (self.now * 1000).saturating_add_signed(node.ahead * 1000 + gained)
-    }
-
-    /// What `checkup.lua` does.
-    fn check_up(
-        &mut self,
-        node: usize,
-        notes: Notes,
-        writing: Option<(Option<Arc<str>>, Arc<str>)>,
-    ) -> (Option<Arc<str>>, Notes, u64) {
-        let micros = self.micros(node);
-        let site = &mut self.nodes[node];
-        if let Some((expected, canary)) = writing
-            && site.canary == expected
-        {
-            site.canary = Some(canary);
-        }
-        site.notes.longest = site.notes.longest.max(notes.longest);
-        site.notes.skew = notes.skew.or(site.notes.skew);
-        (site.canary.clone(), site.notes, micros)
     }
 }
 
@@ -172,8 +187,7 @@ impl Watcher {
     fn env(&self, cluster: &Cluster) -> Env {
         let since_boot = Duration::from_millis(cluster.now - self.still);
         let wall = (cluster.now * 1000).saturating_add_signed(self.wall_ahead * 1000);
-        let now = Moment::from_epoch(since_boot);
-        Env { now, wall, id: self.id, drawn: self.drawn }
+        Env { now: Moment::from_epoch(since_boot), wall, id: self.id, drawn: self.drawn }
     }
 
     pub(crate) fn now(&self, cluster: &Cluster) -> Moment {
@@ -182,35 +196,19 @@ impl Watcher {
 
     /// Looks at a node, as often as there is something to write.
     pub(crate) fn look(&mut self, cluster: &mut Cluster, node: usize) -> Ruling {
-        let id = NodeId(u8::try_from(node).expect("few nodes"));
-        if !cluster.nodes[node].is_up {
-            self.guards.handle_down(id);
-            let ruling = Ruling::Undecided(Moment::FAR_FUTURE);
+        let id = node_id(node);
+        if !cluster.nodes[node].is_up || self.cut_off[node] {
+            self.guards.handle_down(id, self.now(cluster));
             self.rulings[node] = None;
-            return ruling;
+            return Ruling::Undecided(Moment::FAR_FUTURE);
         }
         if cluster.nodes[node].hangs {
             return Ruling::Undecided(Moment::FAR_FUTURE);
         }
         let mut writing = None;
         for _ in 0..8 {
-            let sent = self.now(cluster);
-            let notes = self.guards.notes_for(id, sent);
-            let (canary, notes, micros) = cluster.check_up(node, notes, writing.take());
-            cluster.now += self.latency + cluster.nodes[node].slow;
-            let mut env = self.env(cluster);
-            let checkup = Checkup {
-                run: cluster.nodes[node].run.to_string().into(),
-                durable: cluster.nodes[node].durable,
-                canary: CanaryKey::read(canary.as_deref()),
-                clock: ClockReading { sent, received: env.now, micros },
-                notes,
-            };
-            let ruling = self.guards.handle_checkup(&mut env, id, &checkup);
-            self.drawn = env.drawn;
-            self.take();
-            match ruling {
-                Ruling::Write { expected, canary } => writing = Some((expected, canary)),
+            match self.look_once(cluster, node, writing.take().as_ref()) {
+                Ruling::Write(next) => writing = Some(next),
                 ruling => {
                     self.rulings[node] = Some(ruling.clone());
                     return ruling;
@@ -218,6 +216,33 @@ impl Watcher {
             }
         }
         panic!("node {node} is written to again and again");
+    }
+
+    fn look_once(
+        &mut self,
+        cluster: &mut Cluster,
+        node: usize,
+        writing: Option<&Writing>,
+    ) -> Ruling {
+        let sent = self.now(cluster);
+        let left = self.guards.notes_for(node_id(node), sent);
+        let micros = cluster.micros(node);
+        let (canary, notes) = cluster.nodes[node].store.look(writing, &left, micros);
+        cluster.now += self.latency + cluster.nodes[node].slow;
+        let mut env = self.env(cluster);
+        let told = |text: String| self.may_ask.then(|| Arc::from(text));
+        let checkup = Checkup {
+            run: told(format!("{node}.{}", cluster.nodes[node].run)),
+            line: told(format!("0:{}", cluster.nodes[node].line)),
+            durable: cluster.nodes[node].durable,
+            canary,
+            clock: ClockReading { sent, received: env.now, micros },
+            notes,
+        };
+        let ruling = self.guards.handle_checkup(&mut env, node_id(node), &checkup);
+        self.drawn = env.drawn;
+        self.take();
+        ruling
     }
 
     /// Looks at every node, and again where that may have become clear by it.
@@ -230,53 +255,138 @@ impl Watcher {
 
     /// Looks again wherever the guards want that now.
     pub(crate) fn follow_up(&mut self, cluster: &mut Cluster) {
-        for _ in 0..8 {
+        for _ in 0..16 {
             if !self.guards.take_news() {
                 return;
             }
             for node in 0..cluster.nodes.len() {
-                let id = NodeId(u8::try_from(node).expect("few nodes"));
                 let undecided = matches!(self.rulings[node], Some(Ruling::Undecided(_)));
-                if undecided || self.guards.wants_look(id) {
+                if undecided || self.guards.wants_look(node_id(node)) {
                     self.look(cluster, node);
                 }
             }
         }
+        panic!("there is always news: {:#?}", self.guards);
     }
 
-    /// Asks for a key; whether the node's grant counts. A node that has forgotten, or whose clock is
+    /// Asks for a key for `keep` ms; whether the node's grant counts. A node that has forgotten, or whose clock is
     /// not where it should be, is looked at.
-    pub(crate) fn grant(&mut self, cluster: &mut Cluster, node: usize) -> bool {
-        let Some(Ruling::Trusted(canary)) = self.rulings[node].clone() else {
+    pub(crate) fn grant_for(&mut self, cluster: &mut Cluster, node: usize, keep: u64) -> bool {
+        let keep = Duration::from_millis(keep);
+        let Some(Ruling::Open(Pass { relied, longest })) = self.rulings[node].clone() else {
             return false;
         };
-        let remembers = canary.is_empty() || cluster.nodes[node].canary == Some(canary);
+        let is_there =
+            cluster.nodes[node].is_up && !self.cut_off[node] && !cluster.nodes[node].hangs;
+        if !is_there || longest < keep {
+            return false;
+        }
         let sent = self.now(cluster);
+        if !self.guards.covers(node_id(node), keep, sent) {
+            // The look goes out ahead of the command.
+            self.look(cluster, node);
+            self.follow_up(cluster);
+            if !self.guards.covers(node_id(node), keep, sent) || !self.is_open(node) {
+                return false;
+            }
+        }
+        let (is_free, remembers) = self.set(cluster, node, keep, &relied);
         let micros = cluster.micros(node);
         cluster.now += self.latency + cluster.nodes[node].slow;
         let reading = ClockReading { sent, received: self.now(cluster), micros };
-        let id = NodeId(u8::try_from(node).expect("few nodes"));
-        let counts = self.guards.handle_clock(id, reading) && remembers;
+        let counts = self.guards.handle_clock(node_id(node), reading) && remembers;
         self.take();
         if !counts {
             self.look(cluster, node);
             self.follow_up(cluster);
         }
-        counts
+        counts && is_free
     }
 
-    pub(crate) fn take(&mut self) {
+    /// The key is set if it is free, before the canary is read.
+    fn set(
+        &self,
+        cluster: &mut Cluster,
+        node: usize,
+        keep: Duration,
+        relied: &quorlock_protocol::Relied,
+    ) -> (bool, bool) {
+        let micros = cluster.micros(node);
+        let site = &mut cluster.nodes[node];
+        let is_free = site.key.is_none_or(|key| key.until <= micros || key.owner == self.id);
+        if is_free {
+            let until = micros + u64::try_from(keep.as_micros()).expect("a short lock");
+            site.key = Some(Key { owner: self.id, until });
+        }
+        let canary = site.store.canary.as_deref().unwrap_or_default();
+        (is_free, relied.count_in(canary.as_bytes()).is_some())
+    }
+
+    /// The same for a lock of ten seconds.
+    pub(crate) fn grant(&mut self, cluster: &mut Cluster, node: usize) -> bool {
+        self.grant_for(cluster, node, 10_000)
+    }
+
+    /// Asks all nodes for the lock; until when it may be trusted by true time, if a quorum granted it. What was
+    /// granted is kept either way, save that a lost round is taken back.
+    pub(crate) fn lock(&mut self, cluster: &mut Cluster, keep: u64) -> Option<u64> {
+        self.announce(cluster, keep);
+        let began = cluster.now;
+        let count = cluster.nodes.len();
+        let granted = (0..count).filter(|node| self.grant_for(cluster, *node, keep)).count();
+        if granted <= count / 2 {
+            self.unlock(cluster);
+            return None;
+        }
+        let ttl = Ttl::from_millis(keep).expect("a ttl");
+        let valid = Drift::default().end_of(ttl, Moment::default()).since_epoch();
+        Some(began + u64::try_from(valid.as_millis()).expect("a short lock"))
+    }
+
+    /// Has the nodes know that a lock of `keep` ms is about to be asked for.
+    pub(crate) fn announce(&mut self, cluster: &mut Cluster, keep: u64) {
+        let mut env = self.env(cluster);
+        let wants = self.guards.begin_keep(&mut env, Duration::from_millis(keep));
+        self.drawn = env.drawn;
+        self.take();
+        if wants {
+            self.look_around(cluster);
+        }
+    }
+
+    /// Gives the lock back on every node that it reaches.
+    pub(crate) fn unlock(&mut self, cluster: &mut Cluster) {
+        for (node, site) in cluster.nodes.iter_mut().enumerate() {
+            if site.is_up && !site.hangs && !self.cut_off[node] {
+                site.key.take_if(|key| key.owner == self.id);
+            }
+        }
+    }
+
+    /// No lock of `keep` ms is left after `at` ms of true time.
+    pub(crate) fn ends(&mut self, cluster: &mut Cluster, keep: u64, at: u64) {
+        let now = self.now(cluster);
+        let at = now + Duration::from_millis(at.saturating_sub(cluster.now));
+        self.guards.end_keep(Duration::from_millis(keep), at, now);
+        self.follow_up(cluster);
+    }
+
+    pub(crate) fn is_open(&self, node: usize) -> bool {
+        matches!(self.rulings[node], Some(Ruling::Open(_)))
+    }
+
+    fn take(&mut self) {
         self.told.extend(self.guards.take_notices());
         self.lost += self.guards.take_lost_time();
     }
 
-    /// The nodes whose grants count, with `x` for those whose grants do not.
+    /// The nodes whose grants count, with `q` and others for those whose grants do not.
     pub(crate) fn view(&self) -> String {
         let letter = |ruling: &Option<Ruling>| match ruling {
-            Some(Ruling::Trusted(_)) => 'o',
+            Some(Ruling::Open(_)) => 'o',
             Some(Ruling::Quarantined(_)) => 'q',
             Some(Ruling::Undecided(_)) => '?',
-            Some(Ruling::Write { .. }) | None => '-',
+            Some(Ruling::Write(_)) | None => '-',
         };
         self.rulings.iter().map(letter).collect()
     }
@@ -288,6 +398,10 @@ impl Watcher {
             other => panic!("node {node} is {other:?}"),
         }
     }
+}
+
+pub(crate) fn node_id(node: usize) -> NodeId {
+    NodeId(u8::try_from(node).expect("few nodes"))
 }
 
 /// A policy with ttl 10 s, of which 102 ms are drift.
@@ -306,22 +420,31 @@ pub(crate) fn used(count: usize) -> (Cluster, Watcher) {
     (cluster, client)
 }
 
+/// The same ten seconds later, when nobody takes it for one that is being set up.
+pub(crate) fn settled_in(count: usize) -> (Cluster, Watcher) {
+    let (mut cluster, mut client) = used(count);
+    for _ in 0..2 {
+        cluster.pass(5_000);
+        client.look_around(&mut cluster);
+    }
+    (cluster, client)
+}
+
 /// The reasons of the quarantines that the client has told of.
 pub(crate) fn reasons(client: &Watcher) -> Vec<&'static str> {
     let reason = |notice: &Notice| match notice {
-        Notice::Quarantined(_, reason) => Some(reason.name()),
+        Notice::Quarantined(_, reason, _) => Some(reason.name()),
         _ => None,
     };
     client.told.iter().filter_map(reason).collect()
 }
 
-/// Clients that live for `life` ms come one after another until one counts every node, which is in a term
-/// and the life of one.
+/// Lets clients come one after another, each for `life` ms, until one of them relies on every node.
 pub(crate) fn one_after_another(cluster: &mut Cluster, life: u64) {
     let began = cluster.now;
     let mut last = cluster.settled(|it| it);
     while last.view() != "ooo" {
-        assert!(cluster.now < began + TERM + 2_001, "lives of {life} ms: {}", last.view());
+        assert!(cluster.now < began + TERM + 3_000, "lives of {life} ms: {}", last.view());
         cluster.pass(life + 1);
         last.look_around(cluster);
         cluster.pass(1);
@@ -329,5 +452,5 @@ pub(crate) fn one_after_another(cluster: &mut Cluster, life: u64) {
     }
 }
 
-/// A quarantine for a ttl of ten seconds, with the drift allowance of it.
+/// A quarantine for locks of ten seconds, with the drift allowance of it.
 pub(crate) const TERM: u64 = 10_102;

@@ -1,10 +1,15 @@
-//! For how long a node is held back, and who ends that.
+//! For how long a node is held back, and whose word ends that.
 
 use std::time::Duration;
 
-use quorlock_protocol::{Guards, Notes, QuarantineReason, Quorum, Ruling};
+use quorlock_protocol::{Notice, QuarantineReason, Ruling};
 
-use crate::guard_stage::{Cluster, TERM, one_after_another, policy, reasons, ttl, used};
+use crate::guard_stage::{Cluster, TERM, Watcher, one_after_another, settled_in, ttl, used};
+
+/// A lock of so many milliseconds is waited for so long, with the drift allowance of it.
+const fn term(keep: u64) -> u64 {
+    keep + keep / 100 + 2
+}
 
 #[test]
 fn a_second_restart_begins_the_quarantine_anew() {
@@ -24,13 +29,14 @@ fn a_second_restart_begins_the_quarantine_anew() {
 }
 
 #[test]
-fn whoever_has_waited_writes_the_canary_for_all() {
+fn what_one_has_waited_counts_for_all() {
     let (mut cluster, mut one) = used(3);
     let mut two = cluster.settled(|it| it);
     cluster.restart(1);
     one.look_around(&mut cluster);
     cluster.pass(TERM);
     one.look_around(&mut cluster);
+    assert_eq!(one.view(), "ooo");
     // The other has not seen the quarantine at all: long enough was waited for its locks, too.
     assert!(!two.grant(&mut cluster, 1));
     assert_eq!(two.view(), "ooo");
@@ -38,41 +44,129 @@ fn whoever_has_waited_writes_the_canary_for_all() {
 }
 
 #[test]
-fn a_canary_of_who_waited_for_less_is_not_relied_on() {
-    let mut cluster = Cluster::fresh(3);
-    let mut short = cluster.settled(ttl(1_000));
-    let mut long = cluster.settled(|it| it);
-    // It is too long ago that the short one looked at the others: they forget their notes.
-    for node in 0..3 {
-        cluster.nodes[node].notes = Notes::default();
+fn locks_up_to_ten_seconds_are_waited_for_whoever_is_there() {
+    for longest in [1_000, 2_000, 10_000] {
+        let mut cluster = Cluster::fresh(3);
+        let mut short = cluster.settled(ttl(longest));
+        cluster.restart(1);
+        short.look_around(&mut cluster);
+        assert_eq!(short.left(&cluster, 1), u128::from(term(10_000)));
     }
+}
+
+#[test]
+fn a_lower_max_ttl_of_all_is_waited_for() {
+    let second = Some(Duration::from_secs(1));
+    let change = |it: quorlock_protocol::PolicyBuilder| ttl(1_000)(it).max_ttl(second);
+    let mut cluster = Cluster::fresh(3);
+    let mut short = cluster.settled(change);
     cluster.restart(1);
     short.look_around(&mut cluster);
-    cluster.pass(1_012);
+    assert_eq!(short.left(&cluster, 1), 1_012);
+    // Once somebody comes who has set none, all wait for its locks, too.
+    drop(cluster.settled(|it| it));
+    cluster.restart(1);
     short.look_around(&mut cluster);
-    assert_eq!(short.view(), "ooo");
-    assert!(!long.grant(&mut cluster, 1));
-    assert_eq!((long.view(), reasons(&long)), ("oqo".into(), vec!["forgot"]));
-    // From then on the short one knows better.
-    assert!(!short.grant(&mut cluster, 1));
     assert_eq!(short.left(&cluster, 1), u128::from(TERM));
 }
 
 #[test]
-fn a_longer_ttl_that_is_noted_during_the_quarantine_prolongs_it() {
-    let mut cluster = Cluster::fresh(3);
-    let mut short = cluster.settled(ttl(1_000));
-    // A lock of ten seconds stands on nodes 1 and 2 when node 1 forgets. The note on node 2 came after
-    // the short one had looked there, and it is not going to look again for a while.
-    let mut long = cluster.settled(|it| it);
-    assert!(long.grant(&mut cluster, 1) && long.grant(&mut cluster, 2));
+fn a_long_lock_that_is_held_is_waited_for_and_one_that_is_released_is_not() {
+    for is_released in [false, true] {
+        let (mut cluster, mut client) = settled_in(3);
+        let (keep, taken) = (600_000, cluster.now);
+        assert!(client.lock(&mut cluster, keep).is_some());
+        cluster.pass(20_000);
+        if is_released {
+            client.unlock(&mut cluster);
+            let at = cluster.now;
+            client.ends(&mut cluster, keep, at);
+        }
+        cluster.pass(1_000);
+        client.look_around(&mut cluster);
+        drop(client);
+        cluster.restart_each([0, 1]);
+        let newcomer = cluster.settled(|it| it);
+        let wait = if is_released { term(10_000) } else { term(keep) };
+        assert_eq!(newcomer.left(&cluster, 0), u128::from(wait), "released: {is_released}");
+        assert_eq!(newcomer.view(), "qqo");
+        let is_told = newcomer.told.iter().any(|it| matches!(it, Notice::LongWait(..)));
+        assert_eq!(is_told, !is_released);
+        assert!(taken < cluster.now);
+    }
+}
+
+#[test]
+fn a_long_lock_is_over_when_its_entry_is() {
+    let (mut cluster, mut client) = settled_in(3);
+    let keep = 60_000;
+    assert!(client.lock(&mut cluster, keep).is_some());
+    drop(client);
+    // Nobody renews the entry: it ends after twice its length and 20 s.
+    cluster.pass(2 * keep + 20_000 - 11_000);
+    cluster.restart_each([0, 1]);
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.left(&cluster, 0), 11_000);
+}
+
+#[test]
+fn a_long_lock_that_was_asked_for_later_does_not_hold_a_memory_back() {
+    let (mut cluster, mut client) = settled_in(3);
     cluster.restart(1);
-    short.look(&mut cluster, 1);
-    cluster.pass(1_012);
-    short.look(&mut cluster, 1);
-    short.follow_up(&mut cluster);
-    assert_eq!(short.view(), "oqo");
-    assert_eq!(short.left(&cluster, 1), u128::from(TERM - 1_012));
+    client.look_around(&mut cluster);
+    cluster.pass(5_000);
+    assert!(client.lock(&mut cluster, 600_000).is_some());
+    client.look_around(&mut cluster);
+    assert_eq!(client.left(&cluster, 1), u128::from(TERM - 5_000));
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.left(&cluster, 1), u128::from(TERM - 5_000));
+}
+
+/// Nodes 0, 1, 2 and 0 restart, 3 s apart, while somebody holds a lock of ten minutes.
+fn one_restart_after_another(watcher: &mut Watcher, cluster: &mut Cluster) {
+    for node in [0, 1, 2, 0] {
+        cluster.restart(node);
+        watcher.look(cluster, node);
+        watcher.follow_up(cluster);
+        cluster.pass(3_000);
+    }
+}
+
+#[test]
+fn entries_of_long_locks_outlive_nodes_that_restart_one_after_another() {
+    for is_cut_off in [false, true] {
+        let (mut cluster, mut watcher) = settled_in(3);
+        let mut holder = cluster.settled(|it| it);
+        let began = cluster.now;
+        assert!(holder.lock(&mut cluster, 600_000).is_some());
+        if is_cut_off {
+            // It has looked since, as it does every ten seconds.
+            cluster.pass(10_000);
+            watcher.look_around(&mut cluster);
+            one_restart_after_another(&mut watcher, &mut cluster);
+        } else {
+            // It is the holder itself that is connected.
+            one_restart_after_another(&mut holder, &mut cluster);
+        }
+        cluster.pass(40_000);
+        let newcomer = cluster.settled(|it| it);
+        for node in 0..3 {
+            let left = newcomer.left(&cluster, node) + u128::from(cluster.now - began);
+            assert!(left >= 600_000, "cut off: {is_cut_off}, node {node}: {left}");
+        }
+    }
+}
+
+#[test]
+fn a_client_learns_of_a_long_lock_before_the_last_node_that_knows_of_it_goes() {
+    let (mut cluster, mut watcher) = settled_in(3);
+    let mut holder = cluster.settled(|it| it);
+    // The watcher has looked before the lock was asked for, and does not look again by itself.
+    assert!(holder.lock(&mut cluster, 600_000).is_some());
+    drop(holder);
+    one_restart_after_another(&mut watcher, &mut cluster);
+    let newcomer = cluster.settled(|it| it);
+    assert!(newcomer.left(&cluster, 0) > 580_000, "{}", newcomer.left(&cluster, 0));
 }
 
 #[test]
@@ -87,72 +181,68 @@ fn a_node_that_is_down_does_not_keep_a_quarantine_from_ending() {
 }
 
 #[test]
-fn a_node_that_hangs_holds_the_end_of_a_quarantine_up_for_a_moment() {
-    let (mut cluster, mut client) = used(3);
+fn max_ttl_is_waited_for_where_few_remember() {
+    let mut cluster = Cluster::fresh(3);
+    let hour = Some(Duration::from_secs(3600));
+    let mut client = cluster.settled(|it| it.max_ttl(hour));
     cluster.restart(1);
     client.look_around(&mut cluster);
-    cluster.nodes[2].hangs = true;
-    cluster.pass(TERM);
+    // The two others remember every long lock that there may be.
+    assert_eq!(client.left(&cluster, 1), u128::from(TERM));
+    cluster.restart(2);
     client.look_around(&mut cluster);
-    assert_eq!(client.view(), "o?o");
     cluster.pass(1_000);
     client.look_around(&mut cluster);
+    for node in [1, 2] {
+        assert_eq!(client.left(&cluster, node), u128::from(term(3_600_000) - 1_000));
+    }
+}
+
+#[test]
+fn with_few_that_remember_locks_are_no_longer_than_their_memory() {
+    let (mut cluster, mut client) = settled_in(3);
+    cluster.restart_each([1, 2]);
+    client.look_around(&mut cluster);
+    cluster.pass(TERM);
+    client.look_around(&mut cluster);
     assert_eq!(client.view(), "ooo");
-}
-
-#[test]
-fn a_longer_ttl_of_its_own_prolongs_the_quarantine() {
-    let (mut cluster, mut client) = used(3);
-    cluster.restart(1);
+    for node in [1, 2] {
+        assert!(client.grant(&mut cluster, node));
+        assert!(matches!(&client.rulings[node], Some(Ruling::Open(pass))
+            if pass.longest >= Duration::from_secs(10) && pass.longest < Duration::from_secs(11)));
+    }
+    assert!(client.lock(&mut cluster, 60_000).is_none());
+    cluster.pass(term(60_000));
     client.look_around(&mut cluster);
-    cluster.pass(5_000);
-    let policy = policy(ttl(60_000));
-    assert!(client.guards.handle_policy(&policy));
-    client.look_around(&mut cluster);
-    assert_eq!(client.left(&cluster, 1), 60_000 + 602 - 5_000);
-    assert!(!client.guards.handle_policy(&policy));
-}
-
-#[test]
-fn max_ttl_is_waited_for_from_the_start() {
-    let mut cluster = Cluster::fresh(3);
-    let hour = Duration::from_secs(3600);
-    let mut client = cluster.settled(|it| it.max_ttl(Some(hour)));
-    cluster.restart(1);
-    client.look_around(&mut cluster);
-    assert_eq!(client.left(&cluster, 1), 3_600_000 + 36_002);
-    // So is one that only others have set.
-    let newcomer = cluster.settled(|it| it);
-    assert_eq!(newcomer.left(&cluster, 1), 3_600_000 + 36_002);
+    assert!(client.lock(&mut cluster, 60_000).is_some());
 }
 
 #[test]
 fn what_others_have_waited_counts_by_the_more_careful_clock() {
-    let (mut cluster, mut client) = used(3);
+    let (mut cluster, mut client) = settled_in(3);
     cluster.restart(1);
     client.look_around(&mut cluster);
     cluster.pass(6_000);
-    let newcomer = cluster.settled(|it| it);
-    assert_eq!(newcomer.left(&cluster, 1), u128::from(TERM - 6_000));
+    let left = |cluster: &mut Cluster, wall: i64, node: i64| {
+        let mut cluster = cluster.clone();
+        cluster.nodes[1].ahead = node;
+        let mut newcomer = cluster.client(|it| it.clock_guard(false));
+        newcomer.wall_ahead = wall;
+        newcomer.look_around(&mut cluster);
+        newcomer.left(&cluster, 1)
+    };
+    assert_eq!(left(&mut cluster, 0, 0), u128::from(TERM - 6_000));
     // A wall clock an hour ahead: the node's clock tells. A node's clock that jumped: the wall tells.
-    let mut ahead = cluster.client(|it| it);
-    ahead.wall_ahead = 3_600_000;
-    ahead.look_around(&mut cluster);
-    assert_eq!(ahead.left(&cluster, 1), u128::from(TERM - 6_000));
-    cluster.nodes[1].ahead = 3_600_000;
-    let fooled = cluster.settled(|it| it);
-    assert_eq!(fooled.left(&cluster, 1), u128::from(TERM - 6_000));
+    assert_eq!(left(&mut cluster, 3_600_000, 0), u128::from(TERM - 6_000));
+    assert_eq!(left(&mut cluster, 0, 3_600_000), u128::from(TERM - 6_000));
     // A wall clock that is behind says nothing: the whole term.
-    let mut behind = cluster.client(|it| it);
-    behind.wall_ahead = -3_600_000;
-    behind.look_around(&mut cluster);
-    assert_eq!(behind.left(&cluster, 1), u128::from(TERM));
+    assert_eq!(left(&mut cluster, -3_600_000, 0), u128::from(TERM));
 }
 
 #[test]
 fn clients_that_come_one_after_another_see_the_quarantine_end() {
     for life in [0, 200, 2_000] {
-        let (mut cluster, _) = used(3);
+        let (mut cluster, _) = settled_in(3);
         cluster.restart(1);
         let began = cluster.now;
         one_after_another(&mut cluster, life);
@@ -161,23 +251,89 @@ fn clients_that_come_one_after_another_see_the_quarantine_end() {
 }
 
 #[test]
-fn who_knows_no_ttl_ends_no_quarantine() {
-    let (mut cluster, _) = used(3);
-    for node in &mut cluster.nodes {
-        node.notes = Notes::default();
-    }
+fn a_node_that_forgot_while_nobody_used_the_cluster_is_used_at_once() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(36_001);
     cluster.restart(1);
-    let policy = policy(|it| it);
-    let mut idle = cluster.client(|it| it);
-    idle.guards = Guards::new(&policy, Quorum::of(3));
-    idle.look_around(&mut cluster);
-    cluster.pass(3_600_000);
-    idle.look_around(&mut cluster);
-    assert_eq!(idle.view(), "oqo");
-    // Its first lock tells how long; that has passed long ago.
-    idle.guards.handle_policy(&policy);
-    idle.look_around(&mut cluster);
-    assert_eq!(idle.view(), "ooo");
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.view(), "ooo");
+    // Whoever comes later does not have to find that out again.
+    cluster.pass(1_000);
+    assert_eq!(cluster.settled(|it| it).view(), "ooo");
+}
+
+#[test]
+fn a_cluster_that_was_used_a_moment_ago_is_not_idle() {
+    for others_look in [false, true] {
+        let (mut cluster, mut client) = settled_in(3);
+        if others_look {
+            // Somebody has looked since, at a quorum that may have granted.
+            cluster.pass(36_001);
+            client.look_around(&mut cluster);
+        } else {
+            cluster.pass(35_999);
+        }
+        cluster.restart(1);
+        assert_eq!(cluster.settled(|it| it).view(), "oqo", "looked at since: {others_look}");
+    }
+}
+
+#[test]
+fn with_few_that_remember_nobody_knows_whether_the_cluster_was_idle() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(40_000);
+    cluster.restart_each([1, 2]);
+    assert_eq!(cluster.settled(|it| it).view(), "oqq");
+}
+
+#[test]
+fn an_idle_cluster_waits_for_a_long_lock_that_may_be_held() {
+    let (mut cluster, mut client) = settled_in(3);
+    assert!(client.lock(&mut cluster, 60_000).is_some());
+    drop(client);
+    cluster.pass(40_000);
+    cluster.restart(1);
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.view(), "oqo");
+    assert!(newcomer.left(&cluster, 1) > 20_000);
+}
+
+#[test]
+fn nodes_that_forgot_themselves_do_not_vouch_for_each_other_by_being_idle() {
+    let limit = Some(Duration::from_secs(600));
+    let change = |it: quorlock_protocol::PolicyBuilder| it.max_ttl(limit);
+    let mut cluster = Cluster::fresh(3);
+    drop(cluster.settled(change));
+    let mut holder = cluster.client(change);
+    holder.cut_off[2] = true;
+    holder.look_around(&mut cluster);
+    let until = holder.lock(&mut cluster, 600_000).expect("a lock of ten minutes");
+    cluster.pass(6_000);
+    cluster.restart_each([0, 1]);
+    // Somebody looks, and goes. Nobody uses the cluster for a while.
+    drop(cluster.settled(change));
+    cluster.pass(40_000);
+    let mut newcomer = cluster.settled(change);
+    assert_eq!(newcomer.view(), "qqo");
+    cluster.pass(1_000);
+    newcomer.look_around(&mut cluster);
+    assert!(u128::from(cluster.now) + newcomer.left(&cluster, 0) >= u128::from(until));
+}
+
+#[test]
+fn whoever_finds_a_node_idle_asks_the_others_before_it_beats() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(40_000);
+    cluster.restart(2);
+    let mut newcomer = cluster.client(|it| it);
+    let beats = cluster.nodes[0].store.clone();
+    newcomer.look(&mut cluster, 0);
+    assert_eq!((newcomer.view(), &cluster.nodes[0].store), ("?--".into(), &beats));
+    newcomer.look_around(&mut cluster);
+    assert_eq!(newcomer.view(), "ooo");
 }
 
 #[test]
@@ -186,11 +342,82 @@ fn a_canary_that_another_has_put_there_first_is_not_overwritten() {
     cluster.restart(1);
     let mut two = one.clone();
     one.look(&mut cluster, 1);
-    let canary = cluster.nodes[1].canary.clone();
+    let canary = cluster.nodes[1].store.canary.clone();
     cluster.pass(3_000);
     two.look(&mut cluster, 1);
-    assert_eq!(cluster.nodes[1].canary, canary);
+    assert_eq!(cluster.nodes[1].store.canary, canary);
     assert_eq!(two.left(&cluster, 1), u128::from(TERM - 3_000));
     let reason = QuarantineReason::Restarted;
     assert!(matches!(&two.rulings[1], Some(Ruling::Quarantined(it)) if it.reason == reason));
+}
+
+/// A lock of a minute on nodes 0 and 1, of which `forgetful` forget; whether another gets a lock before it is over,
+/// that does not reach the nodes `out_of_sight`. The holder never reached node 2.
+fn is_forgotten(forgetful: &[usize], out_of_sight: &[usize], limit: Option<Duration>) -> bool {
+    let mut cluster = Cluster::fresh(3);
+    drop(cluster.settled(|it| it.max_ttl(limit)));
+    cluster.pass(6_000);
+    let mut holder = cluster.client(|it| it.max_ttl(limit));
+    holder.cut_off[2] = true;
+    holder.look_around(&mut cluster);
+    let until = holder.lock(&mut cluster, 60_000).expect("a lock of a minute");
+    for node in forgetful {
+        cluster.restart(*node);
+    }
+    let mut other = cluster.client(|it| it.max_ttl(limit));
+    for node in out_of_sight {
+        other.cut_off[*node] = true;
+    }
+    gets_a_lock(&mut other, &mut cluster, until)
+}
+
+/// Whether the client gets a lock before that moment.
+fn gets_a_lock(client: &mut Watcher, cluster: &mut Cluster, before: u64) -> bool {
+    while cluster.now < before {
+        client.look_around(cluster);
+        if client.lock(cluster, 10_000).is_some() {
+            return true;
+        }
+        cluster.pass(1_000);
+    }
+    false
+}
+
+#[test]
+fn long_locks_that_nobody_in_sight_knows_of_are_safe_only_with_max_ttl() {
+    for (forgetful, out_of_sight) in [(&[0][..], &[1][..]), (&[0, 1], &[])] {
+        assert!(is_forgotten(forgetful, out_of_sight, None), "a limit that the manual names");
+        let limit = Some(Duration::from_secs(60));
+        assert!(!is_forgotten(forgetful, out_of_sight, limit), "{forgetful:?} forgot");
+    }
+}
+
+/// The same where the entry of a lock that is renewed has ended on the node that its holder does not reach any more.
+fn is_outlived(limit: Option<Duration>) -> bool {
+    let (keep, change) = (20_000, |it: quorlock_protocol::PolicyBuilder| it.max_ttl(limit));
+    let mut cluster = Cluster::fresh(3);
+    let mut holder = cluster.settled(change);
+    cluster.pass(6_000);
+    holder.look_around(&mut cluster);
+    assert!(holder.lock(&mut cluster, keep).is_some());
+    holder.cut_off[2] = true;
+    let mut until = 0;
+    for _ in 0..10 {
+        cluster.pass(9_000);
+        holder.look_around(&mut cluster);
+        for node in [0, 1] {
+            cluster.nodes[node].key = None;
+        }
+        until = holder.lock(&mut cluster, keep).expect("it is renewed");
+    }
+    cluster.restart(0);
+    let mut other = cluster.client(change);
+    other.cut_off[1] = true;
+    gets_a_lock(&mut other, &mut cluster, until)
+}
+
+#[test]
+fn a_renewed_lock_whose_entry_has_ended_in_sight_is_safe_only_with_max_ttl() {
+    assert!(is_outlived(None), "a limit that the manual names");
+    assert!(!is_outlived(Some(Duration::from_secs(20))));
 }

@@ -1,5 +1,6 @@
 //! What the machines promise, one file a machine.
 #![allow(
+    clippy::disallowed_macros,
     clippy::disallowed_methods,
     clippy::unnecessary_wraps,
     reason = "a test may panic; its answers are the results that a node would give"

@@ -101,8 +101,8 @@ fn a_healthy_node_whose_answer_could_not_matter_is_not_accused() {
     let votes = [fault(FaultKind::Broken), fault(FaultKind::Broken)];
     assert_eq!(
         explain(ErrorKind::QuorumUnreachable, &votes, 0),
-        "no quorum for 'r': 2 of 3 nodes are needed, 0 granted, 2 failed (redis://a:6379: as the test \
-         says; redis://b:6379: as the test says); 1 more could not change that"
+        "no quorum for 'r': 2 of 3 nodes are needed, 0 granted, 2 failed (redis://a:6379, \
+         redis://b:6379: as the test says); 1 more could not change that"
     );
 }
 

@@ -1,12 +1,11 @@
 //! The guards in a golden schedule: what the nodes remember and what their clocks show, and what each
 //! client makes of it. Owns the looks; knows no lock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    CanaryKey, Checkup, ClockReading, Fault, FaultKind, Guards, Moment, NodeId, Notes, Policy,
-    Quorum, Ruling,
+    Checkup, ClockReading, Fault, FaultKind, GuardStore, Guards, Moment, NodeId, Policy, Quorum,
+    Ruling,
 };
 
 use super::words::number;
@@ -22,8 +21,7 @@ pub(super) struct Cluster {
 #[derive(Default)]
 struct Site {
     run: u32,
-    canary: Option<Arc<str>>,
-    notes: Notes,
+    store: GuardStore,
     /// How far its clock was set forward, in milliseconds.
     ahead: u64,
 }
@@ -50,7 +48,7 @@ impl Cluster {
             ["restarted"] => {
                 *site = Site { run: site.run + 1, ahead: site.ahead, ..Site::default() }
             }
-            ["flushed"] => (site.canary, site.notes) = (None, Notes::default()),
+            ["flushed"] => site.store = GuardStore::default(),
             ["clock", by] => site.ahead += number(by.trim_start_matches('+'))?,
             _ => return Err("nothing that can happen to a node".to_owned()),
         }
@@ -87,18 +85,21 @@ impl Sentinel {
         std::mem::take(&mut self.lost)
     }
 
-    /// A lock of `policy` is about to be asked for: the nodes are told if it lasts longer than any before,
-    /// and looked at where that is due.
+    /// A lock of `policy` is about to be asked for: the nodes are told if it is a long one, and looked at where that
+    /// is due.
     pub(super) fn prepare(&mut self, cluster: &mut Cluster, policy: &Policy, now: Moment) {
-        if self.guards.handle_policy(policy) {
-            self.look_around(cluster, now);
-        }
+        self.guards.handle_policy(policy);
+        self.env.now = now;
+        let keep = policy.longest_key_ttl();
+        let is_news = self.guards.begin_keep(&mut self.env, keep);
         for node in 0..cluster.nodes.len() {
-            let is_due = match &self.rulings[node] {
-                Some(Ruling::Trusted(_)) => false,
-                Some(Ruling::Quarantined(quarantine)) => quarantine.until <= now,
-                _ => true,
-            };
+            let is_due = is_news
+                || !self.guards.covers(id_of(node), keep, now)
+                || match &self.rulings[node] {
+                    Some(Ruling::Open(_)) => false,
+                    Some(Ruling::Quarantined(quarantine)) => quarantine.until <= now,
+                    _ => true,
+                };
             if is_due {
                 self.look(cluster, node, now);
             }
@@ -109,7 +110,7 @@ impl Sentinel {
     /// Why no grant is sent to the node; `None` if one is.
     pub(super) fn refusal(&self, node: NodeId, now: Moment) -> Option<Fault> {
         let left = match self.rulings[node.index()].as_ref() {
-            Some(Ruling::Trusted(_)) => return None,
+            Some(Ruling::Open(_)) => return None,
             Some(Ruling::Quarantined(quarantine)) => Some(quarantine.until.since(now)),
             _ => None,
         };
@@ -129,9 +130,9 @@ impl Sentinel {
         let reading = ClockReading { sent: now, received: now, micros };
         let is_steady = self.guards.handle_clock(node, reading);
         self.lost += self.guards.take_lost_time();
-        let canary = &cluster.nodes[node.index()].canary;
-        let remembers = matches!(&self.rulings[node.index()], Some(Ruling::Trusted(known))
-            if Some(known) == canary.as_ref());
+        let canary = cluster.nodes[node.index()].store.canary.as_deref().unwrap_or_default();
+        let remembers = matches!(&self.rulings[node.index()], Some(Ruling::Open(pass))
+            if pass.relied.count_in(canary.as_bytes()).is_some());
         if !is_steady || !remembers {
             self.look(cluster, node.index(), now);
             self.follow_up(cluster, now);
@@ -143,7 +144,7 @@ impl Sentinel {
     pub(super) fn left(&self, node: u64, now: Moment) -> Result<u64, String> {
         let place = usize::try_from(node).unwrap_or(usize::MAX);
         match self.rulings.get(place) {
-            Some(Some(Ruling::Trusted(_))) => Ok(0),
+            Some(Some(Ruling::Open(_))) => Ok(0),
             Some(Some(Ruling::Quarantined(quarantine))) => {
                 Ok(u64::try_from(quarantine.until.since(now).as_millis()).unwrap_or(u64::MAX))
             }
@@ -153,27 +154,26 @@ impl Sentinel {
 
     pub(super) fn look(&mut self, cluster: &mut Cluster, node: usize, now: Moment) {
         self.env.wall = (SINCE_1970 + cluster.now) * 1000;
-        let id = NodeId(u8::try_from(node).unwrap_or(u8::MAX));
+        let id = id_of(node);
         let micros = cluster.micros(node);
         let site = &mut cluster.nodes[node];
+        let mut writing = None;
         for _ in 0..PATIENCE {
             self.env.now = now;
-            let notes = self.guards.notes_for(id, now);
-            site.notes.longest = site.notes.longest.max(notes.longest);
-            site.notes.skew = notes.skew.or(site.notes.skew);
+            let left = self.guards.notes_for(id, now);
+            let (canary, notes) = site.store.look(writing.take().as_ref(), &left, micros);
             let checkup = Checkup {
-                run: site.run.to_string().into(),
+                run: Some(site.run.to_string().into()),
+                line: Some("0:0".into()),
                 durable: false,
-                canary: CanaryKey::read(site.canary.as_deref()),
+                canary,
                 clock: ClockReading { sent: now, received: now, micros },
-                notes: site.notes,
+                notes,
             };
             let ruling = self.guards.handle_checkup(&mut self.env, id, &checkup);
             self.lost += self.guards.take_lost_time();
             match ruling {
-                Ruling::Write { expected, canary } if site.canary == expected => {
-                    site.canary = Some(canary);
-                }
+                Ruling::Write(next) => writing = Some(next),
                 ruling => {
                     self.rulings[node] = Some(ruling);
                     return;
@@ -195,6 +195,10 @@ impl Sentinel {
             }
         }
     }
+}
+
+fn id_of(node: usize) -> NodeId {
+    NodeId(u8::try_from(node).unwrap_or(u8::MAX))
 }
 
 /// How often in a row something may be looked at.

@@ -21,6 +21,7 @@ pub(super) struct Settings {
     max_hold: u64,
     lock_delay: u64,
     min_hold: u64,
+    max_ttl: Option<u64>,
     pub(super) guards: bool,
     pub(super) wall: u64,
     /// What the clocks of the nodes show, as far as the client knows them.
@@ -42,6 +43,7 @@ impl Default for Settings {
             max_hold: 86_400_000,
             lock_delay: 0,
             min_hold: 0,
+            max_ttl: None,
             guards: false,
             wall: 1000,
             clocks: None,
@@ -67,6 +69,7 @@ impl Settings {
             "max_hold" => self.max_hold = number(value)?,
             "lock_delay" => self.lock_delay = number(value)?,
             "min_hold" => self.min_hold = number(value)?,
+            "max_ttl" => self.max_ttl = optional()?,
             "wall" => self.wall = number(value)?,
             "guards" => self.guards = value == "on",
             "clocks" => self.clocks = Some(number(value)?),
@@ -93,6 +96,7 @@ impl Settings {
             .max_hold(millis(self.max_hold))
             .lock_delay(millis(self.lock_delay))
             .min_hold(millis(self.min_hold))
+            .max_ttl(self.max_ttl.map(millis))
             .auto_extend(true);
         policy.build().map_err(|problem| problem.to_string())
     }

@@ -30,14 +30,6 @@ pub(super) fn small() -> Vec<Scope> {
             ..forgetful("guards: a new cluster, and a node that forgets", |it| it.forgets = 1)
         },
         Scope {
-            policy: guarding(|it| it.ttl(millis(300))),
-            others: Some(guarding(|it| it)),
-            newcomers: 1,
-            // The first try finds out, the second may come too soon.
-            locks: 2,
-            ..forgetful("guards: a longer ttl, and a node that is flushed", |it| it.flushes = 1)
-        },
-        Scope {
             policy: watching(|it| it),
             ..forgetful("guards: a clock jumps", |it| it.clock_steps = 1)
         },
@@ -80,6 +72,104 @@ pub(super) fn small() -> Vec<Scope> {
             ..still("guards: checked writes, and a machine that stands still")
         },
     ]
+}
+
+/// Nodes on which an older state of their memory comes back.
+pub(super) fn coming_back() -> Vec<Scope> {
+    vec![
+        forgetful("guards: a node fails over to a replica and back", |it| it.failbacks = 1),
+        Scope {
+            newcomers: 1,
+            ..forgetful("guards: a newcomer, and a node that fails over and back", |it| {
+                it.failbacks = 1;
+            })
+        },
+        Scope {
+            newcomers: 1,
+            may_ask: false,
+            ..forgetful("guards: a newcomer that may not ask, and a machine put back", |it| {
+                it.snapshots = 1;
+            })
+        },
+        Scope {
+            durable: true,
+            newcomers: 1,
+            ..forgetful("guards: a node that writes all to disk, and comes from a copy", |it| {
+                it.snapshots = 1;
+            })
+        },
+        Scope {
+            may_ask: false,
+            ..forgetful("guards: no right to ask servers, and a node that is flushed", |it| {
+                it.flushes = 1;
+            })
+        },
+    ]
+}
+
+/// Clients that do not reach the same nodes.
+pub(super) fn apart() -> Vec<Scope> {
+    vec![
+        Scope {
+            down: 0,
+            newcomers: 2,
+            is_fresh: true,
+            cuts: vec![(1, 2)],
+            ..forgetful("guards: a new cluster, and a client that does not reach all of it", |it| {
+                it.forgets = 1;
+            })
+        },
+        Scope {
+            down: 0,
+            newcomers: 1,
+            cuts: vec![(0, 2), (1, 2)],
+            ..forgetful("guards: whatever is in sight forgets", |it| {
+                (it.faults, it.forgets) = (2, 2);
+            })
+        },
+        Scope {
+            newcomers: 1,
+            cuts: vec![(1, 0)],
+            policy: watching(|it| it),
+            ..forgetful("guards: a newcomer in sight of two nodes, and a clock that jumps", |it| {
+                it.clock_steps = 1;
+            })
+        },
+    ]
+}
+
+/// Locks that nodes keep for longer than a node that forgot is held back for whoever comes.
+pub(super) fn long_locks() -> Vec<Scope> {
+    vec![
+        Scope {
+            bound: Some(300_000),
+            ..lasting(forgetful("guards: long locks, and a node that forgets", |it| it.forgets = 1))
+        },
+        Scope {
+            bound: Some(300_000),
+            ..lasting(forgetful("guards: long locks, and one node after another forgets", |it| {
+                (it.faults, it.forgets) = (2, 2);
+            }))
+        },
+        Scope {
+            cuts: vec![(0, 2)],
+            down: 0,
+            ..lasting(forgetful(
+                "guards: long locks, and a holder that does not reach a node",
+                |it| {
+                    it.forgets = 1;
+                },
+            ))
+        },
+    ]
+}
+
+/// The same for a lock of twelve seconds, and others that are short.
+pub(super) fn lasting(scope: Scope) -> Scope {
+    let unlimited =
+        |it: PolicyBuilder| it.try_once().fencing(false).restart_guard(RestartGuard::Auto);
+    let long = policy(|it| unlimited(it).ttl(millis(12_000)));
+    Scope { policy: long, others: Some(policy(unlimited)), locks: 2, ..scope }
 }
 
 /// The machine of a client stands still, with the guards on.
@@ -171,5 +261,8 @@ fn watching(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> quorlock_pro
 }
 
 fn guarding(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> quorlock_protocol::Policy {
-    policy(|it| change(it.try_once().fencing(false).restart_guard(RestartGuard::Auto)))
+    policy(|it| {
+        let it = it.try_once().fencing(false).max_ttl(Some(millis(1000)));
+        change(it.restart_guard(RestartGuard::Auto))
+    })
 }

@@ -13,7 +13,9 @@ pub(super) fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathB
     let root = crate_dir().join("../..");
     let tree = root.join("target/teeth/tree");
     let schedules = ["tests/conformance/cases", "tests/model/schedules"];
-    for part in ["core/protocol/src", "tests/model/src"].into_iter().chain(schedules) {
+    for part in
+        ["core/protocol/src", "core/protocol/tests", "tests/model/src"].into_iter().chain(schedules)
+    {
         copy_tree(&root.join(part), &tree.join(part))?;
     }
     for part in ["core/protocol/Cargo.toml", "tests/model/Cargo.toml"] {
@@ -75,6 +77,26 @@ pub(super) fn build(tree: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned()));
     }
     Ok(target.join("model/quorlock-model"))
+}
+
+/// Runs the tests of the guards; the first that fails.
+pub(super) fn test_protocol(tree: &Path) -> io::Result<Option<String>> {
+    let out = Command::new(env!("CARGO"))
+        .args(["test", "--offline", "--profile", "model", "-p", "quorlock-protocol"])
+        .args(["--test", "machines", "--no-fail-fast", "--target-dir"])
+        .arg(tree.join("../target"))
+        .args(["--", "guard_"])
+        .env("RUSTFLAGS", "-Awarnings")
+        .env("RUST_BACKTRACE", "0")
+        .current_dir(tree)
+        .output()?;
+    let told = String::from_utf8_lossy(&out.stdout);
+    if !told.contains("test result: ") {
+        return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned()));
+    }
+    let failed =
+        |line: &str| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned);
+    Ok(told.lines().find_map(failed))
 }
 
 fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {

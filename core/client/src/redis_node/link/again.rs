@@ -43,7 +43,10 @@ impl Link {
         }
         let mut granted = Answers::with_capacity(parcel.letters().len());
         granted.extend(hearing.granted(&parcel).map(Ok));
-        let look = self.lookout.inspect(sent, hearing.time(), &mut granted);
+        if let Some(count) = hearing.count() {
+            self.lookout.note_count(count);
+        }
+        let look = self.lookout.inspect(sent, hearing.time(), &mut granted, &parcel);
         self.request_look(look);
         self.fences.judge(&mut granted);
         if granted.len() == parcel.letters().len() {
@@ -58,7 +61,10 @@ impl Link {
         for (mut parcel, outcome) in parcel.split().zip(outcomes) {
             match outcome {
                 Outcome::Granted => parcel.answer_each(granted.next()),
-                Outcome::Failed(fault) => parcel.answer_all(&fault),
+                Outcome::Failed(fault) => {
+                    self.heed(&fault);
+                    parcel.answer_all(&fault);
+                }
                 // Nothing else was asked, or there is no time to ask: it is told as it is, and further rounds
                 // ask by script.
                 Outcome::Refused

@@ -1,0 +1,117 @@
+//! From when on a node's grants count. Owns the arithmetic of waiting; trusts no flag: it is worked out anew at
+//! each look from what is known of ages and of locks that may still be held.
+
+use std::time::Duration;
+
+use super::canary::Relied;
+use super::checkup::{Pass, Quarantine, Ruling};
+use super::holdings::{GRAIN, Holding};
+use super::{Guards, LONG_WAIT, LONGEST_FORGOTTEN, LOOK_AGAIN, NodeRecord, Notice, RestartGuard};
+use crate::identity::NodeId;
+use crate::time::{Moment, Ttl};
+
+impl Guards {
+    /// Whether grants count at a node whose memory is known.
+    pub(super) fn rule_gate(&mut self, node: NodeId, now: Moment) -> Ruling {
+        let heard = self.records.iter().filter(|record| record.is_heard()).count();
+        let Some(memory) = self.records[node.index()].memory.as_ref() else {
+            return Ruling::Undecided(now + LOOK_AGAIN);
+        };
+        if heard < self.quorum.size() {
+            // Too few to tell from each other's notes whether its clock is right.
+            return Ruling::Undecided(now + LOOK_AGAIN);
+        }
+        let (age, reason) = (memory.age(now), memory.canary.reason);
+        let relied =
+            Relied { prefix: memory.canary.prefix().into(), count: self.counts.of(memory.id) };
+        let others_remember = self.remembering_beside(node, now) >= self.quorum.size();
+        let until = self.opens_at(age, others_remember, now);
+        if now < until {
+            self.tell_quarantine(node, Quarantine { until, reason }, now);
+            return Ruling::Quarantined(Quarantine { until, reason });
+        }
+        let record = &mut self.records[node.index()];
+        record.is_vouched |= others_remember;
+        // Whoever runs long locks expects that others did, which nobody is left to tell of.
+        let knows_all = record.is_vouched || self.is_old(age);
+        let longest =
+            if knows_all { Duration::MAX } else { self.without_drift(age).max(self.floor) };
+        Ruling::Open(Pass { relied, longest })
+    }
+
+    /// How many other nodes are known to tell of every long lock that a node with this memory may have forgotten.
+    fn remembering_beside(&self, node: NodeId, now: Moment) -> usize {
+        let found = self.records[node.index()].memory.as_ref().map(|memory| memory.found);
+        let remembers = |record: &NodeRecord| {
+            let is_asked = found.is_some_and(|found| record.looked_at >= found);
+            let is_old = record.memory.as_ref().is_some_and(|it| self.is_old(it.age(now)));
+            record.is_heard() && record.alarm.is_none() && is_asked && (record.is_vouched || is_old)
+        };
+        let others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
+        others.filter(|(_, record)| remembers(record)).count()
+    }
+
+    /// When grants count at a node whose memory has this age.
+    fn opens_at(&self, age: Duration, others_remember: bool, now: Moment) -> Moment {
+        let mut required = self.floor;
+        if !others_remember {
+            let unknown = match self.restart {
+                RestartGuard::Strict => LONGEST_FORGOTTEN,
+                RestartGuard::Auto | RestartGuard::Off => Duration::ZERO,
+            };
+            required = required.max(self.limit.unwrap_or(unknown));
+        }
+        let by_age = now + self.with_drift(required).saturating_sub(age);
+        self.longest_wait(age, now).map_or(by_age, |until| by_age.max(until))
+    }
+
+    /// Until when a node whose memory has this age is held back for long locks that it may have forgotten; `None` if
+    /// there are none.
+    pub(super) fn longest_wait(&self, age: Duration, now: Moment) -> Option<Moment> {
+        let most = self.longest_forgotten();
+        let ends = |entry: Holding| {
+            let is_known_to_it = entry.began > now.before(age) + SAME_MOMENT;
+            let kept = now + self.with_drift(entry.keep.min(most)).saturating_sub(age);
+            (!is_known_to_it).then(|| kept.min(entry.until)).filter(|until| *until > now)
+        };
+        self.holdings.all().filter_map(ends).max()
+    }
+
+    fn tell_quarantine(&mut self, node: NodeId, quarantine: Quarantine, now: Moment) {
+        let record = &mut self.records[node.index()];
+        let left = quarantine.until.since(now);
+        if !std::mem::replace(&mut record.is_told, true) {
+            self.notices.push(Notice::Quarantined(node, quarantine.reason, left));
+        }
+        if left > LONG_WAIT && !std::mem::replace(&mut record.is_told_long, true) {
+            self.notices.push(Notice::LongWait(node, left));
+        }
+    }
+
+    /// No lock is waited for longer.
+    fn longest_forgotten(&self) -> Duration {
+        self.limit.unwrap_or(Duration::ZERO).max(LONGEST_FORGOTTEN)
+    }
+
+    /// Whether a memory of this age knows of every lock that is waited for.
+    pub(super) fn is_old(&self, age: Duration) -> bool {
+        age >= self.old_age()
+    }
+
+    pub(super) fn old_age(&self) -> Duration {
+        self.with_drift(self.longest_forgotten())
+    }
+
+    /// So long by the slowest clock that is allowed.
+    pub(super) fn with_drift(&self, time: Duration) -> Duration {
+        Ttl::from_duration(time).map_or(time, |ttl| time.saturating_add(self.drift.of(ttl)))
+    }
+
+    /// The longest time that is over when `age` has passed by the fastest clock that is allowed.
+    fn without_drift(&self, age: Duration) -> Duration {
+        Ttl::from_duration(age).map_or(Duration::ZERO, |ttl| age.saturating_sub(self.drift.of(ttl)))
+    }
+}
+
+/// Whether a lock was asked for before a memory began is not told if less lies between the two.
+const SAME_MOMENT: Duration = Duration::from_secs(1).saturating_add(GRAIN);

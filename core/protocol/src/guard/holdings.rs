@@ -1,0 +1,187 @@
+//! Which locks may still be held that last longer than the floor. Owns the joining of what many clients say of
+//! that; knows no node.
+//!
+//! An entry says: locks that ask nodes to keep keys for at most `keep` were asked for since `began`, and after
+//! `until` none of them is held. What two clients know is joined so that nobody can overwrite what another knows:
+//! the higher version wins, and an entry lasts as long as the longest-lived of those that it replaces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::checkup::HoldingNote;
+use super::clocks::ClockReading;
+use crate::time::Moment;
+
+/// What is known of long locks, by the clock of the guards.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Holdings {
+    entries: BTreeMap<Arc<str>, Holding>,
+}
+
+/// One entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Holding {
+    pub(super) version: u64,
+    pub(super) keep: Duration,
+    pub(super) began: Moment,
+    pub(super) until: Moment,
+}
+
+impl Holding {
+    /// What both know.
+    fn joined(self, other: Self) -> Self {
+        let until = self.until.max(other.until);
+        let newer = if self.version >= other.version { self } else { other };
+        if self.version != other.version {
+            return Self { until, ..newer };
+        }
+        let (keep, began) = (self.keep.max(other.keep), self.began.min(other.began));
+        Self { version: self.version, keep, began, until }
+    }
+
+    /// Whether `self` says nothing that `read` does not say: differences in time that clocks and networks make do
+    /// not count, or an entry that is passed round would never end.
+    fn is_in(self, read: Self) -> bool {
+        let is_older = read.version > self.version;
+        let same = read.version == self.version
+            && read.keep >= self.keep
+            && read.began <= self.began + GRAIN;
+        (is_older || same) && self.until <= read.until + GRAIN
+    }
+}
+
+impl Holdings {
+    /// Reads what a node told, so that the locks last for as long as they can: for what this client is to know.
+    pub(super) fn read(notes: &[HoldingNote], clock: ClockReading) -> Self {
+        Self::read_at(notes, clock.sent, clock.received)
+    }
+
+    /// The same so that they last for as short as they can: for what the node is sure to know.
+    pub(super) fn read_sure(notes: &[HoldingNote], clock: ClockReading) -> Self {
+        Self::read_at(notes, clock.received, clock.sent)
+    }
+
+    fn read_at(notes: &[HoldingNote], began: Moment, until: Moment) -> Self {
+        let entry = |note: &HoldingNote| Holding {
+            version: note.version,
+            keep: note.keep,
+            began: began.before(note.began),
+            until: until + note.left,
+        };
+        Self { entries: notes.iter().map(|note| (Arc::clone(&note.name), entry(note))).collect() }
+    }
+
+    /// Takes in what another has read.
+    pub(super) fn join(&mut self, other: &Self) {
+        for (name, entry) in &other.entries {
+            self.put(name, *entry);
+        }
+    }
+
+    /// Takes in one entry.
+    pub(super) fn put(&mut self, name: &Arc<str>, entry: Holding) {
+        let known = self.entries.entry(Arc::clone(name)).or_insert(entry);
+        *known = known.joined(entry);
+    }
+
+    /// Drops what says nothing any more.
+    pub(super) fn expire(&mut self, now: Moment) {
+        self.entries.retain(|_, entry| entry.until > now);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Holding> {
+        self.entries.get(name).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Every entry that has not ended.
+    pub(super) fn all(&self) -> impl Iterator<Item = Holding> {
+        self.entries.values().copied()
+    }
+
+    /// What is to be left on a node that has told `read`.
+    pub(super) fn missing_in(&self, read: &Self, now: Moment) -> Vec<HoldingNote> {
+        let is_missing = |(name, entry): &(&Arc<str>, &Holding)| {
+            entry.until > now && !read.get(name).is_some_and(|read| entry.is_in(read))
+        };
+        let note = |(name, entry): (&Arc<str>, &Holding)| HoldingNote {
+            name: Arc::clone(name),
+            version: entry.version,
+            keep: entry.keep,
+            began: now.since(entry.began),
+            left: entry.until.since(now),
+        };
+        self.entries.iter().filter(is_missing).map(note).collect()
+    }
+}
+
+/// By how much two accounts of one moment may differ and still say the same: more than a look takes.
+pub(super) const GRAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry() -> impl Strategy<Value = Holding> {
+        (0_u64..4, 0_u64..4, 0_u64..9, 0_u64..9).prop_map(|(version, keep, began, until)| Holding {
+            version,
+            keep: Duration::from_secs(keep),
+            began: Moment::from_millis(began * 1000),
+            until: Moment::from_millis(until * 1000),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_who_tells_whom(a in entry(), b in entry(), c in entry()) {
+            prop_assert_eq!(a.joined(b), b.joined(a));
+            prop_assert_eq!(a.joined(b).joined(c), a.joined(b.joined(c)));
+            prop_assert_eq!(a.joined(a), a);
+        }
+
+        #[test]
+        fn what_was_joined_is_in_it(a in entry(), b in entry()) {
+            let both = a.joined(b);
+            prop_assert!(a.is_in(both) && b.is_in(both));
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_passed_round_ends() {
+        let name: Arc<str> = "a".into();
+        let now = Moment::from_millis(50_000);
+        let entry = Holding {
+            version: 1,
+            keep: Duration::from_secs(60),
+            began: now,
+            until: now + Duration::from_secs(9),
+        };
+        let mut known = Holdings::default();
+        known.put(&name, entry);
+        let told = known.missing_in(&Holdings::default(), now);
+        // It comes back by a slow way.
+        let later = now + Duration::from_millis(300);
+        let read =
+            Holdings::read_sure(&told, ClockReading { sent: now, received: later, micros: 0 });
+        assert_eq!(known.missing_in(&read, later), []);
+    }
+
+    #[test]
+    fn what_has_ended_outlives_the_news_of_it() {
+        let name: Arc<str> = "a".into();
+        let at = |seconds: u64| Moment::from_millis(seconds * 1000);
+        let long =
+            Holding { version: 1, keep: Duration::from_secs(600), began: at(1), until: at(1300) };
+        let over = Holding { version: 2, keep: Duration::ZERO, began: at(9), until: at(30) };
+        let mut known = Holdings::default();
+        known.put(&name, over);
+        known.put(&name, long);
+        assert_eq!(known.get("a"), Some(Holding { until: at(1300), ..over }));
+    }
+}

@@ -1,0 +1,124 @@
+//! The long locks of this client: what it must leave on the nodes about them, and for how long. Owns its own
+//! entries; those of others it never changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::FLOOR;
+use super::holdings::{Holding, Holdings};
+use crate::time::Moment;
+
+/// For how long this client asks nodes to keep keys, as far as that is longer than the floor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Keeps {
+    /// How many locks, leases or withdrawals there are of each length.
+    in_use: BTreeMap<Duration, u32>,
+    /// What is over at a moment of its own: keys that nobody takes back any more.
+    ending: Vec<(Duration, Moment)>,
+    /// The name of this client's own entry.
+    name: Option<Arc<str>>,
+}
+
+impl Keeps {
+    /// A lock of this length is about to be asked for. `random` names this client's entry, if it needs one.
+    pub(super) fn begin(&mut self, keep: Duration, random: impl FnOnce() -> u64) {
+        if keep <= FLOOR {
+            return;
+        }
+        *self.in_use.entry(keep).or_default() += 1;
+        if class_of(keep, CLASSES).is_none() {
+            self.name.get_or_insert_with(|| format!("{:016x}", random()).into());
+        }
+    }
+
+    /// Keys of this length are over at `at`.
+    pub(super) fn end(&mut self, keep: Duration, at: Moment, now: Moment) {
+        let Some(count) = self.in_use.get_mut(&keep) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.in_use.remove(&keep);
+        }
+        if at > now {
+            self.ending.push((keep, at));
+        }
+    }
+
+    /// Brings this client's entries in `known` up to date.
+    pub(super) fn note(&mut self, known: &mut Holdings, now: Moment) {
+        self.ending.retain(|(_, at)| *at > now);
+        let ending = self.ending.iter().map(|(keep, _)| *keep);
+        let all: Vec<Duration> = self.in_use.keys().copied().chain(ending).collect();
+        let (long, short) =
+            all.into_iter().partition::<Vec<_>, _>(|keep| class_of(*keep, CLASSES).is_none());
+        for class in short.into_iter().filter_map(|keep| class_of(keep, CLASSES)) {
+            share(known, class, now);
+        }
+        let longest = long.into_iter().max().unwrap_or_default();
+        let Some(name) = self.name.clone() else {
+            return;
+        };
+        match known.get(&name) {
+            None if longest.is_zero() => {}
+            None if known.len() >= CROWD => {
+                share(known, class_of(longest, LONG_CLASSES).unwrap_or(LONGEST_CLASS), now);
+            }
+            None => known.put(
+                &name,
+                Holding { version: 1, keep: longest, began: now, until: end(longest, now) },
+            ),
+            Some(own) if own.keep == longest => {
+                if !longest.is_zero() {
+                    known.put(&name, Holding { until: end(longest, now), ..own });
+                }
+            }
+            Some(own) => {
+                // Those of the old length are still held where the new one is longer.
+                let began = if own.keep.is_zero() { now } else { own.began };
+                let until = end(longest, now).max(own.until);
+                known.put(&name, Holding { version: own.version + 1, keep: longest, began, until });
+            }
+        }
+    }
+
+    /// Whether a node that is sure to know `sure` respects locks of this length.
+    pub(super) fn are_covered(&self, keep: Duration, sure: &Holdings, now: Moment) -> bool {
+        let covers = |entry: Holding| entry.keep >= keep && entry.until >= now + keep;
+        let has = |name: &str| sure.get(name).is_some_and(covers);
+        let shares = |class| has(&class_name(class));
+        keep <= FLOOR
+            || class_of(keep, CLASSES).is_some_and(shares)
+            || self.name.as_deref().is_some_and(has)
+            || class_of(keep, LONG_CLASSES).is_some_and(shares)
+    }
+}
+
+fn share(known: &mut Holdings, class: Duration, now: Moment) {
+    let entry = Holding { version: 0, keep: class, began: now, until: end(class, now) };
+    known.put(&class_name(class), entry);
+}
+
+/// Until when an entry holds that is not renewed.
+fn end(keep: Duration, now: Moment) -> Moment {
+    now + keep.saturating_mul(2).saturating_add(RENEWED_WITHIN)
+}
+
+fn class_name(class: Duration) -> Arc<str> {
+    format!("all:{}", class.as_millis()).into()
+}
+
+fn class_of(keep: Duration, classes: [u64; 5]) -> Option<Duration> {
+    classes.into_iter().map(Duration::from_secs).find(|class| keep <= *class)
+}
+
+/// Lengths, in seconds, for which there is one entry for all clients.
+const CLASSES: [u64; 5] = [15, 20, 30, 45, 60];
+/// The same for longer ones, where too many clients have entries of their own.
+const LONG_CLASSES: [u64; 5] = [120, 300, 600, 1800, 3600];
+const LONGEST_CLASS: Duration = Duration::from_secs(3600);
+/// With so many entries on a node no client adds one of its own.
+const CROWD: usize = 48;
+/// A client looks at its nodes at least that often while it holds anything.
+const RENEWED_WITHIN: Duration = Duration::from_secs(20);
