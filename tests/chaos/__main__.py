@@ -52,14 +52,18 @@ def run(options: argparse.Namespace, chosen: Sequence[str]) -> tuple[History, Ne
     guarded = options.guards == "on"
     world = World(NODES, Fleet.COUNT, Fleet.CLOCKS, guarded)
     faults = schedule(options.seed, options.seconds, chosen, world)
-    with Stage(NODES) as stage:
+    with Stage(NODES, Fleet.COUNT) as stage:
         counters = CounterServer(stage.directory / "counter")
         orders = {
-            "nodes": stage.urls, "names": NAMES, "ttl": TTL, "seed": options.seed,
+            "names": NAMES, "ttl": TTL, "seed": options.seed,
             "counter": str(stage.directory / "counter"),
             "guards": ("auto" if guarded else "off") if kinds.GUARDS_EXIST else None,
         }  # fmt: skip
-        fleet = Fleet(orders, stage.directory)
+        fleet = Fleet(
+            orders, stage.directory, stage.urls_for, stage.others.urls,
+            # Without guards tokens grow by the clients' clocks, where nodes forget.
+            right_clocks=not guarded,
+        )  # fmt: skip
         nemesis = Nemesis(stage, fleet, guarded=guarded, names=NAMES)
         history = History(now(), 0, NODES)
         try:

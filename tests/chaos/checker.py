@@ -20,6 +20,8 @@ STALL = 8.0
 #: Seconds that a majority must have been up again before one is expected: leases of holders that
 #: were killed run out, and connections come back.
 GRACE = 3.0
+#: Seconds by which an end may be read earlier than before: what numbers are rounded by.
+GRAIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def judge(history: History) -> Verdict:
     verdict.violations += overlaps(history.claims)
     verdict.violations += tokens_out_of_order(history.claims)
     verdict.violations += lost_updates(history.accesses)
+    verdict.violations += shortened(history.claims)
     verdict.violations += [Violation("problem", text) for text in history.problems]
     windows = with_majority(history)
     waits = sorted(_waits(history.claims, windows))
@@ -126,6 +129,21 @@ def lost_updates(accesses: Iterable[Access]) -> Iterator[Violation]:
                     f"{name}: {access.lease} wrote {access.value} over {value[name]}",
                 )
             value[name] = access.value
+
+
+def shortened(claims: Iterable[Claim]) -> Iterator[Violation]:
+    """A lease that ended earlier than it was promised, though it was not lost.
+
+    That happens to a client that stood still without its clock noticing. None does here: what
+    jumps are clocks of a minority of nodes, and those of another cluster.
+    """
+    for claim in claims:
+        if claim.shortened > GRAIN:
+            yield Violation(
+                "shortened",
+                f"{claim.names}: {claim.lease} was told an end {claim.shortened:.3f} s before that "
+                "which it had been promised",
+            )
 
 
 def with_majority(history: History) -> list[tuple[float, float]]:

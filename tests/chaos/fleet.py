@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class Client:
 
     def __init__(
         self, name: str, command: Sequence[str], orders: Mapping[str, Any], directory: Path,
-        clock: WallClock | None = None,
+        clock: WallClock,
     ) -> None:  # fmt: skip
         """Starts nothing yet; `orders` are what the program reads."""
         self.name = name
@@ -54,7 +54,7 @@ class Client:
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **(self.clock.variables if self.clock else {})},
+                env={**os.environ, **self.clock.variables},
                 **APART,
             )
         watchdog.guard(self._process.pid)
@@ -103,7 +103,8 @@ class Client:
     def _look(self) -> None:
         """Whether it has ended by itself, other than well: that must never be."""
         if self._process is not None and (status := self._process.poll()):
-            self.problems.append(f"{self.name} ended by itself, with status {status}")
+            wrote = self._errors.read_text(errors="replace")[-500:]
+            self.problems.append(f"{self.name} ended by itself, with status {status}: {wrote}")
             self._collect()
 
     def _collect(self) -> None:
@@ -122,26 +123,36 @@ class Fleet:
     COUNT = 5
     #: Numbers of those whose clock can be set.
     CLOCKS = (2,)
+    #: Seconds by which the clocks of some are wrong from the beginning.
+    AHEAD: Mapping[int, float] = {0: -4.4, 3: -3600.0}
 
-    def __init__(self, orders: Mapping[str, Any], directory: Path) -> None:
-        """Three processes in Python, two of them with asyncio, and two in Node."""
+    def __init__(
+        self, orders: Mapping[str, Any], directory: Path, urls_for: Callable[[int], list[str]],
+        others: Sequence[str], *, right_clocks: bool = False,
+    ) -> None:  # fmt: skip
+        """Three processes in Python, two of them with asyncio, and two in Node.
+
+        One of them has a second manager, of the nodes `others`.
+        """
         self.directory = directory / "clients"
         self.directory.mkdir()
         python = [sys.executable, "-X", "dev", "-m", "tests.chaos.worker"]
         node = ["node", "tests/chaos/worker.mjs"]
-        clock = WallClock(self.directory, "clock")
-        plans: list[tuple[str, list[str], dict[str, Any], WallClock | None]] = [
-            ("python-blocking", python, {"api": "blocking", "tasks": 2}, None),
-            ("python-asyncio", python, {"api": "asyncio", "tasks": 2}, None),
-            ("python-clock", python, {"api": "asyncio", "tasks": 1}, clock),
-            ("node-1", node, {"tasks": 2}, None),
-            ("node-2", node, {"tasks": 1}, None),
+        plans: list[tuple[str, list[str], dict[str, Any]]] = [
+            ("python-blocking", python, {"api": "blocking", "tasks": 2}),
+            ("python-asyncio", python, {"api": "asyncio", "tasks": 2, "others": list(others)}),
+            ("python-clock", python, {"api": "asyncio", "tasks": 1}),
+            ("node-1", node, {"tasks": 2}),
+            ("node-2", node, {"tasks": 1}),
         ]
-        self._clients = [
-            Client(name, command, {**orders, **more, "seed": f"{orders['seed']}/{name}"},
-                   self.directory, own)
-            for name, command, more, own in plans
-        ]  # fmt: skip
+        self._clients = []
+        for number, (name, command, more) in enumerate(plans):
+            clock = WallClock(self.directory, f"clock-{number}")
+            clock.step(0.0 if right_clocks else self.AHEAD.get(number, 0.0))
+            own = {"nodes": urls_for(number), "seed": f"{orders['seed']}/{name}"}
+            self._clients.append(
+                Client(name, command, {**orders, **more, **own}, self.directory, clock)
+            )
 
     def start(self) -> None:
         """All of them."""

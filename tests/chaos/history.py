@@ -40,6 +40,9 @@ class Claim:
     until: float
     #: When the holder itself began to give it back.
     ended: float | None = None
+    #: By how many seconds, at the most, the holder read an earlier end than it had read before, of
+    #: a lease that it still held. A loss that nodes prove is none: nothing of it is held any more.
+    shortened: float = 0.0
 
     @property
     def over(self) -> float:
@@ -110,9 +113,11 @@ def _read(record: dict[str, Any], claims: dict[str, dict[str, Any]], history: Hi
                 "began": max(record["asked"], record["until"] - record["ttl"]),
                 "at": record["at"],
                 "until": record["until"],
+                "shortened": 0.0,
             }
         case "still":
             claim = claims[record["lease"]]
+            claim["shortened"] = max(claim["shortened"], claim["until"] - record["latest"])
             claim["until"] = max(claim["until"], record["until"])
         case "ends":
             if record["lease"] in claims:  # it was not over already when it was told

@@ -23,6 +23,10 @@ class Target(Enum):
     MAJORITY = "majority"
     ALL = "all"
     CLIENT = "client"
+    #: The way of one client to one node.
+    LINK = "link"
+    #: The small cluster that one of the clients uses besides.
+    OTHER = "other"
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,16 @@ class Kind:
     restarts: bool = False
     #: Seconds after its end until the node is of use again.
     rest: float = 0.0
+    #: Seconds after the beginning of the run before which it is not made.
+    not_before: float = 0.0
 
 
 NODE, MAJORITY, ALL, CLIENT = Target.NODE, Target.MAJORITY, Target.ALL, Target.CLIENT
+
+#: Seconds after which clients have looked at every node twice (they do so every ten): data from
+#: before is told by what they saw. Data that is younger and comes back under connections that stay
+#: is not (SAFETY.md).
+AGED = 22.0
 
 KINDS = {
     kind.name: kind
@@ -70,13 +81,57 @@ KINDS = {
         Kind("client pause", "SIGSTOP, SIGCONT", CLIENT, (0.1, 3.0)),
         Kind("client kill", "kill -9, and another is started", CLIENT, (0.05, 0.5)),
         Kind("client clock", "a client's clock is set, either way", CLIENT, (0, 0)),
+        Kind("link", "one client does not reach one node", Target.LINK, (0.2, 3.0)),
+        Kind(
+            "other clocks",
+            "all clocks of another cluster are set ahead",
+            Target.OTHER,
+            (0, 0),
+            needs_guards=True,
+        ),
         Kind(
             "forget", "kill -9, restart; it kept nothing", NODE, (0.02, 0.5), True, True, True, 1.0
         ),
         Kind("flush", "FLUSHALL", NODE, (0, 0), True, True),
         Kind("clock ahead", "a node's clock is set ahead", NODE, (0, 0), True, True),
         Kind(
+            "failback",
+            "its replica takes over, and back; connections are cut",
+            NODE,
+            (0.1, 1.5),
+            True,
+            True,
+        ),
+        Kind(
+            "old failback",
+            "the same with an old replica; connections are kept",
+            NODE,
+            (0, 0),
+            True,
+            True,
+            not_before=AGED,
+        ),
+        Kind(
             "rolling", "a majority forgets, one after another", MAJORITY, (0, 0), True, True, True
+        ),
+        Kind(
+            "successive",
+            "they forget a while apart, the first again at the end",
+            MAJORITY,
+            (1.0, 2.5),
+            True,
+            True,
+            True,
+        ),
+        Kind("failbacks", "failback of a majority", MAJORITY, (0, 0), True, True),
+        Kind(
+            "old failbacks",
+            "old failback of a majority",
+            MAJORITY,
+            (0, 0),
+            True,
+            True,
+            not_before=AGED,
         ),
     ]
 }
@@ -85,6 +140,12 @@ KINDS = {
 PROMISED = [name for name, kind in KINDS.items() if not kind.needs_guards]
 #: What it must stand with its guards. A majority may not forget: tokens would not grow any more
 #: once a clock had been ahead.
-GUARDED = [name for name in KINDS if name != "rolling"]
-#: A majority forgets and no clock is touched: exclusion is the guards' to keep, and tokens grow.
-FORGETTING = ["rolling", "forget", "flush", "kill", "pause", "reset", "client pause", "client kill"]
+GUARDED = [
+    name for name, kind in KINDS.items() if not (kind.target is MAJORITY and kind.needs_guards)
+]
+#: A majority forgets and no node's clock is touched: exclusion is the guards' to keep, and tokens
+#: grow.
+FORGETTING = [
+    "rolling", "successive", "failbacks", "old failbacks", "failback", "old failback", "forget",
+    "flush", "kill", "pause", "reset", "link", "other clocks", "client pause", "client kill",
+]  # fmt: skip

@@ -27,7 +27,7 @@ class Fault:
     begin: float
     end: float
     kind: Kind
-    #: Numbers of nodes, or of clients.
+    #: Numbers of nodes, or of clients; of a link, its client and its node.
     targets: tuple[int, ...]
     #: Between 0 and 1: how strong it is, where it has a strength.
     strength: float
@@ -57,7 +57,11 @@ class _Scheduler:
         self._deck: list[Kind] = []
         # When each is whole again, and when it can be hit again.
         self._whole = [0.0] * world.nodes
-        self._free = {Target.NODE: [0.0] * world.nodes, Target.CLIENT: [0.0] * world.clients}
+        self._free = {
+            Target.NODE: [0.0] * world.nodes,
+            Target.CLIENT: [0.0] * world.clients,
+            Target.LINK: [0.0] * world.clients,
+        }
 
     def faults(self, seconds: float) -> list[Fault]:
         faults = []
@@ -86,8 +90,12 @@ class _Scheduler:
         lasts, strength = self._dice.uniform(*kind.lasts), self._dice.random()
         rest = QUARANTINE if self._world.guarded and (kind.restarts or kind.needs_guards) else 0.0
         rest = max(rest, kind.rest)
-        if kind.target is Target.CLIENT:
+        if at < kind.not_before:
+            return None
+        if kind.target in (Target.CLIENT, Target.LINK):
             return self._hit_client(kind, at, lasts, strength)
+        if kind.target is Target.OTHER:
+            return Fault(at, at + lasts, kind, (), strength)
         nodes = range(self._world.nodes)
         majority = self._world.nodes // 2 + 1
         if kind.target is Target.NODE:
@@ -109,7 +117,7 @@ class _Scheduler:
         return Fault(at, at + lasts, kind, tuple(targets), strength)
 
     def _hit_client(self, kind: Kind, at: float, lasts: float, strength: float) -> Fault | None:
-        free = self._free[Target.CLIENT]
+        free = self._free[kind.target]
         among = self._world.clocks if kind.name == "client clock" else range(self._world.clients)
         able = [client for client in among if free[client] <= at]
         # Somebody must be there to acquire.
@@ -117,4 +125,6 @@ class _Scheduler:
             return None
         client = self._dice.choice(able)
         free[client] = at + lasts + PAUSE
-        return Fault(at, at + lasts, kind, (client,), strength)
+        is_link = kind.target is Target.LINK
+        targets = (client, self._dice.randrange(self._world.nodes)) if is_link else (client,)
+        return Fault(at, at + lasts, kind, targets, strength)

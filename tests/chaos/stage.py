@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.old_data import Failback
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Options, Server
+from tests.support.servers import Cluster, Options, Server, start_servers
 from tests.support.wall_clock import WallClock
 
 
@@ -19,8 +21,16 @@ class Node:
 
     number: int
     server: Server
-    proxy: FaultProxy
+    #: The way of each client to it.
+    links: Sequence[FaultProxy]
     clock: WallClock
+    #: What it held at the beginning of the run.
+    beginning: Failback | None = None
+
+    def each_link(self, fault: Callable[[FaultProxy], object]) -> None:
+        """Something befalls the node's whole network."""
+        for link in self.links:
+            fault(link)
 
     def forget(self) -> None:
         """Removes what the server, which must be down, has saved."""
@@ -32,7 +42,10 @@ class Node:
 class Stage:
     """The nodes, and a directory for everything else."""
 
-    def __init__(self, count: int) -> None:
+    #: Servers of the small cluster that one client uses besides.
+    OTHERS = 3
+
+    def __init__(self, count: int, clients: int = 1) -> None:
         """Starts the servers, which write every change to disk before they answer."""
         self._things = contextlib.ExitStack()
         self.directory = Path(self._things.enter_context(tempfile.TemporaryDirectory()))
@@ -43,21 +56,30 @@ class Stage:
         self.cluster = self._things.enter_context(Cluster(servers))
         for server in servers:
             server.wait_ready()
-        proxies = [self._things.enter_context(FaultProxy(server)) for server in servers]
+        links = [
+            [self._things.enter_context(FaultProxy(server)) for _ in range(clients)]
+            for server in servers
+        ]
         self.nodes = [
             Node(number, *parts)
-            for number, parts in enumerate(zip(servers, proxies, clocks, strict=True))
+            for number, parts in enumerate(zip(servers, links, clocks, strict=True))
         ]
 
-    @property
-    def urls(self) -> list[str]:
-        """Where clients find the nodes."""
-        return [node.proxy.url for node in self.nodes]
+        self.others = self._things.enter_context(start_servers(self.OTHERS, Options(clock=True)))
+
+    def urls_for(self, client: int) -> list[str]:
+        """Where one client finds the nodes."""
+        return [node.links[client].url for node in self.nodes]
+
+    def keep(self) -> None:
+        """Keeps what the nodes hold now, as their beginning."""
+        for node in self.nodes:
+            node.beginning = self._things.enter_context(Failback(node.server))
 
     def heal(self) -> None:
         """Everything runs and answers."""
         for node in self.nodes:
-            node.proxy.heal()
+            node.each_link(FaultProxy.heal)
         self.cluster.heal()
 
     def close(self) -> None:

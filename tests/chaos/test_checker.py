@@ -11,6 +11,7 @@ import pytest
 from tests.chaos.checker import GRACE, STALL, Verdict, judge, with_majority
 from tests.chaos.counter import Counters
 from tests.chaos.history import READ, WRITE, Access, Claim, Harm, History, read_logs
+from tests.chaos.kinds import KINDS, QUARANTINE
 
 A = Claim("a#1", "a", ("r",), token=10, began=99.9, at=100.0, until=101.0)
 B = Claim("b#1", "b", ("r",), token=11, began=101.0, at=101.1, until=102.0)
@@ -195,8 +196,8 @@ def test_the_counter_takes_a_read_for_a_use() -> None:
 
 LOG = """\
 {"what": "held", "lease": "a#1", "names": ["r"], "token": 7, "asked": 5, "at": 9, "until": 9.9, "ttl": 1}
-{"what": "still", "lease": "a#1", "until": 10.5}
-{"what": "still", "lease": "a#1", "until": 10.2}
+{"what": "still", "lease": "a#1", "until": 10.5, "latest": 10.6}
+{"what": "still", "lease": "a#1", "until": 10.2, "latest": 10.55}
 {"what": "ends", "lease": "a#1", "at": 10.1}
 {"what": "ends", "lease": "never told", "at": 10.1}
 {"what": "error", "name": "LeaseLost"}
@@ -213,6 +214,37 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     # The winning round began a ttl before the end of the first promise, not when it was asked for.
     assert claim.began == pytest.approx(8.9)
     assert replace(claim, began=0) == Claim("a#1", "a.1", ("r",), 7, 0, 9, 10.5, 10.1)
+    assert claim.shortened == 0, "the process may have been stopped before it wrote 10.2"
     assert claim.over == 10.1
     assert history.endings == {"LeaseLost": 1}
     assert history.problems == ["oh"]
+
+
+def test_an_end_that_is_taken_back_is_read_from_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "a.1.log"
+    log.write_text(LOG.replace('"latest": 10.55', '"latest": 10.25'))
+    history = History(0, 0, 5)
+    read_logs([log], history)
+    (claim,) = history.claims
+    assert claim.until == 10.5
+    assert claim.shortened == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("by", "found"), [(0.25, ["shortened"]), (0.001, [])])
+def test_an_end_that_is_taken_back_is_a_violation(by: float, found: list[str]) -> None:
+    assert kinds(verdict_on(replace(A, shortened=by), ended=103.0)) == found
+
+
+def test_a_link_that_is_cut_is_no_excuse_for_a_stall() -> None:
+    # Others reach the node: a link is no harm that the nemesis notes.
+    assert not KINDS["link"].harms
+    assert not KINDS["other clocks"].harms
+
+
+@pytest.mark.parametrize("kind", ["failback", "old failback", "failbacks", "successive"])
+def test_a_node_that_forgot_is_of_no_use_until_it_is_trusted(kind: str) -> None:
+    assert KINDS[kind].harms
+    assert KINDS[kind].needs_guards
+    harms = [Harm(kind, frozenset({0, 1, 2}), 101.0, 101.5 + QUARANTINE)]
+    history = History(begun=100.0, ended=115.0, nodes=5, harms=harms)
+    assert with_majority(history) == [(101.5 + QUARANTINE + GRACE, 115.0)]

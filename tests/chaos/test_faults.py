@@ -7,23 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.nemesis import NODE_ACTIONS
+from tests.chaos.actions import GROUP_ACTIONS, NODE_ACTIONS, cut_link, set_all_ahead
 from tests.chaos.stage import Node, Stage
 from tests.support.resp import Connection, ReplyError
 from tests.support.wait import eventually
 
 
 @pytest.fixture(scope="module")
-def _stage() -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     with Stage(1) as stage:
         yield stage
 
 
 @pytest.fixture
-def node(_stage: Stage) -> Iterator[Node]:
-    _stage.nodes[0].server.command("SET", "kept", "here")
-    yield _stage.nodes[0]
-    _stage.heal()
+def node(stage: Stage) -> Iterator[Node]:
+    stage.nodes[0].server.command("SET", "kept", "here")
+    yield stage.nodes[0]
+    stage.heal()
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,52 @@ def test_writes_are_refused(node: Node, fault: str, words: str) -> None:
 def test_what_is_kept(node: Node, fault: str, kept: str | None) -> None:
     NODE_ACTIONS[fault](node, 0.5)()
     assert node.server.command("GET", "kept") == kept
+
+
+@pytest.mark.parametrize("fault", ["failback", "old failback"])
+def test_what_came_since_is_forgotten(stage: Stage, node: Node, fault: str) -> None:
+    stage.keep()
+    undo = NODE_ACTIONS["failback"](node, 0) if fault == "failback" else None
+    node.server.command("SET", "new", "there")
+    with Connection((node.server.host, node.links[0].port), 5) as client:
+        client.command("PING")
+        if undo:
+            undo()
+            with pytest.raises(ConnectionError):
+                client.command("PING")
+        else:
+            NODE_ACTIONS[fault](node, 0)
+            assert client.command("PING") == "PONG", "connections are kept"
+    assert node.server.command("GET", "kept") == "here"
+    assert node.server.command("GET", "new") is None
+    assert node.server.command("SET", "a", "b") == "OK"
+
+
+def test_nodes_forget_one_after_another_and_the_first_again(node: Node) -> None:
+    pid = node.server.pid
+    GROUP_ACTIONS["successive"]([node], ["r"], 0.2)()
+    assert node.server.command("GET", "kept") is None
+    assert node.server.pid != pid
+    assert node.server.log.count("Ready to accept") >= 3
+
+
+@pytest.mark.parametrize("strength", [0.1, 0.9])
+def test_a_link_is_cut_and_the_others_of_its_node_are_not(strength: float) -> None:
+    with Stage(1, clients=2) as stage:
+        node = stage.nodes[0]
+        undo = cut_link(node.links[0], strength)
+        with pytest.raises((TimeoutError, ConnectionError)):
+            ask(node, "PING", timeout=0.2)
+        with Connection(("127.0.0.1", node.links[1].port), 5) as other:
+            assert other.command("PING") == "PONG"
+        undo()
+        assert ask(node, "PING", timeout=10) == "PONG"
+
+
+def test_all_clocks_of_the_other_cluster_are_set(stage: Stage) -> None:
+    set_all_ahead(stage.others, 0.5)
+    for server in stage.others:
+        eventually(lambda it=server: float(it.command("TIME")[0]) - time.time() > 15)  # type: ignore[misc]
 
 
 def test_scripts_are_forgotten(node: Node) -> None:
@@ -84,5 +130,5 @@ def server_time(node: Node) -> float:
 
 
 def ask(node: Node, *words: str, timeout: float) -> object:
-    with Connection(("127.0.0.1", node.proxy.port), timeout) as connection:
+    with Connection(("127.0.0.1", node.links[0].port), timeout) as connection:
         return connection.command(*words)

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from tests.chaos.actions import CLIENT_ACTIONS, GROUP_ACTIONS, NODE_ACTIONS
 from tests.chaos.fleet import Fleet
 from tests.chaos.kinds import FORGETTING, GUARDED, KINDS, PROMISED, Target
-from tests.chaos.nemesis import CLIENT_ACTIONS, NODE_ACTIONS
 from tests.chaos.plan import QUIET, Fault, World, schedule
 
 WORLD = World(nodes=5, clients=Fleet.COUNT, clocks=Fleet.CLOCKS)
@@ -48,10 +48,14 @@ def test_a_majority_is_whole_unless_a_kind_says_otherwise(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_fault_at_a_time_hits_a_target(seed: int) -> None:
-    by_target: dict[tuple[bool, int], list[Fault]] = {}
+    by_target: dict[tuple[str, int], list[Fault]] = {}
     for fault in faults(seed):
-        for target in fault.targets:
-            by_target.setdefault((fault.kind.target is Target.CLIENT, target), []).append(fault)
+        kind = fault.kind.target
+        what = kind.value if kind in (Target.CLIENT, Target.LINK) else "node"
+        # Of a link, its client: one that reaches a majority is left to most.
+        targets = fault.targets[:1] if kind is Target.LINK else fault.targets
+        for target in targets:
+            by_target.setdefault((what, target), []).append(fault)
     for plan in by_target.values():
         for before, after in pairwise(plan):
             assert before.end < after.begin
@@ -69,5 +73,19 @@ def test_only_clocks_that_can_be_set_are_set() -> None:
 
 
 def test_every_kind_can_be_made() -> None:
-    made = {*NODE_ACTIONS, *CLIENT_ACTIONS, "rolling", "lost reply"}
+    made = {*NODE_ACTIONS, *CLIENT_ACTIONS, *GROUP_ACTIONS, "lost reply", "link", "other clocks"}
     assert made == set(KINDS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_links_are_those_of_one_client_and_one_node(seed: int) -> None:
+    for fault in faults(seed, names=["link"]):
+        client, node = fault.targets
+        assert client in range(WORLD.clients)
+        assert node in range(WORLD.nodes)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_old_data_does_not_come_back_before_it_is_old(seed: int) -> None:
+    for fault in faults(seed, names=FORGETTING):
+        assert fault.begin >= fault.kind.not_before

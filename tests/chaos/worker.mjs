@@ -34,7 +34,9 @@ const ttl = orders.ttl * 1000
 const log = openSync(orders.log, 'a')
 const settings = { nodeTimeout: 150, retryCount: -1, retryDelay: 40, retryJitter: 30 }
 const guards =
-  orders.guards === null ? {} : { restartGuard: orders.guards, clockGuard: orders.guards !== 'off' }
+  orders.guards === null
+    ? {}
+    : { restartGuard: orders.guards, clockGuard: orders.guards !== 'off', maxTtl: ttl }
 const redlock = new Redlock(orders.nodes, { ...settings, ...guards })
 // What nodes go through is known here.
 redlock.on('warning', () => {})
@@ -188,7 +190,9 @@ class Worker {
   #still(lock) {
     const at = now()
     const validity = lock.validity / 1000
-    if (validity > 0) say({ what: 'still', lease: this.#lease, until: at + validity })
+    // The end lies between the two: the process may have been stopped in the middle.
+    const latest = now() + validity
+    if (validity > 0) say({ what: 'still', lease: this.#lease, until: at + validity, latest })
     return validity > 0
   }
 

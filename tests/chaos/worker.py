@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import quorlock
@@ -59,14 +59,14 @@ class Blocking:
         with lock as lease:
             yield lease
 
-    def run(self, workers: list[Worker]) -> None:
+    def run(self, workers: Sequence[Worker | Bystander]) -> None:
         threads = [threading.Thread(target=self._run, args=(worker,)) for worker in workers]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _run(self, worker: Worker) -> None:
+    def _run(self, worker: Worker | Bystander) -> None:
         try:
             worker.work().send(None)
         except StopIteration:
@@ -91,7 +91,7 @@ class Asyncio:
         async with lock as lease:
             yield lease
 
-    def run(self, workers: list[Worker]) -> None:
+    def run(self, workers: Sequence[Worker | Bystander]) -> None:
         async def main() -> None:
             await asyncio.gather(*(worker.work() for worker in workers))
 
@@ -247,7 +247,9 @@ class Worker:
     def _still(self, lease: Any) -> bool:
         at, validity = now(), lease.validity
         if validity > 0:
-            self._say(what="still", lease=self._lease, until=at + validity)
+            # The end lies between the two: the process may have been stopped in the middle.
+            latest = now() + validity
+            self._say(what="still", lease=self._lease, until=at + validity, latest=latest)
         return bool(validity > 0)
 
     def _ends(self) -> None:
@@ -255,6 +257,21 @@ class Worker:
 
     def _say(self, **record: Any) -> None:
         os.write(self._log, json.dumps(record).encode() + b"\n")
+
+
+class Bystander:
+    """Takes locks of another cluster, with a manager of its own. Nobody judges them."""
+
+    def __init__(self, api: Any, locks: Any) -> None:
+        self._api = api
+        self._locks = locks
+
+    async def work(self) -> None:
+        while not STOPPING.is_set():
+            with contextlib.suppress(*EXPECTED):
+                async with self._api.block(self._locks.lock("elsewhere", ttl=1, timeout=0.5)):
+                    await self._api.sleep(0.02)
+            await self._api.sleep(0.05)
 
 
 STOPPING = threading.Event()
@@ -268,8 +285,18 @@ def main() -> None:
     logging.getLogger("quorlock").setLevel(logging.CRITICAL)
     guards = {}
     if orders["guards"] is not None:
-        guards = {"restart_guard": orders["guards"], "clock_guard": orders["guards"] != "off"}
-    settings = {"node_timeout": 0.15, "retry_delay": 0.04, "retry_jitter": 0.03}
+        guards = {
+            "restart_guard": orders["guards"],
+            "clock_guard": orders["guards"] != "off",
+            # So that nodes are held back for as long as these locks last, and not for longer ones.
+            "max_ttl": orders["ttl"],
+        }
+    settings = {
+        "ttl": orders["ttl"],
+        "node_timeout": 0.15,
+        "retry_delay": 0.04,
+        "retry_jitter": 0.03,
+    }
     locks = api.Redlock(orders["nodes"], **settings, **guards)
 
     def wait_for_the_end() -> None:
@@ -277,7 +304,12 @@ def main() -> None:
         STOPPING.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
-    api.run([Worker(orders, number, api, locks, log) for number in range(orders["tasks"])])
+    workers: list[Worker | Bystander] = [
+        Worker(orders, number, api, locks, log) for number in range(orders["tasks"])
+    ]
+    if "others" in orders:
+        workers.append(Bystander(api, api.Redlock(orders["others"], **settings, **guards)))
+    api.run(workers)
 
 
 if __name__ == "__main__":

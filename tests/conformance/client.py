@@ -224,7 +224,7 @@ def main() -> None:
 
 
 _MILLIS = {"ttl", "node_timeout", "retry_delay", "retry_jitter", "timeout", "unreachable_timeout",
-           "max_hold", "lock_delay", "min_hold"}  # fmt: skip
+           "max_hold", "lock_delay", "min_hold", "max_ttl"}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -29,6 +29,7 @@ class Settings:
     max_hold: int = 86_400_000
     lock_delay: int = 0
     min_hold: int = 0
+    max_ttl: int | None = None
     wall: int = 1000
     guards: bool = False
 
@@ -123,6 +124,6 @@ def _value(name: str, value: str) -> Any:
         return value == "on"
     if name == "drift_factor":
         return float(value)
-    if value == "none" and name in {"retry_limit", "timeout"}:
+    if value == "none" and name in {"retry_limit", "timeout", "max_ttl"}:
         return None
     return int(value)

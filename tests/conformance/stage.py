@@ -140,6 +140,7 @@ class Stage:
                 "max_hold": min(settings.max_hold * scale, 86_400_000),
                 "lock_delay": settings.lock_delay * scale,
                 "min_hold": settings.min_hold * scale,
+                "max_ttl": None if settings.max_ttl is None else settings.max_ttl * scale,
                 "auto_extend": self.case.does(name, "hold"),
                 "restart_guard": "auto" if settings.guards else "off",
                 "clock_guard": settings.guards,
@@ -289,7 +290,7 @@ class Stage:
                 number = self.token(int(token[0])) if token else 0
                 if site is None:
                     return [1, number, -2, int(time.time() * 1_000_000)]
-                is_known = command.kind != "grant" or command.canary in {"", site.canary}
+                is_known = command.kind != "grant" or site.stands(command.relied)
                 return [1, number, -2, site.micros] if is_known else site.forgot()
             case ["fault", "QUARANTINED"] if site is not None:
                 return site.forgot()

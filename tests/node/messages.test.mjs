@@ -32,7 +32,7 @@ describe('a message about settings', () => {
       () => redlock.acquire('r', 1000, /** @type {any} */ ({ restartGuard: 'strict' })),
     ],
     [
-      'a lock may keep its keys for at most maxTtl, 1000 ms, and this one asks for 2000 ms',
+      'a lock may keep its keys for at most maxTtl, 1 s, and this one asks for 2 s',
       () => new Redlock(memory, { maxTtl: 1000 }).acquire('r', 2000),
     ],
     [

@@ -58,8 +58,8 @@ class _Shared:
 
 def _are_alike(cluster: Cluster) -> bool:
     canaries = cluster.values("quorlock:{node}:canary")
-    is_trusted = [canary is not None and " trusted " in canary for canary in canaries]
-    return all(is_trusted) or canaries == [None] * len(cluster)
+    is_trusted = all(server.is_trusted() for server in cluster)
+    return is_trusted or canaries == [None] * len(cluster)
 
 
 @pytest.fixture(scope="session")

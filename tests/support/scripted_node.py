@@ -45,7 +45,7 @@ class Command:
     holder: str
     ttl: int | None  # milliseconds, of a grant or an extend
     proposal: int | None  # the fencing token that a grant proposes
-    canary: str  # what must stand in the canary key for a grant by script
+    relied: str  # what a grant by script wants of the canary: see grant.lua
     words: tuple[str, ...]
     arrived: float  # time.monotonic() of the first copy
     copies: int = 1
@@ -267,7 +267,7 @@ class ScriptedNode:
             return b"+OK\r\n" if self.site else b"$-1\r\n"
         if command.kind == "inspect" or self.site is None:
             return integers([2, 0, -2, 0])
-        if command.kind == "grant" and command.canary != self.site.canary:
+        if command.kind == "grant" and not self.site.stands(command.relied):
             return self.site.forgot()
         return integers([1, command.proposal or 0, -2, self.site.micros])
 
@@ -284,7 +284,7 @@ class ScriptedNode:
             if earlier.kind == command.kind and is_same:
                 self._to_come_again.remove(earlier)
                 earlier.copies += 1
-                earlier.canary = command.canary
+                earlier.relied = command.relied
                 return earlier
         self.commands.append(command)
         return command
@@ -323,13 +323,13 @@ class ScriptedNode:
         return Command(kind, holder, ttl, None, "", words, now)
 
     def _grant(self, words: tuple[str, ...], arguments: tuple[str, ...], now: float) -> Command:
-        _, canary, holder, ttl, *fence = arguments
+        _, relied, holder, ttl, *fence = arguments
         proposal = int(fence[0]) if fence and fence[0] else None
         # What a lease gets back looks like a grant without guards and fence, after an extension.
         known = {each.holder for each in self.commands if each.kind == "extend"}
-        is_bare = not canary and proposal is None
+        is_bare = not relied and proposal is None
         kind = "restore" if is_bare and holder in known else "grant"
-        return Command(kind, holder, int(ttl), proposal, canary, words, now)
+        return Command(kind, holder, int(ttl), proposal, relied, words, now)
 
     def _flush(self, connection: _Connection) -> None:
         slots = connection.slots

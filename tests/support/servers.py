@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -51,6 +52,11 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
 end
 """
 READY_WITHIN = 20.0  # seconds; a shared machine under a build can be slow
+
+#: Milliseconds; from this age on a memory is used at once, by clients with locks up to the floor.
+_OLD = 11_000
+#: The age of a memory that was there when no lock could be held.
+_AGES = 100 * 365 * 86_400_000
 
 
 class ServerEnded(RuntimeError):
@@ -145,9 +151,20 @@ class Server:
     def is_trusted(self) -> bool:
         """Whether the guards of clients hold that it has forgotten nothing in this run."""
         match str(self.command("GET", CANARY)).split():
-            case [_, run, _, "trusted", *_]:
+            case [_, _, run, _, _, _, _, age, *_] if int(age) >= _OLD:
                 return f"run_id:{run}" in self.command("INFO", "server")
         return False
+
+    def found(self) -> None:
+        """Writes the canary of a node of a new cluster, which has forgotten nothing."""
+        info = dict(
+            line.split(":", 1) for line in str(self.command("INFO")).splitlines() if ":" in line
+        )
+        line = f"0:{info.get('rdb_last_load_keys_loaded', '0')}"
+        clock = self.command("TIME")
+        micros = int(clock[0]) * 1_000_000 + int(clock[1])
+        words = 2, secrets.randbits(63), info["run_id"], line, 0, 1, 10_000, _AGES, "no-history"
+        self.command("SET", CANARY, " ".join(map(str, (*words, micros, micros))))
 
     def empty(self) -> None:
         """Deletes all keys but the canary: for clients, the node goes on as it was."""
@@ -180,6 +197,20 @@ class Server:
         assert self._clock is not None, "it was started without Options(clock=True)"
         self._clock.step(ahead - self._clock.offset)
         eventually(lambda: abs(self._wall_clock() - time.time() - ahead) < 1)
+
+    def step_clock(self, seconds: float) -> None:
+        """Sets its wall clock forward from where it is, or back."""
+        assert self._clock is not None, "it was started without Options(clock=True)"
+        self._clock.step(seconds)
+
+    def gain_time(self, rate: float) -> None:
+        """Its wall clock runs fast by this part from now on (0.05: 5 %), or slow; once."""
+        assert self._clock is not None, "it was started without Options(clock=True)"
+        self._clock.gain(rate)
+
+    def cut_connections(self) -> None:
+        """Ends all connections of clients, as Sentinel does at a failover."""
+        self.command("CLIENT", "KILL", "TYPE", "normal")
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered. Returns when it has stopped."""
@@ -373,7 +404,8 @@ class Cluster(Sequence[Server]):
 
 def reset(servers: Sequence[Server]) -> None:
     """As `Cluster.reset`. Servers that all remember go on as they were, for clients that were
-    there before; if one has forgotten, they are a new cluster, for clients that come."""
+    there before; if one has forgotten, they are a cluster that has just been founded, for clients
+    that come."""
     for server in servers:
         server.heal()
     remember = all(server.is_trusted() for server in servers)
@@ -382,6 +414,7 @@ def reset(servers: Sequence[Server]) -> None:
             server.empty()
         else:
             server.flush()
+            server.found()
 
 
 def start_servers(count: int, options: Options | None = None) -> Cluster:

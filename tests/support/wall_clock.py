@@ -3,6 +3,7 @@
     clock = WallClock(directory)
     Server(Options(env=clock.variables))
     clock.step(+40)
+    clock.gain(0.05)  # runs 5 % fast from now on
 
 Only the wall clock is changed: monotonic clocks go on, as on a machine whose time is set.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -33,11 +35,22 @@ class WallClock:
     def step(self, seconds: float) -> None:
         """Sets it forward, or back."""
         self.offset += seconds
+        self._write(struct.pack("q", round(self.offset * 1e9)))
+
+    def gain(self, rate: float) -> None:
+        """It gains so many seconds in each second from now on; once in its life.
+
+        What it has gained is not part of `offset`.
+        """
+        # The rate is written last: what is read meanwhile is the clock as it was.
+        self._write(struct.pack("qqd", round(self.offset * 1e9), time.time_ns(), rate))
+
+    def _write(self, fields: bytes) -> None:
         if not self._path.exists():
-            self._path.write_bytes(bytes(8))
+            self._path.write_bytes(bytes(struct.calcsize("qqd")))
         # In place: the processes have the file mapped.
         with self._path.open("r+b") as file:
-            file.write(struct.pack("q", round(self.offset * 1e9)))
+            file.write(fields)
 
 
 @cache

@@ -32,6 +32,7 @@ class Session {
       maxHold: settings.max_hold,
       lockDelay: settings.lock_delay,
       minHold: settings.min_hold,
+      maxTtl: settings.max_ttl,
       autoExtend: settings.auto_extend,
       ...(settings.timeout === null ? {} : { timeout: settings.timeout }),
     })

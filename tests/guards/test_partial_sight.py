@@ -1,0 +1,88 @@
+"""Clients that reach different nodes: what one has opened in good faith is not enough for another
+that sees more, and one node out of reach does not blind a newcomer to clocks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from tests.guards.scene import UNGUARDED, Scene, assert_kept_out, assert_let_in, restart_empty
+from tests.guards.side_by_side import Case, side_by_side
+from tests.support.wait import eventually
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="clocks can be set on Linux alone"),
+]
+
+#: Seconds; of the lock that is held.
+TTL = 30.0
+
+
+def founder_that_was_cut_off(scene: Scene, *, unguarded: bool = False) -> None:
+    """Two nodes restart. Somebody reaches them alone, and uses them. The third still knows."""
+    cluster = scene.servers()
+    proxies = [scene.proxy(server) for server in cluster]
+    holder = scene.warm([proxy.url for proxy in proxies])
+    lock = scene.hold(holder, "r", ttl=TTL)
+    for proxy in proxies:
+        proxy.refuse()
+    for server in cluster[:2]:
+        restart_empty(server)
+    restarted = time.monotonic()
+    founder = scene.client([*cluster.urls[:2], proxies[2].url])
+    scene.touch(founder, "other")
+    new = scene.client(cluster.urls, **(UNGUARDED if unguarded else {}))
+    if unguarded:
+        assert_let_in(new)
+        return
+    assert_kept_out(lock, new, patience=4)
+    second = new.lock("r")
+    assert second.acquire(timeout=2 * TTL)
+    assert lock.lease is not None
+    assert lock.lease.validity == 0, "a second holder"
+    # The nodes are used again as soon as the lock that they may have forgotten is over.
+    assert time.monotonic() - restarted < TTL * 1.01 + 4
+    second.release()
+
+
+def newcomer_with_a_node_missing(scene: Scene, who: str) -> None:
+    """A lock on A and C of three. Others never reach A, nobody reaches all; C's clock is set."""
+    cluster = scene.servers(clock=True)
+    to_a, to_b = scene.proxy(cluster[0]), scene.proxy(cluster[1])
+    to_a.refuse()
+    to_b.refuse()
+    holder = scene.client([cluster[0].url, to_b.url, cluster[2].url])
+    scene.touch(holder)
+    seen = scene.client([to_a.url, *cluster.urls[1:]])
+    scene.touch(seen)
+    # Longer than a client lets pass before it looks again: it has noted what it sees.
+    time.sleep(11)
+    scene.touch(seen)
+    lock = scene.hold(holder, "r", ttl=TTL)
+    seen.close()
+    assert cluster.values("r")[1] is None
+    cluster[2].set_clock(TTL + 10)
+    eventually(lambda: cluster[2].command("GET", "r") is None)
+    if who == "unguarded":
+        assert_let_in(scene.client([to_a.url, *cluster.urls[1:]], **UNGUARDED))
+        return
+    new = scene.client([to_a.url, *cluster.urls[1:]], restart_guard=who)
+    assert_kept_out(lock, new, patience=4)
+
+
+@side_by_side(
+    {
+        "founder that was cut off": founder_that_was_cut_off,
+        "founder that was cut off, unguarded": partial(founder_that_was_cut_off, unguarded=True),
+        **{
+            f"newcomer with a node missing, {who}": partial(newcomer_with_a_node_missing, who=who)
+            for who in ("auto", "strict", "unguarded")
+        },
+    }
+)
+def test_nobody_is_given_what_others_hold(case: Case) -> None:
+    case.end()
