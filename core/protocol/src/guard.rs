@@ -248,8 +248,7 @@ impl Guards {
 
     /// Keys that nodes were asked to keep for `keep` are gone at the moment `at`, at the latest.
     pub fn end_keep(&mut self, keep: Duration, at: Moment, now: Moment) {
-        if keep > FLOOR && self.are_on() {
-            self.keeps.end(keep, at, now);
+        if keep > FLOOR && self.are_on() && self.keeps.end(keep, at, now) {
             self.look_around(now);
         }
     }

@@ -32,18 +32,23 @@ impl Keeps {
         }
     }
 
-    /// Keys of this length are over at `at`.
-    pub(super) fn end(&mut self, keep: Duration, at: Moment, now: Moment) {
+    /// Keys of this length are over at `at`; whether others are to hear of that at once, as the longest lock of an
+    /// entry of this client's own has ended.
+    pub(super) fn end(&mut self, keep: Duration, at: Moment, now: Moment) -> bool {
         let Some(count) = self.in_use.get_mut(&keep) else {
-            return;
+            return false;
         };
         *count -= 1;
-        if *count == 0 {
+        let is_last = *count == 0;
+        if is_last {
             self.in_use.remove(&keep);
         }
         if at > now {
             self.ending.push((keep, at));
+            return false;
         }
+        let is_own = class_of(keep, CLASSES).is_none();
+        is_own && is_last && self.in_use.keys().all(|other| *other < keep)
     }
 
     /// Brings this client's entries in `known` up to date.
