@@ -65,7 +65,8 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
     node = locks.nodes[1]
     assert node.detail == "it was restarted and may have forgotten locks"
     assert node.quarantine is not None
-    assert 0 < node.quarantine <= 5.1
+    # Of a lock that another client held nothing is known: ten seconds, and what clocks may drift.
+    assert 0 < node.quarantine <= 10.2
     assert [locks.nodes[0].detail, locks.nodes[0].quarantine] == [None, None]
     await api.until(lambda: told(caplog, "quarantined", cluster))
     (record,) = told(caplog, "quarantined", cluster)

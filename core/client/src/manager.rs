@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Acquire, AcquireOutcome, Claim, ErrorKind, FencingToken, HolderId, Inspect, Policy, Quorum,
-    Resources, Withdraw,
+    Acquire, AcquireOutcome, Claim, ConfigError, ErrorKind, FencingToken, HolderId, Inspect,
+    Policy, Quorum, Resources, Withdraw,
 };
 
 use crate::builder::Builder;
@@ -61,7 +61,9 @@ pub(crate) struct Manager {
     settings: NodeSettings,
     known: AtomicU64,
     settled: AtomicBool,
-    /// The list of nodes was found to be wrong while they were connected to for the first time.
+    /// A quorum has granted something: the list of nodes was right once.
+    proven: AtomicBool,
+    /// The list of nodes was found to be wrong before that.
     mistaken: AtomicBool,
     closed: AtomicBool,
 }
@@ -181,6 +183,7 @@ impl Manager {
             settings,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
+            proven: AtomicBool::new(false),
             mistaken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
@@ -188,21 +191,27 @@ impl Manager {
 
     /// Waits, before the first operation, until a quorum is connected or every node has been tried.
     ///
-    /// A list of nodes that are found not to be independent by then is refused for as long as they are.
-    /// What is found later is the fault of the node alone: servers change places.
+    /// A list of nodes that are found not to be independent before a quorum has ever granted anything is refused
+    /// for as long as they are. What is found later is the fault of the node alone: servers change places.
     pub(crate) async fn settle(&self, timeout: Option<Duration>) -> Result<(), LockError> {
         if !self.settled.load(Ordering::Acquire) {
             // A node that cannot be connected to is known to be down in the end, and what depends on it then.
             let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
             let patience = patience.min(timeout.unwrap_or(Duration::MAX));
             let _ = tokio::time::timeout(patience, self.connect()).await;
-            if self.watch.mistake().is_some() {
-                self.mistaken.store(true, Ordering::Release);
-            }
             self.settled.store(true, Ordering::Release);
         }
-        let mistake = self.mistaken.load(Ordering::Acquire).then(|| self.watch.mistake()).flatten();
-        mistake.map_or(Ok(()), |mistake| Err(mistake.into()))
+        self.mistake().map_or(Ok(()), |mistake| Err(mistake.into()))
+    }
+
+    /// What is wrong with the list of nodes, if it never was right.
+    fn mistake(&self) -> Option<ConfigError> {
+        if self.proven.load(Ordering::Acquire) && !self.mistaken.load(Ordering::Acquire) {
+            return None;
+        }
+        let mistake = self.watch.mistake()?;
+        self.mistaken.store(true, Ordering::Release);
+        Some(mistake)
     }
 
     async fn connect(&self) {
@@ -242,6 +251,7 @@ impl Manager {
                     self.known.fetch_max(token.0, Ordering::Relaxed);
                 }
                 self.withdraw_afresh(left);
+                self.note_quorum();
                 let spent = (outcome.attempts, outcome.elapsed);
                 let lost =
                     lost.iter().map(|round| name_votes(&round.votes, &self.addresses)).collect();
@@ -252,9 +262,18 @@ impl Manager {
             Err(kind) => {
                 keeping.into_iter().for_each(Keeping::finish);
                 self.withdraw_rest(&driver, left);
+                if let Some(mistake) = self.mistake() {
+                    return Err(mistake.into());
+                }
                 let spent = (outcome.attempts, outcome.elapsed);
                 Err(self.error(kind, resources, &outcome.lost_rounds, spent))
             }
+        }
+    }
+
+    fn note_quorum(&self) {
+        if !self.proven.load(Ordering::Relaxed) {
+            self.proven.store(true, Ordering::Release);
         }
     }
 
