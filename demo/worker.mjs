@@ -13,6 +13,7 @@ const redlock = new Redlock(process.argv.slice(2), {
   retryCount: -1,
   retryDelay: 100,
   retryJitter: 50,
+  maxTtl: 5000, // nobody here locks for longer: restarted servers are held back for no more
 })
 redlock.on('error', () => {}) // refusals and dead nodes are part of the show
 

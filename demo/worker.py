@@ -72,7 +72,8 @@ ACTIONS: dict[str, Callable[..., None]] = {"turns": turns, "hold": hold, "block"
 
 
 def main() -> None:
-    locks = quorlock.Redlock(sys.argv[1:])
+    # Nobody here locks for longer: servers that were restarted are held back for no more.
+    locks = quorlock.Redlock(sys.argv[1:], ttl=5, max_ttl=5)
     for line in sys.stdin:
         command = json.loads(line)
         ACTIONS[command.pop("do")](locks, **command)
