@@ -202,13 +202,17 @@ impl Scope {
     }
 
     /// For how long a node that forgot may be held back, in milliseconds: for the longest lock, and for what every
-    /// client waits for; with what clocks may run apart, and until the next look.
+    /// client waits for; with what clocks may run apart, and until the next look. When a memory began is known no
+    /// better than the wall clocks of its clients agree.
     pub(crate) fn longest_wait(&self) -> u64 {
         let floor = self.policy.max_ttl().map_or(Guards::FLOOR, |limit| limit.as_duration());
         let keeps =
             [self.policy, self.policy_of(1)].map(|policy| class_of(policy.longest_key_ttl()));
         let longest = keeps.into_iter().fold(floor, Duration::max);
-        u64::try_from(longest.as_millis() * 102 / 100).unwrap_or(u64::MAX).saturating_add(1000)
+        let wait = u64::try_from(longest.as_millis() * 102 / 100).unwrap_or(u64::MAX);
+        let walls = || self.walls.iter().copied();
+        let apart = walls().max().unwrap_or(0) - walls().min().unwrap_or(0);
+        wait.saturating_add(1000 + apart / 1000)
     }
 
     /// Whether the guards are on.

@@ -163,9 +163,12 @@ fn granting_in_parts() -> Vec<Scope> {
             walls: vec![50, 100],
             ..faulty("grants in parts, clocks that disagree", 1, |it| it.cancels = 1)
         }),
-        in_parts(faulty("grants in parts, broken connections", 1, |it| {
-            (it.resends, it.breaks) = (1, 1);
-        })),
+        Scope {
+            bound: Some(1_000_000),
+            ..in_parts(faulty("grants in parts, broken connections", 1, |it| {
+                (it.resends, it.breaks) = (1, 1);
+            }))
+        },
     ]
 }
 

@@ -17,6 +17,7 @@ pub(super) fn small() -> Vec<Scope> {
         },
         Scope {
             in_parts: true,
+            bound: Some(500_000),
             ..forgetful("guards: grants in parts, and a node that is flushed", |it| it.flushes = 1)
         },
         forgetful("guards: a node comes back from a snapshot", |it| it.rollbacks = 1),
