@@ -46,7 +46,7 @@ impl World {
                 );
                 return Err(Violation::new(Property::Fencing, text));
             }
-            *highest = token.0;
+            (*highest, self.latest[usize::from(*resource)]) = (token.0, serial);
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl World {
         let mut wrong = token < own;
         for resource in scope.wants_of(client) {
             let highest = &mut self.tokens[usize::from(*resource)];
-            if *highest > own.0 && self.won > serial {
+            if self.latest[usize::from(*resource)] > serial {
                 wrong |= token.0 >= *highest;
             } else {
                 *highest = token.0.max(*highest);

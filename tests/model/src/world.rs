@@ -25,6 +25,8 @@ pub(crate) struct World {
     pub(crate) budget: Budget,
     /// The highest token handed out, by resource.
     pub(crate) tokens: Vec<u64>,
+    /// The serial number of the last lease of each resource.
+    pub(crate) latest: Vec<u32>,
     /// How many leases were won.
     pub(crate) won: u32,
     /// What each resource's target has seen.
@@ -43,6 +45,7 @@ impl World {
             links: vec![Link::default(); scope.nodes * scope.clients],
             budget: scope.budget,
             tokens: vec![0; scope.resources()],
+            latest: vec![0; scope.resources()],
             won: 0,
             targets: vec![Written::default(); scope.resources()],
             views: Views(vec![0; scope.nodes]),
