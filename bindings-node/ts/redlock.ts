@@ -43,8 +43,11 @@ import { type Routine, useLock } from './using'
  */
 export interface Warning {
   /**
-   * `quarantined`: a node may have forgotten locks. `clock-set-back`, `clock-rate`: a node's clock
-   * is not right. `paused`: this machine stood still. `may-evict`: a server may throw locks out.
+   * `node-down`: a node has taken no part for two seconds. `node-up`: it takes part again.
+   * `quarantined`: a node may have forgotten locks. `long-wait`: it is held back for more than a
+   * minute. `long-lock`: a lock lasts for more than an hour, and `maxTtl` is not set.
+   * `clock-set-back`: a node's clock is not right. `paused`: this machine stood still.
+   * `may-evict`: a server may throw locks out.
    * `not-independent`: two addresses lead to one server, or one follows the other.
    * `credentials-changed`: a client object has others than those that were read from it.
    * `unknown-database`: a client object does not tell which database it has selected.

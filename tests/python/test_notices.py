@@ -70,10 +70,34 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
     assert [locks.nodes[0].detail, locks.nodes[0].quarantine] == [None, None]
     await api.until(lambda: told(caplog, "quarantined", cluster))
     (record,) = told(caplog, "quarantined", cluster)
-    assert record.getMessage() == (
-        f"{cluster[1].url}: {node.detail}; its votes do not count until those locks are over"
+    assert record.getMessage().startswith(
+        f"{cluster[1].url}: {node.detail}; its votes do not count until those locks are over, for "
     )
     await api.until(lambda: locks.nodes[1].state == "healthy")
+    await api(locks.close())
+
+
+@both_apis
+async def test_a_node_that_stops_taking_part_is_logged_once_and_when_it_is_back(
+    api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    locks = api.Redlock(cluster.urls, ttl=5)
+    async with api.block(locks.lock("r")):
+        await api.until(lambda: all(node.state == "healthy" for node in locks.nodes))
+    cluster[1].kill()
+    for _ in range(10):
+        async with api.block(locks.lock("r")):
+            pass
+    await api.until(lambda: told(caplog, "node-down", cluster))
+    async with api.block(locks.lock("r")):
+        pass
+    cluster[1].restart()
+    await api.until(lambda: told(caplog, "node-up", cluster))
+    for name, words in (("node-down", "it takes no part in locks"), ("node-up", "after ")):
+        (record,) = told(caplog, name, cluster)
+        assert (vars(record)["node"], record.levelname) == (cluster[1].url, "WARNING")
+        assert words in record.getMessage()
     await api(locks.close())
 
 

@@ -44,6 +44,7 @@ mod manager;
 mod memory_node;
 mod node;
 mod observe;
+mod outage;
 mod redis_node;
 mod replies;
 mod sentry;

@@ -40,6 +40,7 @@ use crate::clock::{ToldClock, ToldMoment};
 use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
+use crate::outage;
 use crate::sentry::Sentry;
 
 /// How a node's connection is made and watched.
@@ -106,7 +107,7 @@ pub struct RedisNode {
     clock: Arc<ToldClock>,
     start: Once,
     /// Until it is started.
-    actor: Mutex<Option<Actor>>,
+    actor: Mutex<Option<(Actor, Option<Sentry>)>>,
 }
 
 impl RedisNode {
@@ -126,18 +127,21 @@ impl RedisNode {
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
         let clock = Arc::<ToldClock>::default();
-        let dialer = Dialer::new(Arc::new(address), settings, sentry, Arc::clone(&clock));
+        let dialer = Dialer::new(Arc::new(address), settings, sentry.clone(), Arc::clone(&clock));
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, letters, teller, Arc::clone(&asked_at));
-        let actor = Mutex::new(Some(actor));
+        let actor = Mutex::new(Some((actor, sentry)));
         Arc::new(Self { asked_at, clock, name, mailbox, state, tasks, start: Once::new(), actor })
     }
 
     fn start(&self) {
         self.start.call_once(|| {
             let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(actor) = actor {
+            if let Some((actor, sentry)) = actor {
                 self.tasks.spawn(actor.run());
+                if let Some(sentry) = sentry {
+                    self.tasks.spawn(outage::watch(self.state.clone(), sentry));
+                }
             }
         });
     }

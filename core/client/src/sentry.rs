@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Checkup, ClockReading, ConfigError, Fault, Guards, Identity, NodeId, Notes, Policy, Quorum,
-    Ruling,
+    Checkup, ClockReading, ConfigError, Fault, Guards, Identity, NodeId, Notes, Notice, Policy,
+    Quorum, Ruling,
 };
 use tokio::select;
 use tokio::sync::watch;
@@ -167,6 +167,16 @@ impl Sentry {
 
     pub(crate) fn handle_down(&self) {
         self.watch.with(|guards| guards.handle_down(self.node, clock::now()));
+    }
+
+    /// Tells people that the node takes no part any more, and why.
+    pub(crate) fn tell_down(&self, why: Arc<str>) {
+        self.watch.shared.observer.tell(vec![Notice::NodeDown(self.node, why)]);
+    }
+
+    /// Tells people that the node takes part again, after so long.
+    pub(crate) fn tell_up(&self, after: Duration) {
+        self.watch.shared.observer.tell(vec![Notice::NodeUp(self.node, after)]);
     }
 
     pub(crate) fn handle_checkup(&self, checkup: &Checkup) -> Ruling {

@@ -102,3 +102,72 @@ fn a_node_that_is_held_back_is_told_of() {
         assert!(text.starts_with(&words) && text.ends_with(" s"), "{text}");
     });
 }
+
+#[test]
+fn a_node_that_stops_taking_part_is_told_of_once_and_when_it_is_back() {
+    run(async {
+        let mut servers = [Server::start(), Server::start(), Server::start()];
+        let told = Told::default();
+        let locks = manager(&servers, &told);
+        lock_and_release(&locks).await;
+        all_healthy(&locks).await;
+
+        // Back at once: nothing to tell.
+        servers[2].restart();
+        until("it has come back", || !told.by_name("quarantined").is_empty()).await;
+
+        let url = servers[1].url();
+        servers[1].kill();
+        until("it is told", || !told.by_name("node-down").is_empty()).await;
+        all_but(&locks, 1).await;
+        for _ in 0..20 {
+            lock_and_release(&locks).await;
+        }
+        let words = format!(
+            "{url}: it takes no part in locks, which go on as long as a majority of the nodes does: \
+             cannot connect: connection refused"
+        );
+        let [(node, text)] = &told.by_name("node-down")[..] else { panic!("once: {:?}", told.0) };
+        assert_eq!(node.as_deref(), Some(&*url));
+        assert!(text.starts_with(&words), "{text}");
+        assert!(told.by_name("node-up").is_empty());
+
+        servers[1].restart();
+        until("it is told", || !told.by_name("node-up").is_empty()).await;
+        let [(node, text)] = &told.by_name("node-up")[..] else { panic!("once: {:?}", told.0) };
+        assert_eq!(node.as_deref(), Some(&*url));
+        assert!(text.starts_with(&format!("{url}: it takes part again, after ")), "{text}");
+        assert_eq!(told.by_name("node-down").len(), 1);
+    });
+}
+
+async fn all_but(locks: &Redlock, down: usize) {
+    until("the others are healthy", || {
+        let nodes = locks.nodes();
+        let mut others = nodes.iter().enumerate().filter(|(node, _)| *node != down);
+        others.all(|(_, (_, state))| *state == NodeState::Healthy)
+    })
+    .await;
+}
+
+#[test]
+fn a_node_that_hangs_is_told_of() {
+    run(async {
+        let servers = [Server::start(), Server::start(), Server::start()];
+        let told = Told::default();
+        let locks = manager(&servers, &told);
+        lock_and_release(&locks).await;
+        all_healthy(&locks).await;
+        servers[0].pause();
+        // Also where nobody asks for locks: each node is looked at every ten seconds.
+        until("it is told", || !told.by_name("node-down").is_empty()).await;
+        let (node, text) = told.by_name("node-down").remove(0);
+        assert_eq!(node, Some(servers[0].url()));
+        assert!(
+            text.contains("a majority of the nodes does: it is connected, but does not answer"),
+            "{text}"
+        );
+        servers[0].resume();
+        until("it is back", || !told.by_name("node-up").is_empty()).await;
+    });
+}

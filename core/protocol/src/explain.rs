@@ -274,6 +274,14 @@ impl Notice {
                 name(node)
             ),
             Self::NotIndependent(dependence) => dependence.explain(addresses),
+            Self::NodeDown(node, why) => format!(
+                "{}: it takes no part in locks, which go on as long as a majority of the nodes does: \
+                 {why}",
+                name(node)
+            ),
+            Self::NodeUp(node, after) => {
+                format!("{}: it takes part again, after {}", name(node), seconds(*after))
+            }
         }
     }
 
@@ -283,7 +291,9 @@ impl Notice {
             Self::Quarantined(node, ..)
             | Self::LongWait(node, _)
             | Self::ClockSetBack(node, _)
-            | Self::MayEvict(node, _) => Some(*node),
+            | Self::MayEvict(node, _)
+            | Self::NodeDown(node, _)
+            | Self::NodeUp(node, _) => Some(*node),
             Self::LongLock(_) | Self::Paused(_) | Self::NotIndependent(_) => None,
         }
     }
@@ -298,6 +308,8 @@ impl Notice {
             Self::LongLock(_) => "long-lock",
             Self::MayEvict(..) => "may-evict",
             Self::NotIndependent(_) => "not-independent",
+            Self::NodeDown(..) => "node-down",
+            Self::NodeUp(..) => "node-up",
         }
     }
 }

@@ -178,6 +178,10 @@ pub enum Notice {
     MayEvict(NodeId, Arc<str>),
     /// A node has no vote of its own, which is a mistake in the list of nodes.
     NotIndependent(Dependence),
+    /// A node has stopped taking part, and why.
+    NodeDown(NodeId, Arc<str>),
+    /// It takes part again, after so long.
+    NodeUp(NodeId, Duration),
 }
 
 impl Guards {

@@ -1,0 +1,67 @@
+//! Tells people when a node stops taking part, and when it is back. Owns the patience; the words come from the
+//! protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{FaultKind, Moment};
+use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
+use tokio::time::timeout;
+
+use crate::clock;
+use crate::node::NodeState;
+use crate::sentry::Sentry;
+
+/// Follows one node until it is closed.
+pub(crate) async fn watch(mut states: watch::Receiver<NodeState>, sentry: Sentry) {
+    let mut quiet_until = Moment::default();
+    // An error means that the node was closed.
+    while let Ok(since) = outage(&mut states).await {
+        let patience = PATIENCE.max(quiet_until.since(since));
+        match timeout(patience, states.wait_for(takes_part)).await {
+            Ok(Ok(_)) => continue,
+            Ok(Err(_)) => return,
+            Err(_elapsed) => {}
+        }
+        sentry.tell_down(reason(&states.borrow()));
+        if states.wait_for(takes_part).await.is_err() {
+            return;
+        }
+        let now = clock::now();
+        sentry.tell_up(now.since(since));
+        quiet_until = now + QUIET;
+    }
+}
+
+/// Waits until the node does not take part; since when.
+async fn outage(states: &mut watch::Receiver<NodeState>) -> Result<Moment, RecvError> {
+    states.wait_for(is_out).await?;
+    Ok(clock::now())
+}
+
+/// Whether it grants locks, or is going to. What people were told of in other words counts as well.
+fn takes_part(state: &NodeState) -> bool {
+    match state {
+        NodeState::Healthy | NodeState::Quarantined(_) => true,
+        NodeState::Refusing(fault) => fault.kind() == FaultKind::NotIndependent,
+        NodeState::Connecting | NodeState::Unresponsive | NodeState::Down(_) => false,
+    }
+}
+
+fn is_out(state: &NodeState) -> bool {
+    !takes_part(state) && *state != NodeState::Connecting
+}
+
+fn reason(state: &NodeState) -> Arc<str> {
+    match state {
+        NodeState::Unresponsive => "it is connected, but does not answer".into(),
+        NodeState::Down(fault) | NodeState::Refusing(fault) => fault.detail().into(),
+        _ => "it is not known yet whether it remembers its locks".into(),
+    }
+}
+
+/// A node that is back sooner is not worth a word: a server that is restarted, a lost connection.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A node that comes and goes is told of once in so long.
+const QUIET: Duration = Duration::from_secs(60);
