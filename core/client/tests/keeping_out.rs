@@ -93,19 +93,6 @@ fn a_guard_that_is_dropped_after_the_loss_ends_the_delay() {
 }
 
 #[test]
-fn a_release_within_the_delay_of_a_lease_that_nobody_watches_tells_that_it_was_alone() {
-    run(async {
-        let servers = servers();
-        let locks = over(&servers);
-        let lock = locks.lock("r").lock_delay(LONG).ttl(Duration::from_millis(100));
-        let lease = lock.acquire().await.unwrap();
-        eventually("the validity is over", || !lease.is_valid()).await;
-        assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
-        eventually("the keys are gone", || is_free(&servers)).await;
-    });
-}
-
-#[test]
 fn a_release_within_the_validity_frees_at_once() {
     run(async {
         let servers = servers();
@@ -150,6 +137,23 @@ fn an_early_release_keeps_others_out_until_the_least_hold_is_over() {
         assert!(is_refused(&locks).await || begun.elapsed() >= wanted);
         eventually("the keys have ended", || is_free(&servers)).await;
         assert!(begun.elapsed() >= wanted);
+    });
+}
+
+#[test]
+fn a_lease_that_is_over_is_expired_for_its_release_although_its_keys_stand() {
+    run(async {
+        let servers = servers();
+        let locks = over(&servers);
+        let lock = locks.lock("r").ttl(Duration::from_millis(200)).lock_delay(LONG);
+        let lease = lock.acquire().await.unwrap().into_lease();
+        let token = lease.token().to_owned();
+        eventually("its validity is over", || !lease.is_valid()).await;
+        assert!(is_kept(&servers, &token, 10_001..31_000), "the keys stand");
+        let outcome = lease.release().await.unwrap();
+        assert_eq!(outcome, ReleaseOutcome::Expired);
+        assert_eq!(lease.loss(outcome).expect("it is an error").kind(), ErrorKind::LeaseLost);
+        eventually("the keys are gone", || is_free(&servers)).await;
     });
 }
 

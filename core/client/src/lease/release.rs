@@ -24,8 +24,9 @@ impl Lease {
     ///
     /// The rest goes on in the background, also when the future is dropped; nodes that cannot be
     /// reached are tried again until they have forgotten the keys by themselves. A lease that had
-    /// expired is no error here: it is an outcome, told at once. Where too few nodes answer, it is
-    /// [`ReleaseOutcome::Expired`] if the validity was over, and otherwise [`ReleaseOutcome::Unknown`].
+    /// expired is no error here: it is an outcome. It is [`ReleaseOutcome::Expired`] whenever the validity
+    /// was over at the call, also if the keys still stood on a quorum. Where too few nodes answer for a lease
+    /// that was valid, it is [`ReleaseOutcome::Unknown`].
     ///
     /// Where a lock-delay or a loss before the end of the validity left the keys of a lost lease, they are
     /// taken back now: the work under it has ended. Earlier than `min_hold` after the acquisition the
@@ -54,8 +55,10 @@ impl Lease {
         let told_to = Some((send, self.engine().await_elsewhere()));
         self.revoke(self.withdrawal(Ending::GivenBack), told_to, votes.clone());
         let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
-            // The clock says that it had ended, and no quorum says otherwise.
-            ReleaseOutcome::Unknown if was_over => ReleaseOutcome::Expired,
+            // Its validity was over, whatever keys still stood: one truth for whoever asks the lease.
+            ReleaseOutcome::Released | ReleaseOutcome::Unknown if was_over => {
+                ReleaseOutcome::Expired
+            }
             outcome => outcome,
         };
         Ok((outcome, votes))
