@@ -46,6 +46,8 @@ pub struct Acquire {
     known: FencingToken,
     next_ticket: u32,
     attempts: u32,
+    /// Rounds of these that this process was too late for.
+    void: u32,
     state: State,
     withdrawals: Vec<Withdraw>,
     reports: Vec<RoundReport>,
@@ -105,6 +107,7 @@ impl Acquire {
             known,
             next_ticket: 0,
             attempts: 0,
+            void: 0,
             state: State::Idle,
             withdrawals: Vec::new(),
             reports: Vec::new(),
@@ -225,6 +228,11 @@ impl Acquire {
             }
         };
         self.last_loss = Some(kind);
+        if loss.void && !cut_short && self.void < MOST_VOID {
+            self.void += 1;
+            self.state = State::Idle;
+            return;
+        }
         self.stuck_since = loss.is_stuck().then(|| self.stuck_since.unwrap_or(now));
         if cut_short || loss.permanent || self.is_out_of_tries() || self.is_out_of_patience(now) {
             return self.finish(kind);
@@ -247,7 +255,7 @@ impl Acquire {
     }
 
     fn is_out_of_tries(&self) -> bool {
-        self.policy.retry_limit.is_some_and(|limit| self.attempts > limit)
+        self.policy.retry_limit.is_some_and(|limit| self.attempts - self.void > limit)
     }
 
     /// Waiting without any limit does not mean waiting for what will not come by itself.
@@ -392,6 +400,7 @@ impl Machine for Acquire {
         match &mut self.state {
             State::Voting(round) | State::Raising { raise: round, .. } => {
                 if now >= self.give_up {
+                    round.note_standstill(now, self.give_up);
                     return self.lose_round(env);
                 }
                 round.handle_timeout(now);
@@ -418,5 +427,7 @@ impl Machine for Acquire {
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 /// How long before the caller's timeout the last try is made.
 const LAST_TRY: Duration = Duration::from_millis(20);
+/// How many rounds are begun anew at once that this process was too late for: it may be too busy for any.
+const MOST_VOID: u32 = 3;
 /// How many lost rounds are kept for the report of a long wait.
 const KEPT_REPORTS: usize = 16;

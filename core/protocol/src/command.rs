@@ -21,7 +21,7 @@ pub struct Command {
     /// What to do with them.
     pub action: Action,
     /// A node that gets to it only after this moment answers
-    /// [`FaultKind::NotSent`](crate::FaultKind::NotSent) instead of doing it.
+    /// [`FaultKind::Late`](crate::FaultKind::Late) instead of doing it.
     ///
     /// As a machine makes it, it is a moment of the lease clock. Nodes go by the clock that is never corrected: the
     /// driver converts it when it hands the command over.

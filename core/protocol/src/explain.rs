@@ -159,6 +159,11 @@ impl Failure<'_> {
         if tally.missing > 0 && !is_open {
             let _ = write!(text, "; {} more could not change that", tally.missing);
         }
+        if !self.report.stood_still.is_zero() {
+            let lost = seconds(self.report.stood_still);
+            let _ =
+                write!(text, "; this process stood still for {lost} meanwhile, or was too busy");
+        }
         text
     }
 

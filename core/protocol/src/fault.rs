@@ -7,8 +7,10 @@ use std::time::Duration;
 /// Why a node broke its part of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// The command was never sent: the node is known to be down, or the command came too late.
+    /// The command was never sent: the node is known to be down.
     NotSent,
+    /// The command was never sent: this process got to it too late, as it stood still or had too much to do.
+    Late,
     /// No reply in time; the command may yet be done.
     TimedOut,
     /// The connection broke after the command was sent; it may have been done.
@@ -39,8 +41,9 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NotSent,
+        Self::Late,
         Self::TimedOut,
         Self::Broken,
         Self::Unauthenticated,
@@ -60,6 +63,7 @@ impl FaultKind {
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotSent => "NOT_SENT",
+            Self::Late => "LATE",
             Self::TimedOut => "TIMED_OUT",
             Self::Broken => "BROKEN",
             Self::Unauthenticated => "UNAUTHENTICATED",
@@ -74,6 +78,11 @@ impl FaultKind {
             Self::NotIndependent => "NOT_INDEPENDENT",
             Self::Other => "OTHER",
         }
+    }
+
+    /// Whether the command never went to the node.
+    pub const fn is_unsent(self) -> bool {
+        matches!(self, Self::NotSent | Self::Late)
     }
 
     /// Whether the command may have had its effect on the node all the same.

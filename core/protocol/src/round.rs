@@ -17,6 +17,8 @@ pub struct Round {
     action: Action,
     started: Moment,
     deadline: Moment,
+    /// For how long this process was away at least, as far as it has shown.
+    stood_still: Duration,
     ballots: Vec<Ballot>,
 }
 
@@ -65,6 +67,7 @@ impl Round {
             action,
             started: window.start,
             deadline: window.deadline,
+            stood_still: Duration::ZERO,
             ballots: vec![Ballot::default(); quorum.nodes()],
         }
     }
@@ -102,13 +105,21 @@ impl Round {
             return false;
         }
         ballot.took = now.since(self.started);
+        if reply.answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Late) {
+            self.stood_still = self.stood_still.max(ballot.took);
+        }
         ballot.answer = Some(reply.answer);
         true
     }
 
-    /// Counts every node that has not answered as broken, if the deadline has come.
+    /// Counts every node that has not answered as broken, if the deadline has come. Where this process stood still, what
+    /// has come meanwhile is read first.
     pub(crate) fn handle_timeout(&mut self, now: Moment) {
         if now < self.deadline {
+            return;
+        }
+        if self.note_standstill(now, self.deadline) {
+            self.deadline = now + TO_READ;
             return;
         }
         let waited = self.deadline.since(self.started);
@@ -118,6 +129,16 @@ impl Round {
                 ballot.answer = Some(Err(no_answer_in(waited)));
             }
         }
+    }
+
+    /// Notes that the process was to wake at `due`, and wakes at `now`; whether that is the first standstill of the round.
+    pub(crate) fn note_standstill(&mut self, now: Moment, due: Moment) -> bool {
+        let late = now.since(due);
+        let is_first = self.stood_still.is_zero() && late >= STANDSTILL;
+        if is_first {
+            self.stood_still = late;
+        }
+        is_first
     }
 
     /// Whether every node has answered, so that nothing more can come of the round.
@@ -156,7 +177,7 @@ impl Round {
     /// The nodes to which the command never went.
     pub(crate) fn unsent(&self) -> Vec<NodeId> {
         let is_unsent = |answer: &Result<Answer, Fault>| {
-            answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::NotSent)
+            answer.as_ref().is_err_and(|fault| fault.kind().is_unsent())
         };
         self.answers().filter(|(_, answer)| is_unsent(answer)).map(|(node, _)| node).collect()
     }
@@ -172,7 +193,8 @@ impl Round {
 
     /// The same, for people and statistics.
     pub fn report(&self) -> RoundReport {
-        RoundReport { started: self.started, votes: self.votes().collect() }
+        let (started, stood_still) = (self.started, self.stood_still);
+        RoundReport { started, stood_still, votes: self.votes().collect() }
     }
 }
 
@@ -181,6 +203,8 @@ impl Round {
 pub struct RoundReport {
     /// When the round started, by the lease clock.
     pub started: Moment,
+    /// For how long this process stood still meanwhile, or had too much else to do; zero if it did not show.
+    pub stood_still: Duration,
     /// One entry a node.
     pub votes: Vec<NodeVote>,
 }
@@ -199,7 +223,7 @@ pub struct NodeVote {
 impl RoundReport {
     /// The report of a round that was never begun.
     pub(crate) const fn empty(now: Moment) -> Self {
-        Self { started: now, votes: Vec::new() }
+        Self { started: now, stood_still: Duration::ZERO, votes: Vec::new() }
     }
 
     /// A count of the votes.
@@ -207,6 +231,11 @@ impl RoundReport {
         Tally::of(self.votes.iter().map(|vote| vote.vote))
     }
 }
+
+/// A process that wakes so much later than it wanted to has stood still.
+const STANDSTILL: Duration = Duration::from_millis(10);
+/// How long it then takes to read what has come.
+const TO_READ: Duration = Duration::from_millis(5);
 
 fn no_answer_in(waited: Duration) -> Fault {
     Fault::new(FaultKind::TimedOut, format!("no answer within {} ms", waited.as_millis()))

@@ -98,7 +98,8 @@ mod tests {
 
     fn round(started: u64, votes: [Vote; 2]) -> RoundReport {
         let vote = |vote| NodeVote { vote, answer: None, took: std::time::Duration::ZERO };
-        RoundReport { started: Moment::from_millis(started), votes: votes.map(vote).to_vec() }
+        let started = Moment::from_millis(started);
+        RoundReport { started, votes: votes.map(vote).to_vec(), ..RoundReport::default() }
     }
 
     #[test]

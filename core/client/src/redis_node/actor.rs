@@ -177,7 +177,7 @@ impl Actor {
                 Mail::Letter(letter) => letter,
             };
             if letter.command.not_after < now {
-                refuse(letter, &Fault::new(FaultKind::NotSent, "it came too late to be sent"));
+                refuse(letter, &Fault::new(FaultKind::Late, "it came too late to be sent"));
             } else if is_hung && !(letter.is_revoke() && link.load() < MOST_OUT) {
                 refuse(letter, &Fault::new(FaultKind::NotSent, SILENT));
             } else {

@@ -261,7 +261,7 @@ impl Parcel {
 /// The fault of a command that was never sent because of `fault`: the kinds that only a person can mend
 /// stay what they are, so that the caller hears of them.
 pub(super) fn unsent(fault: &Fault) -> Fault {
-    if fault.kind().is_permanent() {
+    if fault.kind().is_permanent() || fault.kind() == FaultKind::Late {
         fault.clone()
     } else {
         Fault::new(FaultKind::NotSent, fault.detail())

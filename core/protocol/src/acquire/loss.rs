@@ -15,6 +15,8 @@ pub(super) struct Loss {
     /// Nodes that have not answered, or that the command did not come to.
     pub(super) unheard: usize,
     pub(super) permanent: bool,
+    /// This process stood still: nodes can say nothing to what it never sent, and were hardly listened to.
+    pub(super) void: bool,
     endless: bool,
     /// It ends by itself: nodes are held back that may have forgotten locks.
     passes: bool,
@@ -26,13 +28,16 @@ pub(super) struct Loss {
 impl Loss {
     pub(super) fn of(report: &RoundReport, quorum: Quorum) -> Self {
         let tally = report.tally();
-        let (mut permanent, mut never, mut held_back, mut unsent) = (0, 0, 0, 0);
+        let (mut permanent, mut never, mut held_back, mut unsent, mut late) = (0, 0, 0, 0, 0);
+        let stood_still = !report.stood_still.is_zero();
         let mut floor = FencingToken::default();
         let mut free_after = vec![Duration::ZERO; tally.granted];
         for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
             match answer {
                 Err(fault) if fault.kind().is_permanent() => permanent += 1,
                 Err(fault) if fault.kind() == FaultKind::Quarantined => held_back += 1,
+                Err(fault) if fault.kind() == FaultKind::Late => late += 1,
+                Err(fault) if stood_still && fault.kind() == FaultKind::TimedOut => late += 1,
                 Err(fault) if fault.kind() == FaultKind::NotSent => unsent += 1,
                 Ok(Answer::Theirs { floor: own, frees }) => {
                     floor = floor.max(own.unwrap_or_default());
@@ -54,8 +59,9 @@ impl Loss {
         let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
         Self {
             kind: if broken { ErrorKind::QuorumUnreachable } else { ErrorKind::NotAcquired },
-            unheard: tally.missing + unsent,
+            unheard: tally.missing + unsent + late,
             permanent: quorum.is_blocked_by(permanent),
+            void: late > 0 && !quorum.is_blocked_by(tally.refused + tally.failed - late),
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
             passes: held_back > 0 && !quorum.is_blocked_by(tally.failed - held_back),
             floor,

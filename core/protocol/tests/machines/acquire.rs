@@ -159,7 +159,7 @@ fn a_last_try_that_the_clock_overtakes_is_no_sign_of_trouble() {
     play.stage.now = Moment::from_millis(160);
     for node in [1, 2] {
         let ticket = play.last(node, "grant").ticket;
-        let answer = fault(FaultKind::NotSent);
+        let answer = fault(FaultKind::Late);
         play.machine.handle_reply(
             &mut play.stage,
             NodeId(node),
@@ -168,6 +168,54 @@ fn a_last_try_that_the_clock_overtakes_is_no_sign_of_trouble() {
     }
     play.wake();
     assert_eq!(play.outcome().result.err(), Some(ErrorKind::AcquireTimedOut));
+}
+
+#[test]
+fn what_a_standstill_kept_from_being_sent_costs_no_try() {
+    let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
+    for round in 1..=4 {
+        assert_eq!(play.count("grant"), 3 * round);
+        play.stage.now = Moment::from_millis(300 * u64::try_from(round).unwrap());
+        play.answer(0, "grant", fault(FaultKind::Late));
+        play.answer(1, "grant", fault(FaultKind::Late));
+    }
+    // A process that has too much to do for any round gives up in the end.
+    let outcome = play.outcome();
+    assert_eq!((outcome.result.unwrap_err(), outcome.attempts), (ErrorKind::QuorumUnreachable, 4));
+    assert_eq!(outcome.lost_rounds[0].stood_still.as_millis(), 300);
+}
+
+#[test]
+fn refusals_decide_also_beside_what_was_never_sent() {
+    let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
+    play.answer(0, "grant", theirs(frees_in(5000)));
+    play.answer(1, "grant", theirs(frees_in(5000)));
+    play.answer(2, "grant", fault(FaultKind::Late));
+    let outcome = play.outcome();
+    assert_eq!((outcome.result.unwrap_err(), outcome.attempts), (ErrorKind::NotAcquired, 1));
+}
+
+#[test]
+fn what_came_while_the_process_stood_still_is_read_before_nodes_count_as_silent() {
+    let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
+    play.stage.now = Moment::from_millis(400);
+    play.wake();
+    assert!(play.done.is_none());
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1000));
+    assert!(play.outcome().result.is_ok());
+
+    let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
+    play.stage.now = Moment::from_millis(400);
+    play.wake();
+    play.wait_until(405);
+    // What was asked while it stood still says little of the nodes: it is asked once more.
+    assert_eq!(play.count("grant"), 6);
+    play.wait_until(500);
+    let outcome = play.outcome();
+    assert_eq!(outcome.result.unwrap_err(), ErrorKind::QuorumUnreachable);
+    assert!(outcome.lost_rounds[0].stood_still.as_millis() >= 300);
+    assert!(outcome.lost_rounds[1].stood_still.is_zero());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Answer, ErrorKind, Failure, Fault, FaultKind, Frees, LossReason, Moment, NodeVote,
-    ReleaseOutcome, RoundReport, Vote,
+    Answer, ErrorKind, Failure, Fault, FaultKind, Frees, LossReason, NodeVote, ReleaseOutcome,
+    RoundReport, Vote,
 };
 
 use crate::support::{absent, fault, frees_in, ours, resources, theirs};
@@ -19,7 +19,7 @@ fn explain(kind: ErrorKind, answers: &[Result<Answer, Fault>], millis: u64) -> S
         answer: answers.get(node).cloned(),
         took: Duration::ZERO,
     });
-    let report = RoundReport { started: Moment::default(), votes: votes.collect() };
+    let report = RoundReport { votes: votes.collect(), ..RoundReport::default() };
     let failure = Failure {
         kind,
         resources: &resources(),
@@ -189,6 +189,7 @@ fn faults_that_a_person_must_mend_are_not_those_that_may_have_acted() {
         .collect();
     let wanted = [
         "NOT_SENT",
+        "LATE",
         "TIMED_OUT",
         "BROKEN",
         "UNWRITABLE",

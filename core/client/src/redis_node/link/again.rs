@@ -149,5 +149,5 @@ fn withdrawn() -> Fault {
 }
 
 fn late() -> Fault {
-    Fault::new(FaultKind::NotSent, "it was too late to send it again")
+    Fault::new(FaultKind::Late, "it was too late to send it again")
 }
