@@ -79,6 +79,7 @@ use crate::validity::Drift;
 
 /// What one client knows of the memory and the clocks of all its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Guards {
     quorum: Quorum,
     restart: RestartGuard,
@@ -109,6 +110,8 @@ pub struct Guards {
     lost_time: Duration,
     notices: Vec<Notice>,
     is_long_told: bool,
+    /// Whether a node has a memory whose clock the others may not tell of yet.
+    has_new_clock: bool,
     /// Whether something has changed that the ruling on another node may depend on.
     has_news: bool,
     independence: Independence,
@@ -218,6 +221,7 @@ impl Guards {
             lost_time: Duration::ZERO,
             notices: Vec::new(),
             is_long_told: false,
+            has_new_clock: false,
             has_news: false,
             independence: Independence::new(quorum),
         }
@@ -295,6 +299,7 @@ impl Guards {
         } else {
             self.rule_alarm(node, now)
         };
+        self.spread_leads(now);
         match ruling {
             // Its clock is not known by this, and grants go by it.
             Ruling::Open(_) if self.spans_pause(checkup.clock) => {

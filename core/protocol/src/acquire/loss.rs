@@ -10,6 +10,7 @@ use crate::quorum::Quorum;
 use crate::round::RoundReport;
 
 /// What a lost round says about the next one.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Loss {
     pub(super) kind: ErrorKind,
     /// Nodes that have not answered, or that the command did not come to.

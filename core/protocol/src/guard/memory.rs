@@ -176,6 +176,7 @@ impl Guards {
                     self.counts.end(another.id);
                 }
                 let found = clock.received;
+                self.has_new_clock = true;
                 (record.is_vouched, record.is_told) = (false, false);
                 let memory = Memory {
                     id: canary.id,

@@ -120,6 +120,26 @@ impl Guards {
         seen.filter(|sighting| sighting.count != SightingNote::ENDED).chain(ended).collect()
     }
 
+    /// Has nodes looked at once more that do not tell yet how a clock stands to theirs which this client has come to
+    /// know: at the first looks of all clients most clocks were unknown.
+    pub(super) fn spread_leads(&mut self, now: Moment) {
+        if !self.has_new_clock || !self.watches_clocks || !self.has_contacted_all(now) {
+            return;
+        }
+        self.has_new_clock = false;
+        for node in NodeId::all(self.quorum.nodes()) {
+            let is_lacking = self.sightings_for(node, now).iter().any(|sighting| {
+                let told = &self.records[node.index()].leads;
+                sighting.lead.is_some() && told.most(sighting.id, now).is_none()
+            });
+            let record = &mut self.records[node.index()];
+            if is_lacking && record.is_heard() && record.memory.is_some() {
+                record.recheck = true;
+                self.has_news = true;
+            }
+        }
+    }
+
     /// How far the clock of one node is ahead of that of another, if both were read just now and nothing is
     /// wrong with them.
     fn lead(&self, node: NodeId, other: NodeId, now: Moment) -> Option<Offset> {

@@ -2,7 +2,9 @@
 
 use quorlock_protocol::{GuardStore, LeadNote, Notes, SightingNote};
 
-use crate::guard_stage::{Cluster, TERM, one_after_another, reasons, settled_in as used};
+use crate::guard_stage::{
+    Cluster, TERM, one_after_another, reasons, settled_in as used, used as just_used,
+};
 
 #[test]
 fn a_newcomer_tells_a_jump_from_what_others_have_noted() {
@@ -58,6 +60,22 @@ fn one_node_that_cannot_be_reached_does_not_hide_a_step() {
         newcomer.cut_off[missing] = true;
         newcomer.look_around(&mut cluster);
         assert_eq!(reasons(&newcomer), ["clock-stepped"], "without node {missing}");
+    }
+}
+
+#[test]
+fn a_step_right_after_the_first_client_has_come_is_told() {
+    for stepped in 0..3 {
+        for missing in [None, Some((stepped + 1) % 3), Some((stepped + 2) % 3)] {
+            let (mut cluster, _) = just_used(3);
+            cluster.nodes[stepped].ahead = 60_000;
+            let mut newcomer = cluster.client(|it| it);
+            if let Some(node) = missing {
+                newcomer.cut_off[node] = true;
+            }
+            newcomer.look_around(&mut cluster);
+            assert_eq!(reasons(&newcomer), ["clock-stepped"], "node {stepped}, not {missing:?}");
+        }
     }
 }
 
