@@ -9,8 +9,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
     Acquire, AcquireOutcome, Claim, ConfigError, ErrorKind, FencingToken, HolderId, Inspect,
-    Policy, Quorum, Resources, Withdraw,
+    Policy, Quorum, Resources, RoundReport, Withdraw,
 };
+use tokio::sync::oneshot;
 
 use crate::builder::Builder;
 use crate::clock::{LeaseClock, System};
@@ -261,7 +262,13 @@ impl Manager {
             }
             Err(kind) => {
                 keeping.into_iter().for_each(Keeping::finish);
-                self.withdraw_rest(&driver, left);
+                let may_have_keys = outcome.lost_rounds.last().is_some_and(may_have_granted);
+                let withdrawn = self.withdraw_rest(&driver, left);
+                if may_have_keys {
+                    // What the last try has left is gone when the caller hears, save on nodes that do not answer.
+                    let patience = policy.node_timeout().min(TO_WITHDRAW);
+                    let _ = tokio::time::timeout(patience, withdrawn).await;
+                }
                 if let Some(mistake) = self.mistake() {
                     return Err(mistake.into());
                 }
@@ -315,14 +322,29 @@ impl Manager {
         Driver::new(&self.nodes, &self.clock)
     }
 
-    /// Goes on taking keys back after the caller has left, with the inbox that the replies come to.
-    pub(crate) fn withdraw_rest(&self, driver: &Driver, mut left: Vec<Withdraw>) {
+    /// Goes on taking keys back after the caller has left, with the inbox that the replies come to. What is returned
+    /// ends when every node was asked for those of the last try, and has answered or failed to.
+    pub(crate) fn withdraw_rest(
+        &self,
+        driver: &Driver,
+        mut left: Vec<Withdraw>,
+    ) -> oneshot::Receiver<()> {
+        let (tell, told) = oneshot::channel();
         // One inbox serves one machine; any further one asks again with its own.
         if let Some(mut last) = left.pop() {
             let driver = driver.clone();
-            self.engine.background(async move { driver.run(&mut last, |_| {}).await });
+            let mut tell = Some(tell);
+            self.engine.background(async move {
+                let watch = |machine: &mut Withdraw| {
+                    if let Some(tell) = tell.take_if(|_| machine.has_asked_all()) {
+                        let _ = tell.send(());
+                    }
+                };
+                driver.run(&mut last, watch).await;
+            });
         }
         self.withdraw_afresh(left);
+        told
     }
 
     /// Takes keys back with an inbox of its own, asking again whoever has not answered yet.
@@ -338,13 +360,13 @@ impl Manager {
         &self,
         kind: ErrorKind,
         resources: &Resources,
-        rounds: &[quorlock_protocol::RoundReport],
+        rounds: &[RoundReport],
         spent: (u32, Duration),
     ) -> LockError {
         LockError::of_rounds(kind, resources, &self.addresses, rounds, spent)
     }
 
-    pub(crate) fn name_votes(&self, round: &quorlock_protocol::RoundReport) -> Vec<NodeReport> {
+    pub(crate) fn name_votes(&self, round: &RoundReport) -> Vec<NodeReport> {
         name_votes(&round.votes, &self.addresses)
     }
 
@@ -389,10 +411,18 @@ impl Drop for Acquiring<'_> {
         };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
             self.keeping.take().into_iter().for_each(Keeping::finish);
-            self.manager.withdraw_rest(&self.driver, outcome.withdrawals);
+            drop(self.manager.withdraw_rest(&self.driver, outcome.withdrawals));
         }
     }
 }
 
+/// Whether a node may have a key of the round.
+fn may_have_granted(report: &RoundReport) -> bool {
+    let tally = report.tally();
+    tally.refused < report.votes.len()
+}
+
+/// How long the caller of a lost acquisition waits for its last keys to be taken back.
+const TO_WITHDRAW: Duration = Duration::from_millis(50);
 /// For how long the first operation waits for the nodes beyond a quorum.
 const REST: Duration = Duration::from_millis(100);

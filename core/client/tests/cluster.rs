@@ -268,3 +268,36 @@ fn contenders_never_overlap_and_their_tokens_grow() {
         until("no key is left", || servers.iter().all(|server| key(server) == "(nil)")).await;
     });
 }
+
+#[test]
+fn a_lost_try_has_left_no_key_when_its_caller_hears() {
+    run(async {
+        let servers = servers(3);
+        let locks = over(&servers);
+        // Another holds the lock on two of them, so that the third grants it.
+        for server in &servers[..2] {
+            server.ask().call(&["SET", "r", "another's"]);
+        }
+        let error = locks.lock("r").try_once().acquire().await.expect_err("it is held");
+        assert_eq!(error.kind(), ErrorKind::NotAcquired, "{error}");
+        assert_eq!(key(&servers[2]), "(nil)");
+        // It answers late: what it granted, and that it took that back.
+        servers[2].pause();
+        let (begun, late) = (Instant::now(), Duration::from_millis(20));
+        let lock = locks.lock("r").try_once();
+        let waiting = async { (lock.acquire().await, begun.elapsed()) };
+        let ((result, waited), ()) = tokio::join!(waiting, async {
+            sleep(late).await;
+            servers[2].resume();
+        });
+        assert_eq!(result.expect_err("it is held").kind(), ErrorKind::NotAcquired);
+        assert!(waited >= late, "the caller heard before the key was taken back");
+        assert_eq!(key(&servers[2]), "(nil)");
+        // A node that does not answer is not waited for long.
+        servers[1].pause();
+        let begun = Instant::now();
+        let error = locks.lock("r").try_once().acquire().await.expect_err("no quorum");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{error}");
+        servers[1].resume();
+    });
+}

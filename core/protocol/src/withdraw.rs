@@ -194,7 +194,7 @@ impl Withdraw {
             Some(ReleaseOutcome::Taken)
         } else if self.quorum.is_blocked_by(absent + theirs) {
             Some(ReleaseOutcome::Expired)
-        } else if self.nodes.iter().all(Progress::has_had_its_chance) {
+        } else if self.has_asked_all() {
             Some(ReleaseOutcome::Unknown)
         } else {
             None
@@ -208,6 +208,11 @@ impl Withdraw {
             answer: progress.answer.clone(),
             took: progress.took,
         })
+    }
+
+    /// Whether every node was asked and has answered, or failed to.
+    pub fn has_asked_all(&self) -> bool {
+        self.nodes.iter().all(Progress::has_had_its_chance)
     }
 
     /// Whether no node needs anything more.
