@@ -57,6 +57,7 @@ impl Driver {
                         machine.handle_reply(&mut turn, arrival.node, arrival.reply);
                     }
                 }
+                Some(Wake::Freed) => machine.handle_freed(),
                 Some(Wake::Cancelled) => machine.cancel(&mut turn),
                 None if turn.now() >= wake_at => machine.handle_timeout(&mut turn),
                 None => {}

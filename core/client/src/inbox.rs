@@ -24,6 +24,7 @@ pub(crate) struct Inbox {
 struct Incoming {
     replies: Vec<Arrival>,
     cancelled: bool,
+    freed: bool,
     /// Where replies go once the operation is over.
     late: Option<Arc<LateVotes>>,
 }
@@ -45,6 +46,8 @@ pub(crate) struct Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     Replies,
+    /// What is waited for may be free.
+    Freed,
     Cancelled,
 }
 
@@ -79,12 +82,21 @@ impl Inbox {
             return Some(Wake::Cancelled);
         }
         mem::swap(&mut incoming.replies, batch);
-        (!batch.is_empty()).then_some(Wake::Replies)
+        if !batch.is_empty() {
+            return Some(Wake::Replies);
+        }
+        mem::take(&mut incoming.freed).then_some(Wake::Freed)
     }
 
     /// Tells the operation to stop.
     pub(crate) fn cancel(&self) {
         self.lock().cancelled = true;
+        self.waker.wake();
+    }
+
+    /// What the operation waits for may be free.
+    pub(crate) fn tell_free(&self) {
+        self.lock().freed = true;
         self.waker.wake();
     }
 

@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acquiring;
 mod address;
 mod builder;
 mod clock;
@@ -48,6 +49,7 @@ mod outage;
 mod redis_node;
 mod replies;
 mod sentry;
+mod turnstile;
 
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Acquire, AcquireOutcome, Claim, ConfigError, ErrorKind, FencingToken, HolderId, Inspect,
-    Policy, Quorum, Resources, RoundReport, Withdraw,
+    Claim, ConfigError, ErrorKind, HolderId, Inspect, Policy, Quorum, Resources, RoundReport,
+    Withdraw,
 };
 use tokio::sync::oneshot;
 
@@ -18,12 +18,12 @@ use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
-use crate::guard::LeaseGuard;
 use crate::lease::{Keeper, Lease};
 use crate::lock::Lock;
 use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
 use crate::sentry::{Keeping, Watch};
+use crate::turnstile::Turnstile;
 
 /// Locks over N independent nodes.
 ///
@@ -60,7 +60,8 @@ pub(crate) struct Manager {
     /// That of the latest lease, for the next one to share.
     latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
-    known: AtomicU64,
+    pub(crate) turnstile: Arc<Turnstile>,
+    pub(crate) known: AtomicU64,
     settled: AtomicBool,
     /// A quorum has granted something: the list of nodes was right once.
     proven: AtomicBool,
@@ -182,6 +183,7 @@ impl Manager {
             policy,
             latest: Mutex::new(Arc::new(policy)),
             settings,
+            turnstile: Arc::default(),
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             proven: AtomicBool::new(false),
@@ -206,7 +208,7 @@ impl Manager {
     }
 
     /// What is wrong with the list of nodes, if it never was right.
-    fn mistake(&self) -> Option<ConfigError> {
+    pub(crate) fn mistake(&self) -> Option<ConfigError> {
         if self.proven.load(Ordering::Acquire) && !self.mistaken.load(Ordering::Acquire) {
             return None;
         }
@@ -229,56 +231,7 @@ impl Manager {
         let _ = tokio::time::timeout(REST, rest).await;
     }
 
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        resources: &Resources,
-        policy: &Policy,
-    ) -> Result<LeaseGuard, LockError> {
-        self.check_open(resources)?;
-        let started = self.clock.now();
-        let keeping = self.announce(policy);
-        self.settle(policy.timeout()).await?;
-        let known = FencingToken(self.known.load(Ordering::Relaxed));
-        let machine = Acquire::new(started, resources.clone(), *policy, self.quorum, known);
-        let mut acquiring =
-            Acquiring { manager: self, driver: self.driver(), machine: Some(machine), keeping };
-        let outcome = acquiring.run().await;
-        let (driver, keeping) = (acquiring.driver.clone(), acquiring.keeping.take());
-        let left = outcome.withdrawals;
-        match outcome.result {
-            Ok(won) => {
-                let lost = &outcome.lost_rounds;
-                if let Some(token) = won.lease.fencing_token() {
-                    self.known.fetch_max(token.0, Ordering::Relaxed);
-                }
-                self.withdraw_afresh(left);
-                self.note_quorum();
-                let spent = (outcome.attempts, outcome.elapsed);
-                let lost =
-                    lost.iter().map(|round| name_votes(&round.votes, &self.addresses)).collect();
-                let lease = Lease::won(self, won, *policy, &driver.inbox, spent, lost);
-                lease.keep(keeping);
-                Ok(LeaseGuard::new(lease))
-            }
-            Err(kind) => {
-                keeping.into_iter().for_each(Keeping::finish);
-                let may_have_keys = outcome.lost_rounds.last().is_some_and(may_have_granted);
-                let withdrawn = self.withdraw_rest(&driver, left);
-                if may_have_keys {
-                    // What the last try has left is gone when the caller hears, save on nodes that do not answer.
-                    let patience = policy.node_timeout().min(TO_WITHDRAW);
-                    let _ = tokio::time::timeout(patience, withdrawn).await;
-                }
-                if let Some(mistake) = self.mistake() {
-                    return Err(mistake.into());
-                }
-                let spent = (outcome.attempts, outcome.elapsed);
-                Err(self.error(kind, resources, &outcome.lost_rounds, spent))
-            }
-        }
-    }
-
-    fn note_quorum(&self) {
+    pub(crate) fn note_quorum(&self) {
         if !self.proven.load(Ordering::Relaxed) {
             self.proven.store(true, Ordering::Release);
         }
@@ -387,42 +340,5 @@ impl Manager {
     }
 }
 
-/// An acquisition under way: dropped half-way, it withdraws.
-struct Acquiring<'a> {
-    manager: &'a Manager,
-    driver: Driver,
-    machine: Option<Acquire>,
-    keeping: Option<Keeping>,
-}
-
-impl Acquiring<'_> {
-    async fn run(&mut self) -> AcquireOutcome {
-        let machine = self.machine.as_mut().expect("run is called once");
-        let outcome = self.driver.run(machine, |_| {}).await;
-        self.machine = None;
-        outcome
-    }
-}
-
-impl Drop for Acquiring<'_> {
-    fn drop(&mut self) {
-        let Some(mut machine) = self.machine.take() else {
-            return;
-        };
-        if let Some(outcome) = self.driver.abandon(&mut machine) {
-            self.keeping.take().into_iter().for_each(Keeping::finish);
-            drop(self.manager.withdraw_rest(&self.driver, outcome.withdrawals));
-        }
-    }
-}
-
-/// Whether a node may have a key of the round.
-fn may_have_granted(report: &RoundReport) -> bool {
-    let tally = report.tally();
-    tally.refused < report.votes.len()
-}
-
-/// How long the caller of a lost acquisition waits for its last keys to be taken back.
-const TO_WITHDRAW: Duration = Duration::from_millis(50);
 /// For how long the first operation waits for the nodes beyond a quorum.
 const REST: Duration = Duration::from_millis(100);

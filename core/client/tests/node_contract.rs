@@ -432,13 +432,13 @@ async fn a_command_that_comes_too_late_is_not_sent(mut kind: Kind) {
     let late = kind.client.send_until(&mine, grant(10_000), past);
     let in_time = kind.client.send(&mine, Action::Inspect);
     let replies = kind.client.replies_to(&[late, in_time]).await;
-    assert_eq!(support::kind(&replies[0].answer), Some(FaultKind::NotSent));
+    assert_eq!(support::kind(&replies[0].answer), Some(FaultKind::Late));
     assert_eq!(replies[1].answer, ABSENT);
     let soon = boot_clock() + Duration::from_secs(5);
     kind.client.send_until(&mine, grant(10_000), soon);
     assert_eq!(kind.client.reply().await.answer, OURS);
     kind.client.send_until(&mine, Action::Revoke, Moment::default());
-    assert_eq!(support::kind(&kind.client.reply().await.answer), Some(FaultKind::NotSent));
+    assert_eq!(support::kind(&kind.client.reply().await.answer), Some(FaultKind::Late));
     assert!(holds(&mut kind.client, &mine).await);
 }
 

@@ -46,8 +46,12 @@ pub struct Acquire {
     known: FencingToken,
     next_ticket: u32,
     attempts: u32,
-    /// Rounds of these that this process was too late for.
+    /// Rounds of these that are no tries,
+    uncounted: u32,
+    /// and of those the ones that this process was too late for.
     void: u32,
+    /// What is waited for may have become free while a round was under way.
+    is_freed: bool,
     state: State,
     withdrawals: Vec<Withdraw>,
     reports: Vec<RoundReport>,
@@ -107,13 +111,23 @@ impl Acquire {
             known,
             next_ticket: 0,
             attempts: 0,
+            uncounted: 0,
             void: 0,
+            is_freed: false,
             state: State::Idle,
             withdrawals: Vec::new(),
             reports: Vec::new(),
             last_loss: None,
             stuck_since: None,
         }
+    }
+
+    /// Another caller has just tried, and this is what it came to: it says more than a round that the caller's timeout
+    /// cuts off.
+    #[must_use]
+    pub const fn after(mut self, loss: ErrorKind) -> Self {
+        self.last_loss = Some(loss);
+        self
     }
 
     fn begin_round(&mut self, env: &mut dyn Surroundings) {
@@ -230,12 +244,14 @@ impl Acquire {
         self.last_loss = Some(kind);
         if loss.void && !cut_short && self.void < MOST_VOID {
             self.void += 1;
-            self.state = State::Idle;
-            return;
+            return self.try_again_uncounted();
         }
         self.stuck_since = loss.is_stuck().then(|| self.stuck_since.unwrap_or(now));
         if cut_short || loss.permanent || self.is_out_of_tries() || self.is_out_of_patience(now) {
             return self.finish(kind);
+        }
+        if std::mem::take(&mut self.is_freed) {
+            return self.try_again_uncounted();
         }
         let random = backoff::fraction(env.random());
         let delay = backoff::jittered(self.policy.retry_delay, self.policy.retry_jitter, random);
@@ -243,6 +259,11 @@ impl Acquire {
             .frees_in
             .map_or(delay, |frees_in| delay.min(frees_in.saturating_add(EXPIRY_GRAIN)));
         self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
+    }
+
+    fn try_again_uncounted(&mut self) {
+        self.uncounted += 1;
+        self.state = State::Idle;
     }
 
     /// A delay that would outlast the caller's timeout leaves room for one last try.
@@ -255,7 +276,10 @@ impl Acquire {
     }
 
     fn is_out_of_tries(&self) -> bool {
-        self.policy.retry_limit.is_some_and(|limit| self.attempts - self.void > limit)
+        let counted = self.attempts - self.uncounted;
+        // Somebody who frees the lock for others again and again is no reason to try for ever.
+        let is_over = |limit| counted > limit || self.uncounted > limit.saturating_add(MOST_VOID);
+        self.policy.retry_limit.is_some_and(is_over)
     }
 
     /// Waiting without any limit does not mean waiting for what will not come by itself.
@@ -414,6 +438,15 @@ impl Machine for Acquire {
                 }
             }
             State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
+        }
+    }
+
+    /// Ends a wait, and lets a round that may have come too early be followed at once.
+    fn handle_freed(&mut self) {
+        match self.state {
+            State::BackingOff { .. } => self.try_again_uncounted(),
+            State::Voting(_) | State::Raising { .. } => self.is_freed = true,
+            State::Idle | State::Finished(_) => {}
         }
     }
 

@@ -63,6 +63,9 @@ impl Failure<'_> {
 
     /// `3 of 5 nodes refused, free in at most 4.2 s`.
     fn refusals(&self) -> String {
+        if self.report.votes.is_empty() {
+            return "others of this process waited for it before".into();
+        }
         let tally = self.report.tally();
         let mut text = format!("{} of {} nodes refused", tally.refused, self.addresses.len());
         if tally.granted > 0 {

@@ -21,6 +21,9 @@ pub trait Machine {
     /// Time has passed; called at (or after) the moment that the last poll named.
     fn handle_timeout(&mut self, env: &mut dyn Surroundings);
 
+    /// What is waited for may be free now: a hint, which is never needed.
+    fn handle_freed(&mut self) {}
+
     /// The caller gave up: withdraw what was asked for and finish.
     fn cancel(&mut self, env: &mut dyn Surroundings);
 }

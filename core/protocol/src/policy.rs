@@ -113,6 +113,12 @@ impl Policy {
         self.max_ttl
     }
 
+    /// How long somebody waits for a lock at the most: the timeout, or what the retries come to; `None` without a limit.
+    pub fn longest_wait(&self) -> Option<Duration> {
+        let delay = self.retry_delay.saturating_add(self.retry_jitter);
+        self.timeout.or_else(|| self.retry_limit.map(|limit| delay.saturating_mul(limit)))
+    }
+
     /// The longest ttl that a key of a lock may be given: a least hold is waited out by the slowest clock that is allowed.
     pub fn longest_key_ttl(&self) -> Duration {
         let hold = Ttl::from_duration(self.min_hold);

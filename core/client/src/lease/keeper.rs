@@ -201,7 +201,7 @@ async fn run(desk: Arc<Desk>) {
         };
         match wake {
             Some(Wake::Cancelled) => return,
-            Some(Wake::Replies) => crowd.gather(&mut news),
+            Some(Wake::Replies | Wake::Freed) => crowd.gather(&mut news),
             None if !is_behind && crowd.left().is_none() => crowd.expect_no_more(),
             None => {}
         }

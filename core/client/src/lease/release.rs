@@ -126,6 +126,8 @@ impl Lease {
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
+        let turnstile = Arc::clone(&self.shared.manager.turnstile);
+        let mut is_told_free = false;
         self.end_keeping();
         let work = async move {
             if let Some((_, awaited)) = &told_to {
@@ -134,6 +136,10 @@ impl Lease {
             driver
                 .run(&mut machine, |machine| {
                     votes.set(machine.votes());
+                    if !is_told_free && machine.outcome().is_some() {
+                        is_told_free = true;
+                        turnstile.tell_free(&machine.claim().resources);
+                    }
                     if let Some(outcome) = machine.outcome()
                         && let Some((told, awaited)) = told_to.take()
                     {

@@ -219,6 +219,32 @@ fn what_came_while_the_process_stood_still_is_read_before_nodes_count_as_silent(
 }
 
 #[test]
+fn a_lock_that_was_freed_is_tried_for_at_once_and_costs_no_try() {
+    let refuse = |play: &mut Play<Acquire>| {
+        play.answer(0, "grant", theirs(frees_in(5000)));
+        play.answer(1, "grant", theirs(frees_in(5000)));
+    };
+    let delay = Duration::from_millis(10);
+    let mut play = acquire(3, |policy| {
+        policy.retry_limit(Some(1)).retry_delay(delay).retry_jitter(Duration::ZERO)
+    });
+    refuse(&mut play);
+    assert_eq!(play.count("grant"), 3, "it backs off");
+    play.machine.handle_freed();
+    play.settle();
+    assert_eq!(play.count("grant"), 6);
+    // While a round is under way: that may have come too early.
+    play.machine.handle_freed();
+    refuse(&mut play);
+    assert_eq!(play.count("grant"), 9);
+    refuse(&mut play);
+    assert!(play.done.is_none(), "one of two tries is left");
+    play.wait_until(10);
+    refuse(&mut play);
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
+#[test]
 fn a_timeout_below_the_retry_delay_still_tries_once() {
     let mut play = acquire(3, |policy| policy.timeout(Some(Duration::from_millis(5))));
     play.answer(0, "grant", ours(1000));

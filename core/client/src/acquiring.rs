@@ -1,0 +1,161 @@
+//! One acquisition, from the line in which its caller stands to the lease or the error. Owns what is left when it ends
+//! early; the rounds are the machine's.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quorlock_protocol::{
+    Acquire, AcquireOutcome, ErrorKind, FencingToken, Moment, Policy, Resources, RoundReport,
+};
+use tokio::time::timeout;
+
+use crate::driver::Driver;
+use crate::error::{LockError, name_votes};
+use crate::guard::LeaseGuard;
+use crate::lease::Lease;
+use crate::manager::Manager;
+use crate::node::NodeState;
+use crate::sentry::Keeping;
+use crate::turnstile::Turn;
+
+/// What a caller tries with.
+struct Start {
+    driver: Driver,
+    policy: Policy,
+    /// `None` for who tries once, whoever else does.
+    turn: Option<Turn>,
+    /// What became of the try before, for who has waited.
+    before: Option<ErrorKind>,
+}
+
+/// An acquisition under way: dropped half-way, it withdraws.
+struct Acquiring<'a> {
+    manager: &'a Manager,
+    driver: Driver,
+    machine: Option<Acquire>,
+    keeping: Option<Keeping>,
+    /// The next one's when the keys have been asked back.
+    turn: Option<Turn>,
+}
+
+impl Manager {
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        resources: &Resources,
+        policy: &Policy,
+    ) -> Result<LeaseGuard, LockError> {
+        self.check_open(resources)?;
+        let started = self.clock.now();
+        let keeping = self.announce(policy);
+        self.settle(policy.timeout()).await?;
+        let start = match self.begin(resources, policy) {
+            Some(start) => start,
+            None => self.stand_in_line(resources, policy, started).await?,
+        };
+        let Start { driver, policy, turn, before } = start;
+        let known = FencingToken(self.known.load(Ordering::Relaxed));
+        let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
+        let machine = Some(before.into_iter().fold(machine, Acquire::after));
+        let mut acquiring = Acquiring { manager: self, driver, machine, keeping, turn };
+        let outcome = acquiring.run().await;
+        let (driver, keeping) = (acquiring.driver.clone(), acquiring.keeping.take());
+        let left = outcome.withdrawals;
+        let spent = (outcome.attempts, outcome.elapsed);
+        match outcome.result {
+            Ok(won) => {
+                if let Some(token) = won.lease.fencing_token() {
+                    self.known.fetch_max(token.0, Ordering::Relaxed);
+                }
+                self.withdraw_afresh(left);
+                self.note_quorum();
+                let lost = outcome.lost_rounds.iter();
+                let lost = lost.map(|round| name_votes(&round.votes, &self.addresses)).collect();
+                let lease = Lease::won(self, won, policy, &driver.inbox, spent, lost);
+                lease.keep(keeping);
+                Ok(LeaseGuard::new(lease))
+            }
+            Err(kind) => {
+                keeping.into_iter().for_each(Keeping::finish);
+                acquiring.turn.iter_mut().for_each(|turn| turn.note(kind));
+                let may_have_keys = outcome.lost_rounds.last().is_some_and(may_have_granted);
+                let withdrawn = self.withdraw_rest(&driver, left);
+                if may_have_keys {
+                    // What the last try has left is gone when the caller hears, save on nodes that do not answer.
+                    let patience = policy.node_timeout().min(TO_WITHDRAW);
+                    let _ = timeout(patience, withdrawn).await;
+                }
+                if let Some(mistake) = self.mistake() {
+                    return Err(mistake.into());
+                }
+                Err(self.error(kind, resources, &outcome.lost_rounds, spent))
+            }
+        }
+    }
+
+    /// What a try takes, for the first who wants the lock, and for who tries but once; `None` for others.
+    fn begin(&self, resources: &Resources, policy: &Policy) -> Option<Start> {
+        let driver = self.driver();
+        let turn = self.turnstile.enter(resources, &driver.inbox);
+        let may_begin = turn.is_some() || policy.retry_limit() == Some(0);
+        may_begin.then_some(Start { driver, policy: *policy, turn, before: None })
+    }
+
+    /// Waits behind those of this manager who came before. Who waits for a number of tries is not left without any; nor
+    /// is who hears by it that too few nodes can be reached.
+    async fn stand_in_line(
+        &self,
+        resources: &Resources,
+        policy: &Policy,
+        started: Moment,
+    ) -> Result<Start, LockError> {
+        let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
+        let patience = policy.longest_wait().map(left);
+        let turn = self.turnstile.wait(resources, patience).await;
+        let driver = self.driver();
+        let is_in_time = policy.timeout().is_none_or(|timeout| left(timeout) > LAST_TRY);
+        if let Some(turn) = turn.filter(|_| is_in_time) {
+            turn.listen(&driver.inbox);
+            let before = Some(turn.before());
+            return Ok(Start { driver, policy: *policy, turn: Some(turn), before });
+        }
+        let healthy = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
+        if policy.timeout().is_some() && healthy.count() >= self.quorum.size() {
+            let spent = (0, self.clock.now().since(started));
+            return Err(self.error(ErrorKind::AcquireTimedOut, resources, &[], spent));
+        }
+        let once = policy.to_builder().timeout(None).retry_limit(Some(0)).build()?;
+        Ok(Start { driver, policy: once, turn: None, before: None })
+    }
+}
+
+impl Acquiring<'_> {
+    async fn run(&mut self) -> AcquireOutcome {
+        let machine = self.machine.as_mut().expect("run is called once");
+        let outcome = self.driver.run(machine, |_| {}).await;
+        self.machine = None;
+        outcome
+    }
+}
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        let Some(mut machine) = self.machine.take() else {
+            return;
+        };
+        if let Some(outcome) = self.driver.abandon(&mut machine) {
+            self.keeping.take().into_iter().for_each(Keeping::finish);
+            drop(self.manager.withdraw_rest(&self.driver, outcome.withdrawals));
+        }
+    }
+}
+
+/// Whether a node may have a key of the round.
+fn may_have_granted(report: &RoundReport) -> bool {
+    report.tally().refused < report.votes.len()
+}
+
+/// What is left of a timeout is not enough for a try: others, whose time is up as well, would do the same.
+const LAST_TRY: Duration = Duration::from_millis(20);
+/// How long the caller of a lost acquisition waits for its last keys to be taken back.
+const TO_WITHDRAW: Duration = Duration::from_millis(50);
