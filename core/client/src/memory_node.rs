@@ -60,7 +60,7 @@ impl Node for MemoryNode {
     fn send(&self, command: Command, reply_to: ReplyTo) {
         let now = clock::now();
         let answer = if command.not_after < now {
-            Err(Fault::new(FaultKind::Late, "it came too late to be sent"))
+            Err(Fault::new(FaultKind::Late, "this process came to it too late to send it"))
         } else {
             let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(store.run(now, &self.prefix, &command))

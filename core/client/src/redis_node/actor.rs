@@ -37,6 +37,8 @@ pub(super) struct Actor {
     abandoned: Option<ClientId>,
     /// Connections lost one after another before they answered anything.
     fruitless: u32,
+    /// When this connection was there: what came too late before that had to wait for it.
+    connected: Moment,
 }
 
 /// How serving a link ended.
@@ -63,6 +65,7 @@ impl Actor {
             asked_at,
             abandoned: None,
             fruitless: 0,
+            connected: Moment::default(),
         }
     }
 
@@ -87,6 +90,7 @@ impl Actor {
 
     /// Carries commands and replies over `link` until it ends.
     async fn serve(&mut self, link: &mut Link) -> End {
+        self.connected = clock::now();
         let mut aside = Aside::new(self.dialer.sentry().cloned());
         let mut probe: Option<BoxFuture<'static, Link>> = None;
         self.look_in_time(link, &mut aside);
@@ -177,7 +181,8 @@ impl Actor {
                 Mail::Letter(letter) => letter,
             };
             if letter.command.not_after < now {
-                refuse(letter, &Fault::new(FaultKind::Late, "it came too late to be sent"));
+                let waited = letter.command.not_after < self.connected;
+                refuse(letter, &late(waited));
             } else if is_hung && !(letter.is_revoke() && link.load() < MOST_OUT) {
                 refuse(letter, &Fault::new(FaultKind::NotSent, SILENT));
             } else {
@@ -315,6 +320,16 @@ impl Actor {
             *current = state;
             is_new
         });
+    }
+}
+
+/// The fault of a command that was got to too late, because the node was not connected to or this process did not come
+/// to it.
+fn late(is_nodes: bool) -> Fault {
+    if is_nodes {
+        Fault::new(FaultKind::NotSent, "it was connected to too late")
+    } else {
+        Fault::new(FaultKind::Late, "this process came to it too late to send it")
     }
 }
 
