@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use quorlock::{NodeState, boot_clock};
-use quorlock_protocol::{Action, Answer, Claim, FaultKind, FencingToken, Frees, Moment};
+use quorlock_protocol::{Action, Answer, Claim, FaultKind, FencingToken, Frees};
 use support::server::Server;
 use support::*;
 
