@@ -127,7 +127,7 @@ impl Inspect {
         let window = Window { start: now, deadline: now + self.policy.node_timeout() };
         let mut round = Round::silent(Ticket(1), self.round.claim(), action, window, self.quorum);
         for (node, answer) in self.round.answers() {
-            join_raise(&mut round, node, answer, token);
+            join(&mut round, node, answer, token);
         }
         Some(Raising { token, round })
     }
@@ -185,7 +185,7 @@ impl Machine for Inspect {
         let is_look = self.round.handle_reply(now, node, reply.clone());
         if let Some(raising) = &mut self.raising {
             if is_look {
-                join_raise(&mut raising.round, node, &answer, raising.token);
+                join(&mut raising.round, node, &answer, raising.token);
             } else {
                 raising.round.handle_reply(now, node, reply);
             }
@@ -204,6 +204,16 @@ impl Machine for Inspect {
 
     fn cancel(&mut self, _env: &mut dyn Surroundings) {
         self.finished = true;
+    }
+}
+
+/// Has a node that holds the claim know the token. Of several resources it tells the highest fence, which says nothing
+/// of the others: then it is asked in any case.
+fn join<F>(round: &mut Round, node: NodeId, answer: &Result<Answer, F>, token: FencingToken) {
+    if round.claim().resources.as_slice().len() == 1 {
+        join_raise(round, node, answer, token);
+    } else if granted_token(answer).is_some() {
+        round.ask(node);
     }
 }
 

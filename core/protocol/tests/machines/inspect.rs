@@ -1,11 +1,14 @@
 //! What looking at a claim proves, and what it does not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{
     Play, absent, claim, fault, frees_in, ours, policy, quorum, resources, theirs,
 };
-use quorlock_protocol::{Action, Answer, FaultKind, FencingToken, Inspect, Moment, Standing};
+use quorlock_protocol::{
+    Action, Answer, Claim, FaultKind, FencingToken, HolderId, Inspect, Moment, Resources, Standing,
+};
 
 fn inspect(nodes: usize) -> Play<Inspect> {
     let now = Moment::from_millis(0);
@@ -55,6 +58,25 @@ fn a_token_that_a_quorum_knows_costs_no_further_trip() {
     play.answer(0, "inspect", left(900, 41));
     play.answer(1, "inspect", left(900, 41));
     assert_eq!((play.count("raise"), token(play)), (0, Some(41)));
+}
+
+#[test]
+fn the_highest_fence_of_several_resources_is_written_back_for_all_of_them() {
+    let resources = Resources::new(["r", "s"]).expect("two names");
+    let holder = HolderId::adopt("h").expect("a valid id");
+    let claim = Arc::new(Claim { resources, holder });
+    let machine = Inspect::new(Moment::from_millis(0), &claim, policy(|it| it), quorum(3));
+    let mut play = Play::start(machine.with_token());
+    // It may be that of one of them alone.
+    play.answer(0, "inspect", left(900, 41));
+    play.answer(1, "inspect", left(900, 41));
+    assert_eq!(play.targets("raise"), [0, 1]);
+    play.answer(2, "inspect", left(900, 41));
+    assert_eq!(play.targets("raise"), [0, 1, 2]);
+    play.answer(2, "raise", ours(41));
+    assert!(play.done.is_none(), "one of three knows it");
+    play.answer(0, "raise", ours(41));
+    assert_eq!(token(play), Some(41));
 }
 
 #[test]

@@ -44,6 +44,10 @@ pub(super) fn small() -> Vec<Scope> {
         losing("tokens: fences that are lost alone, leases that run out", 3_000),
         taking_over("tokens: a lease is taken over, a node goes down", |it| it.downs = 1),
         taking_over("tokens: a lease is taken over, a client dies", |it| it.crashes = 1),
+        Scope {
+            wants: vec![vec![0, 1], vec![1], vec![0]],
+            ..taking_over("tokens: a lease of two resources is taken over", |_| {})
+        },
     ]
 }
 
