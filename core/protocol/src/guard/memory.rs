@@ -104,7 +104,7 @@ impl Guards {
         let sent = look.checkup.clock.sent;
         self.records[look.node.index()].idle = Some(sent);
         let forgot = self.records.iter().filter_map(|record| record.forgot).max();
-        self.has_contacted_all(now) && forgot.is_none_or(|forgot| sent >= forgot)
+        self.has_contacted_all(now) && forgot.is_none_or(|forgot| sent > forgot)
     }
 
     /// Nodes that forgot while nobody used the cluster have forgotten no lock that was asked for a moment ago: each
@@ -116,7 +116,7 @@ impl Guards {
             let (Some(forgot), Some(memory)) = (record.forgot, &record.memory) else {
                 continue;
             };
-            let is_idle = |other: &NodeRecord| other.idle.is_some_and(|idle| idle >= forgot);
+            let is_idle = |other: &NodeRecord| other.idle.is_some_and(|idle| idle > forgot);
             let others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
             let idle = others.filter(|(_, other)| is_idle(other)).count();
             if memory.age(now) >= NOT_ASKED_WITHIN || idle < self.quorum.size() {

@@ -159,6 +159,16 @@ impl Cluster {
         client
     }
 
+    /// The same for one whose answers take a millisecond, where it matters what was asked before what was heard.
+    pub(crate) fn settled_afar(
+        &mut self,
+        change: impl FnOnce(PolicyBuilder) -> PolicyBuilder,
+    ) -> Watcher {
+        let mut client = Watcher { latency: 1, ..self.client(change) };
+        client.look_around(self);
+        client
+    }
+
     pub(crate) fn pass(&mut self, millis: u64) {
         self.now += millis;
     }

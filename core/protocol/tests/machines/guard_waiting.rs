@@ -149,7 +149,8 @@ fn entries_of_long_locks_outlive_nodes_that_restart_one_after_another() {
             one_restart_after_another(&mut holder, &mut cluster);
         }
         cluster.pass(40_000);
-        let newcomer = cluster.settled(|it| it);
+        let mut newcomer = cluster.settled_afar(|it| it);
+        newcomer.look_around(&mut cluster);
         for node in 0..3 {
             let left = newcomer.left(&cluster, node) + u128::from(cluster.now - began);
             assert!(left >= 600_000, "cut off: {is_cut_off}, node {node}: {left}");
@@ -256,11 +257,11 @@ fn a_node_that_forgot_while_nobody_used_the_cluster_is_used_at_once() {
     drop(client);
     cluster.pass(36_001);
     cluster.restart(1);
-    let newcomer = cluster.settled(|it| it);
+    let newcomer = cluster.settled_afar(|it| it);
     assert_eq!(newcomer.view(), "ooo");
     // Whoever comes later does not have to find that out again.
     cluster.pass(1_000);
-    assert_eq!(cluster.settled(|it| it).view(), "ooo");
+    assert_eq!(cluster.settled_afar(|it| it).view(), "ooo");
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn with_few_that_remember_nobody_knows_whether_the_cluster_was_idle() {
     drop(client);
     cluster.pass(40_000);
     cluster.restart_each([1, 2]);
-    assert_eq!(cluster.settled(|it| it).view(), "oqq");
+    assert_eq!(cluster.settled_afar(|it| it).view(), "oqq");
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn an_idle_cluster_waits_for_a_long_lock_that_may_be_held() {
     drop(client);
     cluster.pass(40_000);
     cluster.restart(1);
-    let newcomer = cluster.settled(|it| it);
+    let newcomer = cluster.settled_afar(|it| it);
     assert_eq!(newcomer.view(), "oqo");
     assert!(newcomer.left(&cluster, 1) > 20_000);
 }
@@ -313,9 +314,9 @@ fn nodes_that_forgot_themselves_do_not_vouch_for_each_other_by_being_idle() {
     cluster.pass(6_000);
     cluster.restart_each([0, 1]);
     // Somebody looks, and goes. Nobody uses the cluster for a while.
-    drop(cluster.settled(change));
+    drop(cluster.settled_afar(change));
     cluster.pass(40_000);
-    let mut newcomer = cluster.settled(change);
+    let mut newcomer = cluster.settled_afar(change);
     assert_eq!(newcomer.view(), "qqo");
     cluster.pass(1_000);
     newcomer.look_around(&mut cluster);
@@ -329,6 +330,7 @@ fn whoever_finds_a_node_idle_asks_the_others_before_it_beats() {
     cluster.pass(40_000);
     cluster.restart(2);
     let mut newcomer = cluster.client(|it| it);
+    newcomer.latency = 1;
     let beats = cluster.nodes[0].store.clone();
     newcomer.look(&mut cluster, 0);
     assert_eq!((newcomer.view(), &cluster.nodes[0].store), ("?--".into(), &beats));
