@@ -334,22 +334,6 @@ fn a_lock_above_the_longest_ttl_is_refused() {
 }
 
 #[test]
-fn what_a_server_forgot_of_scripts_is_no_sign_of_lost_locks() {
-    run(async {
-        let servers = servers(3);
-        let locks = client(urls(&servers), RestartGuard::Auto);
-        warm_up(&locks).await;
-        for server in &servers {
-            assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
-        }
-        // Several resources are always asked for by script.
-        let lock = locks.lock_all(["r", "s"]).try_once();
-        lock.acquire().await.expect("no one is held back").release().await.unwrap();
-        try_lock(&locks).await.expect("nor then").release().await.unwrap();
-    });
-}
-
-#[test]
 fn an_extension_beyond_every_ttl_is_noted_on_the_nodes_before_it_is_done() {
     run(async {
         let servers = servers(3);
