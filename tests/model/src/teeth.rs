@@ -62,8 +62,10 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
             hunt(*flaw, "guards:")
         }
         Kind::Node(flaw) => hunt(*flaw, ""),
-        Kind::Patch { file, only, edits } if only == PROTOCOL => {
-            test_protocol(&plant(file, edits)?)?.map(|test| format!("test | - | - | {test}"))
+        Kind::Patch { file, only, edits } if only.starts_with(PROTOCOL) => {
+            let tests = only.strip_prefix(PROTOCOL).map(str::trim).filter(|it| !it.is_empty());
+            let tests = tests.unwrap_or(TESTS_OF_GUARDS);
+            test_protocol(&plant(file, edits)?, tests)?.map(|test| format!("test | - | - | {test}"))
         }
         Kind::Patch { file, only, edits } => {
             let tree = plant(file, edits)?;
@@ -211,8 +213,10 @@ const NODE_FLAWS: [(Flaw, &str, &str); 12] = [
 
 /// Where to look for what takes too many clients and faults for a search.
 const GOLDEN: &str = "golden";
-/// The same for what takes clients and nodes that only the tests of the guards have: `core/protocol/tests/machines`.
+/// The same for what takes clients and nodes that only the tests of the guards have, or calls that only other tests
+/// make, which are named behind it: `core/protocol/tests/machines`.
 const PROTOCOL: &str = "protocol";
+const TESTS_OF_GUARDS: &str = "guard_";
 /// How many states of each small world are searched at first, and then.
 const FEW: usize = 30_000;
 const MANY: usize = 2_000_000;

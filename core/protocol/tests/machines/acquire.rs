@@ -6,7 +6,7 @@ use crate::support::{
     Play, absent, fault, frees_in, kept, ours, policy, quorum, resources, theirs,
 };
 use quorlock_protocol::{
-    Acquire, Action, ErrorKind, FaultKind, FencingToken, Frees, Machine, Moment, NodeId,
+    Acquire, Action, ErrorKind, FaultKind, FencingToken, Frees, Machine, Moment, NodeId, Output,
     PolicyBuilder, Reply,
 };
 
@@ -342,6 +342,35 @@ fn cancelling_takes_the_keys_back() {
     let outcome = play.outcome();
     assert_eq!(outcome.result.unwrap_err(), ErrorKind::Cancelled);
     assert_eq!(outcome.withdrawals.len(), 1, "nodes that have not confirmed are asked again");
+}
+
+#[test]
+fn cancelling_a_win_that_nobody_was_told_of_takes_the_keys_back() {
+    let patient = |policy: PolicyBuilder| policy.node_timeout(Duration::from_millis(500));
+    let mut play = acquire(3, patient);
+    for node in 0..3 {
+        play.answer(node, "grant", theirs(frees_in(5000)));
+    }
+    // What is left of the first round is due again just when the second is won, and is sent first.
+    play.answer(2, "revoke", fault(FaultKind::Broken));
+    play.wake();
+    play.answer(2, "revoke", fault(FaultKind::Broken));
+    play.wake();
+    let holder = play.last(0, "grant").claim.holder.clone();
+    play.stage.now = play.wake_at.expect("the revoke goes out again");
+    play.machine.handle_timeout(&mut play.stage);
+    for node in 0..2 {
+        let ticket = play.last(node, "grant").ticket;
+        let reply = Reply { ticket, answer: ours(1000), repeated: false };
+        play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
+    }
+    let next = play.machine.poll(&mut play.stage);
+    assert!(matches!(next, Output::Send(NodeId(2), command) if command.action == Action::Revoke));
+    play.cancel();
+    let of_it = play.sent.iter().filter(|(_, it)| it.claim.holder == holder);
+    let revoked: Vec<_> = of_it.filter(|(_, it)| it.action == Action::Revoke).collect();
+    assert_eq!(revoked.len(), 3, "{:?}", play.sent);
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
 }
 
 #[test]

@@ -79,13 +79,13 @@ pub(super) fn build(tree: &Path) -> io::Result<PathBuf> {
     Ok(target.join("model/quorlock-model"))
 }
 
-/// Runs the tests of the guards; the first that fails.
-pub(super) fn test_protocol(tree: &Path) -> io::Result<Option<String>> {
+/// Runs those tests of the machines with `part` in their names; the first that fails.
+pub(super) fn test_protocol(tree: &Path, part: &str) -> io::Result<Option<String>> {
     let out = Command::new(env!("CARGO"))
         .args(["test", "--offline", "--profile", "model", "-p", "quorlock-protocol"])
         .args(["--test", "machines", "--no-fail-fast", "--target-dir"])
         .arg(tree.join("../target"))
-        .args(["--", "guard_"])
+        .args(["--", part])
         .env("RUSTFLAGS", "-Awarnings")
         .env("RUST_BACKTRACE", "0")
         .current_dir(tree)
