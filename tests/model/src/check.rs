@@ -85,8 +85,10 @@ impl World {
     /// The nodes that have forgotten or had their clocks set since `moment` of the client, as bits.
     pub(crate) fn struck_since(&self, scope: &Scope, client: &Client, moment: Moment) -> u64 {
         let nodes = self.nodes.iter().enumerate();
-        let struck = nodes
-            .filter(|(_, node)| node.struck_at.is_some_and(|at| client.clock(scope, at) >= moment));
+        let struck = nodes.filter(|(place, node)| {
+            let is_late = |at| client.clock(scope, at) >= moment;
+            scope.is_wrong(*place) || node.struck_at.is_some_and(is_late)
+        });
         struck.fold(0, |bits, (place, _)| bits | 1 << place)
     }
 

@@ -4,7 +4,7 @@
 use crate::client::{Client, Phase, Status};
 use crate::holding::Work;
 use crate::scope::{Scope, Target};
-use crate::site::Health;
+use crate::site::{Health, Site};
 use crate::step::{Deed, Fault, Step};
 use crate::world::World;
 
@@ -129,15 +129,15 @@ impl World {
             Phase::Holding(holding) if extends => reaches(client, holding.until().before(half)),
             _ => None,
         });
-        let keys = self.nodes.iter().flat_map(|node| {
-            node.keys.iter().flatten().filter_map(|key| {
-                scope.node_rate.reaches_millis(key.expires.saturating_sub(node.stepped))
-            })
+        let nodes = || self.nodes.iter().enumerate();
+        let shows = |(place, node): (usize, &Site), millis: u64| {
+            scope.rate_of(place).reaches_millis(millis.saturating_sub(node.stepped))
+        };
+        let keys = nodes().flat_map(|node| {
+            node.1.keys.iter().flatten().filter_map(move |key| shows(node, key.expires))
         });
-        let fences = self.nodes.iter().filter(|node| node.fences_end < u64::MAX);
-        let fences = fences.filter_map(|node| {
-            scope.node_rate.reaches_millis(node.fences_end.saturating_sub(node.stepped))
-        });
+        let fences = nodes().filter(|(_, node)| node.fences_end < u64::MAX);
+        let fences = fences.filter_map(|node| shows(node, node.1.fences_end));
         timers
             .chain(looks)
             .chain(fences)
@@ -167,6 +167,9 @@ impl World {
                 if self.nodes[usize::from(node)].can_come_back() {
                     fault(budget.failbacks, Fault::FailBack(node));
                     fault(budget.snapshots, Fault::Snapshot(node));
+                }
+                if self.nodes[usize::from(node)].can_return() {
+                    fault(budget.returns, Fault::Return(node));
                 }
                 fault(budget.clock_steps, Fault::ClockStep(node));
             }

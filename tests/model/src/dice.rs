@@ -65,8 +65,10 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
     let rates = [(0, 0), (400, 0), (-400, 0), (200, -200)];
     let (node_rate, client_rate) = dice.one_of(&rates);
     let newcomers = dice.place(scope.clients / 2 + 1);
+    let cuts = cuts(dice, &scope);
     Scope {
         newcomers,
+        cuts,
         policy: settings.build().expect("it was valid before"),
         shorter: policy(|it| it.ttl(Duration::from_millis(200)).fencing(fencing)),
         budget: Budget {
@@ -75,6 +77,7 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
             rollbacks: many,
             failbacks: many,
             snapshots: many,
+            returns: many,
             clock_steps: many,
             freezes: if stands_still { many } else { 0 },
             wall_steps: 0,
@@ -82,13 +85,22 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
         },
         node_rate: Rate(node_rate),
         client_rate: Rate(client_rate),
-        walls: vec![1_000_000],
         spares_majority: true,
         late: dice.one_of(&[0, 30, 300]),
         target: if fencing { Target::Checking } else { Target::None },
         together: dice.one_of(&[1, 1, 2, 3]).min(u8::try_from(scope.clients).unwrap_or(u8::MAX)),
         ..scope
     }
+}
+
+/// In half of the worlds every third client or so never reaches one of the nodes.
+fn cuts(dice: &mut Dice, scope: &Scope) -> Vec<(u8, u8)> {
+    let are_there = dice.below(2) == 0;
+    let nodes = u64::try_from(scope.nodes).unwrap_or(u64::MAX);
+    let clients = (0..u8::MAX).take(scope.clients).filter(|_| are_there);
+    let mut drawn = |client| (client, u8::try_from(dice.below(3 * nodes)).unwrap_or(u8::MAX));
+    let drawn: Vec<(u8, u8)> = clients.map(|client| drawn(client)).collect();
+    drawn.into_iter().filter(|(_, node)| usize::from(*node) < scope.nodes).collect()
 }
 
 /// One to three of `all` resources.
@@ -126,6 +138,7 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         rollbacks: 0,
         failbacks: 0,
         snapshots: 0,
+        returns: 0,
         downs: many,
         hangs: many,
         clock_steps: 0,

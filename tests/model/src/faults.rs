@@ -18,6 +18,10 @@ impl World {
             let node = usize::from(fault.node().unwrap_or(u8::MAX));
             self.nodes[node].struck_at = Some(self.now);
         }
+        let may_return = self.budget.returns > 0 && !matches!(fault, Fault::Return(_));
+        if let Some(node) = fault.node().filter(|_| may_return && fault.strikes()) {
+            self.nodes[usize::from(node)].put_aside();
+        }
         match fault {
             Fault::Break(client, node, again) => self.break_link(scope, client, node, again),
             Fault::Restart(node, forgets) => {
@@ -46,6 +50,10 @@ impl World {
                 site.take_back();
                 // A server that writes everything to disk is taken at its word in its next run, too.
                 site.run += u32::from(scope.durable);
+                self.break_links_of(scope, node, true);
+            }
+            Fault::Return(node) => {
+                self.nodes[usize::from(node)].bring_back();
                 self.break_links_of(scope, node, true);
             }
             Fault::Down(node) => {
@@ -126,6 +134,7 @@ impl Budget {
             Fault::LoseFences(_) => &mut self.fence_losses,
             Fault::FailBack(_) => &mut self.failbacks,
             Fault::Snapshot(_) => &mut self.snapshots,
+            Fault::Return(_) => &mut self.returns,
             Fault::Down(_) => &mut self.downs,
             Fault::Hang(_) => &mut self.hangs,
             Fault::ClockStep(_) => &mut self.clock_steps,

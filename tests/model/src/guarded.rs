@@ -288,11 +288,13 @@ impl World {
     /// Whose machine stood still may take a minority of the clocks for wrong that it can reach.
     pub(crate) fn check_blame(&self, scope: &Scope) -> Result<(), Violation> {
         let stepped = QuarantineReason::ClockStepped.name();
-        let is_blamed = |site: &Site| {
+        let is_blamed = |node: &usize| {
+            let site: &Site = &self.nodes[*node];
             let canary = site.store.canary.as_deref();
-            site.stepped == 0 && canary.is_some_and(|it| it.contains(stepped))
+            let is_right = site.stepped == 0 && !scope.is_wrong(*node);
+            is_right && canary.is_some_and(|it| it.contains(stepped))
         };
-        match self.nodes.iter().position(is_blamed).filter(|_| scope.budget.freezes == 0) {
+        match (0..self.nodes.len()).find(is_blamed).filter(|_| scope.budget.freezes == 0) {
             None => Ok(()),
             Some(node) => {
                 let text = format!("node {node} is held back for a clock that nobody set");

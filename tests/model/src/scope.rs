@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorlock_protocol::{Guards, Policy, PolicyBuilder, Resources, RestartGuard};
 
 use crate::clock::Rate;
+use crate::print::fingerprint;
 use crate::property::Property;
 use crate::site::Flaw;
 
@@ -31,6 +32,8 @@ pub(crate) struct Budget {
     pub(crate) failbacks: u16,
     /// Machines of nodes that are put back to a snapshot.
     pub(crate) snapshots: u16,
+    /// Memories that come back to a node after it has begun a new one.
+    pub(crate) returns: u16,
     /// Nodes going down.
     pub(crate) downs: u16,
     /// Nodes hanging.
@@ -108,6 +111,8 @@ pub(crate) struct Scope {
     pub(crate) returns_at_once: bool,
     /// Whether no node has ever been used.
     pub(crate) is_fresh: bool,
+    /// For how many milliseconds nobody had looked at the nodes when the world begins.
+    pub(crate) idle: u64,
     /// For [`Deed::Shorten`](crate::step::Deed::Shorten).
     pub(crate) shorter: Policy,
     /// How many acquisitions each client begins.
@@ -122,6 +127,8 @@ pub(crate) struct Scope {
     /// Of schedules that differ only by the numbers of nodes, one is walked.
     pub(crate) symmetric: bool,
     pub(crate) node_rate: Rate,
+    /// The same for single nodes whose clocks run beyond all allowance, the first ones.
+    pub(crate) wrong_rates: Vec<Rate>,
     pub(crate) client_rate: Rate,
     /// The wall clocks of the clients in microseconds at time zero; the last serves all further ones.
     pub(crate) walls: Vec<u64>,
@@ -167,6 +174,7 @@ impl Scope {
             returns_at_once: false,
             releases: true,
             is_fresh: false,
+            idle: 0,
             shorter: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),
             locks: 1,
             budget: Budget::default(),
@@ -175,6 +183,7 @@ impl Scope {
             batches: false,
             symmetric: true,
             node_rate: Rate(0),
+            wrong_rates: Vec::new(),
             client_rate: Rate(0),
             walls: vec![100, 50, 20],
             walls_run: false,
@@ -245,6 +254,23 @@ impl Scope {
     pub(crate) fn wall(&self, client: u8, now: u64) -> u64 {
         let start = self.walls.get(usize::from(client)).or(self.walls.last()).copied();
         start.unwrap_or(0) + if self.walls_run { now * 1000 } else { 0 }
+    }
+
+    /// How fast the clock of `node` runs.
+    pub(crate) fn rate_of(&self, node: usize) -> Rate {
+        self.wrong_rates.get(node).copied().unwrap_or(self.node_rate)
+    }
+
+    /// Whether that is beyond all allowance.
+    pub(crate) fn is_wrong(&self, node: usize) -> bool {
+        self.rate_of(node) != self.node_rate
+    }
+
+    /// What sets `node` apart from others from the beginning.
+    pub(crate) fn mark_of(&self, node: usize) -> u64 {
+        let cuts: Vec<_> = self.cuts.iter().filter(|(_, it)| usize::from(*it) == node).collect();
+        let is_marked = !cuts.is_empty() || self.is_wrong(node);
+        if is_marked { fingerprint(&(cuts, self.rate_of(node).0)) } else { 0 }
     }
 
     /// The managers of the process that `client` is one of, itself included.

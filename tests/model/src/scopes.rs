@@ -60,6 +60,10 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(guarded::coming_back());
     scopes.extend(guarded::apart());
     scopes.extend(guarded::long_locks());
+    scopes.extend(guarded::limited());
+    scopes.extend(guarded::ended());
+    scopes.extend(guarded::idle());
+    scopes.extend(guarded::fast());
     scopes
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Site {
     pub(crate) store: GuardStore,
     /// The same as they were one beat ago, before any lock.
     pub(crate) old: GuardStore,
+    /// What stood there when it was struck last, where that may come back.
+    pub(crate) past: Option<GuardStore>,
     /// Whether it has lost its memory, and no client has begun a new one since.
     pub(crate) is_lost: bool,
     /// The true time at which its memory began.
@@ -95,6 +97,7 @@ impl Site {
             line: 0,
             store: GuardStore::default(),
             old: GuardStore::default(),
+            past: None,
             is_lost: false,
             born: 0,
             ended: Vec::new(),
@@ -156,6 +159,25 @@ impl Site {
         old.zip(now).is_some_and(|(old, now)| old.0 == now.0 && old.1 < now.1)
     }
 
+    /// Keeps what stands there, before it is struck.
+    pub(crate) fn put_aside(&mut self) {
+        if memory_in(&self.store).is_some() {
+            self.past = Some(self.store.clone());
+        }
+    }
+
+    /// Whether that shows a memory which was replaced by another.
+    pub(crate) fn can_return(&self) -> bool {
+        self.past.as_ref().and_then(memory_in).is_some_and(|id| self.ended.contains(&id))
+    }
+
+    /// It is there again, and no key.
+    pub(crate) fn bring_back(&mut self) {
+        let past = self.past.take().unwrap_or_default();
+        self.forget();
+        self.store = past;
+    }
+
     /// One look at it at true time `now`, when its clock shows `micros`.
     pub(crate) fn check_up(
         &mut self,
@@ -175,10 +197,7 @@ impl Site {
 
     /// The name of the memory that its canary shows.
     pub(crate) fn memory(&self) -> Option<u64> {
-        match CanaryKey::read(self.store.canary.as_deref()) {
-            CanaryKey::Present(canary) => Some(canary.id),
-            CanaryKey::Absent | CanaryKey::Unreadable(_) => None,
-        }
+        memory_in(&self.store)
     }
 
     /// Whether every key of the resources is `owner`'s.
@@ -197,6 +216,13 @@ impl Site {
     /// Whether the fence of every bucket is at `token` or above.
     pub(crate) fn knows(&self, token: u64, mut buckets: impl Iterator<Item = usize>) -> bool {
         buckets.all(|bucket| self.fences[bucket] >= token)
+    }
+}
+
+fn memory_in(store: &GuardStore) -> Option<u64> {
+    match CanaryKey::read(store.canary.as_deref()) {
+        CanaryKey::Present(canary) => Some(canary.id),
+        CanaryKey::Absent | CanaryKey::Unreadable(_) => None,
     }
 }
 

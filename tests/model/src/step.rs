@@ -67,6 +67,8 @@ pub(crate) enum Fault {
     /// The same for a machine that is put back to a snapshot of it: every connection breaks, and nothing that the
     /// server says of itself tells.
     Snapshot(u8),
+    /// The same for a memory that it had before the one that it has now.
+    Return(u8),
     /// A node goes down and stays down.
     Down(u8),
     /// A node that is down or hangs is back.
@@ -98,6 +100,7 @@ impl Fault {
             | Self::LoseFences(node)
             | Self::FailBack(node)
             | Self::Snapshot(node)
+            | Self::Return(node)
             | Self::Down(node)
             | Self::Up(node)
             | Self::Hang(node)
@@ -109,7 +112,8 @@ impl Fault {
     /// Whether a node forgets by it, or has its clock set.
     pub(crate) const fn strikes(self) -> bool {
         let forgets = matches!(self, Self::Restart(_, true) | Self::Rollback(_) | Self::Flush(_));
-        forgets || matches!(self, Self::ClockStep(_) | Self::FailBack(_) | Self::Snapshot(_))
+        let comes_back = matches!(self, Self::FailBack(_) | Self::Snapshot(_) | Self::Return(_));
+        forgets || comes_back || matches!(self, Self::ClockStep(_))
     }
 
     /// The same for every node.
@@ -122,6 +126,7 @@ impl Fault {
             Self::LoseFences(_) => Self::LoseFences(0),
             Self::FailBack(_) => Self::FailBack(0),
             Self::Snapshot(_) => Self::Snapshot(0),
+            Self::Return(_) => Self::Return(0),
             Self::Down(_) => Self::Down(0),
             Self::Up(_) => Self::Up(0),
             Self::Hang(_) => Self::Hang(0),
@@ -192,6 +197,9 @@ impl fmt::Display for Fault {
             }
             Self::Snapshot(node) => {
                 write!(out, "FAULT: the machine of node {node} is put back to a snapshot")
+            }
+            Self::Return(node) => {
+                write!(out, "FAULT: node {node} has what it had before it last forgot")
             }
             Self::Down(node) => write!(out, "FAULT: node {node} goes down"),
             Self::Up(node) => write!(out, "node {node} is back"),

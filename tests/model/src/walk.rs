@@ -104,6 +104,7 @@ const fn word(fault: Fault) -> &'static str {
         Fault::LoseFences(_) => "fences lost",
         Fault::FailBack(_) => "node failed over and back",
         Fault::Snapshot(_) => "node's machine put back",
+        Fault::Return(_) => "node's older memory back",
         Fault::Down(_) => "node down",
         Fault::Up(_) => "node back",
         Fault::Hang(_) => "node hung",

@@ -39,7 +39,7 @@ impl World {
         let ids = 0..u8::try_from(scope.clients).expect("a scope has at most 255 clients");
         let mut world = Self {
             // What comes late was under way before.
-            now: scope.late,
+            now: scope.late + scope.idle,
             nodes: vec![Site::new(scope.resources()); scope.nodes],
             clients: ids.map(|id| Client::new(id, scope.locks_of(id))).collect(),
             links: vec![Link::default(); scope.nodes * scope.clients],
@@ -48,7 +48,7 @@ impl World {
             latest: vec![0; scope.resources()],
             won: 0,
             targets: vec![Written::default(); scope.resources()],
-            views: Views(vec![0; scope.nodes]),
+            views: Views((0..scope.nodes).map(|node| scope.mark_of(node)).collect()),
         };
         for client in &mut world.clients {
             client.watch = Watch::new(&scope.policy_of(client.id), scope.nodes);
@@ -99,7 +99,7 @@ impl World {
 
     /// What the clock of a node shows.
     pub(crate) fn node_clock(&self, scope: &Scope, node: usize) -> u64 {
-        self.nodes[node].clock(scope.node_rate, self.now)
+        self.nodes[node].clock(scope.rate_of(node), self.now)
     }
 
     /// Lets a client do something, sends what it wants to send and looks at what happened.

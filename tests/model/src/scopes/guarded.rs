@@ -4,6 +4,7 @@
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 
 use super::{faulty, millis};
+use crate::clock::Rate;
 use crate::scope::{Budget, Scope, Target, policy};
 
 /// Nodes of a minority that forget or whose clocks jump, and what the guards make of that.
@@ -108,6 +109,45 @@ pub(super) fn coming_back() -> Vec<Scope> {
     ]
 }
 
+/// Memories that were replaced by new ones, and come back.
+pub(super) fn ended() -> Vec<Scope> {
+    vec![Scope {
+        newcomers: 1,
+        bound: Some(300_000),
+        ..forgetful("guards: a newcomer, and a memory that has ended comes back", |it| {
+            (it.faults, it.flushes, it.returns) = (2, 1, 1);
+        })
+    }]
+}
+
+/// A node that forgets when nobody has used the cluster for a while. Whoever comes then comes again a second later,
+/// when it has asked the other nodes once more.
+pub(super) fn idle() -> Vec<Scope> {
+    let again = |it: PolicyBuilder| it.retry_limit(None).timeout(Some(millis(1200)));
+    let again = changed(unlimited(1000), |it| again(it).retry_delay(millis(1010)));
+    vec![Scope {
+        newcomers: 2,
+        idle: IDLE,
+        policy: unlimited(5000),
+        others: Some(again),
+        bound: Some(300_000),
+        ..forgetful("guards: an idle cluster, and a node that forgets", |it| it.forgets = 1)
+    }]
+}
+
+/// Nodes whose clocks gain more than the drift allowance.
+pub(super) fn fast() -> Vec<Scope> {
+    let fast = |name| Scope {
+        policy: watching(|it| it),
+        wrong_rates: vec![Rate(50_000)],
+        ..forgetful(name, |it| it.faults = 0)
+    };
+    vec![
+        fast("guards: a clock that runs 5 % fast"),
+        Scope { newcomers: 1, ..fast("guards: a newcomer, and a clock that runs 5 % fast") },
+    ]
+}
+
 /// Clients that do not reach the same nodes.
 pub(super) fn apart() -> Vec<Scope> {
     vec![
@@ -167,10 +207,51 @@ pub(super) fn long_locks() -> Vec<Scope> {
 
 /// The same for a lock of twelve seconds, and others that are short.
 pub(super) fn lasting(scope: Scope) -> Scope {
-    let unlimited =
-        |it: PolicyBuilder| it.try_once().fencing(false).restart_guard(RestartGuard::Auto);
-    let long = policy(|it| unlimited(it).ttl(millis(12_000)));
-    Scope { policy: long, others: Some(policy(unlimited)), locks: 2, ..scope }
+    Scope { policy: unlimited(12_000), others: Some(unlimited(1000)), locks: 2, ..scope }
+}
+
+/// What long locks are not safe from where no longest one is set: nobody in sight knows of the lock, and a newcomer
+/// comes again when the floor is over and the lock is not.
+pub(super) fn limits() -> Vec<Scope> {
+    let again = |it: PolicyBuilder| it.retry_limit(None).timeout(Some(millis(10_600)));
+    let again = changed(unlimited(1000), |it| again(it).retry_delay(millis(10_300)));
+    let unseen =
+        |scope| Scope { newcomers: 1, down: 0, locks: 1, others: Some(again), ..lasting(scope) };
+    vec![Scope {
+        cuts: vec![(0, 2), (1, 1)],
+        ..unseen(forgetful(
+            "a long lock without max_ttl, and who knows of it is out of sight",
+            |it| {
+                (it.faults, it.forgets, it.pauses) = (2, 1, 1);
+            },
+        ))
+    }]
+}
+
+/// The same where it is: then such nodes are held back for as long.
+pub(super) fn limited() -> Vec<Scope> {
+    let limited = |it: PolicyBuilder| it.max_ttl(Some(millis(12_000)));
+    let named = |name: &str| -> &'static str { name.replace("without", "with").leak() };
+    let with = |scope: Scope| Scope {
+        name: named(scope.name),
+        policy: changed(scope.policy, limited),
+        others: scope.others.map(|it| changed(it, limited)),
+        bound: Some(300_000),
+        ..scope
+    };
+    limits().into_iter().map(with).collect()
+}
+
+fn changed(
+    policy: quorlock_protocol::Policy,
+    change: impl FnOnce(PolicyBuilder) -> PolicyBuilder,
+) -> quorlock_protocol::Policy {
+    change(policy.to_builder()).build().expect("a ttl that is allowed")
+}
+
+/// Locks of `ttl` milliseconds, where no longest one is set.
+fn unlimited(ttl: u64) -> quorlock_protocol::Policy {
+    policy(|it| it.try_once().fencing(false).restart_guard(RestartGuard::Auto).ttl(millis(ttl)))
 }
 
 /// The machine of a client stands still, with the guards on.
@@ -267,3 +348,6 @@ fn guarding(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> quorlock_pro
         change(it.restart_guard(RestartGuard::Auto))
     })
 }
+
+/// So long after the last beat a node is idle, in milliseconds.
+const IDLE: u64 = 40_000;

@@ -45,6 +45,7 @@ pub(crate) fn limits() -> Vec<Scope> {
             Scope { node_rate: Rate(20_000), ..faulty("clocks beyond the allowance", 0, |_| {}) },
         ),
     ];
+    limits.extend(guarded::limits().into_iter().map(|scope| limit(Property::Exclusion, scope)));
     limits.extend(tokens::limits());
     limits
 }
