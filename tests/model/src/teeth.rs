@@ -61,6 +61,7 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
         Kind::Node(flaw @ (Flaw::IgnoresCanary | Flaw::LooksAhead | Flaw::LostIsShared)) => {
             hunt(*flaw, "guards:")
         }
+        Kind::Node(flaw @ Flaw::NoFloor) => hunt(*flaw, "tokens:"),
         Kind::Node(flaw) => hunt(*flaw, ""),
         Kind::Patch { file, only, edits } if only.starts_with(PROTOCOL) => {
             let tests = only.strip_prefix(PROTOCOL).map(str::trim).filter(|it| !it.is_empty());

@@ -36,6 +36,11 @@ pub(super) fn small() -> Vec<Scope> {
             ..forgetful("tokens: a node forgets, no clock is known, clients an hour apart", HOUR)
         },
         Scope {
+            knows_clocks: false,
+            nodes_ahead: vec![3_600_000; 3],
+            ..forgetful("tokens: a node forgets, no clock is known, a client an hour behind", HOUR)
+        },
+        Scope {
             nodes_ahead: vec![7_000],
             symmetric: false,
             ..forgetful("tokens: a node forgets, clocks of nodes 7 s apart", HOUR)
