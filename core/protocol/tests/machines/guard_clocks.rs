@@ -246,3 +246,23 @@ fn what_was_asked_before_the_first_sign_does_not_tell_whether_this_client_stood_
     assert!((2_000..2_100).contains(&client.lost.as_millis()), "{:?}", client.lost);
     assert_eq!(client.view(), "ooo");
 }
+
+#[test]
+fn an_answer_from_before_a_pause_is_no_clock_that_was_set_back() {
+    let (mut cluster, mut client) = used(3);
+    let sent = client.now(&cluster);
+    let micros = cluster.micros(0);
+    cluster.pass(2_000);
+    client.still += 2_000;
+    cluster.pass(1);
+    client.look_around(&mut cluster);
+    assert!((2_000..2_100).contains(&client.lost.as_millis()), "{:?}", client.lost);
+    // By the clock that stood still meanwhile it lies two seconds behind.
+    let received = client.now(&cluster);
+    let is_steady = client.guards.handle_clock(NodeId(0), ClockReading { sent, received, micros });
+    assert!(!is_steady, "nor does a grant count by it");
+    cluster.pass(1);
+    client.look_around(&mut cluster);
+    assert!(matches!(client.told.as_slice(), [Notice::Paused(_)]), "{:?}", client.told);
+    assert_eq!(client.view(), "ooo");
+}
