@@ -137,6 +137,23 @@ fn a_clock_that_was_stepped_while_this_client_stood_still_is_quarantined() {
 }
 
 #[test]
+fn it_is_so_where_no_other_client_has_noted_anything() {
+    // Without the restart guard there are no notes by which the clocks of every two nodes are compared.
+    for (stepped, view) in ["qoo", "oqo", "ooq"].into_iter().enumerate() {
+        let mut cluster = Cluster::fresh(3);
+        let mut client = cluster.settled(|it| it.restart_guard(RestartGuard::Off));
+        cluster.pass(5_000);
+        client.look_around(&mut cluster);
+        cluster.nodes[stepped].ahead = 60_000;
+        cluster.pass(30_000);
+        client.still += 30_000;
+        client.look_around(&mut cluster);
+        assert!(client.told.iter().any(|it| matches!(it, Notice::Paused(_))), "{:?}", client.told);
+        assert_eq!(client.view(), view);
+    }
+}
+
+#[test]
 fn half_of_the_clocks_are_no_majority() {
     let (mut cluster, mut client) = used(4);
     (cluster.nodes[0].ahead, cluster.nodes[1].ahead) = (60_000, 60_000);
