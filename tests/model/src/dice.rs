@@ -98,8 +98,8 @@ fn cuts(dice: &mut Dice, scope: &Scope) -> Vec<(u8, u8)> {
     let are_there = dice.below(2) == 0;
     let nodes = u64::try_from(scope.nodes).unwrap_or(u64::MAX);
     let clients = (0..u8::MAX).take(scope.clients).filter(|_| are_there);
-    let mut drawn = |client| (client, u8::try_from(dice.below(3 * nodes)).unwrap_or(u8::MAX));
-    let drawn: Vec<(u8, u8)> = clients.map(|client| drawn(client)).collect();
+    let drawn = |client| (client, u8::try_from(dice.below(3 * nodes)).unwrap_or(u8::MAX));
+    let drawn: Vec<(u8, u8)> = clients.map(drawn).collect();
     drawn.into_iter().filter(|(_, node)| usize::from(*node) < scope.nodes).collect()
 }
 

@@ -76,7 +76,17 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
             text.lines().find_map(|line| line.strip_prefix(CAUGHT)).map(str::to_owned)
         }
     };
+    let seed = caught.as_deref().and_then(seed_of);
+    if let Some(seed) = seed.filter(|seed| walk_once(Flaw::None, *seed).is_some()) {
+        let text = format!("seed {seed} breaks a promise without the mutant, too: mend that first");
+        return Err(io::Error::other(text));
+    }
     Ok(Bite { caught })
+}
+
+/// The seed of the random world in which something was found, if it was one.
+fn seed_of(found: &str) -> Option<u64> {
+    found.rsplit_once(SEED)?.1.parse().ok()
 }
 
 /// Searches the small worlds with `only` in their names, at first not deeply, then walks; a line on what was
@@ -114,7 +124,7 @@ fn search_small(flaw: Flaw, only: &str, states: usize) -> Option<String> {
 fn walk_once(flaw: Flaw, seed: u64) -> Option<String> {
     let scope = Scope { flaw, ..world_of(seed) };
     let trace = walk::walk(&scope, seed, 3000, &mut walk::Tally::default())?;
-    Some(line(&scope, &trace, trace.steps.len()))
+    Some(format!("{}{SEED}{seed}", line(&scope, &trace, trace.steps.len())))
 }
 
 fn line(scope: &Scope, trace: &Trace, states: usize) -> String {
@@ -150,6 +160,8 @@ fn crate_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// What stands before the seed of a random world.
+const SEED: &str = ", seed ";
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
