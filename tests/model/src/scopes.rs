@@ -75,6 +75,7 @@ fn alone() -> Vec<Scope> {
             (it.resends, it.breaks, it.downs, it.delays) = (1, 1, 1, 1);
         })),
         alone(Scope { prompt: false, ..faulty("lost replies", 2, |it| it.resends = 2) }),
+        alone(faulty("lost connections", 2, |it| it.breaks = 2)),
         alone(Scope {
             policy: policy(|it| it.timeout(Some(millis(120)))),
             ..faulty("one client with a timeout", 2, |it| it.hangs = 2)
