@@ -75,7 +75,14 @@ fn alone() -> Vec<Scope> {
             (it.resends, it.breaks, it.downs, it.delays) = (1, 1, 1, 1);
         })),
         alone(Scope { prompt: false, ..faulty("lost replies", 2, |it| it.resends = 2) }),
-        alone(faulty("lost connections", 2, |it| it.breaks = 2)),
+        // Answers of the one node take longer than the others' connections need to be made anew.
+        alone(Scope {
+            prompt: false,
+            policy: policy(|it| it.try_once().fencing(false).node_timeout(millis(200))),
+            ..faulty("lost connections, and a node that hangs", 3, |it| {
+                (it.breaks, it.hangs) = (2, 1);
+            })
+        }),
         alone(Scope {
             policy: policy(|it| it.timeout(Some(millis(120)))),
             ..faulty("one client with a timeout", 2, |it| it.hangs = 2)
