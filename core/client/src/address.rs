@@ -206,6 +206,13 @@ impl Address {
         }
     }
 
+    /// Whether one connection serves both: all but the keys' prefix and what is said of the server's disk is the same.
+    pub(crate) fn connects_as(&self, other: &Self) -> bool {
+        let Self { place, tls, username, password, db, key_prefix: _, durable: _ } = self;
+        (place, tls, username) == (&other.place, &other.tls, &other.username)
+            && (password, db) == (&other.password, &other.db)
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }

@@ -117,7 +117,7 @@ impl Builder {
         let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
             NodeSpec::At(address) => {
                 let sentry = watch.sentry(id);
-                connect_guarded(address, &self.settings, engine.tasks(), Some(sentry))
+                connect_guarded(address, &self.settings, engine.connections(), Some(sentry))
             }
             NodeSpec::Made(node) => Arc::clone(node),
         };

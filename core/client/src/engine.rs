@@ -27,6 +27,7 @@ pub use self::luck::Luck;
 pub(crate) use self::spin::Awaited;
 pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
+use crate::redis_node::Connections;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
@@ -43,6 +44,7 @@ struct Shared {
     helm: Arc<Helm>,
     background: Arc<Background>,
     jumps: Jumps,
+    connections: Connections,
 }
 
 /// Counts the withdrawals that go on after their caller has left.
@@ -66,7 +68,9 @@ impl Engine {
     /// Whatever the operating system says when it cannot start one.
     pub fn start() -> io::Result<Self> {
         let (background, jumps) = (Arc::default(), Jumps::default());
-        Ok(Self { shared: Arc::new(Shared { helm: Helm::start()?, background, jumps }) })
+        let helm = Helm::start()?;
+        let connections = Connections::on(helm.tasks().clone());
+        Ok(Self { shared: Arc::new(Shared { helm, background, jumps, connections }) })
     }
 
     /// The engine that the locks of this process share; started at the first call.
@@ -255,6 +259,11 @@ impl Engine {
     /// Of what this engine's managers notice.
     pub(crate) fn jumps(&self) -> &Jumps {
         &self.shared.jumps
+    }
+
+    /// That this engine's managers share.
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.shared.connections
     }
 
     /// Counts the caller, who waits from now on; not one of this engine's tasks, or who drives it.

@@ -27,7 +27,7 @@ use crate::clock;
 use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::memory_node::MemoryNode;
-use crate::redis_node::{NodeSettings, RedisNode};
+use crate::redis_node::{Connections, NodeSettings, RedisNode};
 use crate::sentry::Sentry;
 
 /// The node at `address`: what the address says decides the kind. A task that it needs runs on the
@@ -44,14 +44,15 @@ use crate::sentry::Sentry;
 /// # Ok::<(), quorlock_protocol::ConfigError>(())
 /// ```
 pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> Arc<dyn Node> {
-    connect_guarded(address, settings, &Tasks::on(handle.clone()), None)
+    let connections = Connections::on(Tasks::on(handle.clone()));
+    connect_guarded(address, settings, &connections, None)
 }
 
 /// The same, under the guards of a manager.
 pub(crate) fn connect_guarded(
     address: &Address,
     settings: &NodeSettings,
-    tasks: &Tasks,
+    connections: &Connections,
     sentry: Option<Sentry>,
 ) -> Arc<dyn Node> {
     match address.place() {
@@ -60,7 +61,7 @@ pub(crate) fn connect_guarded(
         }
         Place::Memory(None) => Arc::new(MemoryNode::own(address.key_prefix())),
         Place::Tcp { .. } | Place::Unix(_) => {
-            RedisNode::guarded(address.clone(), *settings, tasks.clone(), sentry)
+            RedisNode::guarded(address.clone(), *settings, connections.clone(), sentry)
         }
     }
 }

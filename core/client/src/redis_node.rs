@@ -4,6 +4,8 @@
 mod actor;
 mod aside;
 mod call;
+mod connection;
+mod connections;
 mod contested;
 mod dialer;
 mod facts;
@@ -33,6 +35,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use self::actor::{Actor, closed, refuse};
+pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
 use self::mail::{Letter, Mail};
 use crate::address::Address;
@@ -101,7 +104,7 @@ pub struct RedisNode {
     name: String,
     mailbox: mpsc::UnboundedSender<Mail>,
     state: watch::Receiver<NodeState>,
-    tasks: Tasks,
+    connections: Connections,
     /// When the latest call was sent that is not answered.
     asked_at: Arc<ToldMoment>,
     clock: Arc<ToldClock>,
@@ -114,33 +117,37 @@ impl RedisNode {
     /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
     /// input and output enabled).
     pub fn new(address: Address, settings: NodeSettings, handle: Handle) -> Arc<Self> {
-        Self::guarded(address, settings, Tasks::on(handle), None)
+        Self::guarded(address, settings, Connections::on(Tasks::on(handle)), None)
     }
 
     pub(crate) fn guarded(
         address: Address,
         settings: NodeSettings,
-        tasks: Tasks,
+        connections: Connections,
         sentry: Option<Sentry>,
     ) -> Arc<Self> {
         let (mailbox, letters) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
         let clock = Arc::<ToldClock>::default();
-        let dialer = Dialer::new(Arc::new(address), settings, sentry.clone(), Arc::clone(&clock));
+        let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
+        let shared = connections.clone();
+        let dialer = Dialer::new(address, settings, shared, sentry.clone(), told_clock);
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, letters, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some((actor, sentry)));
-        Arc::new(Self { asked_at, clock, name, mailbox, state, tasks, start: Once::new(), actor })
+        let start = Once::new();
+        Arc::new(Self { name, mailbox, state, connections, asked_at, clock, start, actor })
     }
 
     fn start(&self) {
         self.start.call_once(|| {
             let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some((actor, sentry)) = actor {
-                self.tasks.spawn(actor.run());
+                let tasks = self.connections.tasks();
+                tasks.spawn(actor.run());
                 if let Some(sentry) = sentry {
-                    self.tasks.spawn(outage::watch(self.state.clone(), sentry));
+                    tasks.spawn(outage::watch(self.state.clone(), sentry));
                 }
             }
         });

@@ -1,4 +1,4 @@
-//! The life of one node's connection: made, used, lost, made again. Owns when; the link owns what is on it.
+//! The life of one node's link: made, used, lost, made again. Owns when; the link owns what is on it.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -24,13 +24,15 @@ use crate::clock::{self, ToldMoment};
 use crate::node::NodeState;
 use crate::sentry::{News, Sentry};
 
-/// The task behind a node: the only one to touch its connection.
+/// The task behind a node: the only one to touch its link.
 pub(super) struct Actor {
     dialer: Dialer,
     mailbox: mpsc::UnboundedReceiver<Mail>,
     state: watch::Sender<NodeState>,
     batch: Vec<Mail>,
     closing: bool,
+    /// Somebody has closed it: it was not just dropped.
+    is_closed: bool,
     /// When the link's latest call was sent that is not answered, for who sends.
     asked_at: Arc<ToldMoment>,
     /// The last connection that was given up without knowing what the server still does for it.
@@ -62,6 +64,7 @@ impl Actor {
             state,
             batch: Vec::new(),
             closing: false,
+            is_closed: false,
             asked_at,
             abandoned: None,
             fruitless: 0,
@@ -70,7 +73,7 @@ impl Actor {
     }
 
     pub(super) async fn run(mut self) {
-        let first = self.dialer.dial(None).await;
+        let first = self.dialer.dial(None, None).await;
         let mut link = match first {
             Ok(link) => Some(link),
             Err(fault) => self.wait_while_down(fault).await,
@@ -80,7 +83,12 @@ impl Actor {
             let end = self.serve(&mut current).await;
             self.asked_at.tell(None);
             link = match end {
-                End::Closed => None,
+                End::Closed => {
+                    if self.is_closed {
+                        current.close();
+                    }
+                    None
+                }
                 End::Lost(fault) => self.replace(current, fault).await,
                 End::Overtaken(candidate) => Some(switch(current, *candidate)),
             };
@@ -109,11 +117,14 @@ impl Actor {
                     Event::Lost(fault) => return End::Lost(fault),
                     Event::Answered if is_hung => {
                         probe = None;
+                        link.restore();
                         self.set_state(state_of(link));
                     }
                     Event::Answered => {}
                     Event::Looked => {
-                        probe = None;
+                        if probe.take().is_some() {
+                            link.restore();
+                        }
                         self.look_in_time(link, &mut aside);
                         self.set_state(state_of(link));
                     }
@@ -136,7 +147,7 @@ impl Actor {
                                 return End::Closed;
                             }
                             self.set_state(NodeState::Unresponsive);
-                            probe = Some(Box::pin(self.dialer.clone().overtake(link.client().cloned())));
+                            probe = Some(Box::pin(self.dialer.clone().overtake(Arc::clone(link.connection()))));
                         }
                         self.look_in_time(link, &mut aside);
                     }
@@ -165,6 +176,7 @@ impl Actor {
             let letter = match mail {
                 Mail::Close => {
                     self.closing = true;
+                    self.is_closed = true;
                     continue;
                 }
                 Mail::Look => {
@@ -243,7 +255,7 @@ impl Actor {
             Err(fault.clone())
         } else {
             self.set_state(NodeState::Connecting);
-            self.dialer.dial(self.abandoned.as_ref()).await
+            self.dialer.dial(self.abandoned.as_ref(), None).await
         };
         match redial {
             Ok(mut link) => {
@@ -271,7 +283,7 @@ impl Actor {
             let delay = backoff.next();
             let mut attempt = std::pin::pin!(async move {
                 sleep(delay).await;
-                dialer.dial(abandoned.as_ref()).await
+                dialer.dial(abandoned.as_ref(), None).await
             });
             let result = loop {
                 select! {

@@ -8,14 +8,15 @@ use quorlock_protocol::Resource;
 /// Remembers some resources by their hashes, the latest of each place.
 pub(super) struct Contested {
     hasher: RandomState,
-    places: Box<[Option<u64>; 256]>,
+    /// `None` before the first.
+    places: Option<Box<[Option<u64>; PLACES]>>,
     /// How many places are taken: none, most of the time, and then nothing is hashed.
     taken: usize,
 }
 
 impl Default for Contested {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), places: Box::new([None; 256]), taken: 0 }
+        Self { hasher: RandomState::new(), places: None, taken: 0 }
     }
 }
 
@@ -23,7 +24,8 @@ impl Contested {
     /// Somebody else holds `resource`.
     pub(super) fn insert(&mut self, resource: &Resource) {
         let (place, hash) = self.place(resource);
-        self.taken += usize::from(self.places[place].replace(hash).is_none());
+        let places = self.places.get_or_insert_with(|| Box::new([None; PLACES]));
+        self.taken += usize::from(places[place].replace(hash).is_none());
     }
 
     /// Tells whether somebody else held `resource` when it was last heard of, and forgets it: the next one
@@ -33,7 +35,10 @@ impl Contested {
             return false;
         }
         let (place, hash) = self.place(resource);
-        let was_held = self.places[place].take_if(|seen| *seen == hash).is_some();
+        let Some(places) = &mut self.places else {
+            return false;
+        };
+        let was_held = places[place].take_if(|seen| *seen == hash).is_some();
         self.taken -= usize::from(was_held);
         was_held
     }
@@ -44,6 +49,8 @@ impl Contested {
         (usize::from(place), hash)
     }
 }
+
+const PLACES: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -1,30 +1,32 @@
-//! Makes connections to a node: the first, the next, and a second beside one that is silent. Owns the
-//! delays between tries; keeps no connection.
+//! Makes links to a node: the first, the next, and a second beside one that is silent. Owns the delays between tries;
+//! keeps no connection.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::NodeSettings;
+use super::connection::{Connection, Share};
+use super::connections::{Connections, GRACE, Wish};
+use super::facts::Facts;
 use super::faults;
 use super::link::Link;
-use super::login::{ClientId, Login, log_in};
+use super::login::{ClientId, Told, ask};
 use super::lookout::Lookout;
-use super::pipe::Pipe;
-use super::stream;
 use crate::address::Address;
 use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
 
-/// Makes connections to the node.
+/// Makes links to the node.
 #[derive(Clone)]
 pub(super) struct Dialer {
     address: Arc<Address>,
     settings: NodeSettings,
+    connections: Connections,
     sentry: Option<Sentry>,
-    /// Where connections tell the node's clock.
+    /// Where links tell the node's clock.
     clock: Arc<ToldClock>,
 }
 
@@ -32,10 +34,11 @@ impl Dialer {
     pub(super) fn new(
         address: Arc<Address>,
         settings: NodeSettings,
+        connections: Connections,
         sentry: Option<Sentry>,
         clock: Arc<ToldClock>,
     ) -> Self {
-        Self { address, settings, sentry, clock }
+        Self { address, settings, connections, sentry, clock }
     }
 
     /// The guards, where there is anything to guard.
@@ -47,18 +50,14 @@ impl Dialer {
         &self.settings
     }
 
-    /// A connection that is ready for commands, within the time for connecting; it ends `abandoned` on
-    /// the server.
-    pub(super) async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
-        let dialing = async {
-            let stream = stream::open(&self.address).await?;
-            let login = log_in(Pipe::new(stream), &self.address, abandoned).await?;
-            self.introduce(&login)?;
-            let lookout = Lookout::new(self.sentry.clone(), Arc::clone(&self.clock));
-            let mut link = Link::new(login, self.address.key_prefix(), lookout);
-            link.examine().await?;
-            Ok(link)
-        };
+    /// A link that is ready for commands, within the time for connecting; it ends `abandoned` on the server. If it can
+    /// be, it is over another connection than `silent`.
+    pub(super) async fn dial(
+        &self,
+        abandoned: Option<&ClientId>,
+        silent: Option<&Arc<Connection>>,
+    ) -> Result<Link, Fault> {
+        let dialing = self.find_way(abandoned, silent.cloned());
         timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
             let millis = self.settings.connect_timeout.as_millis();
             // A server without TLS may wait for the rest of what it takes for a command.
@@ -69,9 +68,50 @@ impl Dialer {
         })
     }
 
+    /// A connection that is there already may have ended unnoticed, or not answer: then another is made.
+    async fn find_way(
+        &self,
+        abandoned: Option<&ClientId>,
+        mut silent: Option<Arc<Connection>>,
+    ) -> Result<Link, Fault> {
+        loop {
+            let (address, patience) = (&self.address, self.settings.connect_timeout);
+            let wish = Wish { address, patience, silent: silent.as_ref(), abandoned };
+            let reached = self.connections.reach(&wish).await?;
+            let (share, is_new) = (reached.share, reached.is_new);
+            let connection = Arc::clone(share.connection());
+            let told = if let Some(told) = reached.told {
+                Ok(told)
+            } else {
+                let asking = ask(&share, address, abandoned);
+                let Ok(told) = timeout(self.settings.hang_after, asking).await else {
+                    silent = Some(connection);
+                    continue;
+                };
+                told
+            };
+            match self.begin(share, told).await {
+                Err(_) if connection.has_ended() && !is_new => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Puts a link on a connection whose server has `told` who it is.
+    async fn begin(&self, share: Share, told: Result<Told, Fault>) -> Result<Link, Fault> {
+        let facts = told.and_then(|told| told.facts(&self.address));
+        let facts = facts.and_then(|facts| self.introduce(&facts).map(|()| facts));
+        // By the next time another server may stand behind the address.
+        let facts = facts.inspect_err(|_| share.dismiss())?;
+        let lookout = Lookout::new(self.sentry.clone(), Arc::clone(&self.clock));
+        let mut link = Link::new(share, facts, self.address.key_prefix(), lookout);
+        link.examine().await?;
+        Ok(link)
+    }
+
     /// Has the guards know who the server is, and refuses a replica.
-    fn introduce(&self, login: &Login) -> Result<(), Fault> {
-        let identity = login.facts.identity();
+    fn introduce(&self, facts: &Facts) -> Result<(), Fault> {
+        let identity = facts.identity();
         let told = self.sentry.as_ref().and_then(|sentry| sentry.handle_identity(identity));
         match &identity.follows {
             None => Ok(()),
@@ -79,21 +119,25 @@ impl Dialer {
         }
     }
 
-    /// A second connection that answers while the first one, `silent`, does not.
+    /// A link over another connection that answers while `silent` does not.
     ///
     /// A server that was merely stopped serves both when it goes on, in either order. So the new one
     /// is asked once more after a pause: by then the server has been through what lay in its buffers,
     /// and the caller, who looks at the old one first, has dropped this future. Otherwise the old one
-    /// is dead, and that last question ends it on the server too.
-    pub(super) async fn overtake(self, silent: Option<ClientId>) -> Link {
-        let mut backoff = Backoff::new(&self.settings);
+    /// is dead, and that last question ends it on the server too. (One that answers others is not, and the caller's
+    /// turn will come.)
+    pub(super) async fn overtake(self, silent: Arc<Connection>) -> Link {
+        let (since, mut backoff) = (Instant::now(), Backoff::new(&self.settings));
         loop {
             sleep(backoff.next()).await;
-            let Ok(mut link) = self.dial(None).await else {
+            let Ok(mut link) = self.dial(None, Some(&silent)).await else {
                 continue;
             };
-            sleep(GRACE).await;
-            let question = silent.as_ref().map_or_else(|| redis::cmd("PING"), ClientId::kill);
+            link.wait(GRACE).await;
+            if silent.was_heard_after(since) || Arc::ptr_eq(link.connection(), &silent) {
+                continue;
+            }
+            let question = silent.client().map_or_else(|| redis::cmd("PING"), ClientId::kill);
             if let Ok(Ok(())) = timeout(self.settings.connect_timeout, link.ask(&question)).await {
                 return link;
             }
@@ -120,6 +164,3 @@ impl Backoff {
         delay.mul_f64(0.5 + f64::from(random) / 512.0)
     }
 }
-
-/// Time for a server that goes on to get through what lies in its buffers.
-const GRACE: Duration = Duration::from_millis(20);

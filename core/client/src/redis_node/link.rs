@@ -5,6 +5,7 @@ mod again;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,22 +14,27 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::connection::{Connection, Share};
 use super::contested::Contested;
-use super::facts::Deletion;
+use super::facts::{Deletion, Facts};
 use super::faults;
 use super::fences::Fences;
 use super::frame::Reply;
 use super::gate::Gate;
-use super::login::{ClientId, Login};
+use super::login::ClientId;
 use super::lookout::Lookout;
 use super::mail::{Letter, Parcel};
 use super::native::{self, Hearing};
+use super::scripts::Digests;
 use super::wire::{self, Form};
 use crate::clock;
 
-/// A connection that is logged in, and the commands on it.
+/// A node's part of a connection that is logged in, and the commands on it.
 pub(super) struct Link {
-    login: Login,
+    share: Share,
+    /// What the server calls the scripts; `None` if this user may not load or call them so.
+    digests: Option<Digests>,
+    facts: Facts,
     prefix: String,
     /// Where calls are put together.
     call: Call,
@@ -92,10 +98,13 @@ pub(super) enum Event {
 }
 
 impl Link {
-    pub(super) fn new(login: Login, prefix: &str, lookout: Lookout) -> Self {
-        let deletion = login.facts.deletion();
+    pub(super) fn new(share: Share, facts: Facts, prefix: &str, lookout: Lookout) -> Self {
+        let deletion = facts.deletion();
+        let known = share.connection().known();
         Self {
-            login,
+            digests: known.and_then(|known| known.digests.clone()),
+            share,
+            facts,
             prefix: prefix.to_owned(),
             call: Call::default(),
             out: VecDeque::new(),
@@ -123,8 +132,8 @@ impl Link {
 
     /// Asks something that is no command, on a link that carries none yet.
     pub(super) async fn ask(&mut self, call: &Cmd) -> Result<(), Fault> {
-        self.login.pipe.request(call);
-        poll_fn(|context| self.login.pipe.poll_reply(context)).await.map(|_| ())
+        self.share.request(call);
+        poll_fn(|context| self.share.poll_reply(context)).await.map(|_| ())
     }
 
     /// Looks at the node, on a link that carries no command yet, until it is known what becomes of
@@ -178,7 +187,7 @@ impl Link {
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let result = loop {
-            let reply = match ready!(self.login.pipe.poll_reply(context)) {
+            let reply = match ready!(self.share.poll_reply(context)) {
                 Ok(reply) => reply,
                 Err(fault) => return Poll::Ready(Event::Lost(fault)),
             };
@@ -198,12 +207,18 @@ impl Link {
         if self.out.is_empty() && !self.undone.is_empty() {
             self.redo();
         }
-        Poll::Ready(result.unwrap_or_else(Event::Lost))
+        Poll::Ready(result.unwrap_or_else(|fault| {
+            // What is not Redis's protocol is nobody's reply.
+            self.share.fail(&fault);
+            Event::Lost(fault)
+        }))
     }
 
-    /// Since when the oldest call has been out.
+    /// Since when the oldest call has been out, or since when the connection is silent: the calls of others may lie
+    /// before it.
     pub(super) fn silent_since(&self) -> Option<Instant> {
-        self.out.front().map(|out| out.since)
+        let since = self.out.front()?.since;
+        Some(self.connection().heard().map_or(since, |heard| heard.max(since)))
     }
 
     /// When the latest call was sent that is not answered.
@@ -236,9 +251,29 @@ impl Link {
         self.has_answered || self.since.elapsed() >= PROVED_AFTER
     }
 
-    /// How the server calls it.
+    /// How the server calls its connection.
     pub(super) fn client(&self) -> Option<&ClientId> {
-        self.login.client.as_ref()
+        self.connection().client()
+    }
+
+    /// What it is a part of.
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        self.share.connection()
+    }
+
+    /// It answers again: whoever comes is to use its connection, if no other is used by now.
+    pub(super) fn restore(&self) {
+        self.share.restore();
+    }
+
+    /// Waits, and lets the others on the connection go on.
+    pub(super) async fn wait(&self, time: Duration) {
+        self.share.wait(time).await;
+    }
+
+    /// Ends the connection at once if nobody else uses it, and not a while later.
+    pub(super) fn close(self) {
+        self.share.close();
     }
 
     /// Ends the connection; hands back what is not answered, in order.
@@ -269,21 +304,21 @@ impl Link {
         let relied = self.lookout.relied();
         if parcel.is_native() {
             let means = (self.prefix.as_str(), relied.cloned());
-            let send = |call: &Call| self.login.pipe.request_call(call);
+            let send = |call: &Call| self.share.request_call(call);
             let hearing = native::write(&mut self.call, &parcel, means, send);
             parcel.note_sent();
             return self.note_out(Load::Native(parcel, hearing));
         }
-        let digests = self.login.digests.as_ref().filter(|_| !whole);
+        let digests = self.digests.as_ref().filter(|_| !whole);
         let means = (digests, self.deletion);
         let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, relied));
         parcel.note_sent();
-        self.login.pipe.request_call(&self.call);
+        self.share.request_call(&self.call);
         self.note_out(Load::Parcel(parcel, form));
     }
 
     fn request(&mut self, call: &Cmd, load: Load) {
-        self.login.pipe.request(call);
+        self.share.request(call);
         self.note_out(load);
     }
 
@@ -293,7 +328,7 @@ impl Link {
 
     fn keep_fences(&mut self, now: Moment) {
         self.fences.write(&mut self.call, now);
-        self.login.pipe.request_call(&self.call);
+        self.share.request_call(&self.call);
         self.note_out(Load::Fences);
     }
 
@@ -310,7 +345,7 @@ impl Link {
             Load::Script => {
                 if matches!(&reply, Reply::Other(Value::ServerError(error)) if faults::is_not_permitted(error))
                 {
-                    self.login.digests = None;
+                    self.digests = None;
                 }
                 return Ok(Event::Answered);
             }
@@ -321,12 +356,12 @@ impl Link {
                 return Ok(Event::Answered);
             }
             Load::Facts => {
-                self.login.facts.renew(&reply.into());
-                self.lookout.handle_facts(&self.login.facts);
+                self.facts.renew(&reply.into());
+                self.lookout.handle_facts(&self.facts);
                 return Ok(Event::Answered);
             }
             Load::Look => {
-                let next = self.lookout.handle_look(out.sent, &reply.into(), &self.login.facts);
+                let next = self.lookout.handle_look(out.sent, &reply.into(), &self.facts);
                 self.request_look(next);
                 return Ok(Event::Looked);
             }

@@ -5,22 +5,15 @@ use std::future::poll_fn;
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{Cmd, ServerError, Value};
 
+use super::connection::{Known, Share};
 use super::facts::Facts;
 use super::faults;
-use super::pipe::Pipe;
 use super::scripts::{Digests, Script};
 use crate::address::Address;
 
-/// A connection that has logged in.
-pub(super) struct Login {
-    pub(super) pipe: Pipe,
-    /// What the server calls the scripts; `None` if this user may not load them.
-    pub(super) digests: Option<Digests>,
-    /// How the server calls this connection.
-    pub(super) client: Option<ClientId>,
-    /// What the server says of itself.
-    pub(super) facts: Facts,
-}
+/// What a server has told of itself.
+#[derive(Clone)]
+pub(super) struct Told(Vec<(Step, Value)>);
 
 /// How the server calls a connection: the number and the address of the client's end as it sees it.
 ///
@@ -56,48 +49,120 @@ impl ClientId {
     }
 }
 
-/// Logs in to `address` over `pipe`, all in one flight. `predecessor` is a connection of this node
-/// that was given up.
+/// Logs in to `address` over a connection that nobody else uses yet, all in one flight. `predecessor` is a connection
+/// to it that was given up.
 pub(super) async fn log_in(
-    mut pipe: Pipe,
+    share: &Share,
     address: &Address,
     predecessor: Option<&ClientId>,
-) -> Result<Login, Fault> {
-    let steps = steps(address, predecessor);
-    for (_, call) in &steps {
-        pipe.request(call);
-    }
-    let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::of(address));
-    for (step, _) in steps {
-        let value = Value::from(poll_fn(|context| pipe.poll_reply(context)).await?);
+) -> Result<Told, Fault> {
+    let mut steps = credentials(address);
+    steps.extend(questions(predecessor));
+    steps.extend(preparations());
+    let (mut client, mut digests, mut inquiry) = (None, Vec::new(), Inquiry::of(address));
+    let hear = |step, value| {
         match (step, value) {
             (Step::Authenticate, Value::ServerError(error)) => return Err(refused(&error)),
             (Step::Select, Value::ServerError(error)) => {
                 return Err(faults::of_reply(&error, None));
             }
-            (Step::Role, value) => facts.learn_master(check_role(&value)?),
             (Step::Info, Value::BulkString(info)) => {
                 client = ClientId::parse(&String::from_utf8_lossy(&info));
             }
-            (Step::Sync, value) => facts.learn_sync(&value),
-            (Step::Facts, value) => facts.renew(&value),
             (Step::LoadScript, Value::BulkString(digest)) => {
                 digests.extend(String::from_utf8(digest));
             }
-            // What is left is of use, but not needed.
-            _ => {}
+            (step, value) => return inquiry.hear(step, value),
         }
+        Ok(())
+    };
+    converse(share, steps, hear).await?;
+    share.connection().learn(Known { client, digests: Digests::new(digests) });
+    inquiry.complete(share).await
+}
+
+/// Asks the server at the other end of a connection once more who it is; it is to end `predecessor`.
+pub(super) async fn ask(
+    share: &Share,
+    address: &Address,
+    predecessor: Option<&ClientId>,
+) -> Result<Told, Fault> {
+    let mut inquiry = Inquiry::of(address);
+    let hear = |step, value| inquiry.hear(step, value);
+    converse(share, questions(predecessor), hear).await?;
+    inquiry.complete(share).await
+}
+
+/// Sends all, then hears one after the other, up to the first that will not do.
+async fn converse(
+    share: &Share,
+    steps: Vec<(Step, Cmd)>,
+    mut hear: impl FnMut(Step, Value) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for (_, call) in &steps {
+        share.request(call);
     }
-    if facts.is_loading() {
-        return Err(faults::loading());
+    for (step, _) in steps {
+        hear(step, poll_fn(|context| share.poll_reply(context)).await?.into())?;
     }
-    if facts.has_cluster() {
-        let mut call = redis::cmd("CLUSTER");
-        call.arg("NODES");
-        pipe.request(&call);
-        facts.learn_cluster(&poll_fn(|context| pipe.poll_reply(context)).await?.into());
+    Ok(())
+}
+
+/// What a server tells of itself, while it does.
+struct Inquiry {
+    facts: Facts,
+    told: Vec<(Step, Value)>,
+}
+
+impl Inquiry {
+    fn of(address: &Address) -> Self {
+        Self { facts: Facts::of(address), told: Vec::new() }
     }
-    Ok(Login { pipe, digests: Digests::new(digests), client, facts })
+
+    fn hear(&mut self, step: Step, value: Value) -> Result<(), Fault> {
+        learn(&mut self.facts, step, &value)?;
+        if matches!(step, Step::Role | Step::Sync | Step::Facts | Step::Cluster) {
+            self.told.push((step, value));
+        }
+        Ok(())
+    }
+
+    /// Asks a member of a cluster for the others.
+    async fn complete(mut self, share: &Share) -> Result<Told, Fault> {
+        if self.facts.is_loading() {
+            return Err(faults::loading());
+        }
+        if self.facts.has_cluster() {
+            let mut call = redis::cmd("CLUSTER");
+            call.arg("NODES");
+            converse(share, vec![(Step::Cluster, call)], |step, value| self.hear(step, value))
+                .await?;
+        }
+        Ok(Told(self.told))
+    }
+}
+
+impl Told {
+    /// What it amounts to for a node at `address`.
+    pub(super) fn facts(&self, address: &Address) -> Result<Facts, Fault> {
+        let mut facts = Facts::of(address);
+        for (step, value) in &self.0 {
+            learn(&mut facts, *step, value)?;
+        }
+        Ok(facts)
+    }
+}
+
+fn learn(facts: &mut Facts, step: Step, value: &Value) -> Result<(), Fault> {
+    match step {
+        Step::Role => facts.learn_master(check_role(value)?),
+        Step::Sync => facts.learn_sync(value),
+        Step::Facts => facts.renew(value),
+        Step::Cluster => facts.learn_cluster(value),
+        // What is left is of use, but not needed.
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The call that gives a script to the server.
@@ -115,11 +180,13 @@ enum Step {
     Info,
     Sync,
     Facts,
+    Cluster,
     LoadScript,
     Optional,
 }
 
-fn steps(address: &Address, predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> {
+/// Who it is that uses the connection, and where.
+fn credentials(address: &Address) -> Vec<(Step, Cmd)> {
     let mut steps = Vec::new();
     if address.username().is_some() || address.password().is_some() {
         let mut call = redis::cmd("AUTH");
@@ -134,23 +201,33 @@ fn steps(address: &Address, predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> 
         call.arg(address.db());
         steps.push((Step::Select, call));
     }
-    steps.push((Step::Role, redis::cmd("ROLE")));
+    steps
+}
+
+/// Who the server is. What is to be done no more is ended on the way.
+fn questions(predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> {
+    let mut steps = vec![(Step::Role, redis::cmd("ROLE"))];
     if let Some(predecessor) = predecessor {
         steps.push((Step::Optional, predecessor.kill()));
     }
+    let mut sync = redis::cmd("CONFIG");
+    sync.arg("GET").arg("appendfsync");
+    steps.push((Step::Sync, sync));
+    steps.push((Step::Facts, redis::cmd("INFO")));
+    steps
+}
+
+/// What is needed once a connection.
+fn preparations() -> Vec<(Step, Cmd)> {
     let client = |arguments: &[&str]| {
         let mut call = redis::cmd("CLIENT");
         call.arg(arguments);
         call
     };
-    steps.push((Step::Info, client(&["INFO"])));
+    let mut steps = vec![(Step::Info, client(&["INFO"]))];
     // Redis 7.2 and later show it in CLIENT LIST; older ones reply with an error.
     steps.push((Step::Optional, client(&["SETINFO", "LIB-NAME", "quorlock"])));
     steps.push((Step::Optional, client(&["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")])));
-    let mut sync = redis::cmd("CONFIG");
-    sync.arg("GET").arg("appendfsync");
-    steps.push((Step::Sync, sync));
-    steps.push((Step::Facts, redis::cmd("INFO")));
     steps.extend(Script::ALL.map(|script| (Step::LoadScript, load(script))));
     steps
 }

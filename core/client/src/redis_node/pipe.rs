@@ -62,6 +62,16 @@ impl Pipe {
         self.outstanding += 1;
     }
 
+    /// There will be no more replies, unless that was known before.
+    pub(super) fn give_up(&mut self, fault: &Fault) {
+        self.failure.get_or_insert_with(|| fault.clone());
+    }
+
+    /// Whether there will be no more replies, as far as was seen.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// The reply to the oldest call, or why there will be no more.
     pub(super) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         if let Some(fault) = &self.failure {

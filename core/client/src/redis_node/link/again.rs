@@ -123,7 +123,7 @@ impl Link {
             return self.reexamine();
         }
         self.is_reexamined = false;
-        if self.login.digests.is_some() {
+        if self.digests.is_some() {
             for script in Script::ALL {
                 self.request(&login::load(script), Load::Script);
             }

@@ -1,0 +1,372 @@
+//! One connection of the process to a server, and those who use it. Owns who is to be given which reply, and who reads;
+//! knows no lock.
+//!
+//! Each user sees a connection of its own: its calls go out in their order, and their replies come back in that order.
+//! Those of others go in between, and it never hears of them. There is no task for the connection: whoever of its users
+//! was polled last is woken when something can be read or written, and does so for all. So whoever has a share in a
+//! connection must poll it until it is dropped; the next one is woken then.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use quorlock_protocol::Fault;
+use redis::Cmd;
+use tokio::time::{Instant, sleep};
+
+use super::call::Call;
+use super::connections::Registry;
+use super::frame::Reply;
+use super::login::ClientId;
+use super::pipe::Pipe;
+use super::scripts::Digests;
+use crate::address::Address;
+use crate::clock;
+
+/// A connection to a server, with one log-in.
+pub(super) struct Connection {
+    /// Whom it leads to, and as whom.
+    address: Arc<Address>,
+    traffic: Mutex<Traffic>,
+    known: OnceLock<Known>,
+    registry: Weak<Registry>,
+    made: Instant,
+    /// When a reply came that not the only user was waiting for, in nanoseconds since it was made; 0 before the first.
+    heard: AtomicU64,
+}
+
+/// What the log-in has told of the connection.
+#[derive(Clone)]
+pub(super) struct Known {
+    /// How the server calls it.
+    pub(super) client: Option<ClientId>,
+    /// What the server calls the scripts; `None` if this user may not load them.
+    pub(super) digests: Option<Digests>,
+}
+
+struct Traffic {
+    pipe: Pipe,
+    /// Who asked for the replies that are still to come, in their order.
+    askers: VecDeque<usize>,
+    /// By their numbers.
+    users: Vec<User>,
+    /// The numbers that nobody has.
+    free: Vec<usize>,
+    /// How many there are.
+    count: usize,
+    /// Who was polled last.
+    reader: usize,
+    /// How often the last user has left.
+    leavings: u64,
+}
+
+/// One of those who use a connection.
+#[derive(Default)]
+struct User {
+    /// What has come for it and was not taken yet.
+    replies: VecDeque<Reply>,
+    /// How many are still to come.
+    outstanding: usize,
+    waker: Option<Waker>,
+    has_left: bool,
+}
+
+/// One user's side of a connection.
+pub(super) struct Share {
+    connection: Arc<Connection>,
+    number: usize,
+    /// Whether the connection is kept for a while when nobody uses it any more.
+    lingers: bool,
+}
+
+impl Connection {
+    /// Makes one to `address` of `pipe`, and its first user.
+    pub(super) fn over(pipe: Pipe, address: &Arc<Address>, registry: Weak<Registry>) -> Share {
+        let traffic = Traffic {
+            pipe,
+            askers: VecDeque::new(),
+            users: Vec::new(),
+            free: Vec::new(),
+            count: 0,
+            reader: 0,
+            leavings: 0,
+        };
+        let (traffic, known) = (Mutex::new(traffic), OnceLock::new());
+        let (made, heard) = (Instant::now(), AtomicU64::new(0));
+        let address = Arc::clone(address);
+        Self::share(&Arc::new(Self { address, traffic, known, registry, made, heard }))
+    }
+
+    /// One user more.
+    pub(super) fn share(self: &Arc<Self>) -> Share {
+        let number = self.lock().admit();
+        Share { connection: Arc::clone(self), number, lingers: true }
+    }
+
+    pub(super) fn address(&self) -> &Arc<Address> {
+        &self.address
+    }
+
+    pub(super) fn learn(&self, known: Known) {
+        // It logs in once.
+        let _ = self.known.set(known);
+    }
+
+    pub(super) fn known(&self) -> Option<&Known> {
+        self.known.get()
+    }
+
+    /// How the server calls it.
+    pub(super) fn client(&self) -> Option<&ClientId> {
+        self.known.get()?.client.as_ref()
+    }
+
+    /// Whether there will be no more replies.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().pipe.has_failed()
+    }
+
+    /// When a reply has come last; `None` also while a user is alone, who is given every reply and knows by itself.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        let nanos = self.heard.load(Ordering::Relaxed);
+        (nanos > 0).then(|| self.made + Duration::from_nanos(nanos))
+    }
+
+    /// Whether a reply has come after `moment`, other than to an only user.
+    pub(super) fn was_heard_after(&self, moment: Instant) -> bool {
+        self.heard().is_some_and(|heard| heard > moment)
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        self.lock().count == 0
+    }
+
+    /// Whether nobody uses it, since its last user left for the `leaving`th time.
+    pub(super) fn is_unused_since(&self, leaving: u64) -> bool {
+        let traffic = self.lock();
+        traffic.count == 0 && traffic.leavings == leaving
+    }
+
+    /// Ready when it has ended while nobody used it; it is never read from as long as somebody does.
+    pub(super) fn poll_unused(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut traffic = self.lock();
+        while traffic.count == 0 {
+            match traffic.pipe.poll_reply(context) {
+                Poll::Ready(Ok(reply)) => {
+                    self.note_heard();
+                    let asker = traffic.next_asker();
+                    traffic.give(asker, reply);
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Pending
+    }
+
+    fn note_heard(&self) {
+        self.heard.store(clock::nanos(self.made.elapsed()).max(1), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Traffic> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// The connection.
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// Puts a call in, behind all others. It is written by the next [`Self::poll_reply`].
+    pub(super) fn request(&self, call: &Cmd) {
+        let mut traffic = self.connection.lock();
+        traffic.expect_reply(self.number);
+        traffic.pipe.request(call);
+    }
+
+    /// The same for a call that was put together here.
+    pub(super) fn request_call(&self, call: &Call) {
+        let mut traffic = self.connection.lock();
+        traffic.expect_reply(self.number);
+        traffic.pipe.request_call(call);
+    }
+
+    /// The reply to this user's oldest call, or why there will be no more.
+    pub(super) fn poll_reply(&self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+        let mut traffic = self.connection.lock();
+        if let Some(reply) = traffic.users[self.number].replies.pop_front() {
+            return Poll::Ready(Ok(reply));
+        }
+        self.read(&mut traffic, context, |asker| asker == self.number)
+    }
+
+    /// Reads and writes for the others, while this user waits for something else.
+    async fn serve(&self) {
+        poll_fn(|context| {
+            let mut traffic = self.connection.lock();
+            // Whoever asks next hears of a failure.
+            let _ = self.read(&mut traffic, context, |_| false);
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    /// Waits, and reads and writes for the others meanwhile.
+    pub(super) async fn wait(&self, time: Duration) {
+        let (mut pause, mut serving) = (pin!(sleep(time)), pin!(self.serve()));
+        poll_fn(|context| {
+            let _ = serving.as_mut().poll(context);
+            pause.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    /// Reads until a reply `is_wanted`; hands the others to those who asked.
+    fn read(
+        &self,
+        traffic: &mut Traffic,
+        context: &mut Context<'_>,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Poll<Result<Reply, Fault>> {
+        loop {
+            match traffic.pipe.poll_reply(context) {
+                Poll::Ready(Ok(reply)) => {
+                    let asker = traffic.next_asker();
+                    if traffic.count > 1 || asker != self.number {
+                        self.connection.note_heard();
+                    }
+                    if is_wanted(asker) {
+                        traffic.users[asker].outstanding -= 1;
+                        return Poll::Ready(Ok(reply));
+                    }
+                    traffic.give(asker, reply);
+                }
+                Poll::Ready(Err(fault)) => {
+                    traffic.wake_all_but(self.number);
+                    return Poll::Ready(Err(fault));
+                }
+                Poll::Pending => {
+                    traffic.note_reader(self.number, context.waker());
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Ends the connection for all who use it.
+    pub(super) fn fail(&self, fault: &Fault) {
+        let mut traffic = self.connection.lock();
+        traffic.pipe.give_up(fault);
+        traffic.wake_all_but(self.number);
+    }
+
+    /// Leaves; the connection is closed at once if nobody else uses it.
+    pub(super) fn close(mut self) {
+        self.lingers = false;
+    }
+
+    /// Has nobody else begin to use the connection.
+    pub(super) fn dismiss(&self) {
+        if let Some(registry) = self.connection.registry.upgrade() {
+            registry.dismiss(&self.connection);
+        }
+    }
+
+    /// Has those who come use the connection again, unless others use one that was made in its place.
+    pub(super) fn restore(&self) {
+        if let Some(registry) = self.connection.registry.upgrade() {
+            registry.restore(&self.connection);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let left = self.connection.lock().discharge(self.number);
+        let registry = || self.connection.registry.upgrade();
+        if let Some((leaving, registry)) = left.zip(registry()) {
+            registry.handle_unused(&self.connection, leaving, self.lingers);
+        }
+    }
+}
+
+impl Traffic {
+    fn admit(&mut self) -> usize {
+        self.count += 1;
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        self.users.push(User::default());
+        self.users.len() - 1
+    }
+
+    /// A user has left; tells for which time nobody is left, if so.
+    fn discharge(&mut self, number: usize) -> Option<u64> {
+        self.count -= 1;
+        let user = &mut self.users[number];
+        (user.has_left, user.waker) = (true, None);
+        user.replies = VecDeque::new();
+        self.vacate(number);
+        if self.count == 0 {
+            self.leavings += 1;
+            return Some(self.leavings);
+        }
+        if self.reader == number
+            && let Some(waker) = self.users.iter_mut().find_map(|user| user.waker.take())
+        {
+            waker.wake();
+        }
+        None
+    }
+
+    /// Lets another have the number of a user who has left, once no reply is on its way to it any more.
+    fn vacate(&mut self, number: usize) {
+        let user = &mut self.users[number];
+        if user.has_left && user.outstanding == 0 {
+            user.has_left = false;
+            self.free.push(number);
+        }
+    }
+
+    fn expect_reply(&mut self, number: usize) {
+        self.askers.push_back(number);
+        self.users[number].outstanding += 1;
+    }
+
+    /// Who asked for the reply that has come: the pipe gives none that nobody has asked for.
+    fn next_asker(&mut self) -> usize {
+        self.askers.pop_front().expect("a call for every reply")
+    }
+
+    /// Hands a reply to who asked for it; one for who has left is thrown away.
+    fn give(&mut self, number: usize, reply: Reply) {
+        let user = &mut self.users[number];
+        user.outstanding -= 1;
+        if user.has_left {
+            return self.vacate(number);
+        }
+        user.replies.push_back(reply);
+        if let Some(waker) = user.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn note_reader(&mut self, number: usize, waker: &Waker) {
+        self.reader = number;
+        let place = &mut self.users[number].waker;
+        if !place.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *place = Some(waker.clone());
+        }
+    }
+
+    fn wake_all_but(&mut self, number: usize) {
+        let others = self.users.iter_mut().enumerate().filter(|(other, _)| *other != number);
+        others.filter_map(|(_, user)| user.waker.take()).for_each(Waker::wake);
+    }
+}

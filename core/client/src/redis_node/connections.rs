@@ -1,0 +1,278 @@
+//! The connections of one engine: one to a server for equal settings, whoever uses it. Owns when one is made, found and
+//! closed; knows nothing of what goes over it.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use quorlock_protocol::Fault;
+use tokio::select;
+use tokio::time::{Instant, sleep};
+
+use super::connection::{Connection, Share};
+use super::login::{ClientId, Told, log_in};
+use super::pipe::Pipe;
+use super::stream;
+use crate::address::Address;
+use crate::engine::Tasks;
+
+/// The connections that the nodes of an engine's managers share.
+#[derive(Clone)]
+pub(crate) struct Connections(Arc<Registry>);
+
+pub(super) struct Registry {
+    tasks: Tasks,
+    entries: Mutex<Vec<Entry>>,
+}
+
+/// What there is for one address with one log-in.
+struct Entry {
+    address: Arc<Address>,
+    /// The one that is used from now on.
+    current: Option<Arc<Connection>>,
+    attempt: Option<Attempt>,
+}
+
+/// A connection that is being made, for all who want it. It ends when none of them waits any more.
+struct Attempt {
+    began: Instant,
+    /// Whether it may come to the conclusion that no new one is needed.
+    is_beside: bool,
+    result: WeakShared<Making>,
+    /// Lives as long as the attempt does. (A share in the result that is taken to look, and is the last one, would end
+    /// the attempt there.)
+    life: Weak<()>,
+}
+
+type Making = BoxFuture<'static, Result<Arc<Made>, Fault>>;
+
+/// What came of an attempt.
+enum Made {
+    New {
+        share: Share,
+        told: Told,
+        ended: Option<ClientId>,
+    },
+    /// The one that was silent is not.
+    Old(Arc<Connection>),
+}
+
+/// What is wanted of a connection.
+pub(super) struct Wish<'a> {
+    pub(super) address: &'a Arc<Address>,
+    /// For how long one that is being made is worth to be waited for.
+    pub(super) patience: Duration,
+    /// This one does not answer. It is left for another only if it still does not when that is there.
+    pub(super) silent: Option<&'a Arc<Connection>>,
+    /// One that was given up, which the server is to end.
+    pub(super) abandoned: Option<&'a ClientId>,
+}
+
+/// A share in a connection, and what the server has told of itself if that was just now.
+pub(super) struct Reached {
+    pub(super) share: Share,
+    pub(super) told: Option<Told>,
+    /// Nobody has used it before.
+    pub(super) is_new: bool,
+}
+
+impl Connections {
+    /// Whose tasks run among `tasks`.
+    pub(crate) fn on(tasks: Tasks) -> Self {
+        Self(Arc::new(Registry { tasks, entries: Mutex::default() }))
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    /// A share in the connection that there is, or in one that is made now.
+    pub(super) async fn reach(&self, wish: &Wish<'_>) -> Result<Reached, Fault> {
+        let making = match self.0.find_or_make(wish) {
+            Ok(share) => return Ok(Reached { share, told: None, is_new: false }),
+            Err(making) => making,
+        };
+        Ok(match &*making.await? {
+            Made::New { share, told, ended } => {
+                let is_asked = wish.abandoned.is_none_or(|it| ended.as_ref() == Some(it));
+                let told = is_asked.then(|| told.clone());
+                Reached { share: share.connection().share(), told, is_new: true }
+            }
+            Made::Old(connection) => {
+                Reached { share: connection.share(), told: None, is_new: false }
+            }
+        })
+    }
+}
+
+impl Registry {
+    fn find_or_make(self: &Arc<Self>, wish: &Wish<'_>) -> Result<Share, Shared<Making>> {
+        let mut entries = self.lock();
+        entries.retain(Entry::is_of_use);
+        let index = index_for(&mut entries, wish.address);
+        let entry = &mut entries[index];
+        if let Some(current) = entry.usable(wish.silent) {
+            return Ok(current.share());
+        }
+        if let Some(making) = entry.under_way(wish) {
+            return Err(making);
+        }
+        let (making, attempt) = Attempt::begin(self, wish);
+        entry.attempt = attempt;
+        Err(making)
+    }
+
+    /// From now on `connection` is the one for its address.
+    fn enter(&self, connection: &Arc<Connection>) {
+        let mut entries = self.lock();
+        let index = index_for(&mut entries, connection.address());
+        entries[index].current = Some(Arc::clone(connection));
+    }
+
+    /// The same, unless there is one that is used.
+    pub(super) fn restore(&self, connection: &Arc<Connection>) {
+        let mut entries = self.lock();
+        let index = index_for(&mut entries, connection.address());
+        let place = &mut entries[index].current;
+        if place.as_ref().is_none_or(|current| current.is_unused()) {
+            *place = Some(Arc::clone(connection));
+        }
+    }
+
+    /// Whoever comes from now on is given another.
+    pub(super) fn dismiss(&self, connection: &Arc<Connection>) {
+        self.remove_if(connection, || true);
+    }
+
+    /// The last user of `connection` has left, for the `leaving`th time.
+    pub(super) fn handle_unused(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        leaving: u64,
+        lingers: bool,
+    ) {
+        if !self.has(connection) {
+            return;
+        }
+        if !lingers || connection.has_ended() {
+            return self.remove_if(connection, || connection.is_unused_since(leaving));
+        }
+        let (registry, connection) = (Arc::downgrade(self), Arc::downgrade(connection));
+        self.tasks.spawn(async move {
+            let end = poll_fn(|context| match connection.upgrade() {
+                Some(connection) => connection.poll_unused(context),
+                None => Poll::Ready(()),
+            });
+            select! {
+                () = end => {}
+                () = sleep(KEPT) => {}
+            }
+            if let Some((registry, connection)) = registry.upgrade().zip(connection.upgrade()) {
+                registry.remove_if(&connection, || connection.is_unused_since(leaving));
+            }
+        });
+    }
+
+    fn has(&self, connection: &Arc<Connection>) -> bool {
+        self.lock().iter().any(|entry| entry.has(connection))
+    }
+
+    /// Nobody begins to use it between the question and the removal.
+    fn remove_if(&self, connection: &Arc<Connection>, condition: impl FnOnce() -> bool) {
+        let mut entries = self.lock();
+        let entry = entries.iter_mut().find(|entry| entry.has(connection));
+        if let Some(entry) = entry.filter(|_| condition()) {
+            entry.current = None;
+        }
+        entries.retain(Entry::is_of_use);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where in `entries` that for `address` is, which is added if there is none.
+fn index_for(entries: &mut Vec<Entry>, address: &Arc<Address>) -> usize {
+    entries.iter().position(|entry| entry.is_for(address)).unwrap_or_else(|| {
+        entries.push(Entry { address: Arc::clone(address), current: None, attempt: None });
+        entries.len() - 1
+    })
+}
+
+impl Entry {
+    fn is_for(&self, address: &Address) -> bool {
+        self.address.connects_as(address)
+    }
+
+    fn has(&self, connection: &Arc<Connection>) -> bool {
+        self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
+    }
+
+    fn is_of_use(&self) -> bool {
+        self.current.is_some()
+            || self.attempt.as_ref().is_some_and(|attempt| attempt.life.strong_count() > 0)
+    }
+
+    /// The connection that there is, unless it is the `silent` one.
+    fn usable(&mut self, silent: Option<&Arc<Connection>>) -> Option<&Arc<Connection>> {
+        if self.current.as_ref().is_some_and(|current| current.has_ended()) {
+            self.current = None;
+        }
+        let is_silent = silent.is_some_and(|silent| self.has(silent));
+        self.current.as_ref().filter(|_| !is_silent)
+    }
+
+    /// What is being made already: not if it has taken longer than it may, as another may be quicker.
+    fn under_way(&self, wish: &Wish<'_>) -> Option<Shared<Making>> {
+        let attempt = self.attempt.as_ref()?;
+        let is_fit = attempt.began.elapsed() < wish.patience
+            && (wish.silent.is_some() || !attempt.is_beside);
+        if is_fit { attempt.result.upgrade() } else { None }
+    }
+}
+
+impl Attempt {
+    /// Nothing happens before somebody waits for it.
+    fn begin(registry: &Arc<Registry>, wish: &Wish<'_>) -> (Shared<Making>, Option<Self>) {
+        let (alive, address) = (Arc::new(()), Arc::clone(wish.address));
+        let (life, registry) = (Arc::downgrade(&alive), Arc::downgrade(registry));
+        let (abandoned, silent) = (wish.abandoned.cloned(), wish.silent.cloned());
+        let (began, is_beside) = (Instant::now(), silent.is_some());
+        let making = make(registry, address, abandoned, silent);
+        let making = making.inspect(move |_| drop(alive)).boxed().shared();
+        let result = making.downgrade();
+        (making, result.map(|result| Self { began, is_beside, result, life }))
+    }
+}
+
+/// Makes a connection to `address`, and has the server end `abandoned`.
+async fn make(
+    registry: Weak<Registry>,
+    address: Arc<Address>,
+    abandoned: Option<ClientId>,
+    silent: Option<Arc<Connection>>,
+) -> Result<Arc<Made>, Fault> {
+    let stream = stream::open(&address).await?;
+    let share = Connection::over(Pipe::new(stream), &address, registry.clone());
+    let told = log_in(&share, &address, abandoned.as_ref()).await?;
+    if let Some(silent) = silent.filter(|silent| !silent.has_ended()) {
+        let since = Instant::now();
+        share.wait(GRACE).await;
+        if silent.was_heard_after(since) {
+            return Ok(Arc::new(Made::Old(silent)));
+        }
+    }
+    if let Some(registry) = registry.upgrade() {
+        registry.enter(share.connection());
+    }
+    Ok(Arc::new(Made::New { share, told, ended: abandoned }))
+}
+
+/// For how long a connection is kept that nobody uses.
+const KEPT: Duration = Duration::from_secs(5);
+/// Time for a server that goes on to get through what lies in its buffers.
+pub(super) const GRACE: Duration = Duration::from_millis(20);
