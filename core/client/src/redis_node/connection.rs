@@ -370,3 +370,6 @@ impl Traffic {
         others.filter_map(|(_, user)| user.waker.take()).for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests;
