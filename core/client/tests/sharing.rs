@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use quorlock::{Builder, Engine, ErrorKind, NodeSettings, NodeState, Redlock, RestartGuard};
+use quorlock::{
+    Builder, Engine, ErrorKind, NodeSettings, NodeState, Policy, Redlock, RestartGuard,
+};
 use support::proxy::Proxy;
 use support::server::Server;
 use support::*;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 #[test]
@@ -23,13 +26,11 @@ fn managers_of_equal_settings_share_their_connections() {
             let suffix = format!("?key_prefix=app{number}:&durable={}", number % 2 == 0);
             let nodes = urls(&servers).into_iter().map(|url| format!("{url}{suffix}"));
             let guard = if number % 3 == 0 { RestartGuard::Off } else { RestartGuard::Auto };
-            let policy = Redlock::builder()
-                .engine(engine.clone())
-                .nodes(nodes)
-                .policy(quorlock::Policy::builder().restart_guard(guard).build().unwrap());
+            let policy = Policy::builder().restart_guard(guard).build().unwrap();
             let connect_timeout = Duration::from_secs(5 + u64::from(number));
             let settings = NodeSettings { connect_timeout, ..NodeSettings::default() };
-            managers.push(policy.node_settings(settings).build().unwrap());
+            let builder = builder(&engine, nodes).policy(policy).node_settings(settings);
+            managers.push(builder.build().unwrap());
         }
         // All at once, so that none finds what another has made.
         join_all(managers.iter().map(warm_up)).await;
@@ -148,7 +149,7 @@ fn a_connection_outlives_managers_that_are_dropped_by_five_seconds() {
 #[test]
 fn a_connection_that_has_ended_unused_is_no_trouble() {
     run(async {
-        let mut server = Server::start();
+        let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
         let engine = Engine::start().unwrap();
         for round in 1..=2 {
@@ -157,11 +158,12 @@ fn a_connection_that_has_ended_unused_is_no_trouble() {
             // Nobody uses it now.
             proxy.cut();
         }
-        server.kill();
-        server.restart();
-        let locks = manager(&engine, [server.url()]);
-        warm_up(&locks).await;
-        assert!(locks.nodes().iter().all(|(_, state)| *state == NodeState::Healthy));
+        warm_up(&manager(&engine, [proxy.url()])).await;
+        // It ends when somebody comes, who must not suffer for it.
+        proxy.cut_after(1);
+        let locks = manager(&engine, [proxy.url()]);
+        locks.lock("r").try_once().acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(proxy.accepted(), 4);
     });
 }
 
@@ -223,7 +225,9 @@ fn a_server_that_hung_goes_on_with_one_connection() {
     run(async {
         let server = Server::start();
         let engine = Engine::start().unwrap();
-        let managers: Vec<_> = (0..5).map(|_| manager(&engine, [server.url()])).collect();
+        // They give up soon.
+        let make = || builder(&engine, [server.url()]).policy(Policy::default()).build().unwrap();
+        let managers: Vec<_> = (0..5).map(|_| make()).collect();
         for manager in &managers {
             warm_up(manager).await;
         }
@@ -233,7 +237,7 @@ fn a_server_that_hung_goes_on_with_one_connection() {
             // Nothing is sent by the first one.
             manager.lock("r").try_once().acquire().await.unwrap_err();
         }
-        let late = manager(&engine, [server.url()]);
+        let late = make();
         late.lock("r").try_once().acquire().await.unwrap_err();
         server.resume();
         for manager in managers.iter().chain([&late]) {
@@ -244,27 +248,95 @@ fn a_server_that_hung_goes_on_with_one_connection() {
 }
 
 #[test]
-fn a_thousand_commands_of_one_manager_do_not_make_a_node_look_hung_to_another() {
+fn who_comes_while_a_server_hangs_uses_the_connection_that_there_is() {
     run(async {
         let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
         let engine = Engine::start().unwrap();
-        let hang_after = Duration::from_millis(20);
-        let settings = NodeSettings { hang_after, ..NodeSettings::default() };
-        let build = || builder(&engine, [server.url()]).node_settings(settings).build().unwrap();
-        let (busy, other) = (manager(&engine, [server.url()]), build());
+        let old = after(HOUR, &engine, &proxy);
+        warm_up(&old).await;
+        let before = connections(&server);
+        server.pause();
+        let waiting = old.lock("r").ttl(Duration::from_secs(60));
+        let waiting = tokio::spawn(async move { waiting.acquire().await });
+        let new = after(Duration::from_millis(30), &engine, &proxy);
+        let warmed = new.clone();
+        let warming = tokio::spawn(async move { warm_up(&warmed).await });
+        // It has begun to make another, which the server answers as soon as the first.
+        eventually("another connection", || proxy.accepted() == 2).await;
+        server.resume();
+        warming.await.unwrap();
+        waiting.await.unwrap().unwrap().into_lease();
+        eventually("the old connection alone", || connections(&server) == before).await;
+    });
+}
+
+#[test]
+fn commands_of_others_do_not_make_a_node_look_hung() {
+    run(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
+        let engine = Engine::start().unwrap();
+        let (busy, other) = (after(HOUR, &engine, &proxy), after(MOMENT, &engine, &proxy));
+        warm_up(&busy).await;
+        warm_up(&other).await;
+        proxy.slow_down();
+        let crowd = begin_many(&busy);
+        eventually("all are sent", || server.ask().number(&["DBSIZE"]) >= MANY).await;
+        let since = Instant::now();
+        let lock = other.lock("r").ttl(Duration::from_secs(60)).try_once();
+        lock.acquire().await.unwrap().into_lease();
+        assert!(since.elapsed() > 2 * MOMENT, "nothing lay before it");
+        crowd.await.unwrap();
+        assert_eq!(proxy.accepted(), 1);
+    });
+}
+
+#[test]
+fn a_connection_that_answers_others_is_not_ended() {
+    run(async {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port()).await;
+        let engine = Engine::start().unwrap();
+        let busy = after(HOUR, &engine, &proxy);
+        // Time for the test between the two moments when it finds the node hung and does something about it.
+        let settings = NodeSettings { hang_after: MOMENT, backoff_min: HOUR, ..patient() };
+        let settings = NodeSettings { backoff_max: Duration::from_secs(1), ..settings };
+        let other = builder(&engine, [proxy.url()]).node_settings(settings).build().unwrap();
         warm_up(&busy).await;
         warm_up(&other).await;
         let before = connections(&server);
-        let crowd = tokio::spawn(join_all((0..5_000).map(move |number| {
-            let lock = busy.lock_all([format!("a{number}"), format!("b{number}")]);
-            let lock = lock.ttl(Duration::from_secs(60));
-            async move { lock.acquire().await }
-        })));
+        proxy.hold();
+        let crowd = begin_many(&busy);
+        // Another has made another connection meanwhile.
+        warm_up(&after(MOMENT / 4, &engine, &proxy)).await;
+        assert_eq!(proxy.accepted(), 2);
         let lock = other.lock("r").ttl(Duration::from_secs(60));
-        lock.timeout(Duration::from_secs(50)).acquire().await.unwrap().release().await.unwrap();
-        assert!(crowd.await.unwrap().iter().all(Result::is_ok));
-        assert_eq!(connections(&server), before);
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        let is_hung = || other.nodes().iter().all(|(_, state)| *state == NodeState::Unresponsive);
+        eventually("it is found hung", is_hung).await;
+        proxy.slow_down();
+        proxy.release();
+        waiting.await.unwrap().unwrap().into_lease();
+        crowd.await.unwrap();
+        assert!(connections(&server).starts_with(&before), "the old connection was ended");
     });
+}
+
+/// Takes locks that nobody else wants.
+fn begin_many(locks: &Redlock) -> JoinHandle<()> {
+    let locks: Vec<_> = (0..MANY).map(|number| locks.lock(&format!("many{number}"))).collect();
+    let grants = locks.into_iter().map(async |lock| {
+        let lock = lock.ttl(Duration::from_secs(60)).timeout(Duration::from_secs(50));
+        lock.acquire().await.unwrap().into_lease();
+    });
+    tokio::spawn(join_all(grants).map(|_| ()))
+}
+
+/// A manager that finds a node hung after that time.
+fn after(hang_after: Duration, engine: &Engine, proxy: &Proxy) -> Redlock {
+    let settings = NodeSettings { hang_after, ..patient() };
+    builder(engine, [proxy.url()]).node_settings(settings).build().unwrap()
 }
 
 fn manager<S: AsRef<str>>(engine: &Engine, nodes: impl IntoIterator<Item = S>) -> Redlock {
@@ -272,7 +344,8 @@ fn manager<S: AsRef<str>>(engine: &Engine, nodes: impl IntoIterator<Item = S>) -
 }
 
 fn builder<S: AsRef<str>>(engine: &Engine, nodes: impl IntoIterator<Item = S>) -> Builder {
-    Redlock::builder().engine(engine.clone()).nodes(nodes)
+    let policy = Policy::builder().node_timeout(Duration::from_secs(10)).build().unwrap();
+    Redlock::builder().engine(engine.clone()).nodes(nodes).policy(policy)
 }
 
 /// The names of those who are connected to `server` over TCP.
@@ -281,3 +354,7 @@ fn connections(server: &Server) -> Vec<String> {
     let lines = list.lines().filter(|line| line.contains("addr=127.0.0.1:"));
     lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
+
+const MANY: i64 = 1_000;
+const MOMENT: Duration = Duration::from_millis(100);
+const HOUR: Duration = Duration::from_secs(3600);

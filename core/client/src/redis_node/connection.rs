@@ -168,7 +168,8 @@ impl Connection {
         Poll::Pending
     }
 
-    fn note_heard(&self) {
+    /// A reply has come, which not only one who waits for more of them must know.
+    pub(super) fn note_heard(&self) {
         self.heard.store(clock::nanos(self.made.elapsed()).max(1), Ordering::Relaxed);
     }
 

@@ -256,11 +256,11 @@ async fn make(
     abandoned: Option<ClientId>,
     silent: Option<Arc<Connection>>,
 ) -> Result<Arc<Made>, Fault> {
+    let since = Instant::now();
     let stream = stream::open(&address).await?;
     let share = Connection::over(Pipe::new(stream), &address, registry.clone());
     let told = log_in(&share, &address, abandoned.as_ref()).await?;
     if let Some(silent) = silent.filter(|silent| !silent.has_ended()) {
-        let since = Instant::now();
         share.wait(GRACE).await;
         if silent.was_heard_after(since) {
             return Ok(Arc::new(Made::Old(silent)));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
+use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::NodeSettings;
 use super::connection::{Connection, Share};
-use super::connections::{Connections, GRACE, Wish};
+use super::connections::{Connections, GRACE, Reached, Wish};
 use super::facts::Facts;
 use super::faults;
 use super::link::Link;
@@ -57,7 +58,7 @@ impl Dialer {
         abandoned: Option<&ClientId>,
         silent: Option<&Arc<Connection>>,
     ) -> Result<Link, Fault> {
-        let dialing = self.find_way(abandoned, silent.cloned());
+        let dialing = self.find_way(abandoned, silent);
         timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
             let millis = self.settings.connect_timeout.as_millis();
             // A server without TLS may wait for the rest of what it takes for a command.
@@ -68,32 +69,70 @@ impl Dialer {
         })
     }
 
-    /// A connection that is there already may have ended unnoticed, or not answer: then another is made.
     async fn find_way(
         &self,
         abandoned: Option<&ClientId>,
-        mut silent: Option<Arc<Connection>>,
+        silent: Option<&Arc<Connection>>,
     ) -> Result<Link, Fault> {
+        let mut reached = self.reach(abandoned, silent).await?;
         loop {
-            let (address, patience) = (&self.address, self.settings.connect_timeout);
-            let wish = Wish { address, patience, silent: silent.as_ref(), abandoned };
-            let reached = self.connections.reach(&wish).await?;
-            let (share, is_new) = (reached.share, reached.is_new);
-            let connection = Arc::clone(share.connection());
-            let told = if let Some(told) = reached.told {
-                Ok(told)
-            } else {
-                let asking = ask(&share, address, abandoned);
-                let Ok(told) = timeout(self.settings.hang_after, asking).await else {
-                    silent = Some(connection);
-                    continue;
-                };
-                told
+            let Reached { share, told, is_new } = reached;
+            let told = match told {
+                Some(told) => Ok(told),
+                None => match self.ask(&share, abandoned).await {
+                    Ok(told) => told,
+                    Err(other) => {
+                        reached = other?;
+                        continue;
+                    }
+                },
             };
+            let connection = Arc::clone(share.connection());
             match self.begin(share, told).await {
-                Err(_) if connection.has_ended() && !is_new => {}
+                // One that was there already may have ended unnoticed.
+                Err(_) if connection.has_ended() && !is_new => {
+                    reached = self.reach(abandoned, silent).await?;
+                }
                 result => return result,
             }
+        }
+    }
+
+    async fn reach(
+        &self,
+        abandoned: Option<&ClientId>,
+        silent: Option<&Arc<Connection>>,
+    ) -> Result<Reached, Fault> {
+        let (address, patience) = (&self.address, self.settings.connect_timeout);
+        self.connections.reach(&Wish { address, patience, silent, abandoned }).await
+    }
+
+    /// Asks over a connection that is there already who the server is. If it is silent, another is made; that is the
+    /// error if it is the first to be there.
+    async fn ask(
+        &self,
+        share: &Share,
+        abandoned: Option<&ClientId>,
+    ) -> Result<Result<Told, Fault>, Result<Reached, Fault>> {
+        let connection = share.connection();
+        let other = async {
+            loop {
+                let since = Instant::now();
+                sleep(self.settings.hang_after).await;
+                if connection.was_heard_after(since) {
+                    continue;
+                }
+                let other = self.reach(abandoned, Some(connection)).await;
+                let is_same = |it: &Reached| Arc::ptr_eq(it.share.connection(), connection);
+                if !other.as_ref().is_ok_and(is_same) {
+                    return other;
+                }
+            }
+        };
+        select! {
+            biased;
+            told = ask(share, &self.address, abandoned) => Ok(told),
+            other = other => Err(other),
         }
     }
 

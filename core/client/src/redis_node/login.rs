@@ -103,7 +103,9 @@ async fn converse(
         share.request(call);
     }
     for (step, _) in steps {
-        hear(step, poll_fn(|context| share.poll_reply(context)).await?.into())?;
+        let reply = poll_fn(|context| share.poll_reply(context)).await?;
+        share.connection().note_heard();
+        hear(step, reply.into())?;
     }
     Ok(())
 }

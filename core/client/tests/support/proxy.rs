@@ -28,6 +28,8 @@ struct Shared {
     deaf: AtomicUsize,
     /// Connections up to this number carry nothing any more.
     stalled: AtomicUsize,
+    /// Connections up to this number carry little at a time of what the server says.
+    slow: AtomicUsize,
     /// The next connection stalls at its first extension.
     stalls_when_used: AtomicBool,
     /// Connections up to this number keep what the client says to themselves.
@@ -52,6 +54,7 @@ impl Proxy {
             closes_idle: AtomicBool::new(false),
             deaf: AtomicUsize::new(0),
             stalled: AtomicUsize::new(0),
+            slow: AtomicUsize::new(0),
             stalls_when_used: AtomicBool::new(false),
             held: watch::Sender::new(0),
             cut: watch::Sender::new(0),
@@ -83,6 +86,11 @@ impl Proxy {
 
     pub fn stall(&self) {
         self.shared.stalled.store(self.accepted(), SeqCst);
+    }
+
+    /// What the server says comes slowly, but comes.
+    pub fn slow_down(&self) {
+        self.shared.slow.store(self.accepted(), SeqCst);
     }
 
     /// The first connection that carries more than a log-in stalls then.
@@ -230,8 +238,14 @@ async fn downwards(
         }
         let replacement = shared.replacement.lock().expect("no panic").take();
         let bytes = replacement.as_deref().unwrap_or(&buffer[..count]);
-        if to.write_all(bytes).await.is_err() {
-            return;
+        let is_slow = || shared.slow.load(SeqCst) >= number;
+        for piece in bytes.chunks(if is_slow() { 64 } else { bytes.len() }) {
+            if to.write_all(piece).await.is_err() {
+                return;
+            }
+            if is_slow() {
+                sleep(Duration::from_millis(5)).await;
+            }
         }
     }
 }

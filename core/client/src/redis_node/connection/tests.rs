@@ -75,6 +75,8 @@ async fn who_waits_for_something_else_reads_for_the_others() {
     two.request(&cmd("B"));
     let one = waiting(one).await;
     let rests = spawn(async move {
+        // It is the one that is woken.
+        assert!(poll_fn(|context| Poll::Ready(two.poll_reply(context))).await.is_pending());
         two.wait(Duration::from_secs(3600)).await;
     });
     yield_now().await;
