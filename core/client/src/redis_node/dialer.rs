@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
@@ -58,7 +59,8 @@ impl Dialer {
         abandoned: Option<&ClientId>,
         silent: Option<&Arc<Connection>>,
     ) -> Result<Link, Fault> {
-        let dialing = self.find_way(abandoned, silent);
+        // A task has no need of room for this but while it connects.
+        let dialing = self.find_way(abandoned, silent).boxed();
         timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
             let millis = self.settings.connect_timeout.as_millis();
             // A server without TLS may wait for the rest of what it takes for a command.
