@@ -1,4 +1,4 @@
-"""Connections are the process's: managers of equal settings share one to each server, and nothing else."""
+"""Connections are the process's: managers of equal settings share one a server, nothing else."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_managers_made_and_dropped_leave_nothing_open(servers: Callable[..., Clu
 
 
 def test_another_login_or_database_has_another_connection(servers: Callable[..., Cluster]) -> None:
-    cluster = servers(1, users={name: "on >one >two ~* &* +@all" for name in "ab"})
+    cluster = servers(1, users=dict.fromkeys("ab", "on >one >two ~* &* +@all"))
     address = cluster[0].address
     places = ["", "a:one@", "a:two@", "b:one@"]
     urls = [f"redis://{place}{address}" for place in places] + [f"redis://{address}/1"]

@@ -14,14 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use quorlock_protocol::Fault;
 use redis::Cmd;
 use tokio::time::{Instant, sleep};
 
 use super::call::Call;
 use super::connections::Registry;
+use super::facts::Facts;
 use super::frame::Reply;
-use super::login::ClientId;
+use super::login::{ClientId, ask};
 use super::pipe::Pipe;
 use super::scripts::Digests;
 use crate::address::Address;
@@ -34,10 +37,14 @@ pub(super) struct Connection {
     traffic: Mutex<Traffic>,
     known: OnceLock<Known>,
     registry: Weak<Registry>,
+    /// The question who the server is that is out, for all who come meanwhile.
+    inquiry: Mutex<Option<WeakShared<Inquiry>>>,
     made: Instant,
     /// When a reply came that not the only user was waiting for, in nanoseconds since it was made; 0 before the first.
     heard: AtomicU64,
 }
+
+pub(super) type Inquiry = BoxFuture<'static, Result<Facts, Fault>>;
 
 /// What the log-in has told of the connection.
 #[derive(Clone)]
@@ -96,9 +103,10 @@ impl Connection {
             leavings: 0,
         };
         let (traffic, known) = (Mutex::new(traffic), OnceLock::new());
+        let inquiry = Mutex::default();
         let (made, heard) = (Instant::now(), AtomicU64::new(0));
         let address = Arc::clone(address);
-        Self::share(&Arc::new(Self { address, traffic, known, registry, made, heard }))
+        Self::share(&Arc::new(Self { address, traffic, known, registry, inquiry, made, heard }))
     }
 
     /// One user more.
@@ -123,6 +131,17 @@ impl Connection {
     /// How the server calls it.
     pub(super) fn client(&self) -> Option<&ClientId> {
         self.known.get()?.client.as_ref()
+    }
+
+    /// Asks the server who it is, or waits with those who do.
+    pub(super) fn inquire(self: &Arc<Self>) -> Shared<Inquiry> {
+        let mut inquiry = self.inquiry.lock().unwrap_or_else(PoisonError::into_inner);
+        inquiry.as_ref().and_then(WeakShared::upgrade).unwrap_or_else(|| {
+            let share = self.share();
+            let fresh = async move { ask(&share, None).await }.boxed().shared();
+            *inquiry = fresh.downgrade();
+            fresh
+        })
     }
 
     /// Whether there will be no more replies.

@@ -13,7 +13,8 @@ use tokio::select;
 use tokio::time::{Instant, sleep};
 
 use super::connection::{Connection, Share};
-use super::login::{ClientId, Told, log_in};
+use super::facts::Facts;
+use super::login::{ClientId, log_in};
 use super::pipe::Pipe;
 use super::stream;
 use crate::address::Address;
@@ -50,14 +51,12 @@ struct Attempt {
 type Making = BoxFuture<'static, Result<Arc<Made>, Fault>>;
 
 /// What came of an attempt.
-enum Made {
-    New {
-        share: Share,
-        told: Told,
-        ended: Option<ClientId>,
-    },
-    /// The one that was silent is not.
-    Old(Arc<Connection>),
+struct Made {
+    share: Share,
+    /// `None` if it is the one that was silent, and is not.
+    told: Option<Facts>,
+    /// Which other connection the server has ended for it.
+    ended: Option<ClientId>,
 }
 
 /// What is wanted of a connection.
@@ -74,7 +73,7 @@ pub(super) struct Wish<'a> {
 /// A share in a connection, and what the server has told of itself if that was just now.
 pub(super) struct Reached {
     pub(super) share: Share,
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<Facts>,
     /// Nobody has used it before.
     pub(super) is_new: bool,
 }
@@ -95,16 +94,10 @@ impl Connections {
             Ok(share) => return Ok(Reached { share, told: None, is_new: false }),
             Err(making) => making,
         };
-        Ok(match &*making.await? {
-            Made::New { share, told, ended } => {
-                let is_asked = wish.abandoned.is_none_or(|it| ended.as_ref() == Some(it));
-                let told = is_asked.then(|| told.clone());
-                Reached { share: share.connection().share(), told, is_new: true }
-            }
-            Made::Old(connection) => {
-                Reached { share: connection.share(), told: None, is_new: false }
-            }
-        })
+        let Made { share, told, ended } = &*making.await?;
+        let is_asked = wish.abandoned.is_none_or(|it| ended.as_ref() == Some(it));
+        let (share, is_new) = (share.connection().share(), told.is_some());
+        Ok(Reached { share, told: told.clone().filter(|_| is_asked), is_new })
     }
 }
 
@@ -263,13 +256,13 @@ async fn make(
     if let Some(silent) = silent.filter(|silent| !silent.has_ended()) {
         share.wait(GRACE).await;
         if silent.was_heard_after(since) {
-            return Ok(Arc::new(Made::Old(silent)));
+            return Ok(Arc::new(Made { share: silent.share(), told: None, ended: None }));
         }
     }
     if let Some(registry) = registry.upgrade() {
         registry.enter(share.connection());
     }
-    Ok(Arc::new(Made::New { share, told, ended: abandoned }))
+    Ok(Arc::new(Made { share, told: Some(told), ended: abandoned }))
 }
 
 /// For how long a connection is kept that nobody uses.

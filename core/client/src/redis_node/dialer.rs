@@ -15,7 +15,7 @@ use super::connections::{Connections, GRACE, Reached, Wish};
 use super::facts::Facts;
 use super::faults;
 use super::link::Link;
-use super::login::{ClientId, Told, ask};
+use super::login::{ClientId, ask};
 use super::lookout::Lookout;
 use crate::address::Address;
 use crate::clock::{self, ToldClock};
@@ -115,7 +115,7 @@ impl Dialer {
         &self,
         share: &Share,
         abandoned: Option<&ClientId>,
-    ) -> Result<Result<Told, Fault>, Result<Reached, Fault>> {
+    ) -> Result<Result<Facts, Fault>, Result<Reached, Fault>> {
         let connection = share.connection();
         let other = async {
             loop {
@@ -131,16 +131,22 @@ impl Dialer {
                 }
             }
         };
+        let asking = async {
+            match abandoned {
+                Some(abandoned) => ask(share, Some(abandoned)).await,
+                None => connection.inquire().await,
+            }
+        };
         select! {
             biased;
-            told = ask(share, &self.address, abandoned) => Ok(told),
+            told = asking => Ok(told),
             other = other => Err(other),
         }
     }
 
     /// Puts a link on a connection whose server has `told` who it is.
-    async fn begin(&self, share: Share, told: Result<Told, Fault>) -> Result<Link, Fault> {
-        let facts = told.and_then(|told| told.facts(&self.address));
+    async fn begin(&self, share: Share, told: Result<Facts, Fault>) -> Result<Link, Fault> {
+        let facts = told.map(|facts| facts.at(&self.address));
         let facts = facts.and_then(|facts| self.introduce(&facts).map(|()| facts));
         // By the next time another server may stand behind the address.
         let facts = facts.inspect_err(|_| share.dismiss())?;

@@ -37,11 +37,11 @@ pub(super) enum Deletion {
 }
 
 impl Facts {
-    /// Nothing is known but what the user says.
-    pub(super) fn of(address: &Address) -> Self {
-        let identity = Identity { listed_as: address.host_and_port(), ..Identity::default() };
-        let is_declared_durable = address.is_durable();
-        Self { identity, is_declared_durable, ..Self::default() }
+    /// With what the user says of the node at `address`.
+    pub(super) fn at(mut self, address: &Address) -> Self {
+        self.identity.listed_as = address.host_and_port();
+        self.is_declared_durable = address.is_durable();
+        self
     }
 
     /// Who the server is.
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn facts(address: &str, info: &str) -> Facts {
-        let mut facts = Facts::of(&address.parse().expect("an address"));
+        let mut facts = Facts::default().at(&address.parse().expect("an address"));
         facts.renew(&Value::BulkString(info.replace('\n', "\r\n").into_bytes()));
         facts
     }

@@ -11,10 +11,6 @@ use super::faults;
 use super::scripts::{Digests, Script};
 use crate::address::Address;
 
-/// What a server has told of itself.
-#[derive(Clone)]
-pub(super) struct Told(Vec<(Step, Value)>);
-
 /// How the server calls a connection: the number and the address of the client's end as it sees it.
 ///
 /// Together they name no other connection, not even after the server has started anew and counts from
@@ -55,11 +51,11 @@ pub(super) async fn log_in(
     share: &Share,
     address: &Address,
     predecessor: Option<&ClientId>,
-) -> Result<Told, Fault> {
+) -> Result<Facts, Fault> {
     let mut steps = credentials(address);
     steps.extend(questions(predecessor));
     steps.extend(preparations());
-    let (mut client, mut digests, mut inquiry) = (None, Vec::new(), Inquiry::of(address));
+    let (mut client, mut digests, mut facts) = (None, Vec::new(), Facts::default());
     let hear = |step, value| {
         match (step, value) {
             (Step::Authenticate, Value::ServerError(error)) => return Err(refused(&error)),
@@ -72,25 +68,21 @@ pub(super) async fn log_in(
             (Step::LoadScript, Value::BulkString(digest)) => {
                 digests.extend(String::from_utf8(digest));
             }
-            (step, value) => return inquiry.hear(step, value),
+            (step, value) => return learn(&mut facts, step, &value),
         }
         Ok(())
     };
     converse(share, steps, hear).await?;
     share.connection().learn(Known { client, digests: Digests::new(digests) });
-    inquiry.complete(share).await
+    complete(share, facts).await
 }
 
 /// Asks the server at the other end of a connection once more who it is; it is to end `predecessor`.
-pub(super) async fn ask(
-    share: &Share,
-    address: &Address,
-    predecessor: Option<&ClientId>,
-) -> Result<Told, Fault> {
-    let mut inquiry = Inquiry::of(address);
-    let hear = |step, value| inquiry.hear(step, value);
+pub(super) async fn ask(share: &Share, predecessor: Option<&ClientId>) -> Result<Facts, Fault> {
+    let mut facts = Facts::default();
+    let hear = |step, value| learn(&mut facts, step, &value);
     converse(share, questions(predecessor), hear).await?;
-    inquiry.complete(share).await
+    complete(share, facts).await
 }
 
 /// Sends all, then hears one after the other, up to the first that will not do.
@@ -110,51 +102,7 @@ async fn converse(
     Ok(())
 }
 
-/// What a server tells of itself, while it does.
-struct Inquiry {
-    facts: Facts,
-    told: Vec<(Step, Value)>,
-}
-
-impl Inquiry {
-    fn of(address: &Address) -> Self {
-        Self { facts: Facts::of(address), told: Vec::new() }
-    }
-
-    fn hear(&mut self, step: Step, value: Value) -> Result<(), Fault> {
-        learn(&mut self.facts, step, &value)?;
-        if matches!(step, Step::Role | Step::Sync | Step::Facts | Step::Cluster) {
-            self.told.push((step, value));
-        }
-        Ok(())
-    }
-
-    /// Asks a member of a cluster for the others.
-    async fn complete(mut self, share: &Share) -> Result<Told, Fault> {
-        if self.facts.is_loading() {
-            return Err(faults::loading());
-        }
-        if self.facts.has_cluster() {
-            let mut call = redis::cmd("CLUSTER");
-            call.arg("NODES");
-            converse(share, vec![(Step::Cluster, call)], |step, value| self.hear(step, value))
-                .await?;
-        }
-        Ok(Told(self.told))
-    }
-}
-
-impl Told {
-    /// What it amounts to for a node at `address`.
-    pub(super) fn facts(&self, address: &Address) -> Result<Facts, Fault> {
-        let mut facts = Facts::of(address);
-        for (step, value) in &self.0 {
-            learn(&mut facts, *step, value)?;
-        }
-        Ok(facts)
-    }
-}
-
+/// Learns what a server tells of itself.
 fn learn(facts: &mut Facts, step: Step, value: &Value) -> Result<(), Fault> {
     match step {
         Step::Role => facts.learn_master(check_role(value)?),
@@ -165,6 +113,20 @@ fn learn(facts: &mut Facts, step: Step, value: &Value) -> Result<(), Fault> {
         _ => {}
     }
     Ok(())
+}
+
+/// Asks a member of a cluster for the others.
+async fn complete(share: &Share, mut facts: Facts) -> Result<Facts, Fault> {
+    if facts.is_loading() {
+        return Err(faults::loading());
+    }
+    if facts.has_cluster() {
+        let mut call = redis::cmd("CLUSTER");
+        call.arg("NODES");
+        let hear = |step, value| learn(&mut facts, step, &value);
+        converse(share, vec![(Step::Cluster, call)], hear).await?;
+    }
+    Ok(facts)
 }
 
 /// The call that gives a script to the server.
