@@ -82,8 +82,9 @@ export interface NodeStatus {
  *
  * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
  * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose
- * settings are read: the connections are this library's own, made at the first operation and shared
- * by all locks of the process. They do not keep it alive.
+ * settings are read: the connections are this library's own, made at the first operation. Every
+ * Redlock of the process uses the same one to a server, if address, user, password, database and TLS
+ * are the same. They do not keep the process alive.
  *
  * Of a client object, the database that it has selected and the key prefix count, too; they must be
  * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis is
@@ -313,8 +314,9 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Closes the connections of this Redlock; client objects that were passed stay open. Locks that
-   * are still held run out; later operations reject. Doing it twice does nothing more.
+   * Gives up the connections of this Redlock: those that no other one of the process uses are closed
+   * (five seconds later if it is only forgotten and collected). Client objects that were passed stay
+   * open. Locks that are still held run out; later operations reject. Doing it twice does nothing more.
    */
   async close(): Promise<void> {
     native.close(this.#native)

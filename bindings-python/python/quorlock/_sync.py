@@ -238,8 +238,10 @@ class Redlock(RedlockBase):
     `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://`
     for a node inside the process, `memory://name` for one that all managers share), `host:port`,
     `(host, port)`, dicts of connection settings, or redis-py and valkey-py clients. Nothing is
-    connected before the first operation; a forked child connects anew. `options` are what its locks
-    start from, and the guards: see `ManagerOptions`. Raises `ConfigError` for what is wrong.
+    connected before the first operation. All managers of a process use the same connection to a
+    server, if address, user, password, database and TLS are the same; a forked child has its own.
+    `options` are what its locks start from, and the guards: see `ManagerOptions`. Raises
+    `ConfigError` for what is wrong.
 
     Of a client the settings are read as they stand now: address, database, login, TLS. It is never
     used and never closed. One whose database or keys cannot be told is refused: with a connection
@@ -295,9 +297,10 @@ class Redlock(RedlockBase):
         return lease
 
     def close(self) -> None:
-        """Close the connections. What is still held is no longer renewed; later calls raise.
+        """Give up the connections. What is still held is no longer renewed; later calls raise.
 
-        Closed are those of this `Redlock`: clients that it was given are left as they are.
+        Closed are those that no other manager of the process uses (five seconds later if this one
+        is only dropped). Clients that it was given are left as they are.
         """
         self._manager.close()
 

@@ -280,10 +280,11 @@ class Redlock(RedlockBase):
         return lease
 
     def close(self) -> Awaitable[None]:
-        """Close the connections; may be awaited, and need not be.
+        """Give up the connections; may be awaited, and need not be.
 
-        What is still held is no longer renewed; later calls raise. Closed are the connections of
-        this `Redlock`: clients that it was given are left as they are.
+        What is still held is no longer renewed; later calls raise. Closed are those that no other
+        manager of the process uses (five seconds later if this one is only dropped). Clients that
+        it was given are left as they are.
         """
         self._manager.close()
         return _Done()

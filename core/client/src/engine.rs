@@ -32,8 +32,8 @@ use crate::redis_node::Connections;
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
 /// It runs apart from the threads of its users, so that a blocked event loop or a busy interpreter
-/// does not lose a lock. Every [`Redlock`](crate::Redlock) of a process shares one, unless it is given
-/// its own. Cloning gives another handle to the same thread, which ends with the last handle.
+/// does not lose a lock. Every [`Redlock`](crate::Redlock) of a process shares one and its connections,
+/// unless it is given its own. Cloning gives another handle to the same thread, which ends with the last handle.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,

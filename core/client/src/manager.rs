@@ -27,7 +27,8 @@ use crate::turnstile::Turnstile;
 
 /// Locks over N independent nodes.
 ///
-/// Cloning is cheap and gives the same manager. It connects at the first operation.
+/// Cloning is cheap and gives the same manager. It connects at the first operation. All managers of an
+/// [`Engine`] use the same connection to a server, if address, user, password, database and TLS are the same.
 ///
 /// ```
 /// use quorlock::Redlock;
@@ -142,8 +143,10 @@ impl Redlock {
         &self.manager.engine
     }
 
-    /// Closes the connections. Locks that are still held are no longer renewed and run out; every
-    /// later operation fails with [`ErrorKind::Closed`]. Closing twice does nothing.
+    /// Gives up the connections: those that no other manager of the engine uses are closed, once what was
+    /// sent is answered (five seconds later if the manager is only dropped). Locks that are still held are
+    /// no longer renewed and run out; every later operation fails with [`ErrorKind::Closed`]. Closing twice
+    /// does nothing.
     pub fn close(&self) {
         self.manager.closed.store(true, Ordering::Release);
         for node in self.manager.nodes.iter() {

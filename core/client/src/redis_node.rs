@@ -83,8 +83,8 @@ impl Default for NodeSettings {
 
 /// One Redis or Valkey server.
 ///
-/// It connects at the first [`Node::send`] or [`Node::settled`], over one connection that all locks
-/// share. A lost connection is replaced at once if the server is there, and what was not answered is
+/// It connects at the first [`Node::send`] or [`Node::settled`], over a connection that is its own. (Those that
+/// managers make by address share theirs within an [`Engine`](crate::Engine).) A lost connection is replaced at once if the server is there, and what was not answered is
 /// sent again in order, once; otherwise commands fail at once while the node is tried in the background.
 ///
 /// ```no_run

@@ -6,12 +6,13 @@
 //! was polled last is woken when something can be read or written, and does so for all. So whoever has a share in a
 //! connection must poll it until it is dropped; the next one is woken then.
 
-use std::collections::VecDeque;
+mod traffic;
+
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -20,6 +21,7 @@ use quorlock_protocol::Fault;
 use redis::Cmd;
 use tokio::time::{Instant, sleep};
 
+use self::traffic::Traffic;
 use super::call::Call;
 use super::connections::Registry;
 use super::facts::Facts;
@@ -55,33 +57,6 @@ pub(super) struct Known {
     pub(super) digests: Option<Digests>,
 }
 
-struct Traffic {
-    pipe: Pipe,
-    /// Who asked for the replies that are still to come, in their order.
-    askers: VecDeque<usize>,
-    /// By their numbers.
-    users: Vec<User>,
-    /// The numbers that nobody has.
-    free: Vec<usize>,
-    /// How many there are.
-    count: usize,
-    /// Who was polled last.
-    reader: usize,
-    /// How often the last user has left.
-    leavings: u64,
-}
-
-/// One of those who use a connection.
-#[derive(Default)]
-struct User {
-    /// What has come for it and was not taken yet.
-    replies: VecDeque<Reply>,
-    /// How many are still to come.
-    outstanding: usize,
-    waker: Option<Waker>,
-    has_left: bool,
-}
-
 /// One user's side of a connection.
 pub(super) struct Share {
     connection: Arc<Connection>,
@@ -93,16 +68,7 @@ pub(super) struct Share {
 impl Connection {
     /// Makes one to `address` of `pipe`, and its first user.
     pub(super) fn over(pipe: Pipe, address: &Arc<Address>, registry: Weak<Registry>) -> Share {
-        let traffic = Traffic {
-            pipe,
-            askers: VecDeque::new(),
-            users: Vec::new(),
-            free: Vec::new(),
-            count: 0,
-            reader: 0,
-            leavings: 0,
-        };
-        let (traffic, known) = (Mutex::new(traffic), OnceLock::new());
+        let (traffic, known) = (Mutex::new(Traffic::over(pipe)), OnceLock::new());
         let inquiry = Mutex::default();
         let (made, heard) = (Instant::now(), AtomicU64::new(0));
         let address = Arc::clone(address);
@@ -220,7 +186,7 @@ impl Share {
     /// The reply to this user's oldest call, or why there will be no more.
     pub(super) fn poll_reply(&self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         let mut traffic = self.connection.lock();
-        if let Some(reply) = traffic.users[self.number].replies.pop_front() {
+        if let Some(reply) = traffic.take(self.number) {
             return Poll::Ready(Ok(reply));
         }
         self.read(&mut traffic, context, |asker| asker == self.number)
@@ -262,7 +228,7 @@ impl Share {
                         self.connection.note_heard();
                     }
                     if is_wanted(asker) {
-                        traffic.users[asker].outstanding -= 1;
+                        traffic.note_given(asker);
                         return Poll::Ready(Ok(reply));
                     }
                     traffic.give(asker, reply);
@@ -313,81 +279,6 @@ impl Drop for Share {
         if let Some((leaving, registry)) = left.zip(registry()) {
             registry.handle_unused(&self.connection, leaving, self.lingers);
         }
-    }
-}
-
-impl Traffic {
-    fn admit(&mut self) -> usize {
-        self.count += 1;
-        if let Some(number) = self.free.pop() {
-            return number;
-        }
-        self.users.push(User::default());
-        self.users.len() - 1
-    }
-
-    /// A user has left; tells for which time nobody is left, if so.
-    fn discharge(&mut self, number: usize) -> Option<u64> {
-        self.count -= 1;
-        let user = &mut self.users[number];
-        (user.has_left, user.waker) = (true, None);
-        user.replies = VecDeque::new();
-        self.vacate(number);
-        if self.count == 0 {
-            self.leavings += 1;
-            return Some(self.leavings);
-        }
-        if self.reader == number
-            && let Some(waker) = self.users.iter_mut().find_map(|user| user.waker.take())
-        {
-            waker.wake();
-        }
-        None
-    }
-
-    /// Lets another have the number of a user who has left, once no reply is on its way to it any more.
-    fn vacate(&mut self, number: usize) {
-        let user = &mut self.users[number];
-        if user.has_left && user.outstanding == 0 {
-            user.has_left = false;
-            self.free.push(number);
-        }
-    }
-
-    fn expect_reply(&mut self, number: usize) {
-        self.askers.push_back(number);
-        self.users[number].outstanding += 1;
-    }
-
-    /// Who asked for the reply that has come: the pipe gives none that nobody has asked for.
-    fn next_asker(&mut self) -> usize {
-        self.askers.pop_front().expect("a call for every reply")
-    }
-
-    /// Hands a reply to who asked for it; one for who has left is thrown away.
-    fn give(&mut self, number: usize, reply: Reply) {
-        let user = &mut self.users[number];
-        user.outstanding -= 1;
-        if user.has_left {
-            return self.vacate(number);
-        }
-        user.replies.push_back(reply);
-        if let Some(waker) = user.waker.take() {
-            waker.wake();
-        }
-    }
-
-    fn note_reader(&mut self, number: usize, waker: &Waker) {
-        self.reader = number;
-        let place = &mut self.users[number].waker;
-        if !place.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *place = Some(waker.clone());
-        }
-    }
-
-    fn wake_all_but(&mut self, number: usize) {
-        let others = self.users.iter_mut().enumerate().filter(|(other, _)| *other != number);
-        others.filter_map(|(_, user)| user.waker.take()).for_each(Waker::wake);
     }
 }
 

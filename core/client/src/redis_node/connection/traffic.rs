@@ -1,0 +1,127 @@
+//! Who uses a connection, and whose replies are on their way. Owns the numbers of users and who is woken when one of
+//! them reads; waits for nothing.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use crate::redis_node::frame::Reply;
+use crate::redis_node::pipe::Pipe;
+
+/// The calls that are out on a connection, and its users.
+pub(super) struct Traffic {
+    pub(super) pipe: Pipe,
+    /// Who asked for the replies that are still to come, in their order.
+    askers: VecDeque<usize>,
+    /// By their numbers.
+    users: Vec<User>,
+    /// The numbers that nobody has.
+    free: Vec<usize>,
+    /// How many there are.
+    pub(super) count: usize,
+    /// Who was polled last.
+    reader: usize,
+    /// How often the last user has left.
+    pub(super) leavings: u64,
+}
+
+/// One of those who use a connection.
+#[derive(Default)]
+struct User {
+    /// What has come for it and was not taken yet.
+    replies: VecDeque<Reply>,
+    /// How many are still to come.
+    outstanding: usize,
+    waker: Option<Waker>,
+    has_left: bool,
+}
+
+impl Traffic {
+    pub(super) fn over(pipe: Pipe) -> Self {
+        let (askers, users, free) = Default::default();
+        Self { pipe, askers, users, free, count: 0, reader: 0, leavings: 0 }
+    }
+
+    /// One user more; tells its number.
+    pub(super) fn admit(&mut self) -> usize {
+        self.count += 1;
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        self.users.push(User::default());
+        self.users.len() - 1
+    }
+
+    /// A user has left; tells for which time nobody is left, if so.
+    pub(super) fn discharge(&mut self, number: usize) -> Option<u64> {
+        self.count -= 1;
+        let user = &mut self.users[number];
+        (user.has_left, user.waker) = (true, None);
+        user.replies = VecDeque::new();
+        self.vacate(number);
+        if self.count == 0 {
+            self.leavings += 1;
+            return Some(self.leavings);
+        }
+        if self.reader == number
+            && let Some(waker) = self.users.iter_mut().find_map(|user| user.waker.take())
+        {
+            waker.wake();
+        }
+        None
+    }
+
+    /// Lets another have the number of a user who has left, once no reply is on its way to it any more.
+    fn vacate(&mut self, number: usize) {
+        let user = &mut self.users[number];
+        if user.has_left && user.outstanding == 0 {
+            user.has_left = false;
+            self.free.push(number);
+        }
+    }
+
+    pub(super) fn expect_reply(&mut self, number: usize) {
+        self.askers.push_back(number);
+        self.users[number].outstanding += 1;
+    }
+
+    /// Who asked for the reply that has come: the pipe gives none that nobody has asked for.
+    pub(super) fn next_asker(&mut self) -> usize {
+        self.askers.pop_front().expect("a call for every reply")
+    }
+
+    /// What has come for a user while another read.
+    pub(super) fn take(&mut self, number: usize) -> Option<Reply> {
+        self.users[number].replies.pop_front()
+    }
+
+    /// Who asked for a reply has it.
+    pub(super) fn note_given(&mut self, number: usize) {
+        self.users[number].outstanding -= 1;
+    }
+
+    /// Hands a reply to who asked for it; one for who has left is thrown away.
+    pub(super) fn give(&mut self, number: usize, reply: Reply) {
+        let user = &mut self.users[number];
+        user.outstanding -= 1;
+        if user.has_left {
+            return self.vacate(number);
+        }
+        user.replies.push_back(reply);
+        if let Some(waker) = user.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn note_reader(&mut self, number: usize, waker: &Waker) {
+        self.reader = number;
+        let place = &mut self.users[number].waker;
+        if !place.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *place = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn wake_all_but(&mut self, number: usize) {
+        let others = self.users.iter_mut().enumerate().filter(|(other, _)| *other != number);
+        others.filter_map(|(_, user)| user.waker.take()).for_each(Waker::wake);
+    }
+}
