@@ -142,6 +142,7 @@ impl Actor {
                 occasion = aside.next() => match occasion {
                     Occasion::News(news) => self.handle_news(link, news, is_hung),
                     Occasion::Alarm => {
+                        link.note_heard();
                         if !is_hung && self.is_silent(link) {
                             if self.closing {
                                 return End::Closed;

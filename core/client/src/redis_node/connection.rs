@@ -176,31 +176,14 @@ impl Share {
         traffic.pipe.request(call);
     }
 
-    /// The same for a call that was put together here.
-    pub(super) fn request_call(&self, call: &Call) {
-        let mut traffic = self.connection.lock();
-        traffic.expect_reply(self.number);
-        traffic.pipe.request_call(call);
+    /// For several calls or replies in a row.
+    pub(super) fn open(&self) -> Open<'_> {
+        Open { share: self, traffic: self.connection.lock() }
     }
 
     /// The reply to this user's oldest call, or why there will be no more.
     pub(super) fn poll_reply(&self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
-        let mut traffic = self.connection.lock();
-        if let Some(reply) = traffic.take(self.number) {
-            return Poll::Ready(Ok(reply));
-        }
-        self.read(&mut traffic, context, |asker| asker == self.number)
-    }
-
-    /// Reads and writes for the others, while this user waits for something else.
-    async fn serve(&self) {
-        poll_fn(|context| {
-            let mut traffic = self.connection.lock();
-            // Whoever asks next hears of a failure.
-            let _ = self.read(&mut traffic, context, |_| false);
-            Poll::<()>::Pending
-        })
-        .await;
+        self.open().poll_reply(context)
     }
 
     /// Waits, and reads and writes for the others meanwhile.
@@ -213,36 +196,14 @@ impl Share {
         .await;
     }
 
-    /// Reads until a reply `is_wanted`; hands the others to those who asked.
-    fn read(
-        &self,
-        traffic: &mut Traffic,
-        context: &mut Context<'_>,
-        is_wanted: impl Fn(usize) -> bool,
-    ) -> Poll<Result<Reply, Fault>> {
-        loop {
-            match traffic.pipe.poll_reply(context) {
-                Poll::Ready(Ok(reply)) => {
-                    let asker = traffic.next_asker();
-                    if traffic.count > 1 || asker != self.number {
-                        self.connection.note_heard();
-                    }
-                    if is_wanted(asker) {
-                        traffic.note_given(asker);
-                        return Poll::Ready(Ok(reply));
-                    }
-                    traffic.give(asker, reply);
-                }
-                Poll::Ready(Err(fault)) => {
-                    traffic.wake_all_but(self.number);
-                    return Poll::Ready(Err(fault));
-                }
-                Poll::Pending => {
-                    traffic.note_reader(self.number, context.waker());
-                    return Poll::Pending;
-                }
-            }
-        }
+    /// Reads and writes for the others, while this user waits for something else.
+    async fn serve(&self) {
+        poll_fn(|context| {
+            // Whoever asks next hears of a failure.
+            let _ = self.open().read(context, |_| false);
+            Poll::<()>::Pending
+        })
+        .await;
     }
 
     /// Ends the connection for all who use it.
@@ -268,6 +229,66 @@ impl Share {
     pub(super) fn restore(&self) {
         if let Some(registry) = self.connection.registry.upgrade() {
             registry.restore(&self.connection);
+        }
+    }
+}
+
+/// A share in use: nobody else is served meanwhile.
+pub(super) struct Open<'a> {
+    share: &'a Share,
+    traffic: MutexGuard<'a, Traffic>,
+}
+
+impl Open<'_> {
+    /// Puts a call in, as [`Share::request`] does.
+    pub(super) fn request_call(&mut self, call: &Call) {
+        self.traffic.expect_reply(self.share.number);
+        self.traffic.pipe.request_call(call);
+    }
+
+    #[inline]
+    pub(super) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+        let number = self.share.number;
+        if let Some(reply) = self.traffic.take(number) {
+            return Poll::Ready(Ok(reply));
+        }
+        self.read(context, |asker| asker == number)
+    }
+
+    /// Reads until a reply `is_wanted`; hands the others to those who asked.
+    #[inline]
+    fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Poll<Result<Reply, Fault>> {
+        let (traffic, number) = (&mut *self.traffic, self.share.number);
+        loop {
+            // Passed on as it is: a reply is large, and there are many.
+            let polled = traffic.pipe.poll_reply(context);
+            match &polled {
+                Poll::Ready(Ok(_)) => {
+                    let asker = traffic.next_asker();
+                    if traffic.count > 1 || asker != number {
+                        self.share.connection.note_heard();
+                    }
+                    if is_wanted(asker) {
+                        traffic.note_given(asker);
+                        return polled;
+                    }
+                    if let Poll::Ready(Ok(reply)) = polled {
+                        traffic.give(asker, reply);
+                    }
+                }
+                Poll::Ready(Err(_)) => {
+                    traffic.wake_all_but(number);
+                    return polled;
+                }
+                Poll::Pending => {
+                    traffic.note_reader(number, context.waker());
+                    return polled;
+                }
+            }
         }
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Link {
     fences: Fences,
     deletion: Option<Deletion>,
     since: Instant,
+    /// When anybody was answered last, as far as was asked.
+    heard: Instant,
     has_answered: bool,
     lookout: Lookout,
     /// The server was looked at since it last forgot the scripts.
@@ -100,7 +102,7 @@ pub(super) enum Event {
 impl Link {
     pub(super) fn new(share: Share, facts: Facts, prefix: &str, lookout: Lookout) -> Self {
         let deletion = facts.deletion();
-        let known = share.connection().known();
+        let (known, now) = (share.connection().known(), Instant::now());
         Self {
             digests: known.and_then(|known| known.digests.clone()),
             share,
@@ -114,7 +116,8 @@ impl Link {
             contested: Contested::default(),
             fences: Fences::default(),
             deletion,
-            since: Instant::now(),
+            since: now,
+            heard: now,
             has_answered: false,
             lookout,
             is_reexamined: false,
@@ -186,8 +189,9 @@ impl Link {
 
     /// Reads and writes what can be, up to the next reply.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
-        let result = loop {
-            let reply = match ready!(self.share.poll_reply(context)) {
+        let mut open = self.share.open();
+        let heard = loop {
+            let reply = match ready!(open.poll_reply(context)) {
                 Ok(reply) => reply,
                 Err(fault) => return Poll::Ready(Event::Lost(fault)),
             };
@@ -196,13 +200,18 @@ impl Link {
             {
                 match hearing.hear(parcel, reply) {
                     Ok(false) => continue,
-                    heard => break self.handle_native(heard.map(|_| ())),
+                    heard => break Err(heard.map(|_| ())),
                 }
             }
-            break match self.out.pop_front() {
+            break Ok(reply);
+        };
+        drop(open);
+        let result = match heard {
+            Err(native) => self.handle_native(native),
+            Ok(reply) => match self.out.pop_front() {
                 Some(out) => self.handle(out, reply),
                 None => Err(faults::garbled()),
-            };
+            },
         };
         if self.out.is_empty() && !self.undone.is_empty() {
             self.redo();
@@ -214,11 +223,15 @@ impl Link {
         }))
     }
 
-    /// Since when the oldest call has been out, or since when the connection is silent: the calls of others may lie
-    /// before it.
+    /// Since when the oldest call has been out, or since when the connection is silent, as far as was noted: the
+    /// calls of others may lie before it.
     pub(super) fn silent_since(&self) -> Option<Instant> {
-        let since = self.out.front()?.since;
-        Some(self.connection().heard().map_or(since, |heard| heard.max(since)))
+        Some(self.out.front()?.since.max(self.heard))
+    }
+
+    /// Asks the connection when it was heard last.
+    pub(super) fn note_heard(&mut self) {
+        self.heard = self.connection().heard().map_or(self.heard, |heard| heard.max(self.heard));
     }
 
     /// When the latest call was sent that is not answered.
@@ -304,8 +317,10 @@ impl Link {
         let relied = self.lookout.relied();
         if parcel.is_native() {
             let means = (self.prefix.as_str(), relied.cloned());
-            let send = |call: &Call| self.share.request_call(call);
+            let mut open = self.share.open();
+            let send = |call: &Call| open.request_call(call);
             let hearing = native::write(&mut self.call, &parcel, means, send);
+            drop(open);
             parcel.note_sent();
             return self.note_out(Load::Native(parcel, hearing));
         }
@@ -313,7 +328,7 @@ impl Link {
         let means = (digests, self.deletion);
         let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, relied));
         parcel.note_sent();
-        self.share.request_call(&self.call);
+        self.share.open().request_call(&self.call);
         self.note_out(Load::Parcel(parcel, form));
     }
 
@@ -328,7 +343,7 @@ impl Link {
 
     fn keep_fences(&mut self, now: Moment) {
         self.fences.write(&mut self.call, now);
-        self.share.request_call(&self.call);
+        self.share.open().request_call(&self.call);
         self.note_out(Load::Fences);
     }
 

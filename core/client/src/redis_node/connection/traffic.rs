@@ -91,7 +91,9 @@ impl Traffic {
 
     /// What has come for a user while another read.
     pub(super) fn take(&mut self, number: usize) -> Option<Reply> {
-        self.users[number].replies.pop_front()
+        let replies = &mut self.users[number].replies;
+        // Nothing has come, most of the time.
+        if replies.is_empty() { None } else { replies.pop_front() }
     }
 
     /// Who asked for a reply has it.
