@@ -79,6 +79,9 @@ def test_managers_made_and_dropped_leave_nothing_open(servers: Callable[..., Clu
     before, most = files(), 0
     for number in range(10_000):
         locks = quorlock.Redlock(nodes)
+        # Only a collection would find it.
+        circle = [locks]
+        circle.append(circle)
         # As costly a one as there is: it has connected.
         if number % 10 == 0: use(locks)
         most = max(most, files())
