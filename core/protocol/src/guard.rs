@@ -327,7 +327,7 @@ impl Guards {
         self.holdings.join(&Holdings::read(&notes.holdings, *clock));
         self.holdings.expire(now);
         for sighting in &notes.sightings {
-            self.counts.raise(sighting.id, sighting.count);
+            self.counts.raise(sighting.id, sighting.count, now);
         }
         self.recheck_older_states();
         self.keeps.note(&mut self.holdings, now);

@@ -71,6 +71,14 @@ impl Guards {
             }
             CanaryKey::Present(canary) => canary,
         };
+        let sent = look.checkup.clock.sent;
+        if canary.count < self.counts.of(canary.id) && self.counts.are_newer(canary.id, sent) {
+            // It was beaten between this look and what was heard since: the next one tells.
+            self.records[look.node.index()].recheck = true;
+            self.has_news = true;
+            return Ruling::Undecided(now);
+        }
+        self.counts.settle(canary.id, sent);
         if let Some(reason) = self.mistrusts(look, canary) {
             return self.begin_memory(env, look, reason);
         }
@@ -173,7 +181,7 @@ impl Guards {
             another => {
                 let had_another = another.as_ref().is_some_and(|it| it.id != canary.id);
                 if let Some(another) = &another {
-                    self.counts.end(another.id);
+                    self.counts.end(another.id, now);
                 }
                 let found = clock.received;
                 self.has_new_clock = true;
@@ -196,7 +204,7 @@ impl Guards {
             }
         };
         self.floor = self.floor.max(canary.floor);
-        self.counts.raise(canary.id, canary.count);
+        self.counts.raise(canary.id, canary.count, clock.sent);
         self.records[look.node.index()].memory = Some(memory);
         self.learn_memory(look.node, canary.id);
     }
@@ -248,11 +256,12 @@ impl Guards {
         look: Look<'_>,
         reason: QuarantineReason,
     ) -> Ruling {
+        let now = env.now();
         if let CanaryKey::Present(canary) = &look.checkup.canary {
-            self.counts.end(canary.id);
+            self.counts.end(canary.id, now);
         }
         if let Some(memory) = &self.records[look.node.index()].memory {
-            self.counts.end(memory.id);
+            self.counts.end(memory.id, now);
         }
         let received = look.checkup.clock.received;
         self.look_around(received);

@@ -10,18 +10,28 @@ use crate::time::Moment;
 /// The highest number of beats known of each memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Counts {
-    known: BTreeMap<u64, u64>,
+    known: BTreeMap<u64, Count>,
     /// The memories that ended last, in that order.
     ended: Vec<u64>,
 }
 
+/// How often a memory was beaten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Count {
+    beats: u64,
+    /// When this client heard so: what a node answered to a look that was sent before proves nothing against it.
+    heard: Moment,
+}
+
 impl Counts {
-    /// Learns that the memory was beaten so often.
-    pub(super) fn raise(&mut self, id: u64, count: u64) {
+    /// Learns at `now` that the memory was beaten so often.
+    pub(super) fn raise(&mut self, id: u64, beats: u64, now: Moment) {
         let known = self.known.entry(id).or_default();
-        let has_ended = count == SightingNote::ENDED && *known < count;
-        *known = count.max(*known);
-        if has_ended {
+        if beats <= known.beats {
+            return;
+        }
+        *known = Count { beats, heard: now };
+        if beats == SightingNote::ENDED {
             self.ended.push(id);
         }
         if self.ended.len() > MOST_ENDED {
@@ -31,13 +41,25 @@ impl Counts {
     }
 
     /// The memory was replaced by a new one: should it come back, it lacks what happened since.
-    pub(super) fn end(&mut self, id: u64) {
-        self.raise(id, SightingNote::ENDED);
+    pub(super) fn end(&mut self, id: u64, now: Moment) {
+        self.raise(id, SightingNote::ENDED, now);
+    }
+
+    /// Whether more beats of the memory were heard of after a look at it was sent.
+    pub(super) fn are_newer(&self, id: u64, sent: Moment) -> bool {
+        self.known.get(&id).is_some_and(|count| count.heard > sent)
+    }
+
+    /// The memory was looked at after all that is known of it: when that was heard is of no use any more.
+    pub(super) fn settle(&mut self, id: u64, sent: Moment) {
+        if let Some(count) = self.known.get_mut(&id).filter(|count| count.heard <= sent) {
+            count.heard = Moment::default();
+        }
     }
 
     /// Zero if nothing is known of it.
     pub(super) fn of(&self, id: u64) -> u64 {
-        self.known.get(&id).copied().unwrap_or_default()
+        self.known.get(&id).map_or(0, |count| count.beats)
     }
 
     /// The memories that must not come back, the latest of them.

@@ -1,5 +1,7 @@
 //! Which nodes may have forgotten locks: what the guards make of canaries, runs, lines and counts.
 
+use quorlock_protocol::Ruling;
+
 use crate::guard_stage::{Cluster, TERM, reasons, settled_in, used};
 
 #[test]
@@ -235,4 +237,21 @@ fn an_older_state_that_another_has_taken_up_is_told_by_its_text() {
     assert_eq!(narrow.view(), "oo-", "nobody in sight has told it");
     client.look(&mut cluster, 1);
     assert_eq!(client.view(), "oqo");
+}
+
+#[test]
+fn what_was_heard_of_a_memory_after_it_was_looked_at_does_not_condemn_it() {
+    let (mut cluster, mut client) = settled_in(3);
+    let mut other = cluster.settled(|it| it);
+    cluster.pass(5_000);
+    client.look(&mut cluster, 0);
+    (client.latency, other.latency) = (1, 1);
+    // The client asks; then another beats the memory, and tells the next node, whose answer comes first.
+    let asked_before = client.ask(&mut cluster, 1, None);
+    other.look_around(&mut cluster);
+    client.look(&mut cluster, 2);
+    let ruling = client.hear(&cluster, 1, &asked_before);
+    assert!(matches!(ruling, Ruling::Undecided(_)), "{ruling:?}");
+    client.look_around(&mut cluster);
+    assert_eq!((client.view(), reasons(&client)), ("ooo".into(), vec![]));
 }

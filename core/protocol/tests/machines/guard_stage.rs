@@ -234,22 +234,37 @@ impl Watcher {
         node: usize,
         writing: Option<&Writing>,
     ) -> Ruling {
+        let checkup = self.ask(cluster, node, writing);
+        self.hear(cluster, node, &checkup)
+    }
+
+    /// What a node answers to a look, which is heard by [`Self::hear`], or later.
+    pub(crate) fn ask(
+        &mut self,
+        cluster: &mut Cluster,
+        node: usize,
+        writing: Option<&Writing>,
+    ) -> Checkup {
         let sent = self.now(cluster);
         let left = self.guards.notes_for(node_id(node), sent);
         let micros = cluster.micros(node);
         let (canary, notes) = cluster.nodes[node].store.look(writing, &left, micros);
         cluster.now += self.latency + cluster.nodes[node].slow;
-        let mut env = self.env(cluster);
+        let received = self.now(cluster);
         let told = |text: String| self.may_ask.then(|| Arc::from(text));
-        let checkup = Checkup {
+        Checkup {
             run: told(format!("{node}.{}", cluster.nodes[node].run)),
             line: told(format!("0:{}", cluster.nodes[node].line)),
             durable: cluster.nodes[node].durable,
             canary,
-            clock: ClockReading { sent, received: env.now, micros },
+            clock: ClockReading { sent, received, micros },
             notes,
-        };
-        let ruling = self.guards.handle_checkup(&mut env, node_id(node), &checkup);
+        }
+    }
+
+    pub(crate) fn hear(&mut self, cluster: &Cluster, node: usize, checkup: &Checkup) -> Ruling {
+        let mut env = self.env(cluster);
+        let ruling = self.guards.handle_checkup(&mut env, node_id(node), checkup);
         self.drawn = env.drawn;
         self.take();
         ruling
