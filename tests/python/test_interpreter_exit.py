@@ -153,3 +153,24 @@ def test_a_hundred_locks_take_no_thread_each(cluster3: Cluster) -> None:
         nodes=cluster3.urls,
     )
     assert int(out) == 3  # the engine, the one that calls back and the one that logs
+
+
+def test_no_thread_is_started_once_the_interpreter_ends(cluster3: Cluster) -> None:
+    # One that begins while the interpreter takes down the states of threads crashes the process.
+    out = run(
+        """
+        import atexit, os, threading
+
+        def finally_():  # registered before the package's own, it runs after that
+            lock = locks.lock("r", on_lost=print)
+            with lock:
+                names = {thread.name for thread in threading.enumerate()}
+            print(sorted(names & {"quorlock-callbacks", "quorlock-notices"}))
+
+        atexit.register(finally_)
+        import quorlock
+        locks = quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+        """,
+        nodes=cluster3.urls,
+    )
+    assert out == "[]"

@@ -102,8 +102,12 @@ class Dispatcher(Post):
     def __init__(self, name: str) -> None:
         super().__init__(bell=False)
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.thread.start()
-        _dispatchers.append(self)
+        with _starting:
+            if _is_finished:
+                self.close()  # a thread that begins while the interpreter ends may crash it
+                return
+            self.thread.start()
+            _dispatchers.append(self)
 
     def close(self) -> None:
         """Has the thread end, once it has called back for what was posted so far."""
@@ -130,6 +134,9 @@ def threads() -> list[threading.Thread]:
 
 def finish() -> None:
     """Lets those threads go and gives withdrawals under way a moment to get out."""
+    global _is_finished
+    with _starting:
+        _is_finished = True
     ours = [it for it in _dispatchers if it.generation == generation()]
     for it in ours:
         it.close()
@@ -143,13 +150,14 @@ def finish() -> None:
 def _renew() -> None:
     """In a forked child the guard may be held by a thread that is not there."""
     global _starting
-    _starting = threading.Lock()
+    _starting = threading.RLock()
     _dispatchers.clear()
 
 
 _callbacks: Dispatcher | None = None
 _dispatchers: list[Dispatcher] = []
-_starting = threading.Lock()
+_starting = threading.RLock()
+_is_finished = False
 _CALLBACK_GRACE = 0.1  # seconds
 _WITHDRAWAL_GRACE = 0.1  # seconds
 atexit.register(finish)
