@@ -192,7 +192,9 @@ impl Withdraw {
             Some(ReleaseOutcome::Released)
         } else if theirs >= self.quorum.size() {
             Some(ReleaseOutcome::Taken)
-        } else if self.quorum.is_blocked_by(absent + theirs) {
+        } else if self.quorum.is_blocked_by(absent + theirs)
+            && theirs + self.still_to_answer() < self.quorum.size()
+        {
             Some(ReleaseOutcome::Expired)
         } else if self.has_asked_all() {
             Some(ReleaseOutcome::Unknown)
@@ -212,7 +214,11 @@ impl Withdraw {
 
     /// Whether every node was asked and has answered, or failed to.
     pub fn has_asked_all(&self) -> bool {
-        self.nodes.iter().all(Progress::has_had_its_chance)
+        self.still_to_answer() == 0
+    }
+
+    fn still_to_answer(&self) -> usize {
+        self.nodes.iter().filter(|progress| !progress.has_had_its_chance()).count()
     }
 
     /// Whether no node needs anything more.

@@ -53,6 +53,26 @@ fn is_taken_when_another_has_a_quorum() {
 }
 
 #[test]
+fn is_taken_also_if_two_of_four_say_so_before_the_third() {
+    let mut play = withdraw(4);
+    play.answer(0, "revoke", theirs(frees_in(10)));
+    play.answer(1, "revoke", theirs(frees_in(10)));
+    assert_eq!(play.machine.outcome(), None, "the keys are lost; to whom is still to be heard");
+    play.answer(2, "revoke", theirs(frees_in(10)));
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Taken));
+}
+
+#[test]
+fn has_expired_once_no_other_can_have_a_quorum() {
+    let mut play = withdraw(4);
+    play.answer(0, "revoke", theirs(frees_in(10)));
+    play.answer(1, "revoke", absent());
+    assert_eq!(play.machine.outcome(), None);
+    play.answer(2, "revoke", kept());
+    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Expired));
+}
+
+#[test]
 fn is_taken_when_keys_of_another_type_stand_on_a_quorum() {
     let mut play = withdraw(3);
     play.answer(0, "revoke", fault(FaultKind::WrongType));
