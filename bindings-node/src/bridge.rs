@@ -1,4 +1,4 @@
-//! What JavaScript calls to start operations and to fetch what has ended. Owns who drives the core
+//! What JavaScript calls to start operations and to fetch what has ended. Decides which thread drives the core
 //! meanwhile; knows no lock.
 //!
 //! While few operations are under way, JavaScript's own thread drives the core: when it starts one, and
@@ -14,31 +14,32 @@ use std::time::{Duration, Instant};
 use napi::Env;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
-use quorlock::{Engine, Visit};
+use quorlock::{Drive, Engine};
 
 use crate::outcome::Part;
-use crate::queue::{Queue, turn};
-use crate::stay::{Stay, Times};
-use crate::uv::Watch;
+use crate::poll_budget::{LoopTimes, PollBudget};
+use crate::queue::{Queue, yield_once};
+use crate::uv::DescriptorWatch;
 
 /// The way into the core and back, in JavaScript's hands.
 pub struct Bridge {
     queue: Arc<Queue>,
-    /// Where JavaScript's thread can drive.
-    visits: Option<Visits>,
+    /// If JavaScript's thread can drive.
+    loop_driver: Option<LoopDriver>,
 }
 
-struct Visits {
+/// Drives the core on JavaScript's thread.
+struct LoopDriver {
     engine: Engine,
-    watch: Watch,
+    watch: DescriptorWatch,
     /// More operations than this are left to the core's thread.
     most: usize,
-    /// Until the core's thread has left the helm.
+    /// It waits for the core's thread to stop driving.
     waits: Rc<Cell<bool>>,
-    stay: RefCell<Stay>,
+    budget: RefCell<PollBudget>,
     since: Instant,
-    /// How much of the time since then went into visits.
-    visiting: Rc<Cell<Duration>>,
+    /// How much of the time since then went into driving.
+    driving: Rc<Cell<Duration>>,
 }
 
 /// Makes the bridge of this environment; `wake` is called when there is something to take.
@@ -51,25 +52,25 @@ pub fn bridge(
 ) -> napi::Result<External<Bridge>> {
     let queue = Queue::new(&wake)?;
     env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
-    let visits = if drives { Visits::begin(*env, &wake, &queue) } else { None };
-    Ok(External::new(Bridge { queue, visits }))
+    let loop_driver = if drives { LoopDriver::new(*env, &wake, &queue) } else { None };
+    Ok(External::new(Bridge { queue, loop_driver }))
 }
 
 /// Starts what has been asked for since the last call; tells whether there is something to take.
 #[napi]
 pub fn flush(bridge: &External<Bridge>) -> bool {
     let queue = &bridge.queue;
-    let Some(visits) = &bridge.visits else {
+    let Some(loop_driver) = &bridge.loop_driver else {
         queue.start();
         return false;
     };
-    if queue.under_way() > visits.most {
-        visits.watch.stop();
+    if queue.under_way() > loop_driver.most {
+        loop_driver.watch.stop();
         queue.start();
-        visits.engine.prod();
+        loop_driver.engine.wake_thread();
         return false;
     }
-    visits.go(queue);
+    loop_driver.start(queue);
     queue.has_ended()
 }
 
@@ -78,8 +79,8 @@ pub fn flush(bridge: &External<Bridge>) -> bool {
 #[napi(ts_return_type = "Array<unknown>")]
 pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
     let kept = bridge.queue.take();
-    if let Some(visits) = &bridge.visits {
-        visits.go_on(&bridge.queue);
+    if let Some(loop_driver) = &bridge.loop_driver {
+        loop_driver.resume(&bridge.queue);
     }
     let mut parts = Vec::with_capacity(3 * kept.len());
     for (id, outcome) in kept {
@@ -116,57 +117,57 @@ impl Bridge {
     }
 }
 
-impl Visits {
-    fn begin(env: Env, wake: &Function<'_, (), ()>, queue: &Arc<Queue>) -> Option<Self> {
+impl LoopDriver {
+    fn new(env: Env, wake: &Function<'_, (), ()>, queue: &Arc<Queue>) -> Option<Self> {
         let engine = Engine::shared().ok()?;
         let waits = Rc::new(Cell::new(false));
-        let visiting = Rc::new(Cell::default());
+        let driving = Rc::new(Cell::default());
         let (queue, its) = (Arc::clone(queue), engine.clone());
-        let (awaited, spent) = (Rc::clone(&waits), Rc::clone(&visiting));
+        let (awaited, spent) = (Rc::clone(&waits), Rc::clone(&driving));
         let look = move || {
-            let visit = timed(&spent, || queue.visit(&its, Duration::ZERO, || ()));
-            awaited.set(visit == Visit::Deferred);
-            (queue.has_ended(), visit != Visit::Deferred)
+            let drive = timed(&spent, || queue.drive(&its, Duration::ZERO, || ()));
+            awaited.set(drive == Drive::ThreadDriving);
+            (queue.has_ended(), drive != Drive::ThreadDriving)
         };
-        let watch = Watch::new(env, engine.descriptor()?, wake, look)?;
+        let watch = DescriptorWatch::new(env, engine.descriptor()?, wake, look)?;
         let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let most = if is_alone { MANY } else { FEW };
         let since = Instant::now();
-        let before = Times { asleep: watch.asleep(), ..Times::default() };
-        let stay = RefCell::new(Stay::new(before));
-        Some(Self { engine, watch, most, waits, stay, since, visiting })
+        let before = LoopTimes { asleep: watch.asleep(), ..LoopTimes::default() };
+        let budget = RefCell::new(PollBudget::new(before));
+        Some(Self { engine, watch, most, waits, budget, since, driving })
     }
 
     /// Starts what has been asked for, and drives the core from now on.
-    fn go(&self, queue: &Arc<Queue>) {
-        let visit = self.stay(queue);
-        if visit != Visit::Made {
-            // Whoever drives finds it, or leaves it to us.
+    fn start(&self, queue: &Arc<Queue>) {
+        let drive = self.drive(queue);
+        if drive != Drive::Driven {
+            // The thread that drives finds it, or leaves it to this one.
             queue.start();
         }
-        self.waits.set(visit == Visit::Deferred);
-        if visit == Visit::Deferred {
+        self.waits.set(drive == Drive::ThreadDriving);
+        if drive == Drive::ThreadDriving {
             self.watch.stop();
         } else {
             self.watch.start();
         }
     }
 
-    /// Begins what has been asked for; looks on where that is worth it.
-    fn stay(&self, queue: &Arc<Queue>) -> Visit {
-        let mut stay = self.stay.borrow_mut();
-        let (all, visiting) = (self.since.elapsed(), self.visiting.get());
-        stay.note(Times { all, asleep: self.watch.asleep(), visiting });
-        let limit = stay.next_limit(queue.under_way());
-        let visit = timed(&self.visiting, || queue.visit(&self.engine, limit, || queue.start()));
-        if !limit.is_zero() && visit == Visit::Made {
-            stay.judge(queue.has_ended());
+    /// Starts what has been asked for, and drives the core while a task is ready; polls if that has paid off lately.
+    fn drive(&self, queue: &Arc<Queue>) -> Drive {
+        let mut budget = self.budget.borrow_mut();
+        let (all, driving) = (self.since.elapsed(), self.driving.get());
+        budget.measure(LoopTimes { all, asleep: self.watch.asleep(), driving });
+        let limit = budget.next_limit(queue.under_way());
+        let drive = timed(&self.driving, || queue.drive(&self.engine, limit, || queue.start()));
+        if !limit.is_zero() && drive == Drive::Driven {
+            budget.record(queue.has_ended());
         }
-        visit
+        drive
     }
 
-    /// Drives the core again if the core's thread has left the helm for it.
-    fn go_on(&self, queue: &Queue) {
+    /// Drives the core again if the core's thread has stopped for it.
+    fn resume(&self, queue: &Queue) {
         if self.waits.take() && (1..=self.most).contains(&queue.under_way()) {
             self.watch.start();
         }
@@ -181,11 +182,11 @@ fn timed<T>(spent: &Cell<Duration>, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Waits until the core's thread, which does one thing after the other, has done what it was told to.
+/// Waits until the core's thread, which does one thing after the other, has done what it was given.
 fn pass(engine: &Engine, patience: Duration) {
     let (send, passed) = mpsc::channel();
     let marker = engine.spawn(async move {
-        turn().await;
+        yield_once().await;
         send.send(())
     });
     let _ = passed.recv_timeout(patience);
@@ -194,5 +195,5 @@ fn pass(engine: &Engine, patience: Duration) {
 
 /// Where there is another processor for the core's thread, more operations than this are left to it.
 const FEW: usize = 16;
-/// As many as a visit of reasonable length has time for.
+/// As many as JavaScript's thread has time for in one turn.
 const MANY: usize = 64;

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::votes::NodeVote;
 
 /// A lease in use. When the last object that knows it is collected, it is no longer renewed.
-pub struct Held {
+pub struct LeaseHandle {
     lease: Lease,
     queue: Arc<Queue>,
     /// What the nodes answer to its release.
@@ -25,12 +25,12 @@ pub struct Held {
 /// renewal of what they held.
 #[derive(Default)]
 pub(crate) struct Leases {
-    known: Vec<Weak<Held>>,
+    known: Vec<Weak<LeaseHandle>>,
     sweep_at: usize,
 }
 
 impl Leases {
-    pub(crate) fn add(&mut self, lease: &Arc<Held>) {
+    pub(crate) fn add(&mut self, lease: &Arc<LeaseHandle>) {
         if self.known.len() >= self.sweep_at {
             self.known.retain(|known| known.strong_count() > 0);
             self.sweep_at = 2 * self.known.len() + FEW;
@@ -40,8 +40,8 @@ impl Leases {
 
     /// The environment ends: nobody works under them any more.
     pub(crate) fn let_run_out(self) {
-        for held in self.known.iter().filter_map(Weak::upgrade) {
-            held.lease.let_run_out();
+        for handle in self.known.iter().filter_map(Weak::upgrade) {
+            handle.lease.let_run_out();
         }
     }
 }
@@ -49,39 +49,39 @@ impl Leases {
 /// The number that the protected resource checks. Below 2^53, so that it is exact.
 #[napi]
 #[allow(clippy::cast_precision_loss)]
-pub fn fencing_token(held: &External<Arc<Held>>) -> Option<f64> {
-    held.lease.fencing_token().map(|token| token as f64)
+pub fn fencing_token(handle: &External<Arc<LeaseHandle>>) -> Option<f64> {
+    handle.lease.fencing_token().map(|token| token as f64)
 }
 
 /// What is left of the time for which the lease may be trusted, in milliseconds.
 #[napi]
-pub fn validity(held: &External<Arc<Held>>) -> f64 {
-    millis(held.lease.validity())
+pub fn validity(handle: &External<Arc<LeaseHandle>>) -> f64 {
+    millis(handle.lease.validity())
 }
 
 /// What every node did in the last round for the lease: its acquisition, extension or renewal.
 #[napi]
-pub fn votes(held: &External<Arc<Held>>) -> Vec<NodeVote> {
-    NodeVote::list(&held.lease.votes())
+pub fn votes(handle: &External<Arc<LeaseHandle>>) -> Vec<NodeVote> {
+    NodeVote::list(&handle.lease.votes())
 }
 
 /// The rounds that were lost before the one that was won, oldest first.
 #[napi]
-pub fn lost_rounds(held: &External<Arc<Held>>) -> Vec<Vec<NodeVote>> {
-    held.lease.lost_rounds().iter().map(|round| NodeVote::list(round)).collect()
+pub fn lost_rounds(handle: &External<Arc<LeaseHandle>>) -> Vec<Vec<NodeVote>> {
+    handle.lease.lost_rounds().iter().map(|round| NodeVote::list(round)).collect()
 }
 
 /// What the nodes have answered to the release by now; nothing before it.
 #[napi]
-pub fn release_votes(held: &External<Arc<Held>>) -> Vec<NodeVote> {
-    held.votes.get().map(|votes| NodeVote::list(&votes.now())).unwrap_or_default()
+pub fn release_votes(handle: &External<Arc<LeaseHandle>>) -> Vec<NodeVote> {
+    handle.votes.get().map(|votes| NodeVote::list(&votes.now())).unwrap_or_default()
 }
 
 /// Keeps the lease for `duration` from now; ends with its validity.
 #[napi]
-pub fn extend(held: &External<Arc<Held>>, id: u32, duration: f64) {
-    let lease = held.lease.clone();
-    held.queue.run(held.lease.engine(), id, async move {
+pub fn extend(handle: &External<Arc<LeaseHandle>>, id: u32, duration: f64) {
+    let lease = handle.lease.clone();
+    handle.queue.run(handle.lease.engine(), id, async move {
         let ttl = match options::ttl(duration) {
             Ok(ttl) => ttl,
             Err(error) => return LockError::from(error).into(),
@@ -95,9 +95,9 @@ pub fn extend(held: &External<Arc<Held>>, id: u32, duration: f64) {
 
 /// Asks the nodes whether they still hold the lease; ends with its validity.
 #[napi]
-pub fn check(held: &External<Arc<Held>>, id: u32) {
-    let lease = held.lease.clone();
-    held.queue.run(held.lease.engine(), id, async move {
+pub fn check(handle: &External<Arc<LeaseHandle>>, id: u32) {
+    let lease = handle.lease.clone();
+    handle.queue.run(handle.lease.engine(), id, async move {
         match lease.check_here().await {
             Ok(validity) => Outcome::Validity(validity),
             Err(error) => error.into(),
@@ -107,15 +107,15 @@ pub fn check(held: &External<Arc<Held>>, id: u32) {
 
 /// Takes the keys back; ends with what became of them.
 #[napi]
-pub fn release(held: &External<Arc<Held>>, id: u32) {
-    let held = Arc::clone(held);
-    let queue = Arc::clone(&held.queue);
-    let engine = held.lease.engine().clone();
+pub fn release(handle: &External<Arc<LeaseHandle>>, id: u32) {
+    let handle = Arc::clone(handle);
+    let queue = Arc::clone(&handle.queue);
+    let engine = handle.lease.engine().clone();
     queue.run(&engine, id, async move {
-        match held.lease.release_told().await {
+        match handle.lease.release_told().await {
             Ok((outcome, votes)) => {
-                held.votes.get_or_init(|| votes);
-                Outcome::Released(outcome, held.lease.loss(outcome))
+                handle.votes.get_or_init(|| votes);
+                Outcome::Released(outcome, handle.lease.loss(outcome))
             }
             Err(error) => error.into(),
         }
@@ -124,26 +124,26 @@ pub fn release(held: &External<Arc<Held>>, id: u32) {
 
 /// Takes the keys back without waiting for the outcome.
 #[napi]
-pub fn withdraw(held: &External<Arc<Held>>) {
-    held.lease.withdraw();
+pub fn withdraw(handle: &External<Arc<LeaseHandle>>) {
+    handle.lease.withdraw();
 }
 
 /// Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
 /// node did not consent. Does not keep the lease in memory.
 #[napi]
-pub fn watch(held: &External<Arc<Held>>, id: u32) {
-    let queue = Arc::clone(&held.queue);
-    held.lease.on_renewal(move |votes| {
+pub fn watch(handle: &External<Arc<LeaseHandle>>, id: u32) {
+    let queue = Arc::clone(&handle.queue);
+    handle.lease.on_renewal(move |votes| {
         let is_against = |vote: Vote| matches!(vote, Vote::Refused | Vote::Failed);
         if votes.iter().any(|report| is_against(report.vote)) {
             queue.push(id, Outcome::Renewal(votes.to_vec()));
         }
     });
-    let queue = Arc::clone(&held.queue);
-    held.lease.on_lost(move |error| queue.push(id, Outcome::Lost(error)));
+    let queue = Arc::clone(&handle.queue);
+    handle.lease.on_lost(move |error| queue.push(id, Outcome::Lost(error)));
 }
 
-impl Held {
+impl LeaseHandle {
     pub(crate) fn new(lease: Lease, queue: &Arc<Queue>) -> Arc<Self> {
         Arc::new(Self { lease, queue: Arc::clone(queue), votes: OnceLock::new() })
     }

@@ -20,9 +20,9 @@ mod notices;
 pub mod numbers;
 pub mod options;
 pub mod outcome;
+mod poll_budget;
 mod queue;
 mod spelling;
-mod stay;
 #[cfg_attr(not(target_os = "linux"), path = "no_uv.rs")]
 mod uv;
 pub mod votes;

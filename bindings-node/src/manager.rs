@@ -11,7 +11,7 @@ use quorlock::{Builder, ConfigError, Lock, LockError, NodeState, Redlock};
 use crate::address::{self, NodeSpec};
 use crate::bridge::Bridge;
 use crate::errors::Failure;
-use crate::lease::Held;
+use crate::lease::LeaseHandle;
 use crate::notices::{self, Notice};
 use crate::options::{self, Settings};
 use crate::outcome::{Outcome, millis};
@@ -127,9 +127,9 @@ pub fn adopt(
     manager: &External<Manager>,
     resources: Vec<String>,
     token: String,
-) -> Either<External<Arc<Held>>, Failure> {
+) -> Either<External<Arc<LeaseHandle>>, Failure> {
     match manager.locks.lease(&resources, &token) {
-        Ok(lease) => Either::A(External::new(Held::new(lease, &manager.queue))),
+        Ok(lease) => Either::A(External::new(LeaseHandle::new(lease, &manager.queue))),
         Err(error) => Either::B(Failure::new(&error)),
     }
 }

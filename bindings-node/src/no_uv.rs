@@ -8,9 +8,9 @@ use napi::Env;
 use napi::bindgen_prelude::Function;
 
 /// There is none.
-pub(crate) struct Watch(Infallible);
+pub(crate) struct DescriptorWatch(Infallible);
 
-impl Watch {
+impl DescriptorWatch {
     pub(crate) fn new(
         _env: Env,
         _descriptor: c_int,

@@ -7,7 +7,7 @@ use napi::bindgen_prelude::{Either8, External};
 use quorlock::{LeaseGuard, LockError, NodeReport, ReleaseOutcome};
 
 use crate::errors::Failure;
-use crate::lease::Held;
+use crate::lease::LeaseHandle;
 use crate::queue::Queue;
 use crate::votes::NodeVote;
 
@@ -28,7 +28,8 @@ pub(crate) enum Outcome {
 }
 
 /// One value on its way into JavaScript.
-pub type Part = Either8<u32, f64, bool, String, External<Arc<Held>>, Failure, Vec<NodeVote>, ()>;
+pub type Part =
+    Either8<u32, f64, bool, String, External<Arc<LeaseHandle>>, Failure, Vec<NodeVote>, ()>;
 
 impl Outcome {
     /// As `ts/bridge.ts` reads it: a value, and what goes with it. A list of such parts is made much
@@ -36,10 +37,10 @@ impl Outcome {
     pub(crate) fn parts(self, queue: &Arc<Queue>) -> (Part, Part) {
         match self {
             Self::Acquired(guard) => {
-                let held = Held::new(guard.into_lease(), queue);
-                queue.know(&held);
-                let token = held.token().to_owned();
-                (Part::E(External::new(held)), Part::D(token))
+                let handle = LeaseHandle::new(guard.into_lease(), queue);
+                queue.add_lease(&handle);
+                let token = handle.token().to_owned();
+                (Part::E(External::new(handle)), Part::D(token))
             }
             Self::Validity(validity) => (Part::B(millis(validity)), NOTHING),
             Self::Released(outcome, loss) => {

@@ -2,8 +2,8 @@
 //!
 //! Both ways go in batches. What is asked for in one turn of JavaScript starts together, at its end
 //! ([`Queue::start`]). Every result goes through one list; the environment's thread is woken only when
-//! the list was empty, after the turn of the core's thread, and takes all of it at once; not at all where
-//! it drives the core itself. What is still under way when the environment ends is dropped, which
+//! the list was empty, after the turn of the core's thread, and takes all of it at once; it is not woken if it
+//! drives the core itself. What is still under way when the environment ends is dropped, which
 //! withdraws it.
 
 use std::collections::HashMap;
@@ -19,9 +19,9 @@ use futures_util::task::AtomicWaker;
 use napi::Status;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use quorlock::{Engine, Task, Visit};
+use quorlock::{Drive, Engine, Task};
 
-use crate::lease::{Held, Leases};
+use crate::lease::{LeaseHandle, Leases};
 use crate::outcome::Outcome;
 
 /// Shared by the environment's thread and the core's.
@@ -36,13 +36,13 @@ pub(crate) struct Queue {
 struct State {
     asked: Vec<(u32, Operation)>,
     ended: Vec<(u32, Outcome)>,
-    /// What nobody has given up; without a task until it is started.
+    /// What was not cancelled; without a task until it is started.
     running: HashMap<u32, Option<Task<()>>>,
     leases: Leases,
     /// Starts what is asked for; from the first time on.
     starter: Option<Task<()>>,
-    /// The environment's thread drives the core, and looks at what has ended after it.
-    is_visited: bool,
+    /// The environment's thread drives the core, and takes what has ended afterwards.
+    loop_drives: bool,
     closed: bool,
 }
 
@@ -63,8 +63,8 @@ async fn start(queue: Arc<Queue>, engine: Engine) {
             .await
             .into_iter()
             .map(|(id, operation)| {
-                let ticket = Ticket { queue: Arc::clone(&queue), id };
-                (id, engine.spawn(ticket.see_through(operation)))
+                let guard = AnswerGuard { queue: Arc::clone(&queue), id };
+                (id, engine.spawn(guard.run(operation)))
             })
             .collect();
         let mut given_up = Vec::new();
@@ -91,23 +91,23 @@ impl Queue {
         self.intake.wake();
     }
 
-    /// Has the environment's thread drive the core as long as there is something to do at once, which
-    /// begins with `begin`. Where the core's own thread does, `wake` is called when it has left.
+    /// Calls `begin`, then drives the core on the environment's thread while a task is ready. If the core's own thread
+    /// drives, `wake` is called when it has stopped.
     ///
-    /// Looks on for what comes in, for `stay` at the most and until something has ended.
-    pub(crate) fn visit(
+    /// Polls for replies until something has ended, for `poll_for` at the most.
+    pub(crate) fn drive(
         self: &Arc<Self>,
         engine: &Engine,
-        stay: Duration,
+        poll_for: Duration,
         begin: impl FnOnce(),
-    ) -> Visit {
+    ) -> Drive {
         let mut state = self.lock();
-        state.is_visited = true;
-        let relief = (!state.running.is_empty()).then(|| Waker::from(Arc::clone(self)));
+        state.loop_drives = true;
+        let on_available = (!state.running.is_empty()).then(|| Waker::from(Arc::clone(self)));
         drop(state);
-        let visit = engine.visit_for(stay, relief, begin, || self.has_ended());
-        self.lock().is_visited = false;
-        visit
+        let drive = engine.drive_ready_for(poll_for, on_available, begin, || self.has_ended());
+        self.lock().loop_drives = false;
+        drive
     }
 
     /// How many operations are under way.
@@ -120,7 +120,7 @@ impl Queue {
         !self.lock().ended.is_empty()
     }
 
-    /// Everything that has ended since the last time, and that nobody has given up.
+    /// Everything that has ended since the last call and was not cancelled.
     pub(crate) fn take(&self) -> Vec<(u32, Outcome)> {
         let mut state = self.lock();
         let ended = mem::take(&mut state.ended);
@@ -129,7 +129,7 @@ impl Queue {
                 || state.running.remove(id).is_some()
         });
         drop(state);
-        // A lease that nobody waits for any more is withdrawn by its guard.
+        // A lease of a cancelled operation is withdrawn by its guard.
         drop(cancelled);
         kept
     }
@@ -155,26 +155,26 @@ impl Queue {
         }
     }
 
-    /// JavaScript has a lease, until it forgets it.
-    pub(crate) fn know(&self, held: &Arc<Held>) {
-        self.lock().leases.add(held);
+    /// JavaScript has a lease, until it is collected.
+    pub(crate) fn add_lease(&self, handle: &Arc<LeaseHandle>) {
+        self.lock().leases.add(handle);
     }
 
-    /// Something that has come up by itself.
+    /// Something that no operation has asked for.
     pub(crate) fn push(self: &Arc<Self>, id: u32, outcome: Outcome) {
         drop(self.put(id, outcome));
     }
 
-    /// Whoever drops what this returns, if anything, wakes the environment's thread. Also tells whether
-    /// nothing else is under way.
+    /// What this returns, if anything, wakes the environment's thread when it is dropped. Also tells whether nothing
+    /// else is under way.
     fn put(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<(WakeOnDrop, bool)> {
         let mut state = self.lock();
         if state.closed {
             return None;
         }
-        let is_awaited = state.ended.is_empty() && !state.is_visited;
+        let wakes = state.ended.is_empty() && !state.loop_drives;
         state.ended.push((id, outcome));
-        is_awaited.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
+        wakes.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
     }
 
     /// The environment ends: what is under way is dropped, which withdraws it, and what is held is
@@ -183,7 +183,7 @@ impl Queue {
         let mut state = self.lock();
         let rest = mem::replace(&mut *state, State { closed: true, ..State::default() });
         drop(state);
-        let State { asked, ended, running, leases, starter, is_visited: _, closed: _ } = rest;
+        let State { asked, ended, running, leases, starter, loop_drives: _, closed: _ } = rest;
         leases.let_run_out();
         drop((asked, ended, running, starter));
     }
@@ -198,7 +198,7 @@ impl Queue {
     }
 }
 
-/// Wakes the environment's thread, whatever becomes of whoever was about to.
+/// Wakes the environment's thread, also if the task that was about to is dropped.
 struct WakeOnDrop(Arc<Queue>);
 
 impl Drop for WakeOnDrop {
@@ -207,34 +207,34 @@ impl Drop for WakeOnDrop {
     }
 }
 
-/// The core's thread has left the helm to the environment's.
+/// The core's thread has stopped driving for the environment's.
 impl task::Wake for Queue {
     fn wake(self: Arc<Self>) {
         self.call();
     }
 }
 
-/// Sees to it that an operation is answered even if it panics.
-struct Ticket {
+/// Answers an operation, also if it panics.
+struct AnswerGuard {
     queue: Arc<Queue>,
     id: u32,
 }
 
-impl Ticket {
-    async fn see_through(self, operation: Operation) {
+impl AnswerGuard {
+    async fn run(self, operation: Operation) {
         let outcome = operation.await;
         if let Some((wake, is_alone)) = self.queue.put(self.id, outcome) {
             if !is_alone {
                 // What ends in the same turn comes along.
-                turn().await;
+                yield_once().await;
             }
             drop(wake);
         }
     }
 }
 
-/// Lets everybody have a turn who could go on by now.
-pub(crate) async fn turn() {
+/// Lets every task run that is ready by now.
+pub(crate) async fn yield_once() {
     let mut has_waited = false;
     poll_fn(|context| {
         if mem::replace(&mut has_waited, true) {
@@ -246,7 +246,7 @@ pub(crate) async fn turn() {
     .await;
 }
 
-impl Drop for Ticket {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             self.queue.push(self.id, Outcome::Broken);

@@ -18,7 +18,7 @@ use napi::bindgen_prelude::{Function, FunctionRef, JsValue as _};
 use napi::{Env, sys};
 
 /// A descriptor that is watched now and then. Does not keep the process alive.
-pub(crate) struct Watch(Rc<Handle>);
+pub(crate) struct DescriptorWatch(Rc<Handle>);
 
 struct Handle {
     uv: &'static Uv,
@@ -34,7 +34,7 @@ struct Handle {
     call: RefCell<Option<FunctionRef<(), ()>>>,
 }
 
-impl Watch {
+impl DescriptorWatch {
     /// Watches a copy of `descriptor`, which must be open. When it is readable `look` is called, which
     /// tells whether `call` is to be called then, and whether to go on. `None` where it cannot be done.
     pub(crate) fn new(
@@ -215,14 +215,14 @@ unsafe extern "C" fn close(hook: sys::napi_async_cleanup_hook_handle, place: *mu
     // SAFETY: as before; libuv has the handle closed once, and calls `forget` in the end, which finds
     // the hook in the place of what it knew.
     unsafe {
-        let ending = Box::new(Ending { hook, handle: (handle.uv.handle_get_data)(place).cast() });
-        (handle.uv.handle_set_data)(place, Box::into_raw(ending).cast());
+        let closing = Box::new(Closing { hook, handle: (handle.uv.handle_get_data)(place).cast() });
+        (handle.uv.handle_set_data)(place, Box::into_raw(closing).cast());
         (handle.uv.close)(place, forget);
     }
 }
 
 /// What is left to do when libuv has let go of a handle.
-struct Ending {
+struct Closing {
     hook: sys::napi_async_cleanup_hook_handle,
     handle: *const Handle,
 }
@@ -232,9 +232,9 @@ unsafe extern "C" fn forget(place: *mut c_void) {
     // SAFETY: libuv is done with the handle; the data is what `close` has put there, and the reference in
     // it is the one that `open` made.
     unsafe {
-        let ending: Box<Ending> = Box::from_raw((uv.handle_get_data)(place).cast());
-        drop(Rc::from_raw(ending.handle));
-        sys::napi_remove_async_cleanup_hook(ending.hook);
+        let closing: Box<Closing> = Box::from_raw((uv.handle_get_data)(place).cast());
+        drop(Rc::from_raw(closing.handle));
+        sys::napi_remove_async_cleanup_hook(closing.hook);
     }
 }
 

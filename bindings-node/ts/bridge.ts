@@ -47,7 +47,7 @@ export function run(
   return new Promise((resolve) => {
     const id = nextId()
     start(id)
-    hold()
+    ref()
     waiting.set(id, signal === undefined ? resolve : orAborted(id, signal, resolve))
     flushSoon()
   })
@@ -64,7 +64,7 @@ function orAborted(
     if (!native.cancel(bridge(), id)) return
     unlisten()
     waiting.delete(id)
-    letGo()
+    unref()
     resolve(undefined)
   })
   return (settled) => {
@@ -81,8 +81,8 @@ export function watch(lease: NativeLease, watcher: Watcher): () => void {
   return () => void watching.delete(id)
 }
 
-/** Keeps the process alive until {@link letGo} has been called as often. */
-export function hold(): void {
+/** Keeps the process alive until {@link unref} has been called as often. */
+export function ref(): void {
   holds += 1
   if (holds > 1) return
   // Something for the event loop to wait for: it fires every 24 days and does nothing.
@@ -90,8 +90,8 @@ export function hold(): void {
   anchor.ref()
 }
 
-/** Takes one {@link hold} back. */
-export function letGo(): void {
+/** Takes one {@link ref} back. */
+export function unref(): void {
   holds -= 1
   if (holds === 0) anchor?.unref()
 }
@@ -136,7 +136,7 @@ function drain(): void {
     if (resolve === undefined) tell(id, value, error)
     else {
       waiting.delete(id)
-      letGo()
+      unref()
       resolve({ value, beside, error })
     }
   }

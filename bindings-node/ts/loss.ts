@@ -1,7 +1,7 @@
 // The loss of a lease as an AbortSignal. Owns the wait for it; the core decides when a lease is
 // lost. What is heard of renewals on the way is passed on.
 
-import { hold, letGo, watch } from './bridge'
+import { ref, unref, watch } from './bridge'
 import type { Failure, NativeLease, NodeVote } from './native'
 
 /** A signal that aborts when the lock is lost; `error` is the reason then. */
@@ -27,7 +27,7 @@ export class LossWatch {
   /** `alive`: keeps the process alive until the lease is lost or {@link end}ed. */
   constructor(lease: NativeLease, alive: boolean, { errorOf, renewed }: Hearing) {
     this.#holds = alive
-    if (alive) hold()
+    if (alive) ref()
     const lost = (error: Failure | undefined): void => {
       this.end()
       if (error !== undefined) this.abort(errorOf(error))
@@ -48,7 +48,7 @@ export class LossWatch {
   /** Waits no longer. */
   end(): void {
     this.#forget?.()
-    if (this.#holds) letGo()
+    if (this.#holds) unref()
     this.#holds = false
   }
 }

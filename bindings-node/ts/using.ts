@@ -1,7 +1,7 @@
 // Work under a lock that extends itself. Owns what becomes of the routine's outcome when the lock
 // is lost.
 
-import { hold, letGo } from './bridge'
+import { ref, unref } from './bridge'
 import { LeaseLostError } from './errors'
 import type { Lock } from './lock'
 import { abortWith, type RedlockAbortSignal } from './loss'
@@ -31,7 +31,7 @@ export async function useLock<T>(
   const { signal: lost } = lock
   const unlink = [link(lost, controller), link(outer, controller)]
   // Also where the routine waits for nothing but its signal.
-  hold()
+  ref()
   let outcome: { value: T } | { thrown: unknown }
   try {
     outcome = { value: await routine(controller.signal, { lock }) }
@@ -40,7 +40,7 @@ export async function useLock<T>(
   }
   const ending = await finish(lock)
   for (const each of unlink) each()
-  letGo()
+  unref()
   if ('thrown' in outcome) throw attach(outcome.thrown, ending)
   if (ending !== undefined) throw ending
   return outcome.value

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
 use pyo3::{Python, ffi};
 use quorlock::Engine;
 
+use crate::loop_driving::LoopDriving;
 use crate::notices::Notices;
-use crate::visits::Visits;
 
 /// How many forks lie between this process and the one that imported the module.
 pub(crate) fn generation() -> u64 {
@@ -26,12 +26,12 @@ pub(crate) fn generation() -> u64 {
 }
 
 /// A value of the process that made it; leaked and out of reach in its children.
-pub(crate) struct OfProcess<T> {
+pub(crate) struct ForkLocal<T> {
     generation: u64,
     value: Option<T>,
 }
 
-impl<T> OfProcess<T> {
+impl<T> ForkLocal<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { generation: generation(), value: Some(value) }
     }
@@ -47,7 +47,7 @@ impl<T> OfProcess<T> {
     }
 }
 
-impl<T> Drop for OfProcess<T> {
+impl<T> Drop for ForkLocal<T> {
     fn drop(&mut self) {
         if self.generation != generation() {
             mem::forget(self.value.take());
@@ -59,7 +59,7 @@ impl<T> Drop for OfProcess<T> {
 struct Process {
     engine: Engine,
     notices: Notices,
-    visits: Visits,
+    loop_driving: LoopDriving,
 }
 
 /// The engine of this process, if it was started.
@@ -72,9 +72,9 @@ pub(crate) fn notices() -> Option<&'static Notices> {
     process().map(|process| &process.notices)
 }
 
-/// The visits of this process's event loops, if its engine was started.
-pub(crate) fn visits() -> Option<&'static Visits> {
-    process().map(|process| &process.visits)
+/// How the event loops of this process drive the engine, if it was started.
+pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
+    process().map(|process| &process.loop_driving)
 }
 
 fn process() -> Option<&'static Process> {
@@ -85,7 +85,8 @@ fn process() -> Option<&'static Process> {
 
 /// Makes `engine` the one of this process, unless another thread was faster.
 pub(crate) fn publish(engine: Engine) -> &'static Engine {
-    let process = Process { engine, notices: Notices::default(), visits: Visits::default() };
+    let process =
+        Process { engine, notices: Notices::default(), loop_driving: LoopDriving::default() };
     let mine = Box::into_raw(Box::new(process));
     let raced =
         PROCESS.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire);

@@ -4,18 +4,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use quorlock::{Lease, Vote};
 
+use crate::completion::Outcome;
+use crate::completion_queue::CompletionQueue;
 use crate::convert::seconds;
-use crate::ending::Outcome;
 use crate::errors;
-use crate::fork::OfProcess;
-use crate::mailbox::Mailbox;
+use crate::fork::ForkLocal;
 use crate::operation::Operation;
 use crate::runtime;
 
 /// What is known of a lease. `quorlock.Lease` and `quorlock.aio.Lease` add what can be done with it.
 #[pyclass(frozen, subclass, weakref, module = "quorlock._native")]
 pub(crate) struct LeaseState {
-    lease: OfProcess<Lease>,
+    lease: ForkLocal<Lease>,
     /// Kept here, too, for children of this process: they may not ask the lease.
     fencing_token: Option<u64>,
 }
@@ -26,7 +26,7 @@ impl LeaseState {
     #[new]
     fn new(py: Python<'_>, operation: &Operation) -> PyResult<Self> {
         let lease = operation.take_lease(py)?;
-        Ok(Self { fencing_token: lease.fencing_token(), lease: OfProcess::new(lease) })
+        Ok(Self { fencing_token: lease.fencing_token(), lease: ForkLocal::new(lease) })
     }
 
     /// The number of this acquisition: greater than that of every earlier holder of the resource, so
@@ -160,10 +160,10 @@ impl LeaseState {
         }))
     }
 
-    /// Posts `number` to the mailbox, with the error, when the lease is lost.
-    fn watch(&self, py: Python<'_>, mailbox: &Mailbox, number: u64) -> PyResult<()> {
+    /// Completions `number` to the queue, with the error, when the lease is lost.
+    fn watch(&self, py: Python<'_>, queue: &CompletionQueue, number: u64) -> PyResult<()> {
         let lease = self.here(py)?;
-        if let Some(inner) = mailbox.inner() {
+        if let Some(inner) = queue.inner() {
             let inner = std::sync::Arc::clone(inner);
             lease.on_lost(move |error| inner.post(number, Some(error)));
         }

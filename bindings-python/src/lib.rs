@@ -3,23 +3,23 @@
 //! `quorlock._native` is private; users meet it through the Python code beside it. Blocking code and asyncio
 //! start the same operations on the one engine of the process and differ only in how they wait.
 
-mod bell;
+mod acquisitions;
+mod completion;
+mod completion_queue;
 mod context;
 mod convert;
-mod ending;
 mod errors;
 mod fork;
-mod holdings;
 mod lease;
-mod mailbox;
+mod loop_driving;
 mod manager;
 mod nodes;
 mod notices;
 mod operation;
+mod operation_task;
 mod options;
 mod runtime;
-mod visits;
-mod work;
+mod wake_fd;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -37,10 +37,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     fork::watch_forks();
     module.add_class::<manager::Manager>()?;
     module.add_class::<manager::Plan>()?;
-    module.add_class::<holdings::Holdings>()?;
+    module.add_class::<acquisitions::Acquisitions>()?;
     module.add_class::<lease::LeaseState>()?;
     module.add_class::<operation::Operation>()?;
-    module.add_class::<mailbox::Mailbox>()?;
+    module.add_class::<completion_queue::CompletionQueue>()?;
     module.add_function(wrap_pyfunction!(runtime::drain, module)?)?;
     module.add_function(wrap_pyfunction!(runtime::generation, module)?)?;
     module.add_function(wrap_pyfunction!(notices::listen, module)?)?;

@@ -8,10 +8,10 @@ use pyo3::types::{PyDict, PyList};
 use quorlock::{Address, NodeState, Redlock};
 use quorlock_protocol::Resources;
 
+use crate::completion::Outcome;
 use crate::convert::text;
-use crate::ending::Outcome;
 use crate::errors::{self, raised};
-use crate::fork::{self, OfProcess};
+use crate::fork::{self, ForkLocal};
 use crate::operation::Operation;
 use crate::options::{self, Options};
 use crate::{nodes, runtime};
@@ -23,7 +23,7 @@ pub(crate) struct Manager {
     options: Options,
     /// Locked only for as long as it takes to look, and never while Python is let go of: so no thread
     /// holds it when the process is forked.
-    core: Mutex<Option<OfProcess<Redlock>>>,
+    core: Mutex<Option<ForkLocal<Redlock>>>,
     closed: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl Manager {
 
     /// Every node's address, state, what is the matter with it, and how many seconds its quarantine lasts.
     fn nodes(&self) -> Vec<Status> {
-        let core = self.lock().as_ref().and_then(OfProcess::get).cloned();
+        let core = self.lock().as_ref().and_then(ForkLocal::get).cloned();
         let Some(core) = core else {
             // Looking starts nothing.
             let addresses = self.addresses.iter().map(ToString::to_string);
@@ -81,7 +81,7 @@ impl Manager {
     /// Closes the connections; every later operation fails.
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        if let Some(core) = self.lock().as_ref().and_then(OfProcess::get) {
+        if let Some(core) = self.lock().as_ref().and_then(ForkLocal::get) {
             core.close();
         }
     }
@@ -93,7 +93,7 @@ impl Manager {
 }
 
 impl Manager {
-    fn lock(&self) -> MutexGuard<'_, Option<OfProcess<Redlock>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ForkLocal<Redlock>>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +101,7 @@ impl Manager {
     fn core(&self, py: Python<'_>) -> PyResult<Redlock> {
         let engine = runtime::engine(py)?;
         let mut slot = self.lock();
-        if let Some(core) = slot.as_ref().and_then(OfProcess::get) {
+        if let Some(core) = slot.as_ref().and_then(ForkLocal::get) {
             return Ok(core.clone());
         }
         let mut builder = Redlock::builder().engine(engine.clone()).policy(self.options.policy);
@@ -115,7 +115,7 @@ impl Manager {
         if self.closed.load(Ordering::Acquire) {
             core.close();
         }
-        *slot = Some(OfProcess::new(core.clone()));
+        *slot = Some(ForkLocal::new(core.clone()));
         Ok(core)
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use quorlock::NoticeReport;
 
+use crate::completion_queue::{self, CompletionQueue};
 use crate::fork;
-use crate::mailbox::{self, Mailbox};
 
 /// What is to be logged in this process.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Notices {
 struct State {
     queue: VecDeque<NoticeReport>,
     /// Where a number is posted when the queue is empty no more.
-    listener: Option<(Arc<mailbox::Inner>, u64)>,
+    listener: Option<(Arc<completion_queue::Inner>, u64)>,
 }
 
 impl Notices {
@@ -35,18 +35,18 @@ impl Notices {
         let is_first = state.queue.len() == 1;
         let listener = state.listener.clone().filter(|_| is_first);
         drop(state);
-        if let Some((mailbox, number)) = listener {
-            mailbox.post(number, None);
+        if let Some((queue, number)) = listener {
+            queue.post(number, None);
         }
     }
 
-    fn listen(&self, mailbox: &Arc<mailbox::Inner>, number: u64) {
+    fn listen(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut state = self.state();
-        state.listener = Some((Arc::clone(mailbox), number));
+        state.listener = Some((Arc::clone(queue), number));
         let is_late = !state.queue.is_empty();
         drop(state);
         if is_late {
-            mailbox.post(number, None);
+            queue.post(number, None);
         }
     }
 
@@ -55,10 +55,10 @@ impl Notices {
     }
 }
 
-/// From now on `number` is posted to the mailbox when there is something to be logged.
+/// From now on `number` is posted to the queue when there is something to be logged.
 #[pyfunction]
-pub(crate) fn listen(mailbox: &Mailbox, number: u64) {
-    if let (Some(notices), Some(inner)) = (fork::notices(), mailbox.inner()) {
+pub(crate) fn listen(queue: &CompletionQueue, number: u64) {
+    if let (Some(notices), Some(inner)) = (fork::notices(), queue.inner()) {
         notices.listen(inner, number);
     }
 }

@@ -11,16 +11,16 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use quorlock::{Engine, Lease, LockError};
 
-use crate::ending::Outcome;
+use crate::completion::Outcome;
+use crate::completion_queue::CompletionQueue;
 use crate::errors;
-use crate::fork::OfProcess;
-use crate::mailbox::Mailbox;
-use crate::work::Work;
+use crate::fork::ForkLocal;
+use crate::operation_task::OperationTask;
 
 /// An operation under way. Dropping it cancels it.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Operation {
-    work: OfProcess<Work>,
+    task: ForkLocal<OperationTask>,
 }
 
 impl Operation {
@@ -30,7 +30,7 @@ impl Operation {
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
     ) -> Self {
-        Self { work: OfProcess::new(Work::new(engine, future, false)) }
+        Self { task: ForkLocal::new(OperationTask::new(engine, future, false)) }
     }
 
     /// The same for what is done in any case, also if nobody waits for it.
@@ -38,18 +38,18 @@ impl Operation {
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
     ) -> Self {
-        Self { work: OfProcess::new(Work::new(engine, future, true)) }
+        Self { task: ForkLocal::new(OperationTask::new(engine, future, true)) }
     }
 
     /// An operation that has this result already.
     pub(crate) fn done(engine: &'static Engine, result: Result<Outcome, LockError>) -> Self {
-        Self { work: OfProcess::new(Work::done(engine, result)) }
+        Self { task: ForkLocal::new(OperationTask::done(engine, result)) }
     }
 
     /// The lease that was won or adopted, for good: from now on it is Python's.
     pub(crate) fn take_lease(&self, py: Python<'_>) -> PyResult<Lease> {
-        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
-        let mut progress = work.shared.lock();
+        let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
+        let mut progress = task.shared.lock();
         let lease = match progress.result.take() {
             Some(Ok(Outcome::Won(guard))) => {
                 let lease = guard.into_lease();
@@ -66,7 +66,7 @@ impl Operation {
 
     /// The token of the lease that Python has taken.
     pub(crate) fn taken(&self) -> Option<String> {
-        let progress = self.work.get()?.shared.lock();
+        let progress = self.task.get()?.shared.lock();
         progress.taken.as_ref().map(|lease| lease.token().to_owned())
     }
 }
@@ -75,59 +75,59 @@ impl Operation {
 impl Operation {
     /// Waits until the operation has ended. A signal's exception (as of Ctrl-C) cancels it.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
-        if !py.detach(|| work.run(TICK)) {
-            wait_for_signals(py, work).inspect_err(|_| {
-                work.cancel();
+        let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
+        if !py.detach(|| task.run(TICK)) {
+            wait_for_signals(py, task).inspect_err(|_| {
+                task.cancel();
                 py.detach(|| {
-                    work.shared.wait(SETTLE);
-                    work.engine.drain(SETTLE)
+                    task.shared.wait(SETTLE);
+                    task.engine.drain(SETTLE)
                 });
             })?;
         }
         Ok(())
     }
 
-    /// Has the engine run the operation, and `number` posted to the mailbox when it has ended; at once if
+    /// Has the engine run the operation, and `number` posted to the queue when it has ended; at once if
     /// it has.
-    fn announce(&self, py: Python<'_>, mailbox: &Mailbox, number: u64) -> PyResult<()> {
-        let (Some(work), Some(mailbox)) = (self.work.get(), mailbox.inner()) else {
+    fn announce(&self, py: Python<'_>, queue: &CompletionQueue, number: u64) -> PyResult<()> {
+        let (Some(task), Some(queue)) = (self.task.get(), queue.inner()) else {
             return Err(errors::cancelled(py));
         };
-        work.announce(mailbox, number);
+        task.announce(queue, number);
         Ok(())
     }
 
     /// Begins the operation on the thread of an event loop, which drives the engine for it, if it is the
     /// only one under way; tells whether to `stay`.
-    fn visit(&self, py: Python<'_>) -> bool {
-        self.work.get().is_some_and(|work| py.detach(|| work.visit()))
+    fn begin_on_loop(&self, py: Python<'_>) -> bool {
+        self.task.get().is_some_and(|task| py.detach(|| task.begin_on_loop()))
     }
 
     /// Drives the engine for some more of it; tells whether it has ended. `None`: to be called again after
     /// a turn of the loop. `False`: it takes longer, and is to be announced.
-    fn stay(&self, py: Python<'_>) -> PyResult<Option<bool>> {
-        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
-        Ok(py.detach(|| work.stay()))
+    fn drive_on_loop(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
+        Ok(py.detach(|| task.drive_on_loop()))
     }
 
     /// Gives the operation up. A lease that it won is withdrawn, also if Python has taken it.
     pub(crate) fn cancel(&self) {
-        if let Some(work) = self.work.get() {
-            work.cancel();
+        if let Some(task) = self.task.get() {
+            task.cancel();
         }
     }
 
     /// Whether it has ended.
     #[getter]
     fn has_ended(&self) -> bool {
-        self.work.get().is_none_or(|work| work.shared.has_ended())
+        self.task.get().is_none_or(|task| task.shared.has_ended())
     }
 
     /// What it gave, once: seconds, a flag, or a release's outcome with its error. Raises its error.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
-        let result = work.shared.lock().result.take();
+        let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
+        let result = task.shared.lock().result.take();
         match result {
             Some(Ok(Outcome::Time(time))) => Ok(time.as_secs_f64().into_pyobject(py)?.into_any()),
             Some(Ok(Outcome::Flag(flag))) => Ok(flag.into_pyobject(py)?.to_owned().into_any()),
@@ -145,8 +145,8 @@ impl Operation {
 
     /// What a release came to; a loss is raised if `raise_on_lost`.
     fn released(&self, py: Python<'_>, raise_on_lost: bool) -> PyResult<&'static str> {
-        let work = self.work.get().ok_or_else(|| errors::cancelled(py))?;
-        let result = work.shared.lock().result.take();
+        let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
+        let result = task.shared.lock().result.take();
         match result {
             Some(Ok(Outcome::Released(_, Some(loss)))) if raise_on_lost => {
                 Err(errors::raised(py, &loss))
@@ -159,15 +159,15 @@ impl Operation {
 }
 
 /// Waits for the end of a longer wait; the error is that of a signal's handler.
-fn wait_for_signals(py: Python<'_>, work: &Work) -> PyResult<()> {
+fn wait_for_signals(py: Python<'_>, task: &OperationTask) -> PyResult<()> {
     if !is_main_thread(py)? {
         // Signals are handled in the main thread only.
-        py.detach(|| work.run(Duration::MAX));
+        py.detach(|| task.run(Duration::MAX));
         return Ok(());
     }
     loop {
         py.check_signals()?;
-        if py.detach(|| work.run(TICK)) {
+        if py.detach(|| task.run(TICK)) {
             return Ok(());
         }
     }

@@ -208,7 +208,7 @@ def test_ctrl_c_just_after_the_lock_was_won_leaves_no_key(
         getattr(lock, call)()
     until_free(cluster3)
     assert lock.lease is None
-    assert len(lock._holdings) == 0
+    assert len(lock._acquisitions) == 0
 
 
 @pytest.mark.parametrize("call", ["acquire", "__aenter__"])
@@ -224,7 +224,7 @@ def test_a_cancellation_just_after_the_lock_was_won_leaves_no_key(
         asyncio.run(getattr(lock, call)())
     until_free(cluster3)
     assert lock.lease is None
-    assert len(lock._holdings) == 0
+    assert len(lock._acquisitions) == 0
 
 
 def test_a_signal_handler_that_returns_does_not_end_the_wait(cluster3: Cluster) -> None:

@@ -75,7 +75,7 @@ def test_one_manager_serves_many_loops_one_after_the_other(cluster3: Cluster) ->
         run = asyncio.run if number % 2 else uvloop.run
         assert run(main())
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before + 6, "loops leave their mailboxes behind"
+    assert len(os.listdir("/proc/self/fd")) <= before + 6, "loops leave their queues behind"
 
 
 def test_one_manager_serves_loops_in_several_threads(cluster3: Cluster) -> None:
@@ -170,12 +170,12 @@ def test_ctrl_c_between_two_steps_of_a_delivery_keeps_nobody_waiting(
 
     async def deliver() -> None:
         loop = asyncio.get_running_loop()
-        post = _loops.post_of(loop)
-        assert isinstance(post, _loops.LoopPost)
+        post = _loops.router_of(loop)
+        assert isinstance(post, _loops.LoopRouter)
         cancelled, struck, other = loop.create_future(), Struck(loop=loop), loop.create_future()
         cancelled.cancel()
         with monkeypatch.context() as patch:
-            patch.setattr(post, "mailbox", Full())
+            patch.setattr(post, "queue", Full())
             patch.setattr(post, "_futures", {1: cancelled, 2: struck, 3: other})
             post.deliver()
         assert struck.done()

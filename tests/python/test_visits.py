@@ -31,13 +31,13 @@ def test_one_at_a_time_needs_no_other_thread(
     # Nodes that always answer at once, whatever else the machine does.
     locks = aio.Redlock(memory_nodes("visits"))
     handed_over: list[object] = []
-    hand_over = _loops.LoopPost.expect_on_loop
+    hand_over = _loops.LoopRouter.expect_on_loop
 
-    def counted(post: _loops.LoopPost, operation: Any, future: Any) -> int:
+    def counted(post: _loops.LoopRouter, operation: Any, future: Any) -> int:
         handed_over.append(operation)
         return hand_over(post, operation, future)
 
-    monkeypatch.setattr(_loops.LoopPost, "expect_on_loop", counted)
+    monkeypatch.setattr(_loops.LoopRouter, "expect_on_loop", counted)
 
     def part(pairs: int) -> float:
         handed_over.clear()

@@ -191,7 +191,7 @@ async def as_new(api: Api, locks: Redlock, cluster: Cluster) -> None:
     for name in ("r", "s"):
         await api.until(lambda name=name: cluster.values(name) == [None] * 3)  # type: ignore[misc]
     # The library's own book of what it waits for on this loop.
-    post = _loops.post_of(asyncio.get_running_loop())
-    assert isinstance(post, _loops.LoopPost)
+    post = _loops.router_of(asyncio.get_running_loop())
+    assert isinstance(post, _loops.LoopRouter)
     assert not post._futures
     await block(locks)

@@ -179,21 +179,21 @@ def test_a_child_finds_no_lock_of_the_engine_closed(cluster3: Cluster) -> None:
 
 
 def test_a_fork_while_a_loop_gets_its_mailbox(cluster3: Cluster) -> None:
-    """The one moment at which another thread has the guard of the mailboxes."""
+    """The one moment at which another thread has the guard of the queues."""
     out = run(
         HEAD
         + """
     from quorlock import _loops
     inside, go_on = threading.Event(), threading.Event()
 
-    class Slow(_loops.LoopPost):
+    class Slow(_loops.LoopRouter):
         def __init__(self, loop):
             if os.getpid() == parent:
                 inside.set()
                 go_on.wait()
             super().__init__(loop)
 
-    parent, _loops.LoopPost = os.getpid(), Slow
+    parent, _loops.LoopRouter = os.getpid(), Slow
     threads = start((run, use_async("other")))
     inside.wait()
     pid = child(lambda: run(use_async("child")))

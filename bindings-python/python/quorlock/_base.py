@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
-from ._native import Holdings, LeaseState, Manager
+from ._native import Acquisitions, LeaseState, Manager
 from ._nodes import Hidden, Node, parts_of
 from ._notices import warn
 from ._options import Behaviour, split
@@ -104,7 +104,7 @@ class LockBase(Generic[L]):
 
     def __init__(self, planned: tuple[Plan, Behaviour]) -> None:
         self._fixed = planned
-        self._holdings: Holdings[L] = Holdings()
+        self._acquisitions: Acquisitions[L] = Acquisitions()
 
     def _planned(self) -> tuple[Plan, Behaviour]:
         return self._fixed
@@ -122,7 +122,7 @@ class LockBase(Generic[L]):
     @property
     def lease(self) -> L | None:
         """The lease of the current thread or task; else the latest; `None` if there is none."""
-        return self._holdings.current()
+        return self._acquisitions.current()
 
     def owned(self) -> bool:
         """Whether there is a `lease` and it is valid. Asks nobody."""

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from ._post import finish, threads
+from ._router import finish, threads
 
 
 def see_out() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import generation
 from ._notices import is_heard, listen
-from ._post import Post, dispatcher
+from ._router import CompletionRouter, dispatcher
 
 if TYPE_CHECKING:
     from ._native import Operation
@@ -23,33 +23,33 @@ def wait(operation: Operation) -> None:
     if "gevent" in modules or "eventlet" in modules:
         hub = _hub()
         if hub is not None:
-            _post_of(hub).wait(operation)
+            _router_of(hub).wait(operation)
             return
     operation.wait()
 
 
-def callbacks() -> Post:
+def callbacks() -> CompletionRouter:
     """Where callbacks of blocking code are called from: the hub's thread, or the dispatcher's."""
-    return post_of_hub() or dispatcher()
+    return router_of_hub() or dispatcher()
 
 
-def post_of_hub() -> Post | None:
-    """The mailbox of the hub that this thread's greenlets have."""
+def router_of_hub() -> CompletionRouter | None:
+    """The queue of the hub that this thread's greenlets have."""
     monkey = modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
         # A thread would be a greenlet there, and freeze the hub once there is one.
         import_module("gevent").get_hub()
     hub = _hub()
-    post: Post | None = None if hub is None else _post_of(hub)
-    return post
+    router: CompletionRouter | None = None if hub is None else _router_of(hub)
+    return router
 
 
-class _GeventPost(Post):
-    """A mailbox that a gevent hub watches."""
+class _GeventRouter(CompletionRouter):
+    """A queue that a gevent hub watches."""
 
     def __init__(self, hub: Any) -> None:
-        super().__init__(bell=True)
-        self._watcher = hub.loop.io(self.mailbox.fileno(), 1, ref=False)
+        super().__init__(with_fd=True)
+        self._watcher = hub.loop.io(self.queue.fileno(), 1, ref=False)
         self._watcher.start(self.deliver)
         self._waiting = 0
 
@@ -76,12 +76,12 @@ class _GeventPost(Post):
         self._watcher.ref = self._waiting > 0
 
 
-class _EventletPost(Post):
-    """A mailbox that an eventlet hub watches."""
+class _EventletRouter(CompletionRouter):
+    """A queue that an eventlet hub watches."""
 
     def __init__(self, hub: Any) -> None:
-        super().__init__(bell=True)
-        hub.add(hub.READ, self.mailbox.fileno(), self._ready, _no_error, _no_error)
+        super().__init__(with_fd=True)
+        hub.add(hub.READ, self.queue.fileno(), self._ready, _no_error, _no_error)
 
     def wait(self, operation: Operation) -> None:
         event = import_module("eventlet.event").Event()
@@ -115,16 +115,16 @@ def _hub() -> Any | None:
     return None
 
 
-def _post_of(hub: Any) -> Any:
-    post = _posts.get(hub)
-    if post is None or post.generation != generation():
-        made = _GeventPost if type(hub).__module__.startswith("gevent") else _EventletPost
-        post = _posts[hub] = made(hub)
-    return post
+def _router_of(hub: Any) -> Any:
+    router = _routers.get(hub)
+    if router is None or router.generation != generation():
+        made = _GeventRouter if type(hub).__module__.startswith("gevent") else _EventletRouter
+        router = _routers[hub] = made(hub)
+    return router
 
 
 def _no_error(*_: object) -> None:
-    """The mailbox's end of a socket pair is never closed while it is watched."""
+    """The queue's end of a socket pair is never closed while it is watched."""
 
 
-_posts: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_routers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""Waiting inside asyncio. Owns the mailboxes of event loops, and how a block is interrupted."""
+"""Waiting inside asyncio. Owns the queues of event loops, and how a block is interrupted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ._native import generation
 from ._notices import is_heard, listen
 from ._options import telling
-from ._post import Post, Watch, dispatcher, log
+from ._router import CompletionRouter, Watch, dispatcher, log
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
@@ -27,14 +27,14 @@ async def finished(operation: Operation) -> None:
         raise RuntimeError(_NO_LOOP) from None
     if not is_heard[0]:
         listen()
-    if not operation.visit() or not await _ended_here(operation):
-        post = post_of(loop)
+    if not operation.begin_on_loop() or not await _ended_here(operation):
+        router = router_of(loop)
         future: asyncio.Future[None] = loop.create_future()
-        number = post.expect_on_loop(operation, future)
+        number = router.expect_on_loop(operation, future)
         try:
             await future
         except BaseException:
-            post.forget(number)
+            router.forget(number)
             operation.cancel()
             raise
 
@@ -44,7 +44,7 @@ async def _ended_here(operation: Operation) -> bool:
     try:
         while True:
             await asyncio.sleep(0)  # everybody else has a turn before this thread waits
-            has_ended = operation.stay()
+            has_ended = operation.drive_on_loop()
             if has_ended is not None:
                 return has_ended
     except BaseException:
@@ -58,28 +58,28 @@ def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
     task = asyncio.current_task() if is_block and behaviour.raise_on_lost else None
     if task is not None:
         lease._watch = Interruption(task, told)
-        post_of(asyncio.get_running_loop()).watch(lease, lease._watch)
+        router_of(asyncio.get_running_loop()).watch(lease, lease._watch)
     elif told is not None:
         loop = asyncio.get_running_loop()
-        lease._watch = post_of(loop).watch(lease, Watch(told))
+        lease._watch = router_of(loop).watch(lease, Watch(told))
 
 
-class LoopPost(Post):
-    """The mailbox of one event loop: everything is called back on the loop's own thread."""
+class LoopRouter(CompletionRouter):
+    """The queue of one event loop: everything is called back on the loop's own thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(bell=True)
+        super().__init__(with_fd=True)
         self.loop = weakref.ref(loop)
         self._futures: dict[int, asyncio.Future[None]] = {}
-        fileno = self.mailbox.fileno()
-        assert fileno is not None  # noqa: S101 - it was made with a bell
+        fileno = self.queue.fileno()
+        assert fileno is not None  # noqa: S101 - it was made with a descriptor
         loop.add_reader(fileno, self.deliver)
 
     def expect_on_loop(self, operation: Operation, future: asyncio.Future[None]) -> int:
         """Resolve the future when the operation has ended; returns what `forget` takes."""
         number = next(self._ids)
         self._futures[number] = future
-        operation.announce(self.mailbox, number)
+        operation.announce(self.queue, number)
         return number
 
     def forget(self, number: int) -> None:
@@ -89,7 +89,7 @@ class LoopPost(Post):
     def deliver(self) -> None:
         """Resolve and call back for everything that was posted. Does not wait."""
         losses: list[tuple[int, LeaseLost | None]] = []
-        for number, loss in self.mailbox.take():
+        for number, loss in self.queue.take():
             if loss is not None:
                 losses.append((number, loss))
                 continue
@@ -105,27 +105,27 @@ class LoopPost(Post):
         return super().watch(lease, watch)
 
 
-class ThreadPost:
+class ThreadRouter:
     """For a loop that watches no file descriptors: the dispatcher's thread calls into the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
-        self._post = dispatcher()
-        self.generation = self._post.generation
+        self._router = dispatcher()
+        self.generation = self._router.generation
 
     def expect_on_loop(self, operation: Operation, future: asyncio.Future[None]) -> int:
-        """As `LoopPost.expect_on_loop`."""
-        return self._post.expect(operation, lambda: self._soon(lambda: _resolve(future)))
+        """As `LoopRouter.expect_on_loop`."""
+        return self._router.expect(operation, lambda: self._soon(lambda: _resolve(future)))
 
     def forget(self, number: int) -> None:
-        """As `Post.forget`."""
-        self._post.forget(number)
+        """As `CompletionRouter.forget`."""
+        self._router.forget(number)
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
-        """As `LoopPost.watch`."""
+        """As `LoopRouter.watch`."""
         callback = _running(watch.callback)
         watch.callback = lambda loss: self._soon(lambda: callback(loss))
-        return self._post.watch(lease, watch)
+        return self._router.watch(lease, watch)
 
     def _soon(self, call: Callable[[], object]) -> None:
         loop = self.loop()
@@ -133,27 +133,27 @@ class ThreadPost:
             loop.call_soon_threadsafe(call)
 
 
-def post_of(loop: asyncio.AbstractEventLoop) -> LoopPost | ThreadPost:
-    """The loop's mailbox; made at the first call, and anew in a forked child."""
-    latest = _latest.post()
+def router_of(loop: asyncio.AbstractEventLoop) -> LoopRouter | ThreadRouter:
+    """The loop's queue; made at the first call, and anew in a forked child."""
+    latest = _latest.router()
     if latest is not None and latest.loop() is loop and latest.generation == generation():
         return latest
-    post = _posts.get(loop)
-    if post is None or post.generation != generation():
+    router = _routers.get(loop)
+    if router is None or router.generation != generation():
         with _making:
             try:
-                post = LoopPost(loop)
+                router = LoopRouter(loop)
             except (NotImplementedError, OSError):
-                post = ThreadPost(loop)
-            _posts[loop] = post
-    _latest.post = weakref.ref(post)
-    return post
+                router = ThreadRouter(loop)
+            _routers[loop] = router
+    _latest.router = weakref.ref(router)
+    return router
 
 
 class _Latest(threading.local):
-    """The mailbox of the loop that this thread ran last: mostly that of the one it runs now."""
+    """The queue of the loop that this thread ran last: mostly that of the one it runs now."""
 
-    post: Callable[[], LoopPost | ThreadPost | None] = staticmethod(lambda: None)
+    router: Callable[[], LoopRouter | ThreadRouter | None] = staticmethod(lambda: None)
 
 
 class Interruption(Watch):
@@ -229,13 +229,13 @@ def _finished(task: asyncio.Task[Any]) -> None:
 def _renew_guard() -> None:
     """In a forked child the guard may be held by a thread that is not there.
 
-    So may the mailboxes, where there is no GIL; those of the parent are of no use here.
+    So may the queues, where there is no GIL; those of the parent are of no use here.
     """
-    global _making, _posts
-    _making, _posts = threading.Lock(), weakref.WeakKeyDictionary()
+    global _making, _routers
+    _making, _routers = threading.Lock(), weakref.WeakKeyDictionary()
 
 
-_posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPost | ThreadPost] = (
+_routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRouter | ThreadRouter] = (
     weakref.WeakKeyDictionary()
 )
 _latest = _Latest()

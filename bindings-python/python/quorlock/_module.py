@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._base import names_of
 from ._errors import ConfigError
-from ._native import Holdings
+from ._native import Acquisitions
 from ._options import ManagerOptions, Settings, Unpack
 from ._signatures import shows
 from ._sync import Lock, Redlock
@@ -47,7 +47,7 @@ class ModuleLock(Lock):
         self._names = names
         self._options = options
         self._last: tuple[Redlock, tuple[Plan, Behaviour]] | None = None
-        self._holdings = Holdings()
+        self._acquisitions = Acquisitions()
 
     def _planned(self) -> tuple[Plan, Behaviour]:
         redlock = _nodes_of_the_process()

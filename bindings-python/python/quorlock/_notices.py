@@ -12,7 +12,7 @@ import threading
 from ._ends import see_out
 from ._native import listen as native_listen
 from ._native import report, take_notices
-from ._post import Dispatcher, log
+from ._router import Dispatcher, log
 
 
 def listen() -> None:
@@ -21,17 +21,17 @@ def listen() -> None:
     Python calls it: what native code calls must not run Python code, which may end at any step
     with the interpreter.
     """
-    from ._greenlets import post_of_hub
+    from ._greenlets import router_of_hub
 
     with _starting:
         if is_heard[0]:
             return
         try:
-            hub = post_of_hub()
+            hub = router_of_hub()
             if hub is None:
                 see_out()
-            post = hub or Dispatcher("quorlock-notices")
-            native_listen(post.mailbox, post.stand_by(tell))
+            router = hub or Dispatcher("quorlock-notices")
+            native_listen(router.queue, router.stand_by(tell))
         except RuntimeError:
             pass  # the interpreter ends: it starts no thread any more
         is_heard[0] = True

@@ -29,7 +29,7 @@ from ._options import (
     check_wait,
     telling,
 )
-from ._post import Watch
+from ._router import Watch
 from ._signatures import shows
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Lock(LockBase[Lease]):
         """
         taken = None
         try:
-            taken = self._holdings.release() or self._refuse_release()
+            taken = self._acquisitions.release() or self._refuse_release()
             wait(taken[1])
             return taken[1].released(taken[0]._raise_on_lost)
         except BaseException:
@@ -174,7 +174,7 @@ class Lock(LockBase[Lease]):
     ) -> None:
         left = None
         try:
-            left = self._holdings.leave_block()
+            left = self._acquisitions.leave_block()
             if left is None or left[1] is None:
                 return  # given back inside the block, or held by the parent of this process
             wait(left[1])
@@ -216,19 +216,19 @@ class Lock(LockBase[Lease]):
         from . import aio
 
         # One twin, also when threads ask for it at once.
-        twin: aio.Lock = self.__dict__.setdefault("_twin", aio._Twin(self))
+        twin: aio.Lock = self.__dict__.setdefault("_twin", aio._AsyncView(self))
         return twin
 
     def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:
             wait(operation)
-            lease = self._holdings.take(operation, Lease, is_block)
+            lease = self._acquisitions.take(operation, Lease, is_block)
             if behaviour is not USUAL:
                 adapt(lease, behaviour)
             return lease
         except BaseException:
             # Whatever came between, as Ctrl-C can at any line: nothing stays behind.
-            self._holdings.undo(operation)
+            self._acquisitions.undo(operation)
             raise
 
 

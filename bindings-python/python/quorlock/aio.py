@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from ._native import Operation, Plan
     from ._options import Behaviour
-    from ._post import Watch
+    from ._router import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -132,7 +132,7 @@ class Lock(LockBase[Lease]):
         """
         taken = None
         try:
-            taken = self._holdings.release() or self._refuse_release()
+            taken = self._acquisitions.release() or self._refuse_release()
             await finished(taken[1])
             return taken[1].released(taken[0]._raise_on_lost)
         except BaseException:
@@ -161,7 +161,7 @@ class Lock(LockBase[Lease]):
     ) -> None:
         left = None
         try:
-            left = self._holdings.leave_block()
+            left = self._acquisitions.leave_block()
             if left is None:
                 return
             watch = left[0]._watch
@@ -209,22 +209,22 @@ class Lock(LockBase[Lease]):
     async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:
             await finished(operation)
-            lease = self._holdings.take(operation, Lease, is_block)
+            lease = self._acquisitions.take(operation, Lease, is_block)
             if is_block or behaviour is not USUAL:
                 lease._raise_on_lost = behaviour.raise_on_lost
                 watch_loss(lease, behaviour, is_block=is_block)
             return lease
         except BaseException:
-            self._holdings.undo(operation)
+            self._acquisitions.undo(operation)
             raise
 
 
-class _Twin(Lock):
+class _AsyncView(Lock):
     """The asyncio side of a lock that serves both: the same settings, nodes and leases."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
-        self._holdings = lock._holdings
+        self._acquisitions = lock._acquisitions
 
     def _planned(self) -> tuple[Plan, Behaviour]:
         planned: tuple[Plan, Behaviour] = self._lock._planned()

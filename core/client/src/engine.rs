@@ -1,10 +1,10 @@
-//! The thread on which all locks of a process live. Owns what runs there and the work left behind.
+//! The thread that talks to the nodes for all locks of a process. Owns its tasks and background work.
 
+mod adaptive_backoff;
+mod busy_poll;
 #[cfg(target_os = "linux")]
 mod epoll;
-mod helm;
-mod luck;
-mod spin;
+mod runtime;
 mod tasks;
 
 use std::ffi::c_int;
@@ -21,10 +21,10 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use self::helm::Helm;
-pub use self::helm::Visit;
-pub use self::luck::Luck;
-pub(crate) use self::spin::Awaited;
+pub use self::adaptive_backoff::AdaptiveBackoff;
+pub(crate) use self::busy_poll::WaiterGuard;
+pub use self::runtime::Drive;
+use self::runtime::SharedRuntime;
 pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 use crate::redis_node::Connections;
@@ -41,13 +41,13 @@ pub struct Engine {
 
 /// Dropped with the last handle, which ends the thread.
 struct Shared {
-    helm: Arc<Helm>,
+    runtime: Arc<SharedRuntime>,
     background: Arc<Background>,
     jumps: Jumps,
     connections: Connections,
 }
 
-/// Counts the withdrawals that go on after their caller has left.
+/// Counts the work, such as withdrawals, that goes on when its caller does not wait for it.
 #[derive(Default)]
 struct Background {
     counts: Mutex<Counts>,
@@ -57,7 +57,7 @@ struct Background {
 #[derive(Default)]
 struct Counts {
     under_way: usize,
-    /// Who waits for none to be left: nobody, most of the time, and then nobody is woken.
+    /// How many threads wait until none is under way: none, most of the time, and then none is woken.
     waiting: usize,
 }
 
@@ -68,9 +68,9 @@ impl Engine {
     /// Whatever the operating system says when it cannot start one.
     pub fn start() -> io::Result<Self> {
         let (background, jumps) = (Arc::default(), Jumps::default());
-        let helm = Helm::start()?;
-        let connections = Connections::on(helm.tasks().clone());
-        Ok(Self { shared: Arc::new(Shared { helm, background, jumps, connections }) })
+        let runtime = SharedRuntime::start()?;
+        let connections = Connections::on(runtime.tasks().clone());
+        Ok(Self { shared: Arc::new(Shared { runtime, background, jumps, connections }) })
     }
 
     /// The engine that the locks of this process share; started at the first call.
@@ -105,7 +105,7 @@ impl Engine {
     /// # Panics
     /// On a thread of an async runtime, which must not block.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.shared.helm.block_on(future)
+        self.shared.runtime.block_on(future)
     }
 
     /// [`Self::block_on`] for `timeout` at the most; `None` if the future has not ended by then.
@@ -116,17 +116,17 @@ impl Engine {
         self.block_on(async { tokio::time::timeout(timeout, future).await.ok() })
     }
 
-    /// Drives the engine on the calling thread for as long as there is something to do at once, which
-    /// begins with `begin`, and never waits. Does nothing while another thread drives; where that is the
-    /// engine's own, it is asked to leave, and wakes `relief` when it has.
+    /// Calls `begin`, then drives the engine on the calling thread while one of its tasks is ready. Never waits, and
+    /// does nothing while another thread drives. If that is the engine's own thread and `on_available` is given, the
+    /// thread stops driving and wakes `on_available`.
     ///
-    /// For an event loop that watches [`Self::descriptor`]: what its own thread does needs no other thread
-    /// to be woken. Nothing depends on it: the engine's thread takes over when nobody comes for 5 ms, and
-    /// at once from a visit that gets long.
+    /// For an event loop that watches [`Self::descriptor`]: its thread then needs no other thread to be woken. It
+    /// may come as rarely as it likes: the engine's thread drives when no caller has come for 5 ms, and goes on
+    /// at once with what would take a caller longer than about 1 ms.
     ///
     /// ```
     /// use std::sync::mpsc;
-    /// use quorlock::{Redlock, Visit};
+    /// use quorlock::{Redlock, Drive};
     ///
     /// # fn main() -> Result<(), quorlock::LockError> {
     /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
@@ -135,7 +135,7 @@ impl Engine {
     /// let task = locks.engine().spawn(async move { send.send(lock.acquire_here().await) });
     /// // An event loop does this whenever the descriptor is readable, instead of again and again.
     /// let lease = loop {
-    ///     if locks.engine().visit(None, || ()) == Visit::Deferred {
+    ///     if locks.engine().drive_ready(None, || ()) == Drive::ThreadDriving {
     ///         std::thread::yield_now();
     ///     }
     ///     if let Ok(result) = won.try_recv() {
@@ -150,38 +150,38 @@ impl Engine {
     ///
     /// # Panics
     /// On a thread of an async runtime.
-    pub fn visit(&self, relief: Option<Waker>, begin: impl FnOnce()) -> Visit {
-        self.shared.helm.visit(relief, begin, Duration::ZERO, || true)
+    pub fn drive_ready(&self, on_available: Option<Waker>, begin: impl FnOnce()) -> Drive {
+        self.shared.runtime.drive_ready(on_available, begin, Duration::ZERO, || true)
     }
 
-    /// [`Self::visit`], which then looks again and again for what comes in, for `stay` at the most and until
-    /// `is_over`: quicker than to fall asleep and be woken, for a thread that has nothing else to do.
+    /// [`Self::drive_ready`] that polls for replies until `is_done`, for `poll_for` at the most: quicker than sleeping
+    /// and being woken, for a thread that has nothing else to do.
     ///
     /// # Panics
-    /// As for [`Self::visit`].
-    pub fn visit_for(
+    /// As for [`Self::drive_ready`].
+    pub fn drive_ready_for(
         &self,
-        stay: Duration,
-        relief: Option<Waker>,
+        poll_for: Duration,
+        on_available: Option<Waker>,
         begin: impl FnOnce(),
-        is_over: impl FnMut() -> bool,
-    ) -> Visit {
-        self.shared.helm.visit(relief, begin, stay, is_over)
+        is_done: impl FnMut() -> bool,
+    ) -> Drive {
+        self.shared.runtime.drive_ready(on_available, begin, poll_for, is_done)
     }
 
-    /// A descriptor that is readable while something has come in that nobody has looked at yet; it stays
-    /// the engine's. `None` where the platform has none.
+    /// A descriptor that is readable while something has come in that no thread has read yet. The engine closes
+    /// it. `None` where the platform has none.
     pub fn descriptor(&self) -> Option<c_int> {
         #[cfg(target_os = "linux")]
-        return self.shared.helm.within(epoll::descriptor);
+        return self.shared.runtime.within(epoll::descriptor);
         #[cfg(not(target_os = "linux"))]
         None
     }
 
-    /// Has the thread look at once for what was handed to the engine from outside (what the dropping of
-    /// a half-run future sends), or for what a visitor does not come for any more, instead of soon.
-    pub fn prod(&self) {
-        self.shared.helm.recall();
+    /// Has the engine's thread drive at once instead of soon: for what was handed to the engine by a thread that does
+    /// not drive (as when a future is dropped half-way), or if an event loop does not come to drive after all.
+    pub fn wake_thread(&self) {
+        self.shared.runtime.call_thread_back();
     }
 
     /// Runs `future` on the thread. Dropping the task before it has ended drops the future.
@@ -191,28 +191,28 @@ impl Engine {
         F::Output: Send + 'static,
     {
         let leaving = Arc::new(OnceLock::new());
-        // What the future leaves behind is counted before its leaving is over.
-        let join = self.hand_over(Holding { future: Box::pin(future), held: Arc::clone(&leaving) });
+        // Background work that the future leaves is counted before the future is.
+        let join =
+            self.hand_over(FutureWith { future: Box::pin(future), value: Arc::clone(&leaving) });
         Task { join, leaving, background: Arc::clone(&self.shared.background) }
     }
 
-    /// [`Self::spawn`] for somebody on another thread who waits for nothing but the end of `future`.
+    /// [`Self::spawn`] for a caller on another thread that waits for nothing but the end of `future`.
     pub(crate) fn spawn_awaited<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let awaited = self.await_elsewhere();
+        let waiter = self.register_waiter();
         // Begin, await, end, without room for the future twice.
         let begun = lazy(move |_| {
-            awaited.begin();
-            awaited
+            waiter.start_polling();
+            waiter
         });
-        self.spawn(begun.then(move |awaited| future.inspect(move |_| awaited.end())))
+        self.spawn(begun.then(move |waiter| future.inspect(move |_| waiter.keep_polling())))
     }
 
-    /// Runs `future` on the thread for as long as it lasts; nobody waits for it, not even the end of the
-    /// process.
+    /// Runs `future` on the thread. Nobody waits for it: [`Self::drain`] does not either.
     pub(crate) fn spawn_detached(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.hand_over(future);
     }
@@ -220,7 +220,7 @@ impl Engine {
     /// Runs `future` to its end on the thread, also if nobody waits for it; [`Self::drain`] does.
     pub fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ticket = BackgroundTicket::new(&self.shared.background);
-        self.hand_over(Holding { future, held: ticket });
+        self.hand_over(FutureWith { future, value: ticket });
     }
 
     fn hand_over<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -229,14 +229,14 @@ impl Engine {
         F::Output: Send + 'static,
     {
         let join = self.tasks().spawn(future);
-        self.shared.helm.prod();
+        self.shared.runtime.wake_thread();
         join
     }
 
-    /// Waits until every withdrawal left behind has been answered, but not for longer than `timeout`.
+    /// Waits until every withdrawal in the background has been answered, for `timeout` at the most.
     ///
-    /// For the end of a process: what was cancelled a moment ago is then off the nodes. Returns
-    /// whether nothing is left. Blocks the calling thread, which must not be the engine's own.
+    /// For the end of a process: what was cancelled a moment ago is then off the nodes. Returns whether none is
+    /// under way any more. Blocks the calling thread, which must not be the engine's own.
     pub fn drain(&self, timeout: Duration) -> bool {
         let background = &self.shared.background;
         let end = Instant::now() + timeout;
@@ -256,31 +256,35 @@ impl Engine {
         counts.under_way == 0
     }
 
-    /// Of what this engine's managers notice.
+    /// The clock jumps that this engine's managers have noticed.
     pub(crate) fn jumps(&self) -> &Jumps {
         &self.shared.jumps
     }
 
-    /// That this engine's managers share.
+    /// The connections that this engine's managers share.
     pub(crate) fn connections(&self) -> &Connections {
         &self.shared.connections
     }
 
-    /// Counts the caller, who waits from now on; not one of this engine's tasks, or who drives it.
-    pub(crate) fn await_elsewhere(&self) -> Awaited {
+    /// Registers a caller that waits on another thread. Engine tasks and the driving thread are not counted.
+    pub(crate) fn register_waiter(&self) -> WaiterGuard {
         let own = self.tasks().handle().id();
         let is_here = Handle::try_current().is_ok_and(|current| current.id() == own);
-        if is_here { Awaited::default() } else { self.shared.helm.spin().expect() }
+        if is_here {
+            WaiterGuard::default()
+        } else {
+            self.shared.runtime.busy_poll().register_waiter()
+        }
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
-        self.shared.helm.tasks()
+        self.shared.runtime.tasks()
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.helm.stop();
+        self.runtime.stop();
     }
 }
 
@@ -291,16 +295,16 @@ impl Background {
 }
 
 pin_project! {
-    /// A future that holds something until it is gone itself. (An async block would have room for the future
-    /// twice: before and after it begins.)
-    struct Holding<F, T> {
+    /// A future with a value that is dropped after it. (An async block would have room for the future twice: before
+    /// and after it begins.)
+    struct FutureWith<F, T> {
         #[pin]
         future: F,
-        held: T,
+        value: T,
     }
 }
 
-impl<F: Future, T> Future for Holding<F, T> {
+impl<F: Future, T> Future for FutureWith<F, T> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -331,7 +335,7 @@ impl Drop for BackgroundTicket {
 #[must_use = "dropping a task cancels it"]
 pub struct Task<T> {
     join: JoinHandle<T>,
-    /// Counts as work left behind from the cancellation until the future is gone from the thread.
+    /// Counts as background work from the cancellation until the future is dropped on the thread.
     leaving: Arc<OnceLock<BackgroundTicket>>,
     background: Arc<Background>,
 }
@@ -373,12 +377,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_not_on_it_counts_as_waiting_elsewhere() {
+    fn only_callers_on_other_threads_are_waiters() {
         let (engine, other) = (Engine::start().unwrap(), Engine::start().unwrap());
         let own = engine.clone();
         let counts = |engine: &Engine| {
-            let _awaited = engine.await_elsewhere();
-            engine.shared.helm.spin().is_awaited()
+            let _waiter = engine.register_waiter();
+            engine.shared.runtime.busy_poll().has_recent_waiter()
         };
         assert!(counts(&engine));
         assert!(!engine.block_on(async { counts(&engine) }));

@@ -54,7 +54,7 @@ mod turnstile;
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
 pub use clock::now as boot_clock;
-pub use engine::{Engine, Luck, Task, Visit};
+pub use engine::{AdaptiveBackoff, Drive, Engine, Task};
 pub use error::{LockError, NodeReport};
 pub use guard::LeaseGuard;
 pub use inbox::ReplyTo;

@@ -1,4 +1,4 @@
-//! The tasks on a runtime, and how many of them could go on at once. Knows nothing of what they do.
+//! The tasks on a runtime, and how many of them are ready to run. Knows nothing of what they do.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(crate) struct Tasks {
 #[derive(Default)]
 struct Counts {
     ready: AtomicUsize,
-    /// How often one of them had its turn.
+    /// How many times one of them has run.
     steps: AtomicUsize,
 }
 
@@ -39,7 +39,7 @@ impl Tasks {
         self.counts.ready.load(Ordering::Acquire) == 0
     }
 
-    /// Changes whenever one of them goes on.
+    /// Changes whenever one of them runs.
     pub(super) fn steps(&self) -> usize {
         self.counts.steps.load(Ordering::Relaxed)
     }
@@ -54,12 +54,12 @@ impl Tasks {
         self.handle.spawn(Marked { future, waker, mark })
     }
 
-    /// Lets the tasks go on until none is ready and nothing has come in, but not for much longer than
-    /// `limit`; tells whether that is so. For who drives the runtime.
-    pub(super) async fn exhaust(&self, limit: Duration) -> bool {
+    /// Lets the tasks run until none is ready and nothing has come in, but not for much longer than `limit`; tells
+    /// whether none is ready. To be called by the thread that drives the runtime.
+    pub(super) async fn run_ready(&self, limit: Duration) -> bool {
         let begin = Instant::now();
         loop {
-            // The tasks have their turn, then the sockets and the timers are looked at.
+            // The runtime runs the tasks, then checks sockets and timers.
             yield_now().await;
             if self.are_idle() {
                 return true;
@@ -70,17 +70,17 @@ impl Tasks {
         }
     }
 
-    /// Lets the tasks go on until `is_over`, or for about `limit`, and looks again and again for what comes in.
-    pub(super) async fn watch(&self, limit: Duration, mut is_over: impl FnMut() -> bool) {
+    /// Lets the tasks run and polls for what comes in until `is_done`, or for about `limit`.
+    pub(super) async fn poll_for(&self, limit: Duration, mut is_done: impl FnMut() -> bool) {
         let begin = Instant::now();
-        while begin.elapsed() < limit && !is_over() {
+        while begin.elapsed() < limit && !is_done() {
             yield_now().await;
         }
     }
 }
 
 pin_project! {
-    /// A task's future, and its mark for as long as the future is there.
+    /// A task's future with its mark.
     struct Marked<F> {
         #[pin]
         future: F,
@@ -106,7 +106,7 @@ struct Mark(Arc<Flag>);
 struct Flag {
     is_ready: AtomicBool,
     counts: Arc<Counts>,
-    /// The runtime's own for the task, which is the same all its life.
+    /// The runtime's own waker of the task, which never changes.
     waker: OnceLock<Waker>,
 }
 
@@ -120,7 +120,7 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // It stays marked: who wakes it from now on counts nothing.
+        // It stays marked as ready: a later wake does not count it again.
         if self.0.is_ready.swap(true, Ordering::AcqRel) {
             self.0.counts.ready.fetch_sub(1, Ordering::AcqRel);
         }
@@ -128,7 +128,7 @@ impl Drop for Mark {
 }
 
 impl Flag {
-    /// The task has its turn.
+    /// The task runs.
     fn begin(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
         self.counts.steps.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_visit_ends_when_nobody_can_go_on() {
+    fn driving_ends_when_no_task_is_ready() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let tasks = Tasks::on(runtime.handle().clone());
         let (send, receive) = oneshot::channel::<()>();
@@ -174,17 +174,17 @@ mod tests {
             }
             told.send(()).unwrap();
         });
-        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(runtime.block_on(tasks.run_ready(LONG)));
         assert!(!waits.is_finished());
         send.send(()).unwrap();
         assert_eq!(tasks.counts.ready.load(Ordering::Acquire), 1);
-        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(runtime.block_on(tasks.run_ready(LONG)));
         assert!(waits.is_finished());
         assert_eq!(runtime.block_on(hear), Ok(()));
     }
 
     #[test]
-    fn a_visit_does_not_outlast_its_limit() {
+    fn driving_does_not_outlast_its_limit() {
         let runtime = Builder::new_current_thread().build().unwrap();
         let tasks = Tasks::on(runtime.handle().clone());
         let endless = tasks.spawn(async {
@@ -192,20 +192,20 @@ mod tests {
                 yield_now().await;
             }
         });
-        assert!(!runtime.block_on(tasks.exhaust(Duration::from_millis(1))));
+        assert!(!runtime.block_on(tasks.run_ready(Duration::from_millis(1))));
         endless.abort();
-        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(runtime.block_on(tasks.run_ready(LONG)));
     }
 
     #[test]
-    fn a_task_that_is_gone_counts_no_more() {
+    fn a_dropped_task_is_not_counted() {
         let runtime = Builder::new_current_thread().build().unwrap();
         let tasks = Tasks::on(runtime.handle().clone());
         let (send, receive) = oneshot::channel::<()>();
         let never_polled = tasks.spawn(receive);
         assert_eq!(tasks.counts.ready.load(Ordering::Acquire), 1);
         never_polled.abort();
-        assert!(runtime.block_on(tasks.exhaust(LONG)));
+        assert!(runtime.block_on(tasks.run_ready(LONG)));
         assert!(send.send(()).is_err());
         let ends = tasks.spawn(async {});
         drop(runtime);

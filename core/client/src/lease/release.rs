@@ -6,7 +6,7 @@ use quorlock_protocol::{LossReason, ReleaseOutcome, Ticket, Withdraw, Withdrawal
 use tokio::sync::oneshot;
 
 use super::{Lease, ReleaseVotes, Stage};
-use crate::engine::Awaited;
+use crate::engine::WaiterGuard;
 use crate::error::LockError;
 use crate::sentry::Keeping;
 
@@ -52,7 +52,7 @@ impl Lease {
         }
         self.shared.lock().release = Some(votes.clone());
         let (send, told) = oneshot::channel();
-        let told_to = Some((send, self.engine().await_elsewhere()));
+        let told_to = Some((send, self.engine().register_waiter()));
         self.revoke(self.withdrawal(Ending::GivenBack), told_to, votes.clone());
         let outcome = match told.await.unwrap_or(ReleaseOutcome::Unknown) {
             // Its validity was over, whatever keys still stood: one truth for whoever asks the lease.
@@ -122,7 +122,7 @@ impl Lease {
     fn revoke(
         &self,
         mut machine: Withdraw,
-        mut told_to: Option<(oneshot::Sender<ReleaseOutcome>, Awaited)>,
+        mut told_to: Option<(oneshot::Sender<ReleaseOutcome>, WaiterGuard)>,
         votes: ReleaseVotes,
     ) {
         let driver = self.shared.manager.driver();
@@ -131,7 +131,7 @@ impl Lease {
         self.end_keeping();
         let work = async move {
             if let Some((_, awaited)) = &told_to {
-                awaited.begin();
+                awaited.start_polling();
             }
             driver
                 .run(&mut machine, |machine| {
@@ -143,7 +143,7 @@ impl Lease {
                     if let Some(outcome) = machine.outcome()
                         && let Some((told, awaited)) = told_to.take()
                     {
-                        awaited.end();
+                        awaited.keep_polling();
                         let _ = told.send(outcome);
                     }
                 })

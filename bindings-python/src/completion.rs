@@ -1,5 +1,4 @@
-//! The end of an operation. Owns its result, whoever waits for it, and what becomes of a result that
-//! nobody wants.
+//! The completion of an operation: its result, who waits for it, and what is done with a result that nobody takes.
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Lease, LeaseGuard, LockError, ReleaseOutcome};
 
-use crate::mailbox;
-use crate::visits::{Ticket, Visitor};
+use crate::completion_queue;
+use crate::loop_driving::{LoopTurns, Ticket};
 
 /// What a successful operation gives.
 pub(crate) enum Outcome {
@@ -31,14 +30,14 @@ pub(crate) struct Progress {
     /// The lease that Python took from the result.
     pub(crate) taken: Option<Lease>,
     pub(crate) has_ended: bool,
-    /// How many threads wait for the end: none, most of the time, and then none is woken.
+    /// How many threads wait for the end; if none does, none is woken.
     waiting: usize,
     pub(crate) is_cancelled: bool,
-    pub(crate) announce: Option<(Arc<mailbox::Inner>, u64)>,
-    /// While it is under way, for an event loop or a hub.
+    pub(crate) announce: Option<(Arc<completion_queue::Inner>, u64)>,
+    /// While it is under way for an event loop or a gevent or eventlet hub.
     pub(crate) ticket: Option<Ticket>,
-    /// Who began it in a visit.
-    pub(crate) visitor: Option<Visitor>,
+    /// Of the event loop that drives the engine for it.
+    pub(crate) turns: Option<LoopTurns>,
 }
 
 impl Shared {
@@ -78,26 +77,26 @@ impl Shared {
             return;
         }
         progress.has_ended = true;
-        let unwanted =
+        let unclaimed =
             if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
         let announce = progress.announce.take();
         progress.ticket = None;
-        let is_awaited = progress.waiting > 0;
+        let has_waiters = progress.waiting > 0;
         drop(progress);
-        drop(unwanted);
-        if is_awaited {
+        drop(unclaimed);
+        if has_waiters {
             self.ended.notify_all();
         }
-        if let Some((mailbox, number)) = announce {
-            mailbox.post(number, None);
+        if let Some((queue, number)) = announce {
+            queue.post(number, None);
         }
     }
 }
 
-/// Ends the operation when it is dropped half-way.
-pub(crate) struct Ending(pub(crate) Arc<Shared>);
+/// Completes an operation that is dropped half-way, without a result.
+pub(crate) struct CompletionGuard(pub(crate) Arc<Shared>);
 
-impl Drop for Ending {
+impl Drop for CompletionGuard {
     fn drop(&mut self) {
         self.0.end(None);
     }

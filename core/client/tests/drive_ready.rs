@@ -1,4 +1,4 @@
-//! An event loop's thread drives the engine in visits, and its own thread does what no visitor comes for.
+//! An event loop's thread drives the engine while tasks are ready; the engine's own thread does the rest.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use quorlock::{Engine, LeaseGuard, Redlock, Visit};
+use quorlock::{Drive, Engine, LeaseGuard, Redlock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use support::server::Server;
@@ -49,26 +49,27 @@ impl EventLoop {
         let deadline = Instant::now() + LONG;
         loop {
             // Where another drives, it is begun from outside.
-            let visit = engine.visit(Some(relief()), || begin.take().map_or((), |begin| begin()));
+            let drive = engine
+                .drive_ready(Some(on_available()), || begin.take().map_or((), |begin| begin()));
             if let Some(begin) = begin.take() {
-                assert_ne!(visit, Visit::Made);
+                assert_ne!(drive, Drive::Driven);
                 begin();
             }
             if let Ok(result) = ended.try_recv() {
                 return result;
             }
             assert!(Instant::now() < deadline, "it takes too long");
-            match visit {
-                Visit::Deferred => thread::park_timeout(Duration::from_millis(100)),
-                Visit::Made | Visit::Crossed => wait_for(engine, Duration::from_millis(100)),
+            match drive {
+                Drive::ThreadDriving => thread::park_timeout(Duration::from_millis(100)),
+                Drive::Driven | Drive::Busy => wait_for(engine, Duration::from_millis(100)),
             }
         }
     }
 
     /// Visits as soon as the engine's own thread is gone.
-    fn visit(&self, begin: impl Fn()) {
+    fn drive(&self, begin: impl Fn()) {
         let deadline = Instant::now() + LONG;
-        while self.locks.engine().visit(Some(relief()), &begin) != Visit::Made {
+        while self.locks.engine().drive_ready(Some(on_available()), &begin) != Drive::Driven {
             assert!(Instant::now() < deadline, "the engine's thread does not leave");
             thread::park_timeout(LONG);
         }
@@ -92,7 +93,7 @@ fn wait_for(engine: &Engine, limit: Duration) {
 }
 
 /// Unparks this thread.
-fn relief() -> Waker {
+fn on_available() -> Waker {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -103,8 +104,8 @@ fn relief() -> Waker {
 }
 
 #[test]
-fn a_loop_that_follows_the_descriptor_does_it_all_by_itself() {
-    // One reply an operation: what a visit leaves undone, no other visit comes for.
+fn a_loop_that_watches_the_descriptor_does_everything_itself() {
+    // One reply an operation: what one call leaves undone, no other call does.
     let it = EventLoop::start(1);
     let me = thread::current().id();
     let mut by_itself = 0;
@@ -122,7 +123,7 @@ fn a_loop_that_follows_the_descriptor_does_it_all_by_itself() {
 }
 
 #[test]
-fn a_visit_waits_for_nobody() {
+fn driving_never_waits() {
     let it = EventLoop::start(3);
     let (lease, _) = it.acquire("r");
     let lock = it.locks.lock("r").timeout(LONG);
@@ -130,8 +131,8 @@ fn a_visit_waits_for_nobody() {
     let waits = it.locks.engine().spawn(async move {
         let _ = tell.send(lock.acquire_here().await.is_ok());
     });
-    // It waits for the lock to be free, and no visit for it.
-    it.visit(|| ());
+    // It waits for the lock to be free; driving does not wait for it.
+    it.drive(|| ());
     assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Empty));
     it.run(async move { lease.release().await }).0.expect("held until now");
     assert_eq!(ended.recv_timeout(LONG), Ok(true));
@@ -139,7 +140,7 @@ fn a_visit_waits_for_nobody() {
 }
 
 #[test]
-fn what_no_visitor_comes_for_is_done_all_the_same() {
+fn the_thread_does_what_the_loop_leaves() {
     let it = EventLoop::start(3);
     let lock = it.locks.lock("r").ttl(Duration::from_secs(1)).auto_extend(true);
     let (lease, _) = it.run(async move { lock.acquire_here().await });
@@ -158,11 +159,11 @@ fn what_no_visitor_comes_for_is_done_all_the_same() {
 }
 
 #[test]
-fn nobody_else_gets_the_helm_during_a_visit() {
+fn one_thread_drives_at_a_time() {
     let it = EventLoop::start(3);
-    it.visit(|| {
+    it.drive(|| {
         let other = it.locks.engine().clone();
-        let inner = thread::spawn(move || other.visit(None, || ()));
-        assert_eq!(inner.join().expect("no panic"), Visit::Crossed);
+        let inner = thread::spawn(move || other.drive_ready(None, || ()));
+        assert_eq!(inner.join().expect("no panic"), Drive::Busy);
     });
 }

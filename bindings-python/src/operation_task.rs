@@ -1,5 +1,5 @@
-//! The work of an operation: run by the thread that waits for it, by an event loop's in visits, or by the
-//! engine and announced to a mailbox. Owns where it is; what it does is the core's.
+//! An operation as a task: run by the thread that waits for it, by the thread of an event loop, or by the engine,
+//! which announces its end to a queue. Owns where it runs; the core decides what it does.
 
 use std::future::Future;
 use std::mem;
@@ -8,48 +8,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Engine, LockError, Task, Visit};
+use quorlock::{Drive, Engine, LockError, Task};
 
-use crate::ending::{Ending, Outcome, Shared};
+use crate::completion::{CompletionGuard, Outcome, Shared};
+use crate::completion_queue;
 use crate::fork;
-use crate::mailbox;
-use crate::visits::{self, Visitor, Visits};
+use crate::loop_driving::{self, LoopDriving, LoopTurns};
 
-pub(crate) struct Work {
+pub(crate) struct OperationTask {
     pub(crate) engine: &'static Engine,
     pub(crate) shared: Arc<Shared>,
     place: Mutex<Place>,
-    /// What it does is done also if nobody waits for it.
+    /// It is run to its end also if nobody waits for it.
     is_due: bool,
 }
 
-/// Where the work is.
+/// Where the operation is.
 #[derive(Default)]
 enum Place {
     /// Begun or not, it waits for a thread to run it.
     Here(Running),
-    /// Dropped, it is cancelled.
+    /// Dropping the task cancels it.
     OnEngine(Task<()>),
     /// It is run now and cannot be given up, or it has ended.
     #[default]
     Taken,
 }
 
-/// The operation with its ending, which comes last also when it is dropped half-way.
+/// The operation with its completion guard, which is dropped last, also if the operation is dropped half-way.
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Work {
+impl OperationTask {
     pub(crate) fn new(
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
         is_due: bool,
     ) -> Self {
         let shared = Arc::new(Shared::default());
-        let ending = Ending(Arc::clone(&shared));
+        let guard = CompletionGuard(Arc::clone(&shared));
         let running = Box::pin(async move {
-            let ending = ending;
+            let guard = guard;
             let result = future.await;
-            ending.0.end(Some(result));
+            guard.0.end(Some(result));
         });
         Self { engine, shared, place: Mutex::new(Place::Here(running)), is_due }
     }
@@ -74,106 +74,102 @@ impl Work {
     }
 
     /// Has the engine run it, and `number` posted when it has ended.
-    pub(crate) fn announce(&self, mailbox: &Arc<mailbox::Inner>, number: u64) {
+    pub(crate) fn announce(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut progress = self.shared.lock();
         if progress.has_ended {
             drop(progress);
-            mailbox.post(number, None);
+            queue.post(number, None);
             return;
         }
-        progress.announce = Some((Arc::clone(mailbox), number));
+        progress.announce = Some((Arc::clone(queue), number));
         if progress.ticket.is_none() {
-            progress.ticket = fork::visits().map(Visits::count);
+            progress.ticket = fork::loop_driving().map(LoopDriving::count);
         }
         drop(progress);
         self.hand_over();
     }
 
-    /// Begins it on this thread, which drives the engine for it; tells whether to [`stay`](Self::stay).
-    pub(crate) fn visit(&self) -> bool {
-        let Some(visits) = fork::visits() else { return false };
-        let Some(ticket) = visits.begin() else { return false };
+    /// Begins it on the thread of an event loop, which drives the engine for it; tells whether to
+    /// [go on](Self::drive_on_loop).
+    pub(crate) fn begin_on_loop(&self) -> bool {
+        let Some(policy) = fork::loop_driving() else { return false };
+        let Some(ticket) = policy.begin() else { return false };
         let mut progress = self.shared.lock();
         if progress.has_ended {
             return false;
         }
         progress.ticket = Some(ticket);
         drop(progress);
-        let goes_on = match self.engine.visit(None, || self.hand_over()) {
-            Visit::Made => true,
-            Visit::Crossed => false,
-            Visit::Deferred => visits.meet() && self.drive(Duration::ZERO) != Visit::Crossed,
+        let goes_on = match self.engine.drive_ready(None, || self.hand_over()) {
+            Drive::Driven => true,
+            Drive::Busy => false,
+            Drive::ThreadDriving => {
+                policy.should_interrupt_thread() && self.drive(Duration::ZERO) != Drive::Busy
+            }
         };
         if !goes_on {
             return false;
         }
-        // By the engine's thread, if it is still at the helm: nobody knows when the loop comes again.
+        // If the engine's thread still drives, it runs it: nobody knows when the loop comes again.
         self.hand_over();
-        if visits.reach(2) {
-            // Others that came meanwhile have left theirs to this thread.
-            self.engine.prod();
+        if policy.reach(2) {
+            // Others have begun meanwhile, and rely on this thread.
+            self.engine.wake_thread();
         }
-        self.shared.lock().visitor = Some(Visitor::begin());
+        self.shared.lock().turns = Some(LoopTurns::begin());
         true
     }
 
-    /// Drives the engine for some more of it; tells whether it has ended. `None`: it is time to stay again,
-    /// after a turn of the loop. `false`: the engine's thread goes on with it.
-    pub(crate) fn stay(&self) -> Option<bool> {
-        let visitor = self.shared.lock().visitor;
-        let (Some(visits), Some(mut visitor)) = (fork::visits(), visitor) else {
+    /// Drives the engine for another turn of the loop; tells whether the operation has ended. `None`: to be called
+    /// again in the loop's next turn. `false`: the engine's thread goes on with it.
+    pub(crate) fn drive_on_loop(&self) -> Option<bool> {
+        let turns = self.shared.lock().turns;
+        let (Some(policy), Some(mut turns)) = (fork::loop_driving(), turns) else {
             return Some(false);
         };
-        let has_ended = self.go_on(visits, visitor.may_wait());
-        match has_ended {
-            Some(true) => {
-                visits.succeed();
-                if visits.reach(1) {
-                    self.engine.prod();
-                }
-            }
-            Some(false) => {
-                visits.pay();
-                self.engine.prod();
-            }
-            None => {
-                visitor.leave();
-                self.shared.lock().visitor = Some(visitor);
-            }
+        let has_ended = self.drive_for_a_turn(policy, turns.may_wait());
+        let Some(has_ended) = has_ended else {
+            turns.leave();
+            self.shared.lock().turns = Some(turns);
+            return None;
+        };
+        policy.record(has_ended);
+        if !has_ended || policy.reach(1) {
+            self.engine.wake_thread();
         }
-        has_ended
+        Some(has_ended)
     }
 
-    /// What `stay` tells, after a wait if there may be one.
-    fn go_on(&self, visits: &Visits, may_wait: bool) -> Option<bool> {
+    /// What [`drive_on_loop`](Self::drive_on_loop) tells.
+    fn drive_for_a_turn(&self, policy: &LoopDriving, may_wait: bool) -> Option<bool> {
         let begin = Instant::now();
         loop {
             if self.shared.has_ended() {
                 return Some(true);
             }
-            if visits.reach(2) {
+            if policy.reach(2) {
                 return Some(false);
             }
-            let rest = visits::WAIT.checked_sub(begin.elapsed())?;
-            let visit = self.drive(if may_wait { rest } else { Duration::ZERO });
+            let rest = loop_driving::WAIT.checked_sub(begin.elapsed())?;
+            let drive = self.drive(if may_wait { rest } else { Duration::ZERO });
             if self.shared.has_ended() {
                 return Some(true);
             }
-            if !may_wait || visit == Visit::Crossed {
+            if !may_wait || drive == Drive::Busy {
                 return Some(false);
             }
-            if visit == Visit::Deferred {
-                // For the engine's thread to leave.
-                thread::park_timeout(visits::WAIT.checked_sub(begin.elapsed())?);
+            if drive == Drive::ThreadDriving {
+                // Until the engine's thread has stopped.
+                thread::park_timeout(loop_driving::WAIT.checked_sub(begin.elapsed())?);
             }
         }
     }
 
-    /// Lets everything go on that can, beginning with this operation, unless others drive; looks on until it has
-    /// ended, for `stay` at the most.
-    fn drive(&self, stay: Duration) -> Visit {
-        let (relief, begin) = (Some(visits::relief()), || self.hand_over());
-        self.engine.visit_for(stay, relief, begin, || self.shared.has_ended())
+    /// Begins the operation if it has not begun, and drives all tasks that are ready, unless another thread drives;
+    /// polls until it has ended, for `poll_for` at the most.
+    fn drive(&self, poll_for: Duration) -> Drive {
+        let (on_available, begin) = (Some(loop_driving::on_available()), || self.hand_over());
+        self.engine.drive_ready_for(poll_for, on_available, begin, || self.shared.has_ended())
     }
 
     /// Has the engine run the operation, unless it is run already.
@@ -200,15 +196,15 @@ impl Work {
         let taken = progress.taken.take();
         drop(progress);
         self.give_up();
-        // What was begun in a visit has nobody else to go on with it.
-        self.engine.prod();
+        // If a loop has begun it, no other thread would go on with it.
+        self.engine.wake_thread();
         if let Some(lease) = taken {
             lease.withdraw();
         }
         drop(result);
     }
 
-    /// Drops the work, wherever it is, or leaves to the engine what is done in any case.
+    /// Drops the operation, wherever it is; leaves it to the engine if it is to be run to its end.
     fn give_up(&self) {
         let place = mem::take(&mut *self.place());
         match place {
@@ -217,14 +213,14 @@ impl Work {
             Place::Here(running) if self.is_due => self.engine.background(running),
             place => {
                 drop(place);
-                // What the dropping has sent is on its way at once.
-                self.engine.prod();
+                // Commands that the drop has sent go out at once.
+                self.engine.wake_thread();
             }
         }
     }
 }
 
-impl Drop for Work {
+impl Drop for OperationTask {
     fn drop(&mut self) {
         self.give_up();
     }

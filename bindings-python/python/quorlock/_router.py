@@ -1,7 +1,7 @@
-"""From the engine's mailboxes to Python code. Owns the routing and the threads that call back.
+"""From the engine's queues to Python code. Owns the routing and the threads that call back.
 
-The engine's thread never touches Python: it posts a number. Whoever waits for it empties the
-mailbox: an event loop, a gevent hub, or a daemon thread. There is one of those for the callbacks of
+The engine's thread never touches Python: it completions a number. Whoever waits for it empties the
+queue: an event loop, a gevent hub, or a daemon thread. There is one of those for the callbacks of
 blocking code, started when the first is registered, and one for notices (see `_notices`).
 """
 
@@ -16,7 +16,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Callable
 
-from ._native import Mailbox, drain, generation
+from ._native import CompletionQueue, drain, generation
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
@@ -34,11 +34,11 @@ class Watch:
         self.callback = callback
 
 
-class Post:
-    """A mailbox and who waits for what is posted there."""
+class CompletionRouter:
+    """A queue and who waits for what is posted there."""
 
-    def __init__(self, *, bell: bool) -> None:
-        self.mailbox = Mailbox(bell=bell)
+    def __init__(self, *, with_fd: bool) -> None:
+        self.queue = CompletionQueue(with_fd=bell)
         self.generation = generation()
         self._ids = itertools.count(1)
         self._expected: dict[int, Callable[[], object]] = {}
@@ -49,7 +49,7 @@ class Post:
         """Call `then` when the operation has ended; returns what `forget` takes."""
         number = next(self._ids)
         self._expected[number] = then
-        operation.announce(self.mailbox, number)
+        operation.announce(self.queue, number)
         return number
 
     def forget(self, number: int) -> None:
@@ -71,15 +71,15 @@ class Post:
         watch.callback = self.aside(watch.callback)
         number = next(self._ids)
         self._watches[number] = watch
-        lease.watch(self.mailbox, number)
+        lease.watch(self.queue, number)
         return watch
 
     def deliver(self) -> None:
         """Call back for everything that was posted. Does not wait."""
-        self._route(self.mailbox.take())
+        self._route(self.queue.take())
 
-    def _route(self, posts: list[tuple[int, LeaseLost | None]]) -> None:
-        for number, loss in posts:
+    def _route(self, completions: list[tuple[int, LeaseLost | None]]) -> None:
+        for number, loss in completions:
             if loss is None:
                 self._tell(self._expected.pop(number, None) or self._standing.get(number))
             else:
@@ -96,11 +96,11 @@ class Post:
             log.exception("a callback of a lock failed")
 
 
-class Dispatcher(Post):
+class Dispatcher(CompletionRouter):
     """Calls back on a thread of its own, which the end of the interpreter does not wait for."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(bell=False)
+        super().__init__(with_fd=False)
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         with _starting:
             if _is_finished:
@@ -111,11 +111,11 @@ class Dispatcher(Post):
 
     def close(self) -> None:
         """Has the thread end, once it has called back for what was posted so far."""
-        self.mailbox.close()
+        self.queue.close()
 
     def _run(self) -> None:
-        while (posts := self.mailbox.wait()) is not None:
-            self._route(posts)
+        while (completions := self.queue.wait()) is not None:
+            self._route(completions)
 
 
 def dispatcher() -> Dispatcher:

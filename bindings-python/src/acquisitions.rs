@@ -21,7 +21,7 @@ use crate::operation::Operation;
 /// The leases acquired through one lock object and not given back through it.
 #[pyclass(frozen, module = "quorlock._native")]
 #[derive(Default)]
-pub(crate) struct Holdings {
+pub(crate) struct Acquisitions {
     book: Mutex<Book>,
 }
 
@@ -43,7 +43,7 @@ struct Hold {
 type Left = (Py<LeaseState>, Option<Operation>);
 
 #[pymethods]
-impl Holdings {
+impl Acquisitions {
     #[new]
     fn new() -> Self {
         Self::default()
@@ -140,7 +140,7 @@ impl Holdings {
     }
 }
 
-impl Holdings {
+impl Acquisitions {
     fn to_release(&self, context: &Bound<'_, PyAny>) -> PyResult<Option<Py<LeaseState>>> {
         let py = context.py();
         let mark = PyWeakrefReference::new(context)?;

@@ -1,0 +1,138 @@
+//! The way from the engine's thread back to Python: a queue that the engine posts to without touching Python, and
+//! that a thread or an event loop empties.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use quorlock::LockError;
+
+use crate::errors;
+use crate::fork::ForkLocal;
+use crate::wake_fd::WakeFd;
+
+/// A queue of completions: an operation has ended, or a lease is lost.
+///
+/// With a [`WakeFd`] it has a file descriptor that becomes readable when something was posted.
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct CompletionQueue {
+    inner: ForkLocal<Arc<Inner>>,
+}
+
+/// The engine's side of a queue.
+pub(crate) struct Inner {
+    slot: Mutex<Slot>,
+    arrived: Condvar,
+    wake_fd: Option<WakeFd>,
+}
+
+#[derive(Default)]
+struct Slot {
+    posted: Vec<Completion>,
+    /// Whoever empties it was woken.
+    is_woken: bool,
+    closed: bool,
+}
+
+/// What was posted: the number that was registered, and the loss if it is one.
+pub(crate) struct Completion {
+    number: u64,
+    loss: Option<LockError>,
+}
+
+/// Completions as Python gets them: the number, and the error of a loss.
+type Completions<'py> = Vec<(u64, Option<Bound<'py, PyAny>>)>;
+
+impl Inner {
+    /// Posts a completion. Called on the engine's thread.
+    pub(crate) fn post(&self, number: u64, loss: Option<LockError>) {
+        let mut slot = self.lock();
+        if slot.closed {
+            return;
+        }
+        slot.posted.push(Completion { number, loss });
+        let first = !std::mem::replace(&mut slot.is_woken, true);
+        drop(slot);
+        match &self.wake_fd {
+            Some(wake_fd) if first => wake_fd.wake(),
+            Some(_) => {}
+            None => self.arrived.notify_one(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Vec<Completion> {
+        if let Some(wake_fd) = &self.wake_fd {
+            wake_fd.drain();
+        }
+        let mut slot = self.lock();
+        slot.is_woken = false;
+        std::mem::take(&mut slot.posted)
+    }
+
+    fn wait(&self) -> Option<Vec<Completion>> {
+        let mut slot = self.lock();
+        while slot.posted.is_empty() && !slot.closed {
+            slot = self.arrived.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+        if slot.posted.is_empty() { None } else { Some(std::mem::take(&mut slot.posted)) }
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_all();
+    }
+}
+
+#[pymethods]
+impl CompletionQueue {
+    #[new]
+    #[pyo3(signature = (*, with_fd))]
+    fn new(with_fd: bool) -> PyResult<Self> {
+        let wake_fd = if with_fd { Some(WakeFd::new()?) } else { None };
+        let inner = Inner { slot: Mutex::default(), arrived: Condvar::new(), wake_fd };
+        Ok(Self { inner: ForkLocal::new(Arc::new(inner)) })
+    }
+
+    /// The file descriptor to watch for reading; `None` without one.
+    fn fileno(&self) -> Option<i32> {
+        self.inner.get()?.wake_fd.as_ref().map(WakeFd::fileno)
+    }
+
+    /// What was posted, without waiting: pairs of a number and the `LeaseLost` or None.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Completions<'py>> {
+        self.inner.get().map_or_else(|| Ok(Vec::new()), |inner| converted(py, inner.take()))
+    }
+
+    /// Waits for completions; `None` once the queue is closed and empty.
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Completions<'py>>> {
+        let Some(inner) = self.inner.get() else {
+            return Ok(None);
+        };
+        py.detach(|| inner.wait()).map(|posted| converted(py, posted)).transpose()
+    }
+
+    /// Lets a waiting thread go and drops what comes later.
+    fn close(&self) {
+        if let Some(inner) = self.inner.get() {
+            inner.close();
+        }
+    }
+}
+
+impl CompletionQueue {
+    /// The engine's side; `None` in a child of the process that made it.
+    pub(crate) fn inner(&self) -> Option<&Arc<Inner>> {
+        self.inner.get()
+    }
+}
+
+fn converted(py: Python<'_>, posted: Vec<Completion>) -> PyResult<Completions<'_>> {
+    let convert = |completion: Completion| {
+        let loss = completion.loss.map(|error| errors::exception(py, &error)).transpose()?;
+        Ok((completion.number, loss))
+    };
+    posted.into_iter().map(convert).collect()
+}

@@ -1,0 +1,407 @@
+//! The runtime of an engine, and which thread drives it: a caller that waits anyway, or the engine's own thread.
+//!
+//! A caller that drives sends its commands and reads the replies itself, which saves two thread switches. The
+//! engine's thread drives when no caller has come for [`TAKEOVER_AFTER`], so that renewals and background work go
+//! on. While callers follow close upon each other it does not compete with them.
+//!
+//! The thread of an event loop must not wait. It drives while some task is ready ([`SharedRuntime::drive_ready`]),
+//! and again when the runtime's descriptor is readable.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+use std::{io, mem, thread};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use super::busy_poll::BusyPoll;
+use super::tasks::Tasks;
+
+/// A runtime that one thread at a time drives.
+pub(super) struct SharedRuntime {
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+    tasks: Tasks,
+    busy_poll: Arc<BusyPoll>,
+    drivers: Mutex<Drivers>,
+    /// Wakes the engine's thread while it does not drive.
+    thread_wake: Condvar,
+    /// Asks the engine's thread to stop driving.
+    stop_driving: Notify,
+}
+
+/// Who drives, and who wants to.
+#[derive(Default)]
+struct Drivers {
+    /// How many callers drive, or wait for the one that does.
+    callers: usize,
+    /// How many callers there have been.
+    calls: u64,
+    thread: ThreadState,
+    /// The engine's thread is to drive at once.
+    thread_is_needed: bool,
+    /// Event loops that want to drive when the engine's thread has stopped.
+    on_available: Vec<Waker>,
+    is_stopped: bool,
+}
+
+impl Drivers {
+    /// Whether the engine's thread is to stop driving.
+    const fn want_to_drive(&self) -> bool {
+        self.callers > 0 || self.is_stopped
+    }
+}
+
+/// What [driving while a task is ready](super::Engine::drive_ready) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drive {
+    /// The caller drove the engine. If tasks are still ready after the longest time that a caller may take, the
+    /// engine's thread goes on with them.
+    Driven,
+    /// Another caller drives. Try again when the descriptor is readable.
+    Busy,
+    /// The engine's own thread drives. Try again when `on_available` is woken; watching the descriptor until then
+    /// is useless.
+    ThreadDriving,
+}
+
+/// What the engine's thread does.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum ThreadState {
+    Driving,
+    /// Waits for [`TAKEOVER_AFTER`] at a time, and looks whether callers still come.
+    #[default]
+    TimedWait,
+    /// Waits until the last caller is done.
+    Parked,
+}
+
+impl SharedRuntime {
+    /// Starts a runtime, and the thread that drives it when no caller does.
+    pub(super) fn start() -> io::Result<Arc<Self>> {
+        let shared = Arc::new(Self::without_thread()?);
+        let own = Arc::clone(&shared);
+        thread::Builder::new().name("quorlock".into()).spawn(move || own.run_thread())?;
+        Ok(shared)
+    }
+
+    fn without_thread() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let tasks = Tasks::on(runtime.handle().clone());
+        Ok(Self {
+            busy_poll: BusyPoll::on(&tasks),
+            tasks,
+            runtime: Some(runtime),
+            drivers: Mutex::new(Drivers { thread_is_needed: true, ..Drivers::default() }),
+            thread_wake: Condvar::new(),
+            stop_driving: Notify::new(),
+        })
+    }
+
+    /// Runs `work` in the runtime's context, where sockets find it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _context = self.runtime().enter();
+        work()
+    }
+
+    /// Drives the runtime on the calling thread until `future` has ended.
+    ///
+    /// Other tasks get to run at least once, also if `future` never waits: callers keep the engine's thread from
+    /// driving, and those that never wait would keep everything else from running.
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let guard = DriveGuard::new(self);
+        self.runtime().block_on(async {
+            let polling = guard.is_alone.then(|| self.busy_poll.start_for_driver()).flatten();
+            if polling.is_some() && self.lock().callers > 1 {
+                // Another caller came in between.
+                self.busy_poll.stop();
+            }
+            let mut future = pin!(future);
+            let mut has_waited = false;
+            let output = poll_fn(|context| {
+                let result = future.as_mut().poll(context);
+                has_waited |= result.is_pending();
+                result
+            });
+            let output = output.await;
+            if !has_waited {
+                yield_now().await;
+            } else if let Some(polling) = polling {
+                polling.record_success();
+            }
+            output
+        })
+    }
+
+    pub(super) fn busy_poll(&self) -> &Arc<BusyPoll> {
+        &self.busy_poll
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Calls `begin`, then drives the runtime on the calling thread while a task is ready; does nothing while
+    /// another thread drives. If that is the engine's own and `on_available` is given, it stops driving and wakes
+    /// `on_available`.
+    ///
+    /// For `poll_for` at the most it also polls for replies, until `is_done`.
+    pub(super) fn drive_ready(
+        &self,
+        on_available: Option<Waker>,
+        begin: impl FnOnce(),
+        poll_for: Duration,
+        is_done: impl FnMut() -> bool,
+    ) -> Drive {
+        let guard = match DriveGuard::try_new(self, on_available) {
+            Ok(guard) => guard,
+            Err(drive) => return drive,
+        };
+        let none_is_ready = self.runtime().block_on(async {
+            begin();
+            self.tasks.poll_for(poll_for, is_done).await;
+            self.tasks.run_ready(LONGEST_DRIVE).await
+        });
+        drop(guard);
+        if !none_is_ready {
+            self.wake_thread();
+        }
+        Drive::Driven
+    }
+
+    /// Has the engine's thread drive at once, unless somebody drives already: there is work that was not handed
+    /// over by a thread that drives.
+    pub(super) fn wake_thread(&self) {
+        let mut drivers = self.lock();
+        if drivers.callers == 0 && drivers.thread != ThreadState::Driving {
+            drivers.thread_is_needed = true;
+            self.thread_wake.notify_one();
+        }
+    }
+
+    /// [`wake_thread`](Self::wake_thread) by somebody who may have asked the thread to stop, and does not come to
+    /// drive after all: the thread stops and begins again at once.
+    pub(super) fn call_thread_back(&self) {
+        let mut drivers = self.lock();
+        if drivers.thread == ThreadState::Driving && !drivers.on_available.is_empty() {
+            drivers.thread_is_needed = true;
+        }
+        drop(drivers);
+        self.wake_thread();
+    }
+
+    /// Ends the engine's thread.
+    pub(super) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.stop_driving.notify_one();
+        self.thread_wake.notify_one();
+    }
+
+    /// What the engine's thread runs.
+    fn run_thread(&self) {
+        while self.wait_to_drive() {
+            self.busy_poll.set_thread_driving(true);
+            self.runtime().block_on(self.asked_to_stop_driving());
+            self.busy_poll.set_thread_driving(false);
+        }
+    }
+
+    /// Waits while callers drive; `false` if the thread is to end.
+    fn wait_to_drive(&self) -> bool {
+        self.make_available();
+        let mut drivers = self.lock();
+        let mut calls_before = None;
+        loop {
+            if drivers.is_stopped {
+                return false;
+            }
+            let is_quiet = drivers.thread_is_needed || calls_before == Some(drivers.calls);
+            if is_quiet && drivers.callers == 0 {
+                drivers.thread_is_needed = false;
+                drivers.thread = ThreadState::Driving;
+                return true;
+            }
+            drivers = if is_quiet {
+                // One of them waits for long.
+                drivers.thread = ThreadState::Parked;
+                self.thread_wake.wait(drivers).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                drivers.thread = ThreadState::TimedWait;
+                calls_before = Some(drivers.calls);
+                let waited = self.thread_wake.wait_timeout(drivers, TAKEOVER_AFTER);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+
+    /// The engine's thread has stopped driving: wakes the event loops that want to.
+    fn make_available(&self) {
+        let mut drivers = self.lock();
+        drivers.thread = ThreadState::TimedWait;
+        let on_available = mem::take(&mut drivers.on_available);
+        drop(drivers);
+        on_available.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends when a caller wants to drive, or an event loop does and no task is ready.
+    async fn asked_to_stop_driving(&self) {
+        loop {
+            let asked = self.stop_driving.notified();
+            let (want_to_drive, loops_wait) = {
+                let drivers = self.lock();
+                (drivers.want_to_drive(), !drivers.on_available.is_empty())
+            };
+            if want_to_drive {
+                return;
+            }
+            select! {
+                biased;
+                () = asked => {}
+                _ = self.tasks.run_ready(Duration::MAX), if loops_wait => return,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Drivers> {
+        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("the runtime is there until this is dropped")
+    }
+}
+
+impl Drop for SharedRuntime {
+    fn drop(&mut self) {
+        // This may be a thread of another runtime, which must not block.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Registers a caller that drives the runtime, or waits for the one that does.
+struct DriveGuard<'a> {
+    shared: &'a SharedRuntime,
+    /// No other caller drove when it began.
+    is_alone: bool,
+}
+
+impl<'a> DriveGuard<'a> {
+    fn new(shared: &'a SharedRuntime) -> Self {
+        let mut drivers = shared.lock();
+        drivers.callers += 1;
+        drivers.calls += 1;
+        if drivers.thread == ThreadState::Driving {
+            shared.stop_driving.notify_one();
+        }
+        let is_alone = drivers.callers == 1;
+        if !is_alone {
+            shared.busy_poll.stop();
+        }
+        Self { shared, is_alone }
+    }
+
+    /// Only if nobody else drives or is about to.
+    fn try_new(shared: &'a SharedRuntime, on_available: Option<Waker>) -> Result<Self, Drive> {
+        let mut drivers = shared.lock();
+        if drivers.callers > 0 || drivers.is_stopped {
+            return Err(Drive::Busy);
+        }
+        if drivers.thread == ThreadState::Driving {
+            if let Some(on_available) = on_available
+                && !drivers.on_available.iter().any(|other| other.will_wake(&on_available))
+            {
+                drivers.on_available.push(on_available);
+                shared.stop_driving.notify_one();
+            }
+            return Err(Drive::ThreadDriving);
+        }
+        drivers.callers = 1;
+        drivers.calls += 1;
+        Ok(Self { shared, is_alone: true })
+    }
+}
+
+impl Drop for DriveGuard<'_> {
+    fn drop(&mut self) {
+        let mut drivers = self.shared.lock();
+        drivers.callers -= 1;
+        let has_waiter = self.shared.busy_poll.has_recent_waiter();
+        if drivers.callers == 0 && (has_waiter || drivers.thread == ThreadState::Parked) {
+            // A caller that waits on another thread does not wait for TAKEOVER_AFTER.
+            drivers.thread_is_needed |= has_waiter;
+            self.shared.thread_wake.notify_one();
+        }
+    }
+}
+
+/// The engine's thread drives when no caller has come for this long.
+const TAKEOVER_AFTER: Duration = Duration::from_millis(5);
+/// The longest time, more or less, that an event loop drives at once.
+const LONGEST_DRIVE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_never_waits_lets_other_tasks_run() {
+        // Nobody drives but this thread.
+        let shared = SharedRuntime::without_thread().unwrap();
+        let (sender, mut receiver) = tokio::sync::oneshot::channel();
+        shared.tasks().spawn(async { sender.send(()) });
+        assert_eq!(shared.block_on(async { 7 }), 7);
+        assert_eq!(receiver.try_recv(), Ok(()));
+    }
+
+    #[test]
+    fn two_callers_do_not_poll() {
+        let shared = SharedRuntime::without_thread().unwrap();
+        let alone = DriveGuard::new(&shared);
+        let polling = shared.busy_poll.start_for_driver();
+        assert!(alone.is_alone && polling.is_some());
+        let second = DriveGuard::new(&shared);
+        assert!(!second.is_alone);
+        assert!(!shared.busy_poll.is_on());
+    }
+
+    #[test]
+    fn the_last_caller_wakes_the_thread_for_waiters() {
+        // This thread is that of the engine.
+        let shared = SharedRuntime::without_thread().unwrap();
+        assert!(shared.wait_to_drive());
+        drop(DriveGuard::new(&shared));
+        assert!(!shared.lock().thread_is_needed);
+        let _waiter = shared.busy_poll.register_waiter();
+        let last = DriveGuard::new(&shared);
+        drop(DriveGuard::new(&shared));
+        assert!(!shared.lock().thread_is_needed, "another drives");
+        drop(last);
+        assert!(shared.lock().thread_is_needed);
+    }
+
+    #[test]
+    fn a_thread_asked_to_stop_for_nothing_drives_again() {
+        // This thread is that of the engine.
+        let shared = SharedRuntime::without_thread().unwrap();
+        assert!(shared.wait_to_drive());
+        shared.call_thread_back();
+        assert!(!shared.lock().thread_is_needed);
+        assert_eq!(
+            shared.drive_ready(Some(Waker::noop().clone()), || (), Duration::ZERO, || true),
+            Drive::ThreadDriving
+        );
+        shared.call_thread_back();
+        shared.runtime().block_on(shared.asked_to_stop_driving());
+        assert!(shared.lock().thread_is_needed);
+        assert!(shared.wait_to_drive());
+        assert!(!shared.lock().thread_is_needed);
+    }
+}
