@@ -16,7 +16,7 @@ use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
 use quorlock::{Drive, Engine};
 
-use crate::outcome::Part;
+use crate::parts::{self, Part};
 use crate::poll_budget::{LoopTimes, PollBudget};
 use crate::queue::{Queue, yield_once};
 use crate::uv::DescriptorWatch;
@@ -82,12 +82,12 @@ pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
     if let Some(loop_driver) = &bridge.loop_driver {
         loop_driver.resume(&bridge.queue);
     }
-    let mut parts = Vec::with_capacity(3 * kept.len());
+    let mut list = Vec::with_capacity(3 * kept.len());
     for (id, outcome) in kept {
-        let (value, beside) = outcome.parts(&bridge.queue);
-        parts.extend([Part::A(id), value, beside]);
+        let (value, beside) = parts::parts(outcome, &bridge.queue);
+        list.extend([Part::A(id), value, beside]);
     }
-    parts
+    list
 }
 
 /// The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes

@@ -3,7 +3,7 @@
 use napi_derive::napi;
 use quorlock::{ErrorKind, LockError};
 
-use crate::outcome::millis;
+use crate::numbers::millis;
 use crate::spelling;
 use crate::votes::NodeVote;
 

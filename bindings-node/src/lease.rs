@@ -1,13 +1,15 @@
 //! The core's lease, in the hands of JavaScript. Converts in and calls; decides nothing.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use napi::bindgen_prelude::External;
 use napi_derive::napi;
 use quorlock::{Lease, LockError, ReleaseVotes, Vote};
 
+use crate::leases::RunsOut;
+use crate::numbers::millis;
 use crate::options;
-use crate::outcome::{Outcome, millis};
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::votes::NodeVote;
 
@@ -17,33 +19,6 @@ pub struct LeaseHandle {
     queue: Arc<Queue>,
     /// What the nodes answer to its release.
     votes: OnceLock<ReleaseVotes>,
-}
-
-/// The leases of one environment, as far as JavaScript still knows them.
-///
-/// Not every runtime collects the objects of a worker thread that is ended, and nobody would stop the
-/// renewal of what they held.
-#[derive(Default)]
-pub(crate) struct Leases {
-    known: Vec<Weak<LeaseHandle>>,
-    sweep_at: usize,
-}
-
-impl Leases {
-    pub(crate) fn add(&mut self, lease: &Arc<LeaseHandle>) {
-        if self.known.len() >= self.sweep_at {
-            self.known.retain(|known| known.strong_count() > 0);
-            self.sweep_at = 2 * self.known.len() + FEW;
-        }
-        self.known.push(Arc::downgrade(lease));
-    }
-
-    /// The environment ends: nobody works under them any more.
-    pub(crate) fn let_run_out(self) {
-        for handle in self.known.iter().filter_map(Weak::upgrade) {
-            handle.lease.let_run_out();
-        }
-    }
 }
 
 /// The number that the protected resource checks. Below 2^53, so that it is exact.
@@ -154,5 +129,8 @@ impl LeaseHandle {
     }
 }
 
-/// Not worth a look at which of them are still known.
-const FEW: usize = 64;
+impl RunsOut for LeaseHandle {
+    fn let_run_out(&self) {
+        self.lease.let_run_out();
+    }
+}

@@ -13,8 +13,9 @@ use crate::bridge::Bridge;
 use crate::errors::Failure;
 use crate::lease::LeaseHandle;
 use crate::notices::{self, Notice};
+use crate::numbers::millis;
 use crate::options::{self, Settings};
-use crate::outcome::{Outcome, millis};
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::spelling;
 

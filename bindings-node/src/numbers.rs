@@ -1,6 +1,12 @@
-//! Numbers in messages, as JavaScript writes them. Knows no setting.
+//! Numbers as JavaScript has them: in messages and of milliseconds. Knows no setting.
 
 use std::fmt;
+use std::time::Duration;
+
+/// JavaScript's unit of time.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
 
 /// Shows a number as `String(number)` does in JavaScript.
 pub(crate) struct Js(pub(crate) f64);

@@ -8,7 +8,7 @@ use napi_derive::napi;
 use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder, RestartGuard};
 
 use crate::numbers::Js;
-use crate::outcome::millis;
+use crate::numbers::millis;
 use crate::spelling;
 
 /// Node keeps the retry settings of node-redlock 5, whose users expect them.

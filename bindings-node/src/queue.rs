@@ -21,7 +21,7 @@ use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use quorlock::{Drive, Engine, Task};
 
-use crate::lease::{LeaseHandle, Leases};
+use crate::leases::{Leases, RunsOut};
 use crate::outcome::Outcome;
 
 /// Shared by the environment's thread and the core's.
@@ -156,8 +156,8 @@ impl Queue {
     }
 
     /// JavaScript has a lease, until it is collected.
-    pub(crate) fn add_lease(&self, handle: &Arc<LeaseHandle>) {
-        self.lock().leases.add(handle);
+    pub(crate) fn add_lease(&self, lease: &Arc<impl RunsOut + 'static>) {
+        self.lock().leases.add(lease);
     }
 
     /// Something that no operation has asked for.

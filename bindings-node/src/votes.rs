@@ -3,7 +3,7 @@
 use napi_derive::napi;
 use quorlock::{Answer, Frees, NodeReport, Vote};
 
-use crate::outcome::millis;
+use crate::numbers::millis;
 use crate::spelling;
 
 /// What one node did in one round.

@@ -1,26 +1,20 @@
-//! What belongs to this process and not to the one it was forked from, and to this interpreter alone.
-//! Owns the generation.
+//! What belongs to one process and not to its forked children, and to one interpreter alone. Owns the generation.
 //!
 //! A forked child has the memory of its parent but none of its threads: a lock that the parent's engine
 //! thread held stays locked for ever, and a socket is shared with the parent. So nothing that the engine
 //! may touch is used, or even dropped, in a later generation.
-#![allow(
-    unsafe_code,
-    reason = "pthread_atfork has no safe form, and what it unlinks must be leaked"
-)]
+#![allow(unsafe_code, reason = "pthread_atfork and the interpreter's number have no safe form")]
 
 use std::mem;
-use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use pyo3::{Python, ffi};
-use quorlock::Engine;
+use pyo3::ffi;
+use pyo3::prelude::*;
 
-use crate::loop_driving::LoopDriving;
-use crate::notices::Notices;
-
-/// How many forks lie between this process and the one that imported the module.
+/// A number that differs between a process and its forked children: how many forks lie between this process and the
+/// one that imported the module.
+#[pyfunction]
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
@@ -55,59 +49,12 @@ impl<T> Drop for ForkLocal<T> {
     }
 }
 
-/// What the process has one of, once its engine was started.
-struct Process {
-    engine: Engine,
-    notices: Notices,
-    loop_driving: LoopDriving,
-}
-
-/// The engine of this process, if it was started.
-pub(crate) fn engine() -> Option<&'static Engine> {
-    process().map(|process| &process.engine)
-}
-
-/// What is to be logged in this process, if its engine was started.
-pub(crate) fn notices() -> Option<&'static Notices> {
-    process().map(|process| &process.notices)
-}
-
-/// How the event loops of this process drive the engine, if it was started.
-pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
-    process().map(|process| &process.loop_driving)
-}
-
-fn process() -> Option<&'static Process> {
-    let process = PROCESS.load(Ordering::Acquire);
-    // SAFETY: the pointer is null or comes from `Box::into_raw` in `publish`, and is never freed.
-    unsafe { process.as_ref() }
-}
-
-/// Makes `engine` the one of this process, unless another thread was faster.
-pub(crate) fn publish(engine: Engine) -> &'static Engine {
-    let process =
-        Process { engine, notices: Notices::default(), loop_driving: LoopDriving::default() };
-    let mine = Box::into_raw(Box::new(process));
-    let raced =
-        PROCESS.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire);
-    match raced {
-        // SAFETY: the pointer comes from `Box::into_raw` and is never freed from now on.
-        Ok(_) => unsafe { &(*mine).engine },
-        Err(other) => {
-            // SAFETY: nobody else has seen this one; dropping it ends its thread.
-            drop(unsafe { Box::from_raw(mine) });
-            // SAFETY: a published engine is never freed.
-            unsafe { &(*other).engine }
-        }
-    }
-}
-
-/// From now on every fork begins a new generation without an engine.
+/// From now on every fork begins a new generation.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     #[cfg(unix)]
     ONCE.call_once(|| {
-        // SAFETY: the handler only stores to two atomics, which is async-signal-safe, and the module
+        // SAFETY: the handler only adds to an atomic, which is async-signal-safe, and the module
         // that holds it is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(begin_generation)) };
     });
@@ -130,8 +77,6 @@ pub(crate) fn claim_for_this_interpreter(_py: Python<'_>) -> bool {
 #[cfg(unix)]
 extern "C" fn begin_generation() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
-    PROCESS.store(ptr::null_mut(), Ordering::Release);
 }
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
-static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

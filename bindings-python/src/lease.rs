@@ -10,7 +10,7 @@ use crate::convert::seconds;
 use crate::errors;
 use crate::fork::ForkLocal;
 use crate::operation::Operation;
-use crate::runtime;
+use crate::process;
 
 /// What is known of a lease. `quorlock.Lease` and `quorlock.aio.Lease` add what can be done with it.
 #[pyclass(frozen, subclass, weakref, module = "quorlock._native")]
@@ -138,21 +138,21 @@ impl LeaseState {
     fn begin_extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let ttl = ttl.map(|ttl| seconds("ttl", ttl)).transpose()?;
-        let engine = runtime::engine(py)?;
+        let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move { lease.extend(ttl).await.map(Outcome::Time) }))
     }
 
     /// Begins to ask the nodes; gives the validity.
     fn begin_check(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
-        let engine = runtime::engine(py)?;
+        let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move { lease.check_here().await.map(Outcome::Time) }))
     }
 
     /// Gives the lease back; the operation only waits for the outcome.
     pub(crate) fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
-        let engine = runtime::engine(py)?;
+        let engine = process::engine(py)?;
         // Whatever becomes of the wait, the lease is given back.
         Ok(Operation::due(engine, async move {
             let outcome = lease.release().await?;

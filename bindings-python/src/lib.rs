@@ -18,7 +18,7 @@ mod notices;
 mod operation;
 mod operation_task;
 mod options;
-mod runtime;
+mod process;
 mod wake_fd;
 
 use pyo3::exceptions::PyImportError;
@@ -41,10 +41,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lease::LeaseState>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<completion_queue::CompletionQueue>()?;
-    module.add_function(wrap_pyfunction!(runtime::drain, module)?)?;
-    module.add_function(wrap_pyfunction!(runtime::generation, module)?)?;
-    module.add_function(wrap_pyfunction!(notices::listen, module)?)?;
-    module.add_function(wrap_pyfunction!(notices::take_notices, module)?)?;
+    module.add_function(wrap_pyfunction!(process::drain, module)?)?;
+    module.add_function(wrap_pyfunction!(fork::generation, module)?)?;
+    module.add_function(wrap_pyfunction!(process::listen, module)?)?;
+    module.add_function(wrap_pyfunction!(process::take_notices, module)?)?;
     module.add_function(wrap_pyfunction!(notices::report, module)?)?;
     let codes = PyDict::new(module.py());
     for kind in ErrorKind::ALL {

@@ -11,10 +11,10 @@ use quorlock_protocol::Resources;
 use crate::completion::Outcome;
 use crate::convert::text;
 use crate::errors::{self, raised};
-use crate::fork::{self, ForkLocal};
+use crate::fork::ForkLocal;
 use crate::operation::Operation;
 use crate::options::{self, Options};
-use crate::{nodes, runtime};
+use crate::{nodes, process};
 
 /// A set of nodes. Connects at the first operation, anew in a forked child.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -99,13 +99,13 @@ impl Manager {
 
     /// The manager of this process.
     fn core(&self, py: Python<'_>) -> PyResult<Redlock> {
-        let engine = runtime::engine(py)?;
+        let engine = process::engine(py)?;
         let mut slot = self.lock();
         if let Some(core) = slot.as_ref().and_then(ForkLocal::get) {
             return Ok(core.clone());
         }
         let mut builder = Redlock::builder().engine(engine.clone()).policy(self.options.policy);
-        if let Some(notices) = fork::notices() {
+        if let Some(notices) = process::notices() {
             builder = builder.on_notice(|notice| notices.keep(notice));
         }
         for address in &self.addresses {
@@ -147,7 +147,7 @@ impl Plan {
             policy = policy.timeout(options::timeout(timeout)?);
         }
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
-        let engine = runtime::engine(py)?;
+        let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move {
             lock.acquire_here().await.map(|guard| Outcome::Won(guard.on_its_way()))
         }))
@@ -162,7 +162,7 @@ impl Plan {
     fn ask(&self, py: Python<'_>) -> PyResult<Operation> {
         let core = self.manager.get().core(py)?;
         let names = self.names.clone();
-        let engine = runtime::engine(py)?;
+        let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move { core.is_locked(names).await.map(Outcome::Flag) }))
     }
 
@@ -173,7 +173,7 @@ impl Plan {
             self.options.policy.to_builder().auto_extend(self.options.auto_extend.unwrap_or(false));
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let lease = lock.lease(&token);
-        Ok(Operation::done(runtime::engine(py)?, lease.map(Outcome::Adopted)))
+        Ok(Operation::done(process::engine(py)?, lease.map(Outcome::Adopted)))
     }
 
     #[getter]

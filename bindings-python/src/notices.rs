@@ -1,5 +1,5 @@
-//! What people should hear of, on its way into Python's logging. Owns the queue between the engine's thread,
-//! which never touches Python, and the thread of Python that logs.
+//! Notices on their way into Python's logging: a queue between the engine's thread, which never touches Python, and
+//! the thread of Python that logs.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use quorlock::NoticeReport;
 
-use crate::completion_queue::{self, CompletionQueue};
-use crate::fork;
+use crate::completion_queue;
 
 /// What is to be logged in this process.
 #[derive(Default)]
@@ -40,7 +39,8 @@ impl Notices {
         }
     }
 
-    fn listen(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
+    /// From now on `number` is posted when there is a notice to be logged.
+    pub(crate) fn listen(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut state = self.state();
         state.listener = Some((Arc::clone(queue), number));
         let is_late = !state.queue.is_empty();
@@ -50,30 +50,14 @@ impl Notices {
         }
     }
 
+    /// Those that have not been logged.
+    pub(crate) fn take(&self) -> VecDeque<NoticeReport> {
+        mem::take(&mut self.state().queue)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// From now on `number` is posted to the queue when there is something to be logged.
-#[pyfunction]
-pub(crate) fn listen(queue: &CompletionQueue, number: u64) {
-    if let (Some(notices), Some(inner)) = (fork::notices(), queue.inner()) {
-        notices.listen(inner, number);
-    }
-}
-
-/// What has come up since: the text, the name and the node of each.
-///
-/// Python code logs it: a thread that logs while the interpreter ends may be ended there, which must not
-/// unwind through anything here that holds an object.
-#[pyfunction]
-pub(crate) fn take_notices() -> Vec<(String, &'static str, Option<String>)> {
-    let parts = |notice: &NoticeReport| {
-        (notice.to_string(), notice.name(), notice.address().map(str::to_owned))
-    };
-    let queue = fork::notices().map(|notices| mem::take(&mut notices.state().queue));
-    queue.unwrap_or_default().iter().map(parts).collect()
 }
 
 /// Reports an error that must not stop anything.
@@ -83,5 +67,5 @@ pub(crate) fn report(error: Bound<'_, PyAny>) {
     PyErr::from_value(error).write_unraisable(py, None);
 }
 
-/// A process that nobody listens in keeps the latest.
+/// If nobody logs them, the latest are kept.
 const MOST: usize = 256;

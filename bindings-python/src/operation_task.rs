@@ -12,8 +12,8 @@ use quorlock::{Drive, Engine, LockError, Task};
 
 use crate::completion::{CompletionGuard, Outcome, Shared};
 use crate::completion_queue;
-use crate::fork;
 use crate::loop_driving::{self, LoopDriving, LoopTurns};
+use crate::process;
 
 pub(crate) struct OperationTask {
     pub(crate) engine: &'static Engine,
@@ -83,7 +83,7 @@ impl OperationTask {
         }
         progress.announce = Some((Arc::clone(queue), number));
         if progress.ticket.is_none() {
-            progress.ticket = fork::loop_driving().map(LoopDriving::count);
+            progress.ticket = process::loop_driving().map(LoopDriving::count);
         }
         drop(progress);
         self.hand_over();
@@ -92,7 +92,7 @@ impl OperationTask {
     /// Begins it on the thread of an event loop, which drives the engine for it; tells whether to
     /// [go on](Self::drive_on_loop).
     pub(crate) fn begin_on_loop(&self) -> bool {
-        let Some(policy) = fork::loop_driving() else { return false };
+        let Some(policy) = process::loop_driving() else { return false };
         let Some(ticket) = policy.begin() else { return false };
         let mut progress = self.shared.lock();
         if progress.has_ended {
@@ -124,7 +124,7 @@ impl OperationTask {
     /// again in the loop's next turn. `false`: the engine's thread goes on with it.
     pub(crate) fn drive_on_loop(&self) -> Option<bool> {
         let turns = self.shared.lock().turns;
-        let (Some(policy), Some(mut turns)) = (fork::loop_driving(), turns) else {
+        let (Some(policy), Some(mut turns)) = (process::loop_driving(), turns) else {
             return Some(false);
         };
         let has_ended = self.drive_for_a_turn(policy, turns.may_wait());

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, TypeVar
 
 from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
 from ._native import Acquisitions, LeaseState, Manager
@@ -197,3 +198,13 @@ def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
 
 _MOST_TTLS = 16
 _LONG = 3600.0  # seconds
+
+
+def refuse_generators(function: Callable[..., Any]) -> None:
+    """A generator runs when it is iterated, long after the call that the lock would be held for."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigTypeError(
+            f"{function.__qualname__} is a generator: it runs after the call; use 'with' inside it"
+        )
+    if isinstance(function, type) or not callable(function):
+        raise ConfigTypeError(f"a lock decorates functions, not {function!r}")

@@ -18,7 +18,7 @@ from ._sync import Lock, Redlock
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from . import aio
+    from . import _async
     from ._native import Plan
     from ._options import Behaviour
 
@@ -55,7 +55,7 @@ class ModuleLock(Lock):
             self._last = (redlock, redlock._plan(self._names, self._options))
         return self._last[1]
 
-    async def __aenter__(self) -> aio.Lease:
+    async def __aenter__(self) -> _async.Lease:
         return await self._for_asyncio().__aenter__()
 
     async def __aexit__(

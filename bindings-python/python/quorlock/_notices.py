@@ -10,6 +10,7 @@ import os
 import threading
 
 from ._ends import see_out
+from ._hubs import router_of_hub
 from ._native import listen as native_listen
 from ._native import report, take_notices
 from ._router import Dispatcher, log
@@ -21,8 +22,6 @@ def listen() -> None:
     Python calls it: what native code calls must not run Python code, which may end at any step
     with the interpreter.
     """
-    from ._greenlets import router_of_hub
-
     with _starting:
         if is_heard[0]:
             return

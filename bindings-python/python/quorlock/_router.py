@@ -38,7 +38,7 @@ class CompletionRouter:
     """A queue and who waits for what is posted there."""
 
     def __init__(self, *, with_fd: bool) -> None:
-        self.queue = CompletionQueue(with_fd=bell)
+        self.queue = CompletionQueue(with_fd=with_fd)
         self.generation = generation()
         self._ids = itertools.count(1)
         self._expected: dict[int, Callable[[], object]] = {}

@@ -14,10 +14,11 @@ from ._base import (
     RedlockBase,
     let_go_on,
     names_of,
+    refuse_generators,
     refuse_to_pickle_a_lease,
     tell_loss,
 )
-from ._errors import ConfigTypeError, LockNotAcquired
+from ._errors import LockNotAcquired
 from ._greenlets import callbacks, wait
 from ._native import LeaseState
 from ._options import (
@@ -35,7 +36,7 @@ from ._signatures import shows
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from . import aio
+    from . import _async
     from ._errors import LeaseLost
     from ._native import Operation
     from ._options import Behaviour
@@ -212,12 +213,12 @@ class Lock(LockBase[Lease]):
 
         return cast("F", locked)
 
-    def _for_asyncio(self) -> aio.Lock:
-        from . import aio
+    def _for_asyncio(self) -> _async.Lock:
+        from . import _async
 
-        # One twin, also when threads ask for it at once.
-        twin: aio.Lock = self.__dict__.setdefault("_twin", aio._AsyncView(self))
-        return twin
+        # One view, also when threads ask for it at once.
+        view: _async.Lock = self.__dict__.setdefault("_async_view", _async._AsyncView(self))
+        return view
 
     def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:
@@ -322,16 +323,6 @@ def adapt(lease: Lease, behaviour: Behaviour) -> None:
     lease._raise_on_lost = behaviour.raise_on_lost
     if behaviour.on_lost is not None:
         lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
-
-
-def refuse_generators(function: Callable[..., Any]) -> None:
-    """A generator runs when it is iterated, long after the call that the lock would be held for."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigTypeError(
-            f"{function.__qualname__} is a generator: it runs after the call; use 'with' inside it"
-        )
-    if isinstance(function, type) or not callable(function):
-        raise ConfigTypeError(f"a lock decorates functions, not {function!r}")
 
 
 _FOR_BLOCKING = "this is for blocking code: use 'with', or quorlock.aio.Redlock for 'async with'"

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum, Resource};
 
 use crate::address::Address;
+use crate::connect::connect_guarded;
 use crate::engine::Engine;
 use crate::error::LockError;
 use crate::manager::{Manager, Redlock};
-use crate::node::{Node, connect_guarded};
+use crate::node::Node;
 use crate::observe::{Listener, NoticeReport, Observer};
 use crate::redis_node::NodeSettings;
 use crate::sentry::Watch;
@@ -22,6 +23,13 @@ pub struct Builder {
     settings: NodeSettings,
     engine: Option<Engine>,
     listener: Option<Listener>,
+}
+
+impl Redlock {
+    /// Starts a manager without nodes and with the default policy.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 enum NodeSpec {

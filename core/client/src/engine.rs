@@ -5,7 +5,6 @@ mod busy_poll;
 #[cfg(target_os = "linux")]
 mod epoll;
 mod runtime;
-mod tasks;
 
 use std::ffi::c_int;
 use std::future::Future;
@@ -25,9 +24,9 @@ pub use self::adaptive_backoff::AdaptiveBackoff;
 pub(crate) use self::busy_poll::WaiterGuard;
 pub use self::runtime::Drive;
 use self::runtime::SharedRuntime;
-pub(crate) use self::tasks::Tasks;
 use crate::clock::Jumps;
 use crate::redis_node::Connections;
+use crate::tasks::Tasks;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///

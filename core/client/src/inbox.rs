@@ -1,5 +1,7 @@
 //! Where an operation is woken: by replies, or because it is told to stop. Owns the queue.
 
+mod late;
+
 use std::future::poll_fn;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +10,8 @@ use std::task::Poll;
 use futures_util::task::AtomicWaker;
 use quorlock_protocol::{Moment, NodeId, Reply};
 
+pub(crate) use self::late::{CompactVotes, LateVotes};
 use crate::clock::{self, LeaseClock};
-use crate::late::LateVotes;
 
 /// What has come in for one operation, or for several that share it, and was not looked at yet.
 #[derive(Default)]
@@ -105,7 +107,7 @@ impl Inbox {
         let mut incoming = self.lock();
         incoming.late = Some(Arc::clone(late));
         for arrival in mem::take(&mut incoming.replies) {
-            late.count(arrival);
+            late.record(arrival);
         }
     }
 
@@ -150,7 +152,7 @@ impl ReplyTo {
         let arrival = Arrival { at, operation, node, reply };
         let mut incoming = self.inbox.lock();
         if let Some(late) = &incoming.late {
-            return late.count(arrival);
+            return late.record(arrival);
         }
         incoming.replies.push(arrival);
         drop(incoming);

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
+use crate::inbox::CompactVotes;
 use crate::inbox::{Inbox, OperationId};
-use crate::late::Brief;
 use crate::manager::Manager;
 use crate::sentry::Keeping;
 
@@ -120,7 +120,7 @@ impl Lease {
     }
 
     pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Policy) -> Self {
-        let votes = LastVotes::Closed(Brief::default());
+        let votes = LastVotes::Closed(CompactVotes::default());
         let state = State::new(manager.clock.now(), manager.share(policy), Proof::Missing, votes);
         Self::over(Shared {
             manager: Arc::clone(manager),

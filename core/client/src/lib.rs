@@ -32,13 +32,13 @@ mod acquiring;
 mod address;
 mod builder;
 mod clock;
+mod connect;
 mod driver;
 mod engine;
 mod error;
 mod guard;
 mod inbox;
 mod keys;
-mod late;
 mod lease;
 mod lock;
 mod manager;
@@ -49,11 +49,13 @@ mod outage;
 mod redis_node;
 mod replies;
 mod sentry;
+mod tasks;
 mod turnstile;
 
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
 pub use clock::now as boot_clock;
+pub use connect::connect;
 pub use engine::{AdaptiveBackoff, Drive, Engine, Task};
 pub use error::{LockError, NodeReport};
 pub use guard::LeaseGuard;
@@ -62,7 +64,7 @@ pub use lease::{Lease, ReleaseVotes};
 pub use lock::Lock;
 pub use manager::Redlock;
 pub use memory_node::MemoryNode;
-pub use node::{Node, NodeState, connect};
+pub use node::{Node, NodeState};
 pub use observe::NoticeReport;
 pub use quorlock_protocol::{
     Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, Notice, OptionDefault,

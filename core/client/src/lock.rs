@@ -8,7 +8,7 @@ use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Res
 use crate::error::LockError;
 use crate::guard::LeaseGuard;
 use crate::lease::Lease;
-use crate::manager::Manager;
+use crate::manager::{Manager, Redlock};
 
 /// A lock on one or several resources, and how to acquire it.
 ///
@@ -22,15 +22,35 @@ pub struct Lock {
     policy: PolicyBuilder,
 }
 
-impl Lock {
-    pub(crate) fn new(
-        manager: &Arc<Manager>,
-        resources: Result<Resources, ConfigError>,
-        policy: Policy,
-    ) -> Self {
-        Self { manager: Arc::clone(manager), resources, policy: policy.to_builder() }
+impl Redlock {
+    /// A lock on the resource `name`, with the manager's policy until told otherwise.
+    pub fn lock(&self, name: &str) -> Lock {
+        self.lock_all([name])
     }
 
+    /// A lock on several resources: all or nothing.
+    pub fn lock_all<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Lock {
+        let (manager, policy) = (Arc::clone(&self.manager), self.manager.policy.to_builder());
+        Lock { manager, resources: Resources::new(names), policy }
+    }
+
+    /// Takes over a lease by the token that its holder handed over (see [`Lease::token`]).
+    ///
+    /// Its validity is zero until [`Lease::extend`] or [`Lease::check`] has proved it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if a name or the token is not valid.
+    pub fn lease<S: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = S>,
+        token: &str,
+    ) -> Result<Lease, LockError> {
+        let claim = Claim { resources: Resources::new(names)?, holder: HolderId::adopt(token)? };
+        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.policy))
+    }
+}
+
+impl Lock {
     /// How long the nodes keep the lock unless it is extended. Default 10 s.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.set(|policy| policy.ttl(ttl))

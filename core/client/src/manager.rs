@@ -13,13 +13,11 @@ use quorlock_protocol::{
 };
 use tokio::sync::oneshot;
 
-use crate::builder::Builder;
 use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
-use crate::lease::{Keeper, Lease};
-use crate::lock::Lock;
+use crate::lease::Keeper;
 use crate::node::{Node, NodeState};
 use crate::redis_node::NodeSettings;
 use crate::sentry::{Keeping, Watch};
@@ -45,7 +43,7 @@ use crate::turnstile::Turnstile;
 /// ```
 #[derive(Clone)]
 pub struct Redlock {
-    manager: Arc<Manager>,
+    pub(crate) manager: Arc<Manager>,
 }
 
 pub(crate) struct Manager {
@@ -74,36 +72,6 @@ pub(crate) struct Manager {
 impl Redlock {
     pub(crate) fn over(manager: Manager) -> Self {
         Self { manager: Arc::new(manager) }
-    }
-
-    /// Starts a manager without nodes and with the default policy.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// A lock on the resource `name`, with the manager's policy until told otherwise.
-    pub fn lock(&self, name: &str) -> Lock {
-        self.lock_all([name])
-    }
-
-    /// A lock on several resources: all or nothing.
-    pub fn lock_all<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Lock {
-        Lock::new(&self.manager, Resources::new(names), self.manager.policy)
-    }
-
-    /// Takes over a lease by the token that its holder handed over (see [`Lease::token`]).
-    ///
-    /// Its validity is zero until [`Lease::extend`] or [`Lease::check`] has proved it.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] if a name or the token is not valid.
-    pub fn lease<S: AsRef<str>>(
-        &self,
-        names: impl IntoIterator<Item = S>,
-        token: &str,
-    ) -> Result<Lease, LockError> {
-        let claim = Claim { resources: Resources::new(names)?, holder: HolderId::adopt(token)? };
-        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.policy))
     }
 
     /// Whether another could not get the lock now, because anyone holds it (as far as the nodes tell).

@@ -16,55 +16,12 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Command, Fault, Moment, Quarantine};
-use tokio::runtime::Handle;
 
-use crate::address::{Address, Place};
 use crate::clock;
-use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
-use crate::memory_node::MemoryNode;
-use crate::redis_node::{Connections, NodeSettings, RedisNode};
-use crate::sentry::Sentry;
-
-/// The node at `address`: what the address says decides the kind. A task that it needs runs on the
-/// runtime of `handle`.
-///
-/// ```
-/// use quorlock::{Address, Node as _, NodeSettings, connect};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-/// # let handle = runtime.handle();
-/// let address: Address = "redis://:secret@cache.example/1".parse()?;
-/// let node = connect(&address, &NodeSettings::default(), handle);
-/// assert_eq!(node.address(), "redis://cache.example:6379/1");
-/// # Ok::<(), quorlock_protocol::ConfigError>(())
-/// ```
-pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> Arc<dyn Node> {
-    let connections = Connections::on(Tasks::on(handle.clone()));
-    connect_guarded(address, settings, &connections, None)
-}
-
-/// The same, under the guards of a manager.
-pub(crate) fn connect_guarded(
-    address: &Address,
-    settings: &NodeSettings,
-    connections: &Connections,
-    sentry: Option<Sentry>,
-) -> Arc<dyn Node> {
-    match address.place() {
-        Place::Memory(Some(name)) => {
-            Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix()))
-        }
-        Place::Memory(None) => Arc::new(MemoryNode::own(address.key_prefix())),
-        Place::Tcp { .. } | Place::Unix(_) => {
-            RedisNode::guarded(address.clone(), *settings, connections.clone(), sentry)
-        }
-    }
-}
 
 /// One independent master.
 pub trait Node: Send + Sync + 'static {

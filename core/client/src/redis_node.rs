@@ -40,11 +40,11 @@ use self::dialer::Dialer;
 use self::mail::{Letter, Mail};
 use crate::address::Address;
 use crate::clock::{ToldClock, ToldMoment};
-use crate::engine::Tasks;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
 use crate::outage;
 use crate::sentry::Sentry;
+use crate::tasks::Tasks;
 
 /// How a node's connection is made and watched.
 ///

@@ -88,14 +88,14 @@ pub use fault::{Fault, FaultKind};
 pub use guard::{
     Canary, CanaryKey, Checkup, ClockReading, Dependence, GuardStore, Guards, HoldingNote,
     Identity, LeadNote, Membership, NoCanary, Notes, Notice, Pass, Quarantine, QuarantineReason,
-    Relied, RestartGuard, Ruling, SightingNote, Writing,
+    Relied, Ruling, SightingNote, Writing,
 };
 pub use hold::{Hold, HoldEnd, LossReason};
 pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};
 pub use inspect::{Inspect, Inspection, Standing};
 pub use lease::Lease;
 pub use machine::{Machine, Output, Surroundings};
-pub use policy::{OptionDefault, OptionInfo, Policy, PolicyBuilder};
+pub use policy::{OptionDefault, OptionInfo, Policy, PolicyBuilder, RestartGuard};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
 pub use time::{Moment, Ttl};

@@ -1,9 +1,12 @@
 //! What users can set, parsed once. The one home of option names, units, defaults and bounds.
 
+mod guards;
+
 use std::time::Duration;
 
+pub use self::guards::RestartGuard;
+
 use crate::error::ConfigError;
-use crate::guard::RestartGuard;
 use crate::time::Ttl;
 use crate::validity::Drift;
 

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use super::adaptive_backoff::AdaptiveBackoff;
-use super::tasks::Tasks;
 use crate::clock::{self, ToldMoment};
+use crate::tasks::Tasks;
 
 /// Keeps a runtime from sleeping while exactly one caller waits: a caller that drives it alone, or one on another
 /// thread for which the engine's thread drives.

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use super::busy_poll::BusyPoll;
-use super::tasks::Tasks;
+use crate::tasks::Tasks;
 
 /// A runtime that one thread at a time drives.
 pub(super) struct SharedRuntime {

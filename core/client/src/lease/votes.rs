@@ -6,13 +6,13 @@ use quorlock_protocol::{Moment, NodeVote, Round, RoundReport, Vote};
 
 use crate::error::{NodeReport, name_votes};
 use crate::inbox::Inbox;
-use crate::late::{Brief, LateVotes};
+use crate::inbox::{CompactVotes, LateVotes};
 
 /// The last round's votes.
 pub(super) enum LastVotes {
     /// It still counts what comes late.
     Late(Arc<LateVotes>),
-    Closed(Brief),
+    Closed(CompactVotes),
 }
 
 impl LastVotes {
@@ -25,7 +25,7 @@ impl LastVotes {
 
     /// Those of a round that counts no more.
     pub(super) fn over(report: &RoundReport) -> Self {
-        Self::Closed(Brief::of(report.votes.iter().cloned()))
+        Self::Closed(CompactVotes::of(report.votes.iter().cloned()))
     }
 
     pub(super) fn now(&self) -> Vec<NodeVote> {

@@ -18,7 +18,7 @@ use super::login::{ClientId, log_in};
 use super::pipe::Pipe;
 use super::stream;
 use crate::address::Address;
-use crate::engine::Tasks;
+use crate::tasks::Tasks;
 
 /// The connections that the nodes of an engine's managers share.
 #[derive(Clone)]

@@ -11,9 +11,9 @@ use super::{
     AGES_AGO, BEAT_EVERY, FIRST_CONTACT, Guards, IDLE, LONGEST_FORGOTTEN, LOOK_AGAIN,
     NOT_ASKED_WITHIN, NodeRecord,
 };
-use crate::guard::RestartGuard;
 use crate::identity::NodeId;
 use crate::machine::Surroundings;
+use crate::policy::RestartGuard;
 use crate::time::Moment;
 
 /// A memory of a node, as this client knows it.

@@ -1,27 +1,26 @@
-//! The votes of a round that is decided: those that come late are still counted, and all are kept in little
-//! room. They decide nothing here.
+//! The votes of a decided round: late ones are still recorded, and all are stored compactly. They decide nothing.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorlock_protocol::{Answer, FencingToken, NodeVote, Round, Vote};
 
-use crate::inbox::Arrival;
+use super::Arrival;
 
-/// A round that nobody waits for any more.
+/// The votes of a decided round, of which some may still come.
 pub(crate) struct LateVotes {
-    tale: Mutex<Tale>,
+    log: Mutex<VoteLog>,
 }
 
-enum Tale {
-    /// Some nodes have not answered, or may yet answer better.
+enum VoteLog {
+    /// Some nodes have not answered, or may answer again.
     Open(Box<Round>),
-    Closed(Brief),
+    Closed(CompactVotes),
 }
 
-/// What every node did in a round that is over.
+/// What every node did in a complete round.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Brief {
+pub(crate) enum CompactVotes {
     /// All granted, with the same token, after so many microseconds each.
     Granted(Option<FencingToken>, Box<[u32]>),
     Mixed(Box<[NodeVote]>),
@@ -29,36 +28,40 @@ pub(crate) enum Brief {
 
 impl LateVotes {
     pub(crate) fn new(round: Round) -> Self {
-        Self { tale: Mutex::new(Tale::of(Box::new(round))) }
+        Self { log: Mutex::new(VoteLog::of(Box::new(round))) }
     }
 
-    /// Counts one more.
-    pub(crate) fn count(&self, arrival: Arrival) {
-        let mut tale = self.tale.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Tale::Open(round) = &mut *tale
+    /// Records one more.
+    pub(crate) fn record(&self, arrival: Arrival) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if let VoteLog::Open(round) = &mut *log
             && round.handle_reply(arrival.at, arrival.node, arrival.reply)
             && round.is_complete()
         {
-            *tale = Tale::Closed(Brief::of(round.votes()));
+            *log = VoteLog::Closed(CompactVotes::of(round.votes()));
         }
     }
 
     /// What is known by now.
     pub(crate) fn now(&self) -> Vec<NodeVote> {
-        match &*self.tale.lock().unwrap_or_else(PoisonError::into_inner) {
-            Tale::Open(round) => round.votes().collect(),
-            Tale::Closed(brief) => brief.votes(),
+        match &*self.log.lock().unwrap_or_else(PoisonError::into_inner) {
+            VoteLog::Open(round) => round.votes().collect(),
+            VoteLog::Closed(votes) => votes.votes(),
         }
     }
 }
 
-impl Tale {
+impl VoteLog {
     fn of(round: Box<Round>) -> Self {
-        if round.is_complete() { Self::Closed(Brief::of(round.votes())) } else { Self::Open(round) }
+        if round.is_complete() {
+            Self::Closed(CompactVotes::of(round.votes()))
+        } else {
+            Self::Open(round)
+        }
     }
 }
 
-impl Brief {
+impl CompactVotes {
     pub(crate) fn of(votes: impl Iterator<Item = NodeVote> + Clone) -> Self {
         let token = |vote: NodeVote| match vote.answer {
             Some(Ok(Answer::Ours { token, remaining: None })) => Some(token),
@@ -90,7 +93,7 @@ impl Brief {
     }
 }
 
-impl Default for Brief {
+impl Default for CompactVotes {
     fn default() -> Self {
         Self::Mixed(Box::default())
     }
@@ -124,9 +127,9 @@ mod tests {
             vec![granted(Some(7), None), fault, missing],
         ];
         for votes in rounds {
-            assert_eq!(Brief::of(votes.iter().cloned()).votes(), votes);
+            assert_eq!(CompactVotes::of(votes.iter().cloned()).votes(), votes);
         }
-        let brief = Brief::of([granted(Some(7), None), granted(Some(7), None)].into_iter());
-        assert!(matches!(brief, Brief::Granted(..)), "what is usual takes little room");
+        let votes = CompactVotes::of([granted(Some(7), None), granted(Some(7), None)].into_iter());
+        assert!(matches!(votes, CompactVotes::Granted(..)), "equal grants are stored compactly");
     }
 }

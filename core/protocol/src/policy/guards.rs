@@ -1,10 +1,10 @@
-//! The choices that users have. Owns their names.
+//! The settings of the guards: what is done about nodes that may have forgotten locks. Owns their names.
 
 use std::fmt;
 use std::str::FromStr;
 
+use super::Policy;
 use crate::error::ConfigError;
-use crate::policy::Policy;
 
 /// What is done about nodes that may have forgotten locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

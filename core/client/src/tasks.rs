@@ -30,17 +30,17 @@ impl Tasks {
         Self { handle, counts: Arc::default() }
     }
 
-    pub(super) fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
     /// Whether none is ready.
-    pub(super) fn are_idle(&self) -> bool {
+    pub(crate) fn are_idle(&self) -> bool {
         self.counts.ready.load(Ordering::Acquire) == 0
     }
 
     /// Changes whenever one of them runs.
-    pub(super) fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.counts.steps.load(Ordering::Relaxed)
     }
 
@@ -56,7 +56,7 @@ impl Tasks {
 
     /// Lets the tasks run until none is ready and nothing has come in, but not for much longer than `limit`; tells
     /// whether none is ready. To be called by the thread that drives the runtime.
-    pub(super) async fn run_ready(&self, limit: Duration) -> bool {
+    pub(crate) async fn run_ready(&self, limit: Duration) -> bool {
         let begin = Instant::now();
         loop {
             // The runtime runs the tasks, then checks sockets and timers.
@@ -71,7 +71,7 @@ impl Tasks {
     }
 
     /// Lets the tasks run and polls for what comes in until `is_done`, or for about `limit`.
-    pub(super) async fn poll_for(&self, limit: Duration, mut is_done: impl FnMut() -> bool) {
+    pub(crate) async fn poll_for(&self, limit: Duration, mut is_done: impl FnMut() -> bool) {
         let begin = Instant::now();
         while begin.elapsed() < limit && !is_done() {
             yield_now().await;

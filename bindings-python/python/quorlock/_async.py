@@ -1,0 +1,288 @@
+"""Locks for asyncio: how a task waits and what an `async with` block means. Users import `aio`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Iterable
+from datetime import timedelta
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+
+from ._base import (
+    LockBase,
+    RedlockBase,
+    let_go_on,
+    names_of,
+    refuse_generators,
+    refuse_to_pickle_a_lease,
+    tell_loss,
+)
+from ._errors import (
+    ConfigTypeError,
+    LeaseLost,
+    LockNotAcquired,
+)
+from ._loops import Interruption, finished, is_thrown_away, watch_loss
+from ._native import LeaseState
+from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
+from ._signatures import shows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._native import Operation, Plan
+    from ._options import Behaviour
+    from ._router import Watch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Lease(LeaseState):
+    """A lock that is held.
+
+    A lease that is forgotten (garbage-collected) is no longer renewed and runs out.
+    """
+
+    _watch: Watch | None = None
+    _raise_on_lost: bool = True
+    __reduce__ = refuse_to_pickle_a_lease
+
+    async def extend(self, ttl: float | timedelta | None = None) -> float:
+        """Keep the lock for `ttl` seconds (or as long as before) from now on.
+
+        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable`
+        if too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a
+        release.
+        """
+        operation = self.begin_extend(ttl)
+        await finished(operation)
+        return cast("float", operation.result())
+
+    async def check(self) -> float:
+        """Ask the nodes whether a quorum still holds the lease; returns the validity in seconds.
+
+        Raises `LeaseLost` if it does not, `QuorumUnreachable` if too few nodes answer to tell,
+        `LockNotHeld` after a release.
+        """
+        operation = self.begin_check()
+        await finished(operation)
+        return cast("float", operation.result())
+
+    async def release(self) -> str:
+        """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
+
+        Cancelled, it still gives the lock back. Raises `LeaseLost` if the lease had expired or was
+        taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`),
+        and `LockNotHeld` if it was released before.
+        """
+        operation = self.begin_release()
+        await finished(operation)
+        return operation.released(self._raise_on_lost)
+
+
+class Lock(LockBase[Lease]):
+    """A lock to be acquired: by `async with`, by `await acquire()` or as a decorator.
+
+    One object may be shared by tasks: every acquisition has a lease of its own. It is not
+    reentrant: acquired again while it is held, it waits as for any other holder.
+
+    If the lease is lost, the task that is in the block is cancelled and the block raises
+    `LeaseLost`.
+    """
+
+    async def acquire(self, blocking: bool = True, timeout: float | timedelta | None = -1) -> bool:
+        """Acquire the lock; returns whether it is held.
+
+        `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
+        no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
+        The lease is not renewed unless the lock has `auto_extend=True`. Cancelled, it leaves
+        nothing behind.
+        """
+        if blocking is not True or timeout != -1:
+            check_wait(blocking, timeout)
+        plan, behaviour = self._planned()
+        operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
+        try:
+            await self._obtain(operation, behaviour, False)
+        except LockNotAcquired:
+            return False
+        return True
+
+    async def release(self) -> str:
+        """Give back what this task acquired last; see `Lease.release`.
+
+        A task that never acquired through this object gives back the latest lease. Raises
+        `LockNotHeld` if there is none.
+        """
+        taken = None
+        try:
+            taken = self._acquisitions.release() or self._refuse_release()
+            await finished(taken[1])
+            return taken[1].released(taken[0]._raise_on_lost)
+        except BaseException:
+            let_go_on(taken)
+            raise
+
+    async def locked(self) -> bool:
+        """Whether anyone holds the lock, as far as the nodes tell.
+
+        Raises `QuorumUnreachable` if too few nodes answer.
+        """
+        operation = self._planned()[0].ask()
+        await finished(operation)
+        return cast("bool", operation.result())
+
+    async def __aenter__(self) -> Lease:
+        plan, behaviour = self._planned()
+        operation = plan.acquire(behaviour.blocking, -1, True)
+        return await self._obtain(operation, behaviour, True)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        left = None
+        try:
+            left = self._acquisitions.leave_block()
+            if left is None:
+                return
+            watch = left[0]._watch
+            is_left_alone = is_thrown_away(kind, watch)
+            ours = isinstance(watch, Interruption) and watch.end(error)
+            if left[1] is None:
+                return  # given back inside the block, or held by the parent of this process
+            if is_left_alone:
+                let_go_on(left)
+                return
+            await finished(left[1])
+            loss: LeaseLost | None = left[1].result()[1]
+        except BaseException:
+            let_go_on(left)
+            raise
+        if loss is not None:
+            if ours:
+                raise loss from error
+            tell_loss(loss, self._planned()[1], error)
+
+    def __enter__(self) -> Any:
+        raise TypeError(
+            "this lock is for asyncio: use 'async with', or quorlock.Redlock for 'with'"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached."""
+
+    def __call__(self, function: F) -> F:
+        """Decorate a coroutine function: every call acquires the lock for itself."""
+        refuse_generators(function)
+        if not inspect.iscoroutinefunction(function):
+            raise ConfigTypeError(
+                f"{function.__qualname__} is not a coroutine function (async def): use a lock of "
+                f"quorlock.Redlock"
+            )
+
+        @wraps(function)
+        async def locked(*args: Any, **kwargs: Any) -> Any:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return cast("F", locked)
+
+    async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
+        try:
+            await finished(operation)
+            lease = self._acquisitions.take(operation, Lease, is_block)
+            if is_block or behaviour is not USUAL:
+                lease._raise_on_lost = behaviour.raise_on_lost
+                watch_loss(lease, behaviour, is_block=is_block)
+            return lease
+        except BaseException:
+            self._acquisitions.undo(operation)
+            raise
+
+
+class _AsyncView(Lock):
+    """The asyncio side of a lock that serves both: the same settings, nodes and leases."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self._acquisitions = lock._acquisitions
+
+    def _planned(self) -> tuple[Plan, Behaviour]:
+        planned: tuple[Plan, Behaviour] = self._lock._planned()
+        return planned
+
+
+class Redlock(RedlockBase):
+    """Locks over independent Redis or Valkey masters, for asyncio.
+
+    Takes what `quorlock.Redlock` takes. May be shared by event loops and threads.
+
+    >>> import asyncio
+    >>> from quorlock.aio import Redlock
+    >>> locks = Redlock(["memory://a", "memory://b", "memory://c"], ttl=5)
+    >>> async def main():
+    ...     async with locks.lock("invoice:42") as lease:
+    ...         print(lease)
+    >>> asyncio.run(main())
+    <Lease 'invoice:42' held 4.9s left 3/3 nodes>
+    """
+
+    @shows(ManagerOptions)
+    def __init__(self, nodes: Iterable[Any], **options: Unpack[ManagerOptions]) -> None:
+        super().__init__(nodes, dict(options))
+
+    @shows(Settings)
+    def lock(
+        self,
+        resource: str | Iterable[str] | None = None,
+        ttl: float | timedelta | None = None,
+        *,
+        resources: Iterable[str] | None = None,
+        **options: Unpack[Settings],
+    ) -> Lock:
+        """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
+
+        `ttl` is how many seconds the nodes keep it unless it is extended, by default 10.
+        """
+        return Lock(self._plan_for(resource, ttl, resources, options))
+
+    @shows(LockOptions)
+    def lease(
+        self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
+    ) -> Lease:
+        """Take over a lease by the `token` that its holder handed over.
+
+        Its validity is 0.0 until `extend()` or `check()` has proved it.
+        """
+        plan, behaviour = self._plan(names_of(resource, None), dict(options))
+        lease = Lease(plan.adopt(token))
+        lease._raise_on_lost = behaviour.raise_on_lost
+        watch_loss(lease, behaviour, is_block=False)
+        return lease
+
+    def close(self) -> Awaitable[None]:
+        """Give up the connections; may be awaited, and need not be.
+
+        What is still held is no longer renewed; later calls raise. Closed are those that no other
+        manager of the process uses (five seconds later if this one is only dropped). Clients that
+        it was given are left as they are.
+        """
+        self._manager.close()
+        return _Done()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._manager.close()
+
+
+class _Done:
+    """Something to await that has happened already."""
+
+    def __await__(self) -> Any:
+        return iter(())

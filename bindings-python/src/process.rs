@@ -1,0 +1,110 @@
+//! What a process has one of: the engine, its notices, and how event loops drive it. Owns when the engine is started
+//! and what is waited for when the process ends.
+#![allow(
+    unsafe_code,
+    reason = "what a forked child must not touch is leaked, and referred to by pointer"
+)]
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use quorlock::{Engine, NoticeReport};
+
+use crate::completion_queue::CompletionQueue;
+use crate::fork;
+use crate::loop_driving::LoopDriving;
+use crate::notices::Notices;
+
+/// Made once a process, with the engine.
+struct Process {
+    generation: u64,
+    engine: Engine,
+    notices: Notices,
+    loop_driving: LoopDriving,
+}
+
+/// The engine of this process; started at the first call.
+pub(crate) fn engine(py: Python<'_>) -> PyResult<&'static Engine> {
+    if let Some(process) = process() {
+        return Ok(&process.engine);
+    }
+    let engine = py.detach(Engine::start).map_err(|error| {
+        PyRuntimeError::new_err(format!("the lock thread could not be started: {error}"))
+    })?;
+    Ok(&publish(engine).engine)
+}
+
+/// What is to be logged in this process, if its engine was started.
+pub(crate) fn notices() -> Option<&'static Notices> {
+    process().map(|process| &process.notices)
+}
+
+/// How the event loops of this process drive the engine, if it was started.
+pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
+    process().map(|process| &process.loop_driving)
+}
+
+/// Waits until what was cancelled or dropped is off the nodes, for `seconds` at the most.
+///
+/// Returns whether nothing is left.
+#[pyfunction]
+pub(crate) fn drain(py: Python<'_>, seconds: f64) -> bool {
+    let Some(process) = process() else {
+        return true;
+    };
+    let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    py.detach(|| process.engine.drain(timeout))
+}
+
+/// From now on `number` is posted to the queue when there is a notice to be logged.
+#[pyfunction]
+pub(crate) fn listen(queue: &CompletionQueue, number: u64) {
+    if let (Some(notices), Some(inner)) = (notices(), queue.inner()) {
+        notices.listen(inner, number);
+    }
+}
+
+/// The notices that have not been logged: the text, the name and the node of each.
+///
+/// Python code logs them: a thread that logs while the interpreter ends may be ended there, which must not
+/// unwind through anything here that holds an object.
+#[pyfunction]
+pub(crate) fn take_notices() -> Vec<(String, &'static str, Option<String>)> {
+    let parts = |notice: &NoticeReport| {
+        (notice.to_string(), notice.name(), notice.address().map(str::to_owned))
+    };
+    notices().map(Notices::take).unwrap_or_default().iter().map(parts).collect()
+}
+
+/// That of this process, and not of the one it was forked from.
+fn process() -> Option<&'static Process> {
+    let process = PROCESS.load(Ordering::Acquire);
+    // SAFETY: the pointer is null or comes from `Box::into_raw` in `publish`, and is never freed.
+    let process = unsafe { process.as_ref() };
+    process.filter(|process| process.generation == fork::generation())
+}
+
+/// Makes `engine` the one of this process, unless another thread was faster.
+fn publish(engine: Engine) -> &'static Process {
+    let (notices, loop_driving) = (Notices::default(), LoopDriving::default());
+    let mine = Process { generation: fork::generation(), engine, notices, loop_driving };
+    let mine = Box::into_raw(Box::new(mine));
+    loop {
+        let before = PROCESS.load(Ordering::Acquire);
+        if let Some(other) = process() {
+            // SAFETY: nobody else has seen this one; dropping it ends its thread.
+            drop(unsafe { Box::from_raw(mine) });
+            return other;
+        }
+        let swapped = PROCESS.compare_exchange(before, mine, Ordering::AcqRel, Ordering::Acquire);
+        if swapped.is_ok() {
+            // SAFETY: the pointer comes from `Box::into_raw` and is never freed from now on.
+            return unsafe { &*mine };
+        }
+    }
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

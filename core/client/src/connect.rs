@@ -1,0 +1,48 @@
+//! Makes the node of an address: a server, or one in the memory of the process.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use crate::address::{Address, Place};
+use crate::memory_node::MemoryNode;
+use crate::node::Node;
+use crate::redis_node::{Connections, NodeSettings, RedisNode};
+use crate::sentry::Sentry;
+use crate::tasks::Tasks;
+
+/// The node at `address`: what the address says decides the kind. A task that it needs runs on the
+/// runtime of `handle`.
+///
+/// ```
+/// use quorlock::{Address, Node as _, NodeSettings, connect};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # let handle = runtime.handle();
+/// let address: Address = "redis://:secret@cache.example/1".parse()?;
+/// let node = connect(&address, &NodeSettings::default(), handle);
+/// assert_eq!(node.address(), "redis://cache.example:6379/1");
+/// # Ok::<(), quorlock_protocol::ConfigError>(())
+/// ```
+pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> Arc<dyn Node> {
+    let connections = Connections::on(Tasks::on(handle.clone()));
+    connect_guarded(address, settings, &connections, None)
+}
+
+/// The same, under the guards of a manager.
+pub(crate) fn connect_guarded(
+    address: &Address,
+    settings: &NodeSettings,
+    connections: &Connections,
+    sentry: Option<Sentry>,
+) -> Arc<dyn Node> {
+    match address.place() {
+        Place::Memory(Some(name)) => {
+            Arc::new(MemoryNode::with_key_prefix(name, address.key_prefix()))
+        }
+        Place::Memory(None) => Arc::new(MemoryNode::own(address.key_prefix())),
+        Place::Tcp { .. } | Place::Unix(_) => {
+            RedisNode::guarded(address.clone(), *settings, connections.clone(), sentry)
+        }
+    }
+}
