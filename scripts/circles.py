@@ -21,6 +21,8 @@ TYPESCRIPT = "bindings-node/ts"
 
 Graph = dict[str, set[str]]
 
+_FOR_TYPES = r"^if TYPE_CHECKING:\n(?:    .*\n|\n)*"
+
 
 def rust_graphs(source: Path) -> Iterator[tuple[str, Graph]]:
     """The modules of a crate, and those of each of its folders."""

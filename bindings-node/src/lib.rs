@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   ts/redlock.ts ──acquire(id, ...)──▶ manager.rs ──run──▶ queue.rs ──start──▶ the core
-//!   ts/bridge.ts ──flush()──▶ bridge.rs ──visit──────────────────────────────────▶ │
-//!   libuv ──readable──▶ uv.rs ──▶ bridge.rs ──visit──────────────────────────────▶ │
+//!   ts/bridge.ts ──flush()──▶ bridge.rs ──drive──────────────────────────────────▶ │
+//!   libuv ──readable──▶ uv.rs ──▶ bridge.rs ──drive──────────────────────────────▶ │
 //!   ts/bridge.ts ◀──wake, take()── bridge.rs ◀──────────── queue.rs ◀──put─────────┘
 //! ```
 #![deny(unsafe_code)]

@@ -66,7 +66,7 @@ impl EventLoop {
         }
     }
 
-    /// Visits as soon as the engine's own thread is gone.
+    /// Drives as soon as the engine's own thread has stopped.
     fn drive(&self, begin: impl Fn()) {
         let deadline = Instant::now() + LONG;
         while self.locks.engine().drive_ready(Some(on_available()), &begin) != Drive::Driven {

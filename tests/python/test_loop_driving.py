@@ -29,7 +29,7 @@ def test_one_at_a_time_needs_no_other_thread(
     run_loop: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nodes that always answer at once, whatever else the machine does.
-    locks = aio.Redlock(memory_nodes("visits"))
+    locks = aio.Redlock(memory_nodes("loop-driving"))
     handed_over: list[object] = []
     hand_over = _loops.LoopRouter.expect_on_loop
 
