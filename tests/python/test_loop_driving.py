@@ -182,7 +182,7 @@ def test_others_on_the_loop_have_their_turn(cluster3: Cluster) -> None:
 
 
 @pytest.mark.parametrize("call", ["acquire", "release"])
-def test_what_is_dropped_between_two_visits_leaves_no_key(cluster3: Cluster, call: str) -> None:
+def test_what_is_dropped_between_two_turns_leaves_no_key(cluster3: Cluster, call: str) -> None:
     async def main() -> None:
         lock = aio.Redlock(cluster3.urls).lock("r", ttl=60)
         await one_after_the_other(lock, 20)
@@ -196,11 +196,11 @@ def test_what_is_dropped_between_two_visits_leaves_no_key(cluster3: Cluster, cal
     asyncio.run(main())
 
 
-def test_a_fork_between_two_visits_is_harmless(cluster3: Cluster) -> None:
+def test_a_fork_between_two_turns_is_harmless(cluster3: Cluster) -> None:
     out = run(
         """
         import asyncio, os, warnings, quorlock.aio
-        from tests.python.test_visits import Begun
+        from tests.python.test_loop_driving import Begun
         warnings.simplefilter("ignore")  # newer Pythons warn of forks in threaded programs
         locks = quorlock.aio.Redlock(os.environ["QUORLOCK_NODES"].split(","))
 
@@ -220,7 +220,7 @@ def test_a_fork_between_two_visits_is_harmless(cluster3: Cluster) -> None:
             lock, status = locks.lock("r", ttl=30), None
             while status is None:
                 acquiring = Begun(lock.acquire())
-                if acquiring.is_visit:
+                if acquiring.is_begun_on_loop:
                     pid = os.fork()
                     if pid == 0:
                         os._exit(child(acquiring))
@@ -247,7 +247,7 @@ class Begun:
         self._coroutine = coroutine
         self._awaited = coroutine.send(None)
         #: It waits for nothing but a turn of the loop.
-        self.is_visit = self._awaited is None
+        self.is_begun_on_loop = self._awaited is None
 
     def __await__(self) -> Any:
         try:
