@@ -164,7 +164,7 @@ def test_who_closes_leaves_the_others_alone(servers: Callable[..., Cluster]) -> 
         assert len(before) == 3
         made.write("\n")
         line = made.line()
-        assert re.fullmatch(r"\['QuorumUnreachable'\] released", line), line
+        assert re.fullmatch(r"\['LocksClosed'\] released", line), line
         assert made.line() == "ready"
         after = [line.split(" ")[0] for server in cluster for line in connections(server)]
         assert after == before

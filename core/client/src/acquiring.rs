@@ -85,6 +85,7 @@ impl Manager {
                     let patience = policy.node_timeout().min(TO_WITHDRAW);
                     let _ = timeout(patience, withdrawn).await;
                 }
+                self.check_open(resources)?;
                 if let Some(mistake) = self.mistake() {
                     return Err(mistake.into());
                 }
@@ -112,6 +113,7 @@ impl Manager {
         let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
         let patience = policy.longest_wait().map(left);
         let turn = self.turnstile.wait(resources, patience).await;
+        self.check_open(resources)?;
         let driver = self.driver();
         let is_in_time = policy.timeout().is_none_or(|timeout| left(timeout) > LAST_TRY);
         if let Some(turn) = turn.filter(|_| is_in_time) {

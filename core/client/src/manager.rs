@@ -113,10 +113,12 @@ impl Redlock {
 
     /// Gives up the connections: those that no other manager of the engine uses are closed, once what was
     /// sent is answered (five seconds later if the manager is only dropped). Locks that are still held are
-    /// no longer renewed and run out; every later operation fails with [`ErrorKind::Closed`]. Closing twice
+    /// no longer renewed and run out; every later operation fails with [`ErrorKind::Closed`], and so
+    /// do acquisitions that wait. Closing twice
     /// does nothing.
     pub fn close(&self) {
         self.manager.closed.store(true, Ordering::Release);
+        self.manager.turnstile.close();
         for node in self.manager.nodes.iter() {
             node.close();
         }

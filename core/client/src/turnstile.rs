@@ -89,6 +89,17 @@ impl Turnstile {
         }
     }
 
+    /// The manager is closed: nobody tries any more, and nobody waits.
+    pub(crate) fn close(&self) {
+        let mut lines = self.lock();
+        let waiting: Vec<_> = lines.values_mut().map(|line| mem::take(&mut line.waiting)).collect();
+        for inbox in lines.values().filter_map(|line| line.inbox.as_ref()) {
+            inbox.cancel();
+        }
+        drop(lines);
+        drop(waiting);
+    }
+
     fn turn(self: &Arc<Self>, resources: &Resources) -> Turn {
         let (turnstile, resources) = (Arc::clone(self), Some(resources.clone()));
         Turn { turnstile, resources, before: ErrorKind::NotAcquired }

@@ -257,6 +257,23 @@ async fn a_closed_manager_says_so() {
     assert_eq!(kind(lease.extend(None).await), ErrorKind::Closed);
 }
 
+#[tokio::test]
+async fn who_waits_for_a_lock_hears_that_the_manager_is_closed() {
+    let locks = three_nodes();
+    let _held = locks.lock("r").acquire().await.unwrap();
+    let waiting = [(), ()].map(|()| {
+        let lock = locks.lock("r").timeout(Duration::from_secs(60));
+        tokio::spawn(async move { kind(lock.acquire().await) })
+    });
+    // One of them tries, the other stands behind it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    locks.close();
+    for waiting in waiting {
+        let end = tokio::time::timeout(Duration::from_secs(5), waiting);
+        assert_eq!(end.await.expect("it does not wait on").unwrap(), ErrorKind::Closed);
+    }
+}
+
 #[test]
 fn bad_settings_are_refused_with_a_sentence() {
     let text = |nodes: &[&str]| Redlock::builder().nodes(nodes).build().unwrap_err().to_string();

@@ -379,10 +379,10 @@ impl Guards {
         self.look_since = self.look_since.max(since);
     }
 
-    /// Whether every node was tried, or has had its time.
-    fn has_contacted_all(&self, now: Moment) -> bool {
+    /// Whether every node was tried, or has had `patience` for it.
+    fn has_contacted_all(&self, patience: Duration, now: Moment) -> bool {
         let all = self.records.iter().all(|record| record.contact != Contact::Unknown);
-        all || self.contact_since.is_some_and(|since| now.since(since) >= FIRST_CONTACT)
+        all || self.contact_since.is_some_and(|since| now.since(since) >= patience)
     }
 
     /// Without canaries a clock step is this client's own affair.
@@ -429,6 +429,9 @@ const IDLE: Duration = NOT_ASKED_WITHIN.saturating_add(LOOKED_AT_WITHIN).saturat
 const NOT_ASKED_WITHIN: Duration = Duration::from_secs(11);
 /// How long all nodes may take to be reached for the first time.
 const FIRST_CONTACT: Duration = Duration::from_millis(100);
+/// The same where nobody has used the nodes for a while. A node that forgot then counts at once, but only if it is
+/// heard before the others are beaten; else it waits for the floor.
+const FIRST_CONTACT_IF_IDLE: Duration = Duration::from_millis(500);
 /// When to look again at a node that could not be decided on, at the latest.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// People hear of a node that is held back for longer than this.

@@ -8,7 +8,7 @@ use super::canary::Canary;
 use super::checkup::{CanaryKey, Checkup, QuarantineReason, Ruling, SightingNote, Writing};
 use super::holdings::Holdings;
 use super::{
-    AGES_AGO, BEAT_EVERY, FIRST_CONTACT, Guards, IDLE, LONGEST_FORGOTTEN, LOOK_AGAIN,
+    AGES_AGO, BEAT_EVERY, FIRST_CONTACT, FIRST_CONTACT_IF_IDLE, Guards, IDLE, LONGEST_FORGOTTEN,
     NOT_ASKED_WITHIN, NodeRecord,
 };
 use crate::identity::NodeId;
@@ -91,14 +91,14 @@ impl Guards {
         }
         let (longer, shorter) = canary.since_beat(look.checkup.clock.micros, env.wall_micros());
         if shorter > IDLE && !self.note_idle(look, now) {
-            return Ruling::Undecided(now + LOOK_AGAIN);
+            return Ruling::Undecided(now + FIRST_CONTACT_IF_IDLE);
         }
         self.judge_idle(now);
         let wall = env.wall_micros();
         if longer < BEAT_EVERY && !self.has_news_for(look, canary, wall, now) {
             return self.rule_gate(look.node, now);
         }
-        if !self.has_contacted_all(now) {
+        if !self.has_contacted_all(FIRST_CONTACT, now) {
             // One of those who were not heard yet may know that this is an older state of the memory: with one
             // beat more nobody could tell.
             return Ruling::Undecided(now + FIRST_CONTACT);
@@ -112,7 +112,8 @@ impl Guards {
         let sent = look.checkup.clock.sent;
         self.records[look.node.index()].idle = Some(sent);
         let forgot = self.records.iter().filter_map(|record| record.forgot).max();
-        self.has_contacted_all(now) && forgot.is_none_or(|forgot| sent > forgot)
+        self.has_contacted_all(FIRST_CONTACT_IF_IDLE, now)
+            && forgot.is_none_or(|forgot| sent > forgot)
     }
 
     /// Nodes that forgot while nobody used the cluster have forgotten no lock that was asked for a moment ago: each

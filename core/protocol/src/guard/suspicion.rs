@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::checkup::{LeadNote, SightingNote};
 use super::clocks::{ClockReading, Lead, Offset, Step, micros};
-use super::{Guards, LOOK_AGAIN, Leads, NodeRecord, Notice};
+use super::{FIRST_CONTACT, Guards, LOOK_AGAIN, Leads, NodeRecord, Notice};
 use crate::identity::NodeId;
 use crate::time::Moment;
 
@@ -123,7 +123,10 @@ impl Guards {
     /// Has nodes looked at once more that do not tell yet how a clock stands to theirs which this client has come to
     /// know: at the first looks of all clients most clocks were unknown.
     pub(super) fn spread_leads(&mut self, now: Moment) {
-        if !self.has_new_clock || !self.watches_clocks || !self.has_contacted_all(now) {
+        if !self.has_new_clock
+            || !self.watches_clocks
+            || !self.has_contacted_all(FIRST_CONTACT, now)
+        {
             return;
         }
         self.has_new_clock = false;

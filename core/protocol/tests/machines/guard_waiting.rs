@@ -339,6 +339,28 @@ fn whoever_finds_a_node_idle_asks_the_others_before_it_beats() {
 }
 
 #[test]
+fn a_node_that_forgot_may_be_far_and_is_used_at_once_if_nobody_used_the_cluster() {
+    for (late, view) in [(300, "ooo"), (600, "ooq")] {
+        let (mut cluster, client) = settled_in(3);
+        drop(client);
+        cluster.pass(40_000);
+        cluster.restart(2);
+        let mut newcomer = cluster.client(|it| it);
+        newcomer.latency = 1;
+        newcomer.look(&mut cluster, 0);
+        newcomer.look(&mut cluster, 1);
+        cluster.pass(late);
+        // These are heard again before the far one is for the first time.
+        newcomer.look(&mut cluster, 0);
+        newcomer.look(&mut cluster, 1);
+        for _ in 0..2 {
+            newcomer.look_around(&mut cluster);
+        }
+        assert_eq!(newcomer.view(), view, "after {late} ms");
+    }
+}
+
+#[test]
 fn a_canary_that_another_has_put_there_first_is_not_overwritten() {
     let (mut cluster, mut one) = used(3);
     cluster.restart(1);
