@@ -4,7 +4,7 @@
 /** What only the native half looks into: of an environment, a Redlock, a lease. */
 export interface Bridge { readonly bridge: unique symbol }
 export interface Manager { readonly manager: unique symbol }
-export interface Held { readonly held: unique symbol }
+export interface LeaseHandle { readonly lease: unique symbol }
 
 
 export declare class ExternalObject<T> {
@@ -18,7 +18,7 @@ export declare class ExternalObject<T> {
 export declare function acquire(manager: ExternalObject<Manager>, id: number, resources: Array<string>, duration: number, settings?: Settings | undefined | null): void
 
 /** Takes over the lease that another handed over. */
-export declare function adopt(manager: ExternalObject<Manager>, resources: Array<string>, token: string): ExternalObject<Held> | Failure
+export declare function adopt(manager: ExternalObject<Manager>, resources: Array<string>, token: string): ExternalObject<LeaseHandle> | Failure
 
 /**
  * Makes the bridge of this environment; `wake` is called when there is something to take.
@@ -30,7 +30,7 @@ export declare function bridge(wake: () => void, drives: boolean): ExternalObjec
 export declare function cancel(bridge: ExternalObject<Bridge>, id: number): boolean
 
 /** Asks the nodes whether they still hold the lease; ends with its validity. */
-export declare function check(held: ExternalObject<Held>, id: number): void
+export declare function check(handle: ExternalObject<LeaseHandle>, id: number): void
 
 /** Closes the connections; what is still held runs out. */
 export declare function close(manager: ExternalObject<Manager>): void
@@ -39,7 +39,7 @@ export declare function close(manager: ExternalObject<Manager>): void
 export declare function defaults(): Array<SettingDefault>
 
 /** Keeps the lease for `duration` from now; ends with its validity. */
-export declare function extend(held: ExternalObject<Held>, id: number, duration: number): void
+export declare function extend(handle: ExternalObject<LeaseHandle>, id: number, duration: number): void
 
 /** All that an error object of JavaScript is made of. */
 export interface Failure {
@@ -60,7 +60,7 @@ export interface Failure {
 }
 
 /** The number that the protected resource checks. Below 2^53, so that it is exact. */
-export declare function fencingToken(held: ExternalObject<Held>): number | null
+export declare function fencingToken(handle: ExternalObject<LeaseHandle>): number | null
 
 /**
  * The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
@@ -75,7 +75,7 @@ export declare function flush(bridge: ExternalObject<Bridge>): boolean
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
 
 /** The rounds that were lost before the one that was won, oldest first. */
-export declare function lostRounds(held: ExternalObject<Held>): Array<Array<NodeVote>>
+export declare function lostRounds(handle: ExternalObject<LeaseHandle>): Array<Array<NodeVote>>
 
 /** Every node with its state, in the order given. */
 export declare function nodes(manager: ExternalObject<Manager>): Array<NodeStatus>
@@ -147,10 +147,10 @@ export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string
 export declare function patience(manager: ExternalObject<Manager>): number
 
 /** Takes the keys back; ends with what became of them. */
-export declare function release(held: ExternalObject<Held>, id: number): void
+export declare function release(handle: ExternalObject<LeaseHandle>, id: number): void
 
 /** What the nodes have answered to the release by now; nothing before it. */
-export declare function releaseVotes(held: ExternalObject<Held>): Array<NodeVote>
+export declare function releaseVotes(handle: ExternalObject<LeaseHandle>): Array<NodeVote>
 
 /** One setting with its default. */
 export interface SettingDefault {
@@ -219,16 +219,16 @@ export interface TlsSpec {
 }
 
 /** What is left of the time for which the lease may be trusted, in milliseconds. */
-export declare function validity(held: ExternalObject<Held>): number
+export declare function validity(handle: ExternalObject<LeaseHandle>): number
 
 /** What every node did in the last round for the lease: its acquisition, extension or renewal. */
-export declare function votes(held: ExternalObject<Held>): Array<NodeVote>
+export declare function votes(handle: ExternalObject<LeaseHandle>): Array<NodeVote>
 
 /**
  * Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
  * node did not consent. Does not keep the lease in memory.
  */
-export declare function watch(held: ExternalObject<Held>, id: number): void
+export declare function watch(handle: ExternalObject<LeaseHandle>, id: number): void
 
 /** Takes the keys back without waiting for the outcome. */
-export declare function withdraw(held: ExternalObject<Held>): void
+export declare function withdraw(handle: ExternalObject<LeaseHandle>): void

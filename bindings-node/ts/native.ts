@@ -4,7 +4,7 @@ import type * as natives from '../native'
 
 export type { Failure, NodeSpec, NodeStatus, NodeVote, Notice, Settings, TlsSpec } from '../native'
 /** A lease, a Redlock and the results of this environment, in the native half's hands. */
-export type NativeLease = natives.ExternalObject<natives.Held>
+export type NativeLease = natives.ExternalObject<natives.LeaseHandle>
 export type NativeRedlock = natives.ExternalObject<natives.Manager>
 export type Bridge = natives.ExternalObject<natives.Bridge>
 

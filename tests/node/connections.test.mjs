@@ -164,7 +164,7 @@ describe('connections', { skip: process.platform !== 'linux' && 'needs /proc' },
         assert.equal(await next(), 'ready')
         const found = await clients()
         assert.deepEqual(await counts(), [1, 1, 1])
-        assert.equal(await next(), 'QUORUM_UNREACHABLE')
+        assert.equal(await next(), 'CLOSED')
         assert.deepEqual(await clients(), found)
         assert.equal(await next(), 'ready')
         // Nothing else would end them within these seconds.
