@@ -6,6 +6,9 @@ export interface Bridge { readonly bridge: unique symbol }
 export interface Manager { readonly manager: unique symbol }
 export interface LeaseHandle { readonly lease: unique symbol }
 
+/** Settings by their names in Node; times are in milliseconds. */
+export type Settings = Record<string, number | boolean | string>
+
 
 export declare class ExternalObject<T> {
   readonly '': {
@@ -158,44 +161,10 @@ export interface SettingDefault {
   name: string
   /** Its default; absent where there is none. Times are in milliseconds. */
   value?: number | boolean | string
+  /** What `typeof` says of its values. */
+  kind: 'number' | 'boolean' | 'string'
   /** What it means. */
   meaning: string
-}
-
-/** Settings as given by the user; what is absent keeps its value. Times are in milliseconds. */
-export interface Settings {
-  /** The part of the ttl given away for clock drift. */
-  driftFactor?: number
-  /** How long one node may take. */
-  nodeTimeout?: number
-  /** How long an acquisition may take. */
-  timeout?: number
-  /** How many tries may follow the first; -1 or Infinity for no limit. */
-  retryCount?: number
-  /** The mean delay between two tries. */
-  retryDelay?: number
-  /** How far a delay may lie from the mean. */
-  retryJitter?: number
-  /** How long to go on without a quorum when waiting has no limit. */
-  unreachableTimeout?: number
-  /** Whether acquisitions get a fencing token. */
-  fencing?: boolean
-  /** How long nodes remember a token. */
-  fenceRetention?: number
-  /** Whether leases are renewed until released. */
-  autoExtend?: boolean
-  /** For how long, at most, a lease is renewed. */
-  maxHold?: number
-  /** What is done about nodes that may have forgotten locks: `auto`, `strict` or `off`. */
-  restartGuard?: string
-  /** Whether nodes whose clock was set forward are held back. */
-  clockGuard?: boolean
-  /** The longest time for which a lock may keep keys. */
-  maxTtl?: number
-  /** How much longer than the duration the nodes keep a lock that is lost instead of released. */
-  lockDelay?: number
-  /** How long a lock is kept from others, at least, however soon it is released. */
-  minHold?: number
 }
 
 /**

@@ -102,7 +102,7 @@ fn lock(
     match settings {
         None => Ok(lock.ttl(ttl)),
         Some(settings) => {
-            let policy = settings.apply(locks.policy().to_builder())?;
+            let policy = options::apply(settings, locks.policy().to_builder())?;
             Ok(lock.set(|_| policy.ttl(ttl)))
         }
     }

@@ -110,11 +110,14 @@ export interface ReadOptions {
   signal: AbortSignal | undefined
 }
 
+/** The settings of the native half. */
+const listed = native.defaults()
+
 /** The defaults, from their one home. */
 export const defaultSettings: Readonly<Settings> = Object.freeze({
   automaticExtensionThreshold: 500,
   ...Object.fromEntries(
-    native.defaults().flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
+    listed.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
   ),
 } as Settings & { ttl?: number })
 
@@ -170,14 +173,14 @@ function pick(options: object): { given: NativeSettings; signal: AbortSignal | u
   if (typeof options !== 'object' || Array.isArray(options)) {
     throw wrongType(`settings must be an object, not ${describe(options)}`)
   }
-  const given: Record<string, unknown> = {}
+  const given: NativeSettings = {}
   for (const [name, kind] of Object.entries(KINDS)) {
     const value = (options as Record<string, unknown>)[name]
     if (value === undefined || value === null) continue
     if (typeof value !== kind) throw wrongType(`${name} must be a ${kind}, not ${describe(value)}`)
-    if (name !== 'automaticExtensionThreshold') given[name] = value
+    if (name !== 'automaticExtensionThreshold') given[name] = value as number | boolean | string
   }
-  // What is copied from the defaults says nothing that is not so.
+  // What was copied from the defaults is no mistake.
   const said = Object.entries(options).filter(([name, value]) => value !== DEFAULTS[name])
   warnOfUnknown(Object.fromEntries(said), KNOWN)
   return { given, signal: readSignal((options as AcquireOptions).signal) }
@@ -193,25 +196,12 @@ function readSignal(signal: unknown): AbortSignal | undefined {
   return signal as AbortSignal
 }
 
-const KINDS: Record<keyof Settings, 'number' | 'boolean' | 'string'> = {
-  driftFactor: 'number',
-  retryCount: 'number',
-  retryDelay: 'number',
-  retryJitter: 'number',
-  automaticExtensionThreshold: 'number',
-  timeout: 'number',
-  nodeTimeout: 'number',
-  unreachableTimeout: 'number',
-  fencing: 'boolean',
-  fenceRetention: 'number',
-  autoExtend: 'boolean',
-  maxHold: 'number',
-  restartGuard: 'string',
-  clockGuard: 'boolean',
-  maxTtl: 'number',
-  lockDelay: 'number',
-  minHold: 'number',
-}
+/** What `typeof` says of each setting; one of node-redlock's is not the native half's. */
+const KINDS: Readonly<Record<string, string>> = (() => {
+  const kinds = listed.filter(({ name }) => name !== 'ttl').map(({ name, kind }) => [name, kind])
+  kinds.splice(1, 0, ['automaticExtensionThreshold', 'number'])
+  return Object.fromEntries(kinds)
+})()
 
 const DEFAULTS = defaultSettings as unknown as Record<string, unknown>
 

@@ -208,7 +208,7 @@ export class Redlock extends EventEmitter {
       lease: settled.value as NativeLease,
       resources: names,
       value: settled.beside as string,
-      isExtended: given?.autoExtend ?? this.settings.autoExtend ?? false,
+      isExtended: options?.autoExtend ?? this.settings.autoExtend ?? false,
     })
     // It may have been aborted after the lock was won and before we came to know.
     if (signal?.aborted) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use quorlock::{ConfigError, OptionDefault, Policy, PolicyBuilder, RestartGuard};
+use quorlock::{ConfigError, OptionDefault, OptionKind, Policy, PolicyBuilder, RestartGuard};
 
 use crate::convert::{count, factor, flag, seconds, text};
 use crate::errors::{config, raised};
@@ -67,24 +67,17 @@ pub(crate) fn listed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 }
 
 fn apply(builder: PolicyBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<PolicyBuilder> {
-    Ok(match name {
-        "ttl" => builder.ttl(seconds(name, value)?),
-        "drift_factor" => builder.drift_factor(factor(name, value)?),
-        "node_timeout" => builder.node_timeout(seconds(name, value)?),
-        "timeout" => builder.timeout(timeout(value)?),
-        "retry_limit" => builder.retry_limit(Some(count(name, value)?)),
-        "retry_delay" => builder.retry_delay(seconds(name, value)?),
-        "retry_jitter" => builder.retry_jitter(seconds(name, value)?),
-        "unreachable_timeout" => builder.unreachable_timeout(seconds(name, value)?),
-        "fencing" => builder.fencing(flag(name, value)?),
-        "fence_retention" => builder.fence_retention(seconds(name, value)?),
-        "lock_delay" => builder.lock_delay(seconds(name, value)?),
-        "min_hold" => builder.min_hold(seconds(name, value)?),
-        "max_hold" => builder.max_hold(seconds(name, value)?),
-        "restart_guard" => builder.restart_guard(restart_guard(name, value)?),
-        "clock_guard" => builder.clock_guard(flag(name, value)?),
-        "max_ttl" => builder.max_ttl(Some(seconds(name, value)?)),
-        _ => return Err(config(value.py(), format!("there is no option '{name}'"))),
+    let Some(option) = Policy::options().iter().find(|option| option.name == name) else {
+        return Err(config(value.py(), format!("there is no option '{name}'")));
+    };
+    Ok(match option.kind {
+        OptionKind::Time(set) | OptionKind::Bound(set) => set(builder, seconds(name, value)?),
+        OptionKind::Limit(set) if name == "timeout" => set(builder, timeout(value)?),
+        OptionKind::Limit(set) => set(builder, Some(seconds(name, value)?)),
+        OptionKind::Number(set) => set(builder, factor(name, value)?),
+        OptionKind::Count(set) => set(builder, Some(count(name, value)?)),
+        OptionKind::Flag(set) => set(builder, flag(name, value)?),
+        OptionKind::Guard(set) => set(builder, restart_guard(name, value)?),
     })
 }
 

@@ -68,8 +68,8 @@ pub use node::{Node, NodeState};
 pub use observe::NoticeReport;
 pub use quorlock_protocol::{
     Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, Notice, OptionDefault,
-    OptionInfo, Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome, RestartGuard,
-    Vote,
+    OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome,
+    RestartGuard, Vote,
 };
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;

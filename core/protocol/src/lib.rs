@@ -95,7 +95,7 @@ pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};
 pub use inspect::{Inspect, Inspection, Standing};
 pub use lease::Lease;
 pub use machine::{Machine, Output, Surroundings};
-pub use policy::{OptionDefault, OptionInfo, Policy, PolicyBuilder, RestartGuard};
+pub use policy::{OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
 pub use time::{Moment, Ttl};

@@ -1,10 +1,12 @@
-//! What users can set, parsed once. The one home of option names, units, defaults and bounds.
+//! What users can set, checked once: the one home of units, defaults and bounds.
 
 mod guards;
+mod options;
 
 use std::time::Duration;
 
 pub use self::guards::RestartGuard;
+pub use self::options::{OptionDefault, OptionInfo, OptionKind};
 
 use crate::error::ConfigError;
 use crate::time::Ttl;
@@ -413,100 +415,6 @@ fn whole_millis(name: &str, time: Duration) -> Result<Duration, ConfigError> {
 /// second on either side by which tokens may differ from the clock of their node: 18 s are left for the
 /// differences between those clocks.
 const LEAST_RETENTION: Ttl = Ttl::of_millis(30_000);
-
-/// One setting, for the bindings' documentation and parity tests.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OptionInfo {
-    /// Its name, in `snake_case`.
-    pub name: &'static str,
-    /// Its default.
-    pub default: OptionDefault,
-    /// What it means, in one sentence.
-    pub meaning: &'static str,
-}
-
-/// A default value, with its unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum OptionDefault {
-    /// A length of time.
-    Time(Duration),
-    /// A plain number.
-    Number(f64),
-    /// On or off.
-    Flag(bool),
-    /// One of several words.
-    Word(&'static str),
-    /// Nothing: see the meaning.
-    Unset,
-}
-
-impl Policy {
-    /// Every setting with its default.
-    pub fn options() -> [OptionInfo; 17] {
-        use OptionDefault::{Flag, Number, Time, Unset, Word};
-        let policy = Self::default();
-        let option = |name, default, meaning| OptionInfo { name, default, meaning };
-        [
-            option("ttl", Time(policy.ttl.as_duration()), "how long the nodes keep the keys"),
-            option(
-                "drift_factor",
-                Number(policy.drift.factor()),
-                "the part of the ttl given away for clock drift",
-            ),
-            option(
-                "node_timeout",
-                Unset,
-                "how long one node may take; a fiftieth of the ttl, 50 to 250 ms",
-            ),
-            option("timeout", Unset, "how long an acquisition may take; until it is held"),
-            option("retry_limit", Unset, "how many rounds may follow the first; no limit"),
-            option("retry_delay", Time(policy.retry_delay), "the mean delay between two rounds"),
-            option(
-                "retry_jitter",
-                Time(policy.retry_jitter),
-                "how much shorter or longer than the mean a delay may be",
-            ),
-            option(
-                "unreachable_timeout",
-                Time(policy.unreachable_timeout),
-                "how long to go on without a quorum when waiting has no limit",
-            ),
-            option("fencing", Flag(policy.fencing), "whether acquisitions get a fencing token"),
-            option(
-                "fence_retention",
-                Time(policy.fence_retention.as_duration()),
-                "how long nodes remember a token",
-            ),
-            option(
-                "auto_extend",
-                Flag(policy.auto_extend),
-                "whether leases are renewed until released",
-            ),
-            option("max_hold", Time(policy.max_hold), "for how long, at most, a lease is renewed"),
-            option(
-                "restart_guard",
-                Word(policy.restart_guard.name()),
-                "what is done about nodes that may have forgotten locks",
-            ),
-            option(
-                "clock_guard",
-                Flag(policy.clock_guard),
-                "whether nodes whose clock was set forward are held back",
-            ),
-            option("max_ttl", Unset, "the longest time for which a lock may keep keys; no limit"),
-            option(
-                "lock_delay",
-                Time(policy.lock_delay),
-                "how much longer than the ttl the nodes keep the keys of a lease that is not released",
-            ),
-            option(
-                "min_hold",
-                Time(policy.min_hold),
-                "how long a lock is kept from others, at least, however soon it is released",
-            ),
-        ]
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ fn the_list_of_options_tells_the_defaults_that_are_used() {
     let policy = Policy::default();
     let find = |name: &str| {
         let options = Policy::options();
-        options.into_iter().find(|option| option.name == name).map(|option| option.default)
+        options.iter().find(|option| option.name == name).map(|option| option.default)
     };
     let time = |time| Some(OptionDefault::Time(time));
     assert_eq!(find("ttl"), time(policy.ttl().as_duration()));
