@@ -5,7 +5,8 @@
     python3 scripts/check.py --list          names of the parts
 
 Each part prints one line with its time; what it wrote is in target/check/NAME.log and is shown when
-it fails. The last line is `N passed, N failed`, where a lint counts as one.
+it fails. The last line is `N passed, N failed`, where a lint counts as one. The model is searched
+beside the other parts, with the lowest priority: it needs no servers.
 
 A machine that stands still for a second can fail a test over real servers and real time. So what
 failed is run once more by itself. A test that passes then is named at the end: it wants mending. A
@@ -17,10 +18,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,15 +51,26 @@ class Result:
 
 
 @dataclass
+class Done:
+    """A part that has run: what it came to, what it wrote, and how long it took."""
+
+    result: Result
+    output: str
+    seconds: float
+
+
+@dataclass
 class Tally:
     """All parts together."""
 
     counts: Counts = field(default_factory=Counts)
+    seconds: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     unsteady: list[str] = field(default_factory=list)
 
-    def add(self, name: str, result: Result) -> None:
+    def add(self, name: str, seconds: float, result: Result) -> None:
         """Adds one part."""
+        self.seconds[name] = seconds
         self.counts.passed += result.counts.passed
         self.counts.failed += result.counts.failed
         self.counts.skipped += result.counts.skipped
@@ -90,13 +104,32 @@ def main() -> int:
         return 0
     tally, start = Tally(), time.monotonic()
     if _setup_failed(len(parts)):
-        tally.add("setup", Result(Counts(failed=1), ["what is needed cannot be set up"]))
+        tally.add("setup", 0.0, Result(Counts(failed=1), ["what is needed cannot be set up"]))
         parts = []
-    for number, part in enumerate(parts, 1):
-        tally.add(part.name, _run(part, f"[{number:2}/{len(parts)}]"))
-    print(f"\n{time.monotonic() - start:.0f} s in all")
+    _run_all(parts, tally)
+    print(f"\n{time.monotonic() - start:.0f} s in all; {_slowest(tally)}")
     tally.tell()
     return 1 if tally.counts.failed else 0
+
+
+def _run_all(parts: Sequence[Part], tally: Tally) -> None:
+    """Runs the parts in order, and those that need no servers beside the others."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        beside = {part.name: pool.submit(_done, part) for part in parts if part.beside}
+        for number, part in enumerate([it for it in parts if not it.beside], 1):
+            print(f"[{number:2}/{len(parts)}] {part.name:28} ", end="", flush=True)
+            _tell(part, done := _done(part))
+            tally.add(part.name, done.seconds, done.result)
+        for number, part in enumerate([it for it in parts if it.beside], len(parts) - len(beside)):
+            print(f"[{number + 1:2}/{len(parts)}] {part.name:28} ", end="", flush=True)
+            _tell(part, done := beside[part.name].result())
+            tally.add(part.name, done.seconds, done.result)
+
+
+def _slowest(tally: Tally) -> str:
+    """The parts that took longest."""
+    longest = sorted(tally.seconds.items(), key=lambda item: -item[1])[:5]
+    return "longest: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in longest)
 
 
 def _setup_failed(count: int) -> bool:
@@ -111,11 +144,10 @@ def _setup_failed(count: int) -> bool:
     return False
 
 
-def _run(part: Part, label: str) -> Result:
-    print(f"{label} {part.name:28} ", end="", flush=True)
+def _done(part: Part) -> Done:
     start, log = time.monotonic(), LOGS / f"{part.name.replace(' ', '-')}.log"
     before = _contents(part.generated)
-    output, code = _capture(part.command(), log)
+    output, code = _capture(part.command(), log, lowest=part.beside)
     changed = [name for name, text in _contents(part.generated).items()
                if before.get(name, text) != text]  # fmt: skip
     if changed:
@@ -124,8 +156,7 @@ def _run(part: Part, label: str) -> Result:
     result = _judged(part, output, code)
     if _passes_again(part, result, output, log.with_suffix(".again.log")):
         result = _mended(result)
-    _tell(part, result, output, time.monotonic() - start)
-    return result
+    return Done(result, output, time.monotonic() - start)
 
 
 def _judged(part: Part, output: str, code: int) -> Result:
@@ -157,7 +188,8 @@ def _mended(first: Result) -> Result:
     return Result(counts, unsteady=first.failures)
 
 
-def _tell(part: Part, result: Result, output: str, seconds: float) -> None:
+def _tell(part: Part, done: Done) -> None:
+    result, output, seconds = done.result, done.output, done.seconds
     told = f"  {result.counts}" if part.runner else ""
     if part.summary and output.strip():
         told = f"  {output.strip().splitlines()[-1]}"
@@ -167,8 +199,11 @@ def _tell(part: Part, result: Result, output: str, seconds: float) -> None:
         print("\n".join(f"    {line}" for line in lines[-_SHOWN:]), flush=True)
 
 
-def _capture(command: Command, log: Path) -> tuple[str, int]:
+def _capture(command: Command, log: Path, *, lowest: bool = False) -> tuple[str, int]:
+    """What it writes, and how it ends; it may run at the lowest priority."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    if lowest and shutil.which("nice"):
+        command = ["nice", "-n", "19", *command]
     with log.open("w+", errors="replace") as output:
         try:
             code = subprocess.run(

@@ -25,6 +25,8 @@ class Part:
     generated: Sequence[str] = ()
     #: Whether the last line that it writes belongs beside its name.
     summary: bool = False
+    #: Whether it needs no servers and measures no time, and so runs beside the other parts.
+    beside: bool = False
 
 
 def _cargo(*words: str) -> Callable[[], Command]:
@@ -51,11 +53,12 @@ def _groups(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The binding for a Python without a GIL, which need not be there for that. In a folder of its own:
-# the ordinary one would be built anew after it.
+# The binding for a Python without a GIL, which need not be there for that. Where things are built
+# again and again it has a folder of its own: the ordinary one would be built anew after it.
 FREE_THREADED = [
     "--quiet",
-    *("-p", "quorlock-python", "--target-dir", "target/free-threaded"),
+    *("-p", "quorlock-python"),
+    *([] if CI else ["--target-dir", "target/free-threaded"]),
     *("--config", 'env.PYO3_CONFIG_FILE.value="bindings-python/free-threaded.cfg"'),
     *("--config", "env.PYO3_CONFIG_FILE.relative=true"),
 ]
@@ -82,6 +85,7 @@ PARTS = [
         "model search",
         _groups("rust model"),
         _cargo("run", "--quiet", "--profile", "model", "-p", "quorlock-model", "--", "search"),
+        beside=True,
     ),
     Part(
         "build python",
@@ -97,7 +101,7 @@ PARTS = [
         _npm("build:debug"),
         generated=["bindings-node/native.d.ts"],
     ),
-    Part("pytest", _groups("python"), _python("pytest", "-q"), PYTEST),
+    Part("pytest", _groups("python"), _python("pytest", "-q", "--durations=10"), PYTEST),
     Part("tsc", _groups("lint node"), _npm("typecheck")),
     Part("publint", _groups("lint node"), _npm("publint")),
     Part("node test", _groups("node"), _node_tests, NODE),
