@@ -87,7 +87,8 @@ pub struct Guards {
     limit: Option<Duration>,
     /// For so long every client waits at a node that forgot: the longest that is known of any.
     floor: Duration,
-    /// The shortest time for which this client asks: its drift allowance is what a clock may be off.
+    /// The shortest time for which this client asks, at most the floor, as others may ask for less than it does: its
+    /// drift allowance is what a clock may be off.
     shortest: Ttl,
     records: Vec<NodeRecord>,
     clocks: Clocks,
@@ -204,7 +205,7 @@ impl Guards {
             drift: policy.drift(),
             limit,
             floor: limit.unwrap_or(FLOOR).min(FLOOR),
-            shortest: policy.ttl(),
+            shortest: policy.ttl().min(FLOOR_TTL),
             records: vec![NodeRecord::default(); nodes],
             clocks: Clocks::new(nodes),
             counts: Counts::default(),
@@ -413,7 +414,8 @@ impl NodeRecord {
     }
 }
 
-const FLOOR: Duration = Duration::from_secs(10);
+const FLOOR_TTL: Ttl = Ttl::of_millis(10_000);
+const FLOOR: Duration = FLOOR_TTL.as_duration();
 /// A lock that asks for more is not waited for longer, unless `max_ttl` says so.
 const LONGEST_FORGOTTEN: Duration = Duration::from_secs(3600);
 /// A memory that began when no lock could be held that it does not know is as old as this.

@@ -49,6 +49,20 @@ fn a_jump_within_the_drift_allowance_passes() {
 }
 
 #[test]
+fn a_client_of_long_locks_alone_allows_no_more_than_one_of_usual_ones() {
+    // Others may hold locks of ten seconds, whatever this client asks for.
+    let mut cluster = Cluster::fresh(3);
+    let mut client = cluster.settled(ttl(600_000));
+    for _ in 0..2 {
+        cluster.pass(5_000);
+        client.look_around(&mut cluster);
+    }
+    cluster.nodes[1].ahead = 5_000;
+    assert!(!client.grant_for(&mut cluster, 1, 600_000));
+    assert_eq!(reasons(&client), ["clock-stepped"]);
+}
+
+#[test]
 fn a_clock_set_back_is_told_and_costs_nothing() {
     let (mut cluster, mut client) = used(3);
     cluster.nodes[1].ahead = -60_000;
