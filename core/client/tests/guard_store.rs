@@ -31,7 +31,8 @@ impl Dice {
 
     fn notes(&mut self) -> Notes {
         let holding = |dice: &mut Self| HoldingNote {
-            name: format!("m{}", dice.draw(80)).into(),
+            name: format!("{}{}", ["m", "all:"][usize::from(dice.draw(9) == 0)], dice.draw(80))
+                .into(),
             version: dice.draw(3),
             keep: dice.millis(90_000),
             began: dice.millis(90_000),

@@ -265,7 +265,7 @@ impl Guards {
     pub fn covers(&self, node: NodeId, keep: Duration, now: Moment) -> bool {
         let record = &self.records[node.index()];
         let is_recent = now.since(record.looked_at) < LOOKED_AT_WITHIN;
-        is_recent && self.keeps.are_covered(keep, &record.sure, now)
+        is_recent && self.keeps.are_covered(keep, (&record.sure, &self.holdings), now)
     }
 
     /// A node cannot be reached.
@@ -323,7 +323,10 @@ impl Guards {
         if !record.notes_anew {
             record.leads = Leads::read(&notes.sightings, now);
         }
-        self.holdings.join(&Holdings::read(&notes.holdings, *clock));
+        let told = Holdings::read(&notes.holdings, *clock);
+        let was_set_back = look.checkup.canary.is_ahead_of(clock.micros);
+        let told = if was_set_back { told.of_unknown_age(&self.holdings) } else { told };
+        self.holdings.join(&told);
         self.holdings.expire(now);
         for sighting in &notes.sightings {
             self.counts.raise(sighting.id, sighting.count, now);

@@ -63,7 +63,8 @@ for i = 5, canary and last or 0, 5 do
   else
     counts.h = counts.h + 1
   end
-  if known or counts.h <= MOST then
+  -- Those that all clients share are few, and what finds no other place goes into them.
+  if known or counts.h <= MOST or string.sub(name, 1, 4) == 'all:' then
     holdings[name] = fresh
     redis.call('HSET', KEYS[2], 'h:' .. name,
       digits(fresh[1]) .. ' ' .. digits(fresh[2]) .. ' ' .. digits(fresh[3]) .. ' ' .. digits(fresh[4]))

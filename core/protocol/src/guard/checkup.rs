@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::canary::{Canary, Relied};
 use super::clocks::ClockReading;
+use super::holdings::GRAIN;
 use crate::time::Moment;
 
 /// What is read of a node at every connection, and now and then.
@@ -44,6 +45,12 @@ impl CanaryKey {
         };
         let canary = text.parse().map(Box::new);
         canary.map_or_else(|_| Self::Unreadable(text.into()), Self::Present)
+    }
+
+    /// Whether it was written by a later time than the node's clock shows: that was set back since.
+    pub(super) fn is_ahead_of(&self, micros: u64) -> bool {
+        let margin = u64::try_from(GRAIN.as_micros()).unwrap_or(u64::MAX);
+        matches!(self, Self::Present(it) if it.node_micros > micros.saturating_add(margin))
     }
 
     /// The text of the key.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::checkup::HoldingNote;
 use super::clocks::ClockReading;
+use super::store::MOST;
 use crate::time::Moment;
 
 /// What is known of long locks, by the clock of the guards.
@@ -72,6 +73,18 @@ impl Holdings {
         Self { entries: notes.iter().map(|note| (Arc::clone(&note.name), entry(note))).collect() }
     }
 
+    /// The same where the node's clock was set back since then: nobody can tell from it since when the entries hold,
+    /// save of those that are in `known`.
+    pub(super) fn of_unknown_age(mut self, known: &Self) -> Self {
+        for (name, entry) in &mut self.entries {
+            let is_known = known.get(name).is_some_and(|known| known.version == entry.version);
+            if !is_known {
+                entry.began = Moment::default();
+            }
+        }
+        self
+    }
+
     /// Takes in what another has read.
     pub(super) fn join(&mut self, other: &Self) {
         for (name, entry) in &other.entries {
@@ -105,6 +118,7 @@ impl Holdings {
 
     /// What is to be left on a node that has told `read`.
     pub(super) fn missing_in(&self, read: &Self, now: Moment) -> Vec<HoldingNote> {
+        let fitting = self.fitting(read);
         let is_missing = |(name, entry): &(&Arc<str>, &Holding)| {
             entry.until > now && !read.get(name).is_some_and(|read| entry.is_in(read))
         };
@@ -115,10 +129,52 @@ impl Holdings {
             began: now.since(entry.began),
             left: entry.until.since(now),
         };
-        self.entries.iter().filter(is_missing).map(note).collect()
+        fitting.entries.iter().filter(is_missing).map(note).collect()
+    }
+
+    /// The same in as many entries as there is room for on a node that has told `read`: what finds none there goes
+    /// into an entry that clients share.
+    fn fitting(&self, read: &Self) -> Self {
+        let mut room = MOST.saturating_sub(read.len());
+        let mut fitting = Self::default();
+        for (name, entry) in &self.entries {
+            if read.entries.contains_key(name) || is_shared(name) {
+                fitting.put(name, *entry);
+            } else if room > 0 {
+                room -= 1;
+                fitting.put(name, *entry);
+            } else if !entry.keep.is_zero() {
+                let keep = long_class(entry.keep);
+                fitting.put(&shared_name(keep), Holding { version: 0, keep, ..*entry });
+            }
+        }
+        fitting
     }
 }
 
+/// The name of the entry that all clients share for locks of this length.
+pub(super) fn shared_name(class: Duration) -> Arc<str> {
+    format!("{SHARED}{}", class.as_millis()).into()
+}
+
+/// Whether an entry has a place on a node also when there are too many: there are few of these.
+pub(super) fn is_shared(name: &str) -> bool {
+    name.starts_with(SHARED)
+}
+
+/// The length under which clients share an entry for locks of more than a minute.
+pub(super) fn long_class(keep: Duration) -> Duration {
+    let class = LONG_CLASSES.into_iter().map(Duration::from_secs).find(|class| keep <= *class);
+    class.unwrap_or_else(|| {
+        let seconds = keep.saturating_add(Duration::from_nanos(999_999_999)).as_secs();
+        Duration::from_secs(HOUR.saturating_mul(seconds.div_ceil(HOUR).next_power_of_two()))
+    })
+}
+
+const SHARED: &str = "all:";
+const HOUR: u64 = 3600;
+/// In seconds.
+const LONG_CLASSES: [u64; 5] = [120, 300, 600, 1800, HOUR];
 /// By how much two accounts of one moment may differ and still say the same: more than a look takes.
 pub(super) const GRAIN: Duration = Duration::from_secs(1);
 

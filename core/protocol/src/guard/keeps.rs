@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::FLOOR;
-use super::holdings::{Holding, Holdings};
+use super::holdings::{GRAIN, Holding, Holdings, long_class, shared_name};
 use crate::time::Moment;
 
 /// For how long this client asks nodes to keep keys, as far as that is longer than the floor.
@@ -27,7 +27,7 @@ impl Keeps {
             return;
         }
         *self.in_use.entry(keep).or_default() += 1;
-        if class_of(keep, CLASSES).is_none() {
+        if class_of(keep).is_none() {
             self.name.get_or_insert_with(|| format!("{:016x}", random()).into());
         }
     }
@@ -47,7 +47,7 @@ impl Keeps {
             self.ending.push((keep, at));
             return false;
         }
-        let is_own = class_of(keep, CLASSES).is_none();
+        let is_own = class_of(keep).is_none();
         is_own && is_last && self.in_use.keys().all(|other| *other < keep)
     }
 
@@ -57,8 +57,8 @@ impl Keeps {
         let ending = self.ending.iter().map(|(keep, _)| *keep);
         let all: Vec<Duration> = self.in_use.keys().copied().chain(ending).collect();
         let (long, short) =
-            all.into_iter().partition::<Vec<_>, _>(|keep| class_of(*keep, CLASSES).is_none());
-        for class in short.into_iter().filter_map(|keep| class_of(keep, CLASSES)) {
+            all.into_iter().partition::<Vec<_>, _>(|keep| class_of(*keep).is_none());
+        for class in short.into_iter().filter_map(|keep| class_of(keep)) {
             share(known, class, now);
         }
         let longest = long.into_iter().max().unwrap_or_default();
@@ -68,7 +68,7 @@ impl Keeps {
         match known.get(&name) {
             None if longest.is_zero() => {}
             None if known.len() >= CROWD => {
-                share(known, class_of(longest, LONG_CLASSES).unwrap_or(LONGEST_CLASS), now);
+                share(known, long_class(longest), now);
             }
             None => known.put(
                 &name,
@@ -88,21 +88,33 @@ impl Keeps {
         }
     }
 
-    /// Whether a node that is sure to know `sure` respects locks of this length.
-    pub(super) fn are_covered(&self, keep: Duration, sure: &Holdings, now: Moment) -> bool {
+    /// Whether a node that is sure to know `sure` respects locks of this length, of which this client knows `known`. If
+    /// it was told late, it takes them to be asked for since then alone, and others would take a node that has
+    /// forgotten one of them shortly before for one that knows it.
+    pub(super) fn are_covered(
+        &self,
+        keep: Duration,
+        (sure, known): (&Holdings, &Holdings),
+        now: Moment,
+    ) -> bool {
         let covers = |entry: Holding| entry.keep >= keep && entry.until >= now + keep;
-        let has = |name: &str| sure.get(name).is_some_and(covers);
-        let shares = |class| has(&class_name(class));
+        let is_early = |entry: Holding, known: Holding| entry.began <= known.began + GRAIN;
+        let has = |name: &str| {
+            sure.get(name)
+                .zip(known.get(name))
+                .is_some_and(|(entry, known)| covers(entry) && is_early(entry, known))
+        };
+        let shares = |class| has(&shared_name(class));
         keep <= FLOOR
-            || class_of(keep, CLASSES).is_some_and(shares)
+            || class_of(keep).is_some_and(shares)
             || self.name.as_deref().is_some_and(has)
-            || class_of(keep, LONG_CLASSES).is_some_and(shares)
+            || shares(long_class(keep))
     }
 }
 
 fn share(known: &mut Holdings, class: Duration, now: Moment) {
     let entry = Holding { version: 0, keep: class, began: now, until: end(class, now) };
-    known.put(&class_name(class), entry);
+    known.put(&shared_name(class), entry);
 }
 
 /// Until when an entry holds that is not renewed.
@@ -110,19 +122,13 @@ fn end(keep: Duration, now: Moment) -> Moment {
     now + keep.saturating_mul(2).saturating_add(RENEWED_WITHIN)
 }
 
-fn class_name(class: Duration) -> Arc<str> {
-    format!("all:{}", class.as_millis()).into()
-}
-
-fn class_of(keep: Duration, classes: [u64; 5]) -> Option<Duration> {
-    classes.into_iter().map(Duration::from_secs).find(|class| keep <= *class)
+/// The length under which all clients share an entry, if it is not longer than a minute.
+fn class_of(keep: Duration) -> Option<Duration> {
+    CLASSES.into_iter().map(Duration::from_secs).find(|class| keep <= *class)
 }
 
 /// Lengths, in seconds, for which there is one entry for all clients.
 const CLASSES: [u64; 5] = [15, 20, 30, 45, 60];
-/// The same for longer ones, where too many clients have entries of their own.
-const LONG_CLASSES: [u64; 5] = [120, 300, 600, 1800, 3600];
-const LONGEST_CLASS: Duration = Duration::from_secs(3600);
 /// With so many entries on a node no client adds one of its own.
 const CROWD: usize = 48;
 /// A client looks at its nodes at least that often while it holds anything.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::checkup::{CanaryKey, HoldingNote, LeadNote, Notes, SightingNote, Writing};
 use super::clocks::RATE_DIVISOR;
+use super::holdings::is_shared;
 
 /// The keys for the guards on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,7 +69,7 @@ impl GuardStore {
             let is_full = self.holdings.len() >= MOST;
             match self.holdings.get_mut(&note.name) {
                 Some(known) => *known = known.joined(fresh),
-                None if is_full => {}
+                None if is_full && !is_shared(&note.name) => {}
                 None => drop(self.holdings.insert(Arc::clone(&note.name), fresh)),
             }
         }
@@ -146,5 +147,5 @@ fn in_millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// How many entries of either kind a node keeps.
-const MOST: usize = 64;
+/// How many entries of either kind a node keeps, beside those holdings that clients share.
+pub(super) const MOST: usize = 64;

@@ -368,13 +368,19 @@ impl Watcher {
         Some(began + u64::try_from(valid.as_millis()).expect("a short lock"))
     }
 
-    /// Has the nodes know that a lock of `keep` ms is about to be asked for.
-    pub(crate) fn announce(&mut self, cluster: &mut Cluster, keep: u64) {
+    /// It is about to tell the nodes that a lock of `keep` ms will be asked for; whether it has anything to tell.
+    pub(crate) fn means_to_keep(&mut self, cluster: &Cluster, keep: u64) -> bool {
         let mut env = self.env(cluster);
         let wants = self.guards.begin_keep(&mut env, Duration::from_millis(keep));
         self.drawn = env.drawn;
+        self.guards.notes_for(node_id(0), self.now(cluster));
         self.take();
-        if wants {
+        wants
+    }
+
+    /// Has the nodes know that a lock of `keep` ms is about to be asked for.
+    pub(crate) fn announce(&mut self, cluster: &mut Cluster, keep: u64) {
+        if self.means_to_keep(cluster, keep) {
             self.look_around(cluster);
         }
     }

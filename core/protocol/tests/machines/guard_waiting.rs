@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use quorlock_protocol::{Notice, QuarantineReason, Ruling};
 
-use crate::guard_stage::{Cluster, TERM, Watcher, one_after_another, settled_in, ttl, used};
+use crate::guard_stage::{
+    Cluster, TERM, Watcher, node_id, one_after_another, settled_in, ttl, used,
+};
 
 /// A lock of so many milliseconds is waited for so long, with the drift allowance of it.
 const fn term(keep: u64) -> u64 {
@@ -120,6 +122,63 @@ fn a_long_lock_that_was_asked_for_later_does_not_hold_a_memory_back() {
     assert_eq!(client.left(&cluster, 1), u128::from(TERM - 5_000));
     let newcomer = cluster.settled(|it| it);
     assert_eq!(newcomer.left(&cluster, 1), u128::from(TERM - 5_000));
+}
+
+#[test]
+fn more_clients_than_a_node_has_room_for_begin_long_locks_at_once() {
+    let (mut cluster, _) = settled_in(3);
+    let (mut clients, keep): (Vec<_>, _) =
+        ((0..90).map(|_| cluster.settled(|it| it)).collect(), 120_000);
+    // Each has made up its mind to leave an entry of its own before it hears of any other.
+    for client in &mut clients {
+        client.means_to_keep(&cluster, keep);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert!(client.lock(&mut cluster, keep).is_some(), "client {number} is shut out");
+        client.unlock(&mut cluster);
+    }
+    drop(clients);
+    cluster.restart_each([0, 1]);
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.left(&cluster, 0), u128::from(term(keep)));
+}
+
+#[test]
+fn a_node_that_was_told_of_a_long_lock_too_late_does_not_vouch_for_it() {
+    let (mut cluster, mut client) = settled_in(3);
+    let keep = Duration::from_secs(90);
+    client.means_to_keep(&cluster, 90_000);
+    let mut checkup = client.ask(&mut cluster, 1, None);
+    // It did the look four seconds later, and counts from then.
+    cluster.pass(4_000);
+    checkup.clock.received = client.now(&cluster);
+    checkup.clock.micros = cluster.micros(1);
+    checkup.notes.holdings[0].began = Duration::ZERO;
+    client.hear(&cluster, 1, &checkup);
+    assert!(!client.guards.covers(node_id(1), keep, client.now(&cluster)));
+    client.look(&mut cluster, 1);
+    assert!(client.guards.covers(node_id(1), keep, client.now(&cluster)));
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_make_long_locks_look_younger() {
+    let (mut cluster, mut holder) = settled_in(3);
+    holder.cut_off[1] = true;
+    let keep = 90_000;
+    assert!(holder.lock(&mut cluster, keep).is_some());
+    drop(holder);
+    cluster.pass(3_000);
+    cluster.nodes[2].ahead -= 60_000;
+    cluster.restart(0);
+    // The first to find that does not see the node that knows of the lock.
+    let mut first = cluster.client(|it| it);
+    first.cut_off[2] = true;
+    first.look_around(&mut cluster);
+    cluster.pass(12_000);
+    first.look_around(&mut cluster);
+    drop(first);
+    let newcomer = cluster.settled(|it| it);
+    assert!(!newcomer.is_open(0), "{}", newcomer.view());
 }
 
 /// Nodes 0, 1, 2 and 0 restart, 3 s apart, while somebody holds a lock of ten minutes.
