@@ -21,10 +21,16 @@ impl Guards {
             // Too few to tell from each other's notes whether its clock is right.
             return Ruling::Undecided(now + LOOK_AGAIN);
         }
-        let (age, reason) = (memory.age(now), memory.canary.reason);
+        let reason = memory.canary.reason;
+        // Whether the cluster was new or has forgotten as a whole, a strict client does not take a founder's word for.
+        let is_strict = self.restart == RestartGuard::Strict;
+        let founded = memory.since_founding(now).filter(|_| is_strict);
+        let age = founded.unwrap_or_else(|| memory.age(now));
         let relied =
             Relied { prefix: memory.canary.prefix().into(), count: self.counts.of(memory.id) };
-        let others_remember = self.remembering_beside(node, now) >= self.quorum.size();
+        // Nobody can tell of more than the founder could.
+        let others_remember =
+            founded.is_some() || self.remembering_beside(node, now) >= self.quorum.size();
         let until = self.opens_at(age, others_remember, now);
         if now < until {
             self.tell_quarantine(node, Quarantine { until, reason }, now);

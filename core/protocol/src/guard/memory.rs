@@ -8,7 +8,7 @@ use super::canary::Canary;
 use super::checkup::{CanaryKey, Checkup, QuarantineReason, Ruling, SightingNote, Writing};
 use super::holdings::Holdings;
 use super::{
-    AGES_AGO, BEAT_EVERY, FIRST_CONTACT, FIRST_CONTACT_IF_IDLE, Guards, IDLE, LONGEST_FORGOTTEN,
+    AGES_AGO, BEAT_EVERY, FIRST_CONTACT, FIRST_CONTACT_IF_IDLE, FLOOR, Guards, IDLE,
     NOT_ASKED_WITHIN, NodeRecord,
 };
 use crate::identity::NodeId;
@@ -38,6 +38,11 @@ impl Memory {
     pub(super) fn age(&self, now: Moment) -> Duration {
         let age = self.whole_age(now);
         if self.had_another { age.checked_sub(AGES_AGO).unwrap_or(age) } else { age }
+    }
+
+    /// How long ago a founder began it, if one did.
+    pub(super) fn since_founding(&self, now: Moment) -> Option<Duration> {
+        self.whole_age(now).checked_sub(AGES_AGO)
     }
 
     /// The same as all clients tell each other.
@@ -324,14 +329,12 @@ impl Guards {
         is_odd || (begun.is_empty() && now.since(since) >= SETTING_UP)
     }
 
-    /// How old the nodes of a new cluster are taken to be: so that they are used at once, or after the floor.
+    /// How old the nodes of a new cluster are: no lock was ever asked for that they do not know. With `max_ttl` a strict
+    /// founder writes down that nothing is known of what was before.
     pub(super) fn age_of_new_clusters(&self) -> Duration {
         match (self.restart, self.limit) {
-            (RestartGuard::Strict, None) => {
-                self.with_drift(LONGEST_FORGOTTEN).saturating_sub(self.with_drift(self.floor))
-            }
             (RestartGuard::Strict, Some(_)) => Duration::ZERO,
-            (RestartGuard::Auto | RestartGuard::Off, _) => AGES_AGO,
+            (RestartGuard::Strict | RestartGuard::Auto | RestartGuard::Off, _) => AGES_AGO,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 
-use crate::guard_stage::{Cluster, TERM, Watcher, settled_in, used};
+use crate::guard_stage::{Cluster, PretendNode, TERM, Watcher, settled_in, used};
 
 /// Lets the client wait until nobody can be about to set the cluster up any more.
 fn give_up_on_a_founder(client: &mut Watcher, cluster: &mut Cluster) {
@@ -22,6 +22,40 @@ fn a_fresh_cluster_is_used_at_once() {
     assert!(client.told.is_empty());
     // For locks of any length.
     assert!(client.lock(&mut cluster, 3_600_000).is_some());
+}
+
+#[test]
+fn a_cluster_that_forgets_as_a_whole_is_a_new_one_to_who_comes_before_the_others_look() {
+    for (guard, is_used) in [(RestartGuard::Auto, true), (RestartGuard::Strict, false)] {
+        let (mut cluster, mut other) = settled_in(3);
+        cluster.nodes.iter_mut().for_each(PretendNode::flush);
+        let newcomer = cluster.settled(|it| it.restart_guard(guard));
+        assert_eq!(newcomer.is_open(0), is_used, "{guard:?}");
+        // Who was there holds the nodes back for himself alone.
+        other.look_around(&mut cluster);
+        assert_eq!(other.view(), "qqq", "{guard:?}");
+        assert_eq!(cluster.settled(|it| it.restart_guard(guard)).is_open(0), is_used);
+    }
+}
+
+#[test]
+fn a_strict_client_heeds_what_is_told_of_long_locks_from_before_a_cluster_forgot_as_a_whole() {
+    let change = |it: PolicyBuilder| it.restart_guard(RestartGuard::Strict);
+    let mut cluster = Cluster::fresh(3);
+    let mut holder = cluster.settled(change);
+    cluster.pass(TERM);
+    holder.look_around(&mut cluster);
+    let mut other = cluster.settled(change);
+    assert!(holder.lock(&mut cluster, 600_000).is_some());
+    other.look_around(&mut cluster);
+    // The holder is cut off from now on; nobody else is.
+    cluster.nodes.iter_mut().for_each(PretendNode::flush);
+    let mut newcomer = cluster.settled(change);
+    other.look_around(&mut cluster);
+    cluster.pass(TERM);
+    newcomer.look_around(&mut cluster);
+    other.look_around(&mut cluster);
+    assert_eq!((newcomer.view(), other.view()), ("qqq".into(), "qqq".into()));
 }
 
 #[test]
