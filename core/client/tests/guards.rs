@@ -155,6 +155,23 @@ fn a_flushed_node_is_held_back_without_a_reconnection() {
 }
 
 #[test]
+fn keys_of_another_type_in_the_place_of_the_guards_keys_are_named() {
+    run(async {
+        for key in ["quorlock:{node}:canary", "quorlock:{node}:notes"] {
+            let servers = servers(3);
+            for server in &servers {
+                let mut ask = server.ask();
+                ask.call(&["DEL", key]);
+                assert_eq!(ask.call(&["ZADD", key, "1", "foreign"]), "1");
+            }
+            let locks = client(urls(&servers), RestartGuard::Auto);
+            let error = refusal(try_lock(&locks).await).to_string();
+            assert!(error.contains(key) && error.contains("delete or rename"), "{error}");
+        }
+    });
+}
+
+#[test]
 fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
     run(async {
         let mut scene = Scene::set(TTL).await;

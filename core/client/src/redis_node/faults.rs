@@ -41,6 +41,11 @@ pub(super) fn of_reply(error: &ServerError, letter: Option<&Letter>) -> Fault {
 /// The fault behind an error that the server replied to a check-up.
 pub(super) fn of_checkup(error: &ServerError) -> Fault {
     let fault = of_reply(error, None);
+    if fault.kind() == FaultKind::WrongType {
+        let words = "a key of another type is in the place of one of the guards' keys: look at quorlock:{node}:canary \
+                     and quorlock:{node}:notes with TYPE, then delete or rename what is foreign";
+        return Fault::new(FaultKind::WrongType, words);
+    }
     if fault.kind() != FaultKind::NotPermitted || error.code() == "DENIED" {
         return fault;
     }

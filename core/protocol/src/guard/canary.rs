@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkup::QuarantineReason;
+use super::checkup::{QuarantineReason, SightingNote};
 
 /// The value of the key by which a node shows which memory it has.
 ///
@@ -113,7 +113,8 @@ impl FromStr for Canary {
             run: name(run),
             line: name(line),
             durable: durable == "1",
-            count: number(count)?,
+            // A count that cannot go on, or that no sighting can tell, was written by nobody.
+            count: number(count).and_then(below_ended)?,
             floor: millis(floor)?,
             age: millis(age)?,
             reason: QuarantineReason::named(reason).ok_or(NoCanary)?,
@@ -155,6 +156,10 @@ impl Relied {
     }
 }
 
+fn below_ended(count: u64) -> Result<u64, NoCanary> {
+    if count < SightingNote::ENDED { Ok(count) } else { Err(NoCanary) }
+}
+
 fn word(name: Option<&Arc<str>>) -> &str {
     name.map_or(UNKNOWN, |name| name)
 }
@@ -172,7 +177,7 @@ mod tests {
         #[test]
         fn a_canary_survives_the_way_to_the_node_and_back(
             id: u64, run in proptest::option::of("[0-9a-f]{1,40}"), line in proptest::option::of("[0-9a-f:]{1,40}"),
-            durable: bool, count: u64, floor in 0_u64..1 << 40, age in 0_u64..1 << 53,
+            durable: bool, count in 0..SightingNote::ENDED, floor in 0_u64..1 << 40, age in 0_u64..1 << 53,
             wall_micros: u64, node_micros: u64, why in 0_usize..QuarantineReason::ALL.len(),
         ) {
             let millis = Duration::from_millis;
@@ -198,6 +203,16 @@ mod tests {
                 // Leading zeros and signs are the only other spellings.
                 prop_assert_eq!(canary.to_string().parse(), Ok(canary));
             }
+        }
+    }
+
+    #[test]
+    fn a_count_that_cannot_go_on_is_none() {
+        for (count, is_one) in
+            [(SightingNote::ENDED - 1, true), (SightingNote::ENDED, false), (u64::MAX, false)]
+        {
+            let text = format!("2 7 a b 0 {count} 10000 1 forgot 2 3");
+            assert_eq!(text.parse::<Canary>().is_ok(), is_one, "{text}");
         }
     }
 

@@ -209,7 +209,7 @@ impl Guards {
                 memory
             }
         };
-        self.floor = self.floor.max(canary.floor);
+        self.floor = self.floor.max(canary.floor.min(FLOOR));
         self.counts.raise(canary.id, canary.count, clock.sent);
         self.records[look.node.index()].memory = Some(memory);
         self.learn_memory(look.node, canary.id);

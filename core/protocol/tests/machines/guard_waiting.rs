@@ -259,6 +259,25 @@ fn max_ttl_is_waited_for_where_few_remember() {
 }
 
 #[test]
+fn a_node_that_was_not_looked_at_since_another_forgot_does_not_vouch_for_it() {
+    let change = |it: quorlock_protocol::PolicyBuilder| it.max_ttl(Some(Duration::from_secs(60)));
+    let mut cluster = Cluster::fresh(3);
+    let mut client = cluster.settled(change);
+    client.cut_off[0] = true;
+    cluster.pass(5_000);
+    client.look_around(&mut cluster);
+    cluster.restart_each([0, 1]);
+    let mut other = cluster.settled(change);
+    cluster.pass(TERM);
+    other.look_around(&mut cluster);
+    drop(other);
+    // It comes back to the one before it has heard that the second has forgotten, too.
+    client.cut_off[0] = false;
+    client.look(&mut cluster, 0);
+    assert!(!client.is_open(0), "{}", client.view());
+}
+
+#[test]
 fn with_few_that_remember_locks_are_no_longer_than_their_memory() {
     let (mut cluster, mut client) = settled_in(3);
     cluster.restart_each([1, 2]);
