@@ -59,6 +59,16 @@ fn a_strict_client_heeds_what_is_told_of_long_locks_from_before_a_cluster_forgot
 }
 
 #[test]
+fn nodes_that_have_lost_their_canaries_alone_are_no_new_cluster() {
+    let (mut cluster, mut client) = settled_in(3);
+    assert!(client.lock(&mut cluster, 90_000).is_some());
+    drop(client);
+    cluster.nodes.iter_mut().for_each(|node| node.store.canary = None);
+    let newcomer = cluster.settled(|it| it);
+    assert_eq!(newcomer.view().matches('o').count(), 0, "{}", newcomer.view());
+}
+
+#[test]
 fn two_clients_that_find_a_fresh_cluster_use_it_together() {
     let mut cluster = Cluster::fresh(3);
     let (mut one, mut two) = (cluster.client(|it| it), cluster.client(|it| it));

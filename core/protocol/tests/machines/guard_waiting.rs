@@ -161,6 +161,44 @@ fn a_node_that_was_told_of_a_long_lock_too_late_does_not_vouch_for_it() {
 }
 
 #[test]
+fn a_node_that_was_told_of_a_long_lock_a_moment_late_has_others_heed_it() {
+    let (mut cluster, mut holder) = settled_in(3);
+    holder.cut_off[2] = true;
+    holder.means_to_keep(&cluster, 90_000);
+    let now = holder.now(&cluster);
+    let left = holder.guards.notes_for(node_id(1), now);
+    // It is granted by a node that forgets it at once, before the other has done its look.
+    assert!(holder.grant_for(&mut cluster, 0, 90_000));
+    cluster.restart(0);
+    let mut first = cluster.client(|it| it);
+    first.cut_off[1] = true;
+    first.look_around(&mut cluster);
+    cluster.pass(900);
+    let micros = cluster.micros(1);
+    cluster.nodes[1].store.look(None, &left, micros);
+    cluster.pass(TERM);
+    first.look_around(&mut cluster);
+    drop((first, holder));
+    let newcomer = cluster.settled(|it| it);
+    assert!(!newcomer.is_open(0), "{}", newcomer.view());
+}
+
+#[test]
+fn a_longer_lock_of_the_same_client_does_not_hide_the_one_before() {
+    let (mut cluster, mut client) = settled_in(3);
+    assert!(client.lock(&mut cluster, 90_000).is_some());
+    cluster.restart(0);
+    client.look_around(&mut cluster);
+    cluster.pass(5_000);
+    client.announce(&mut cluster, 600_000);
+    client.look_around(&mut cluster);
+    cluster.pass(TERM);
+    drop(client);
+    let newcomer = cluster.settled(|it| it);
+    assert!(!newcomer.is_open(0), "{}", newcomer.view());
+}
+
+#[test]
 fn a_clock_that_was_set_back_does_not_make_long_locks_look_younger() {
     let (mut cluster, mut holder) = settled_in(3);
     holder.cut_off[1] = true;
