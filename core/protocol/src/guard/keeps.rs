@@ -58,7 +58,7 @@ impl Keeps {
         let all: Vec<Duration> = self.in_use.keys().copied().chain(ending).collect();
         let (long, short) =
             all.into_iter().partition::<Vec<_>, _>(|keep| class_of(*keep).is_none());
-        for class in short.into_iter().filter_map(|keep| class_of(keep)) {
+        for class in short.into_iter().filter_map(class_of) {
             share(known, class, now);
         }
         let longest = long.into_iter().max().unwrap_or_default();
