@@ -45,6 +45,8 @@ mod holdings;
 mod independence;
 mod keeps;
 mod memory;
+mod notes;
+mod quarantine;
 mod sightings;
 mod store;
 mod suspicion;
@@ -53,10 +55,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::canary::{Canary, NoCanary, Relied};
-pub use self::checkup::{
-    CanaryKey, Checkup, HoldingNote, LeadNote, Notes, Pass, Quarantine, QuarantineReason, Ruling,
-    SightingNote, Writing,
-};
+pub use self::checkup::{CanaryKey, Checkup, Pass, Ruling, Writing};
 pub use self::clocks::ClockReading;
 use self::clocks::Clocks;
 use self::founding::Founding;
@@ -65,6 +64,8 @@ use self::independence::Independence;
 pub use self::independence::{Dependence, Identity, Membership};
 use self::keeps::Keeps;
 use self::memory::{Look, Memory};
+pub use self::notes::{HoldingNote, LeadNote, Notes, SightingNote};
+pub use self::quarantine::{Quarantine, QuarantineReason};
 use self::sightings::{Counts, Leads};
 pub use self::store::GuardStore;
 use self::suspicion::{Alarm, Suspicion};

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkup::{QuarantineReason, SightingNote};
+use super::notes::SightingNote;
+use super::quarantine::QuarantineReason;
 
 /// The value of the key by which a node shows which memory it has.
 ///

@@ -5,8 +5,9 @@
 //! canary stands there has founded; it then writes those of the other nodes. So a client that reaches only nodes
 //! which forgot founds nothing, and of two that begin at the same time one waits for the other.
 
-use super::checkup::{CanaryKey, QuarantineReason, Ruling};
+use super::checkup::{CanaryKey, Ruling};
 use super::memory::{Look, SETTING_UP};
+use super::quarantine::QuarantineReason;
 use super::{Guards, NodeRecord};
 use crate::identity::NodeId;
 use crate::machine::Surroundings;

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use super::canary::Relied;
-use super::checkup::{Pass, Quarantine, Ruling};
-use super::holdings::{GRAIN, Holding};
+use super::checkup::{Pass, Ruling};
+use super::holdings::Holding;
+use super::notes::GRAIN;
+use super::quarantine::Quarantine;
 use super::{Guards, LONG_WAIT, LONGEST_FORGOTTEN, LOOK_AGAIN, NodeRecord, Notice, RestartGuard};
 use crate::identity::NodeId;
 use crate::time::{Moment, Ttl};

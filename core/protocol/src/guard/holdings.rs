@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkup::HoldingNote;
 use super::clocks::ClockReading;
-use super::store::MOST;
+use super::notes::{GRAIN, HoldingNote, MOST, SHARED, is_shared};
 use crate::time::Moment;
 
 /// What is known of long locks, by the clock of the guards.
@@ -157,11 +156,6 @@ pub(super) fn shared_name(class: Duration) -> Arc<str> {
     format!("{SHARED}{}", class.as_millis()).into()
 }
 
-/// Whether an entry has a place on a node also when there are too many: there are few of these.
-pub(super) fn is_shared(name: &str) -> bool {
-    name.starts_with(SHARED)
-}
-
 /// The length under which clients share an entry for locks of more than a minute.
 pub(super) fn long_class(keep: Duration) -> Duration {
     let class = LONG_CLASSES.into_iter().map(Duration::from_secs).find(|class| keep <= *class);
@@ -171,12 +165,9 @@ pub(super) fn long_class(keep: Duration) -> Duration {
     })
 }
 
-const SHARED: &str = "all:";
 const HOUR: u64 = 3600;
 /// In seconds.
 const LONG_CLASSES: [u64; 5] = [120, 300, 600, 1800, HOUR];
-/// By how much two accounts of one moment may differ and still say the same: more than a look takes.
-pub(super) const GRAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::FLOOR;
-use super::holdings::{GRAIN, Holding, Holdings, long_class, shared_name};
+use super::holdings::{Holding, Holdings, long_class, shared_name};
+use super::notes::GRAIN;
 use crate::time::Moment;
 
 /// For how long this client asks nodes to keep keys, as far as that is longer than the floor.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::canary::Canary;
-use super::checkup::{CanaryKey, Checkup, QuarantineReason, Ruling, SightingNote, Writing};
+use super::checkup::{CanaryKey, Checkup, Ruling, Writing};
 use super::holdings::Holdings;
+use super::notes::SightingNote;
+use super::quarantine::QuarantineReason;
 use super::{
     AGES_AGO, BEAT_EVERY, FIRST_CONTACT, FIRST_CONTACT_IF_IDLE, FLOOR, Guards, IDLE,
     NOT_ASKED_WITHIN, NodeRecord,

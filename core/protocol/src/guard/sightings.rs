@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::checkup::{LeadNote, SightingNote};
 use super::clocks::{RATE_DIVISOR, micros};
+use super::notes::{LeadNote, SightingNote};
 use crate::time::Moment;
 
 /// The highest number of beats known of each memory.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkup::{CanaryKey, HoldingNote, LeadNote, Notes, SightingNote, Writing};
+use super::checkup::{CanaryKey, Writing};
 use super::clocks::RATE_DIVISOR;
-use super::holdings::is_shared;
+use super::notes::{HoldingNote, LeadNote, MOST, Notes, SightingNote, is_shared};
 
 /// The keys for the guards on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -146,6 +146,3 @@ impl StoredSighting {
 fn in_millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
-
-/// How many entries of either kind a node keeps, beside those holdings that clients share.
-pub(super) const MOST: usize = 64;

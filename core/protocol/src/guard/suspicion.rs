@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::checkup::{LeadNote, SightingNote};
 use super::clocks::{ClockReading, Lead, Offset, Step, micros};
+use super::notes::{LeadNote, SightingNote};
 use super::{FIRST_CONTACT, Guards, LOOK_AGAIN, Leads, NodeRecord, Notice};
 use crate::identity::NodeId;
 use crate::time::Moment;
