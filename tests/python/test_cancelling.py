@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import Redlock, _sync, aio
+from quorlock import Redlock, _async, _sync, aio
 from tests.python.apis import Api, async_apis
 from tests.python.programs import Program, interrupt_the_wait, is_prompt, run
 from tests.support.servers import Cluster
@@ -218,7 +218,7 @@ def test_a_cancellation_just_after_the_lock_was_won_leaves_no_key(
     def interrupt(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(aio, "watch_loss", interrupt)  # the last step of an acquisition
+    monkeypatch.setattr(_async, "watch_loss", interrupt)  # the last step of an acquisition
     lock = aio.Redlock(cluster3.urls).lock("r", ttl=30, on_lost=print)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(getattr(lock, call)())
