@@ -31,7 +31,7 @@ struct Incoming {
     late: Option<Arc<LateVotes>>,
 }
 
-/// Tells apart the operations that share an inbox.
+/// Tells apart the operations that share an inbox; the default one has an inbox to itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OperationId(pub(crate) u64);
 

@@ -1,11 +1,11 @@
-//! A lease in use. Owns what is known of it now; `operations` acts on it, `keep` renews and
-//! watches it, `release` ends it.
+//! A lease in use: the handle to its life (`quorlock_protocol::LeaseLife`), which decides. Owns who is told, and what
+//! the nodes said; `operations` acts on it, `keep` renews and watches it, `release` ends it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, FencingToken, Hold, LossReason, Moment, Policy, Won};
+use quorlock_protocol::{Claim, FencingToken, LeaseLife, Moment, Policy, Stage, Won};
 use tokio::sync::Notify;
 
 use crate::engine::Engine;
@@ -44,21 +44,12 @@ struct Shared {
 }
 
 struct State {
-    policy: Arc<Policy>,
-    proof: Proof,
-    stage: Stage,
-    /// Why it was lost, remembered beyond the release.
-    lost: Option<LossReason>,
-    at_risk: bool,
-    /// When it was won, for `max_hold` and `min_hold`; when it was taken over, for one that was.
-    held_since: Moment,
+    life: LeaseLife,
+    /// Its place in the keeper's book; the default one while it is neither renewed nor watched.
+    kept: OperationId,
     votes: LastVotes,
     /// What the nodes answer to the release, once they are asked for it.
     release: Option<ReleaseVotes>,
-    /// The explicit extension under way, to stop it.
-    extending: Option<Arc<Inbox>>,
-    /// Whether someone waits to be told of the loss.
-    watched: bool,
     extras: Option<Box<Extras>>,
 }
 
@@ -67,32 +58,18 @@ struct State {
 struct Extras {
     /// One explicit extension at a time.
     gate: Arc<tokio::sync::Mutex<()>>,
+    /// To stop the one that is under way.
+    extending: Option<Arc<Inbox>>,
     told: Arc<Notify>,
-    on_lost: Vec<Box<dyn FnOnce(LockError) + Send>>,
+    on_lost: Vec<OnLost>,
     on_renewal: Vec<OnRenewal>,
     renewals: Renewals,
     /// Has other clients know of it, where it is a long lock; the longest comes last.
     keeping: Vec<Keeping>,
 }
 
+type OnLost = Box<dyn FnOnce(LockError) + Send>;
 type OnRenewal = Arc<dyn Fn(&[NodeReport]) + Send + Sync>;
-
-/// What is proved of a lease, and who sees to it.
-enum Proof {
-    /// Nothing yet: it was taken over and not confirmed.
-    Missing,
-    /// It is neither renewed nor watched.
-    Bare(Box<quorlock_protocol::Lease>),
-    /// The keeper renews or watches it.
-    Kept(OperationId, Box<Hold>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Held,
-    Lost(LossReason),
-    Released,
-}
 
 impl Lease {
     pub(crate) fn won(
@@ -104,9 +81,10 @@ impl Lease {
         lost_rounds: Vec<Vec<NodeReport>>,
     ) -> Self {
         let claim = Arc::clone(won.lease.claim());
-        let proof = Proof::Bare(Box::new(won.lease));
         let votes = LastVotes::of(won.round, inbox);
-        let state = State::new(manager.clock.now(), manager.share(policy), proof, votes);
+        let now = manager.clock.now();
+        let life = LeaseLife::won(now, won.lease, manager.share(policy), manager.quorum);
+        let state = State::new(life, votes);
         let lost_rounds = lost_rounds.into();
         let lease = Self::over(Shared {
             manager: Arc::clone(manager),
@@ -115,13 +93,15 @@ impl Lease {
             lost_rounds,
             state: Mutex::new(state),
         });
-        lease.resume(lease.shared.lock());
+        lease.resume(lease.shared.lock(), now);
         lease
     }
 
     pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Policy) -> Self {
         let votes = LastVotes::Closed(CompactVotes::default());
-        let state = State::new(manager.clock.now(), manager.share(policy), Proof::Missing, votes);
+        let (now, policy) = (manager.clock.now(), manager.share(policy));
+        let life = LeaseLife::taken_over(now, Arc::clone(&claim), policy, manager.quorum);
+        let state = State::new(life, votes);
         Self::over(Shared {
             manager: Arc::clone(manager),
             claim,
@@ -140,7 +120,7 @@ impl Lease {
     /// the one of the acquisition or of an earlier take-over, and more once others have asked for the lock; it
     /// is less than that of every later holder. Where too few nodes would write it down, it is `None` still.
     pub fn fencing_token(&self) -> Option<u64> {
-        let token = self.shared.lock().facts()?.fencing_token();
+        let token = self.shared.lock().life.fencing_token();
         token.map(|FencingToken(token)| token)
     }
 
@@ -171,7 +151,7 @@ impl Lease {
 
     /// What is left of the time for which the lease may be trusted; zero once it is lost or released.
     pub fn validity(&self) -> Duration {
-        self.shared.lock().validity(self.shared.manager.clock.now())
+        self.shared.lock().life.validity(self.shared.now())
     }
 
     /// Whether the lease may be trusted at this moment.
@@ -181,12 +161,12 @@ impl Lease {
 
     /// Whether renewal has failed and less than a third of the ttl is left: an early warning.
     pub fn is_at_risk(&self) -> bool {
-        self.shared.lock().at_risk
+        self.shared.lock().life.is_at_risk()
     }
 
     /// Whether it was released through this handle or a clone of it.
     pub fn is_released(&self) -> bool {
-        self.shared.lock().stage == Stage::Released
+        self.shared.lock().life.stage() == Stage::Released
     }
 
     /// The thread that does the work.
@@ -227,7 +207,11 @@ impl Lease {
 
 impl Shared {
     fn ttl(&self) -> Duration {
-        self.lock().policy.ttl().as_duration()
+        self.lock().life.policy().ttl().as_duration()
+    }
+
+    fn now(&self) -> Moment {
+        self.manager.clock.now()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -236,74 +220,39 @@ impl Shared {
 }
 
 impl State {
-    fn new(held_since: Moment, policy: Arc<Policy>, proof: Proof, votes: LastVotes) -> Self {
-        Self {
-            policy,
-            proof,
-            stage: Stage::Held,
-            lost: None,
-            at_risk: false,
-            held_since,
-            votes,
-            release: None,
-            extending: None,
-            watched: false,
-            extras: None,
-        }
+    const fn new(life: LeaseLife, votes: LastVotes) -> Self {
+        Self { life, kept: OperationId(0), votes, release: None, extras: None }
     }
 
     fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }
 
-    fn facts(&self) -> Option<&quorlock_protocol::Lease> {
-        match &self.proof {
-            Proof::Missing => None,
-            Proof::Bare(facts) => Some(facts),
-            Proof::Kept(_, hold) => Some(hold.lease()),
+    /// Has the keeper, and who drives an extension, let go of what is no longer at work.
+    fn settle(&mut self, keeper: &Keeper) {
+        if !self.life.is_kept() {
+            self.leave(keeper);
         }
-    }
-
-    /// Whether no fencing token is known of it, as of one that was taken over.
-    fn lacks_token(&self) -> bool {
-        self.facts().is_none_or(|facts| facts.fencing_token().is_none())
-    }
-
-    fn validity(&self, now: Moment) -> Duration {
-        match (self.facts(), self.stage) {
-            (Some(facts), Stage::Held) => facts.validity(now),
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn is_extended_by(&self, inbox: &Arc<Inbox>) -> bool {
-        self.extending.as_ref().is_some_and(|extending| Arc::ptr_eq(extending, inbox))
-    }
-
-    /// Stops the extension under way, and whoever renews or watches the lease, so that nothing is sent for it
-    /// after this.
-    fn stop(&mut self, keeper: &Keeper) {
-        if let Some(inbox) = self.extending.take() {
+        if !self.life.is_extending()
+            && let Some(inbox) = self.extras.as_mut().and_then(|extras| extras.extending.take())
+        {
             inbox.cancel();
         }
-        self.let_go(keeper);
     }
 
-    /// Has the keeper let go of the lease; tells whether it was kept.
-    fn let_go(&mut self, keeper: &Keeper) -> bool {
-        let Proof::Kept(operation, hold) = &self.proof else {
-            return false;
-        };
-        keeper.forget(*operation);
-        self.proof = Proof::Bare(Box::new(hold.lease().clone()));
-        true
+    fn leave(&mut self, keeper: &Keeper) {
+        let operation = std::mem::take(&mut self.kept);
+        if operation != OperationId::default() {
+            keeper.forget(operation);
+        }
     }
 }
 
 impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
-        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).stop(&self.manager.keeper);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.leave(&self.manager.keeper);
     }
 }
 
@@ -321,12 +270,21 @@ impl fmt::Debug for Lease {
 mod tests {
     use std::mem::size_of;
 
+    use quorlock_protocol::Hold;
+
     use super::*;
 
     /// With its names, its holder id and its place in the keeper's book: below 1 KiB.
     #[test]
     fn a_lease_that_is_held_takes_little_memory() {
         let all = size_of::<Shared>() + size_of::<Hold>() + size_of::<Claim>();
-        assert!(all <= 432, "{all} bytes");
+        eprintln!(
+            "{all} bytes: {} {} {} {}",
+            size_of::<Shared>(),
+            size_of::<Hold>(),
+            size_of::<Claim>(),
+            size_of::<LeaseLife>()
+        );
+        assert!(all <= 408, "{all} bytes");
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Claim, ConfigError, ErrorKind, HolderId, Inspect, Policy, Quorum, Resources, RoundReport,
-    Withdraw,
+    Claim, ConfigError, ErrorKind, HolderId, Inspect, Inspection, Policy, Quorum, Resources,
+    RoundReport, Withdraw,
 };
 use tokio::sync::oneshot;
 
@@ -86,7 +86,9 @@ impl Redlock {
         let claim = Arc::new(claim);
         self.manager.check_open(&claim.resources)?;
         self.manager.settle(None).await?;
-        let inspection = self.manager.inspect(&claim, self.manager.policy, false).await;
+        let (now, policy, quorum) =
+            (self.manager.clock.now(), self.manager.policy, self.manager.quorum);
+        let inspection = self.manager.inspect(Inspect::new(now, &claim, policy, quorum)).await;
         if inspection.held_by_another || inspection.is_free {
             return Ok(inspection.held_by_another);
         }
@@ -232,14 +234,7 @@ impl Manager {
         Some(keeping)
     }
 
-    pub(crate) async fn inspect(
-        &self,
-        claim: &Arc<Claim>,
-        policy: Policy,
-        wants_token: bool,
-    ) -> quorlock_protocol::Inspection {
-        let machine = Inspect::new(self.clock.now(), claim, policy, self.quorum);
-        let mut machine = if wants_token { machine.with_token() } else { machine };
+    pub(crate) async fn inspect(&self, mut machine: Inspect) -> Inspection {
         self.driver().run(&mut machine, |_| {}).await
     }
 

@@ -183,6 +183,33 @@ impl Extend {
         }
     }
 
+    pub(crate) const fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    /// The settings that it prolongs the lease by.
+    pub(crate) fn into_policy(self) -> Arc<Policy> {
+        self.policy
+    }
+
+    /// Gives up at once; nothing more is sent.
+    pub(crate) fn cut_short(mut self, now: Moment) -> ExtendOutcome {
+        self.finish_cancelled(now);
+        match self.state {
+            State::Finished(outcome) => *outcome,
+            _ => unreachable!("it has finished"),
+        }
+    }
+
+    fn finish_cancelled(&mut self, now: Moment) {
+        let report = match &self.state {
+            State::Voting(round) => round.report(),
+            State::BackingOff { report, .. } => report.clone(),
+            State::Idle | State::Finished(_) => RoundReport::empty(now),
+        };
+        self.finish_over(now, ErrorKind::Cancelled, report);
+    }
+
     fn begin_round(&mut self, now: Moment) {
         if now >= self.until {
             return self.finish_over(now, ErrorKind::LeaseLost, RoundReport::empty(now));
@@ -336,13 +363,7 @@ impl Machine for Extend {
     }
 
     fn cancel(&mut self, env: &mut dyn Surroundings) {
-        let now = env.now();
-        let report = match &self.state {
-            State::Voting(round) => round.report(),
-            State::BackingOff { report, .. } => report.clone(),
-            State::Idle | State::Finished(_) => RoundReport::empty(now),
-        };
-        self.finish_over(now, ErrorKind::Cancelled, report);
+        self.finish_cancelled(env.now());
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::command::{Answer, Command, Reply, Ticket};
+use crate::command::{Answer, Command, Reply};
 use crate::error::ErrorKind;
 use crate::extend::{Extend, Extension, LastRound, heal};
 use crate::identity::NodeId;
@@ -25,7 +25,6 @@ use crate::policy::Policy;
 use crate::quorum::Quorum;
 use crate::round::{Round, RoundReport};
 use crate::time::Moment;
-use crate::withdraw::{Withdraw, Withdrawal};
 
 /// Keeps a lease alive and watches its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,11 +36,17 @@ pub struct Hold {
     limit: Moment,
     next_ticket: u32,
     failed: bool,
-    /// The round that decided the last renewal, which may still get the answer of a node that has lost
-    /// the keys. Boxed, as most leases have none most of the time.
-    straggling: Option<Box<Round>>,
-    sends: VecDeque<(NodeId, Command)>,
+    /// Boxed, as most leases have none most of the time.
+    straggling: Option<Box<Straggling>>,
     state: State,
+}
+
+/// The round that decided the last renewal, which may still get the answer of a node that has lost the keys; and
+/// what gives them to such nodes again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Straggling {
+    round: Round,
+    heals: VecDeque<(NodeId, Command)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,16 +56,14 @@ enum State {
     },
     /// Boxed: most leases rest most of the time.
     Renewing(Box<Extend>),
-    Finished(Box<HoldEnd>),
+    Finished(HoldEnd),
 }
 
 /// Why a lease is no longer held.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
-    /// It is over, and why; what keys may be left are to be taken back. With a lock-delay they are not:
-    /// it is for such an end that they last longer. Nor are they where the nodes have told of the loss:
-    /// until the holder hears of that, it may rely on a validity that it has read.
-    Lost(LossReason, Option<Withdraw>),
+    /// The lease is over, and why. What becomes of its keys is decided by [`LeaseLife`](crate::LeaseLife).
+    Lost(LossReason),
     /// The caller stopped the machine.
     Stopped,
 }
@@ -108,7 +111,6 @@ impl Hold {
             next_ticket: 0,
             failed: false,
             straggling: None,
-            sends: VecDeque::new(),
             state: State::Resting { renew_at: Moment::FAR_FUTURE },
         };
         hold.rest(now);
@@ -118,6 +120,14 @@ impl Hold {
     /// The lease as it stands now.
     pub const fn lease(&self) -> &Lease {
         &self.lease
+    }
+
+    /// When it is to be polled first.
+    pub(crate) fn first_wake(&self) -> Moment {
+        match &self.state {
+            State::Resting { renew_at } => (*renew_at).min(self.lease.until()),
+            State::Renewing(_) | State::Finished(_) => Moment::default(),
+        }
     }
 
     /// Whether a renewal has failed and less than a third of the ttl is left: an early warning.
@@ -136,7 +146,7 @@ impl Hold {
         match &self.state {
             State::Renewing(extend) => extend.failed_round().cloned(),
             State::Resting { .. } | State::Finished(_) => {
-                self.straggling.as_deref().map(Round::report)
+                self.straggling.as_deref().map(|it| it.round.report())
             }
         }
     }
@@ -144,7 +154,7 @@ impl Hold {
     /// Forgets the last round of renewal if nothing more can come of it, for a driver that has noted what
     /// [`Self::last_round`] told.
     pub fn close_round(&mut self) {
-        self.straggling = self.straggling.take().filter(|round| !round.is_complete());
+        self.straggling = self.straggling.take().filter(|it| !it.round.is_complete());
     }
 
     /// Rests until a third of the validity is used, cut to a grid so that many leases fall due
@@ -190,7 +200,9 @@ impl Hold {
             Output::Done(outcome) => {
                 self.failed = outcome.result.is_err();
                 self.straggling = match outcome.last {
-                    LastRound::Counting(round) => Some(Box::new(round)),
+                    LastRound::Counting(round) => {
+                        Some(Box::new(Straggling { round, heals: VecDeque::new() }))
+                    }
                     LastRound::Over(_) => None,
                 };
                 match outcome.result {
@@ -209,21 +221,8 @@ impl Hold {
     }
 
     fn lose(&mut self, now: Moment, reason: LossReason) {
-        let withdraw = Withdraw::new(
-            now,
-            Withdrawal {
-                ticket: Ticket(self.next_ticket),
-                claim: Arc::clone(self.lease.claim()),
-                quorum: self.quorum,
-                forgotten: self.lease.forgotten(),
-                unsent: self.lease.unsent().to_vec(),
-                node_timeout: self.policy.node_timeout(),
-            },
-        );
-        let takes_back = self.policy.lock_delay.is_zero() && reason != LossReason::Gone;
-        let withdraw = takes_back.then_some(withdraw);
-        self.lease.until = self.lease.until.min(now);
-        self.state = State::Finished(Box::new(HoldEnd::Lost(reason, withdraw)));
+        self.lease.limit(now);
+        self.state = State::Finished(HoldEnd::Lost(reason));
     }
 
     /// The clock alone decides: whatever woke the machine, look at it first.
@@ -242,7 +241,8 @@ impl Machine for Hold {
     type Outcome = HoldEnd;
 
     fn poll(&mut self, env: &mut dyn Surroundings) -> Output<HoldEnd> {
-        if let Some((node, command)) = self.sends.pop_front() {
+        let heal = self.straggling.as_mut().and_then(|it| it.heals.pop_front());
+        if let Some((node, command)) = heal {
             return Output::Send(node, command);
         }
         if let Some(output) = self.poll_renewal(env) {
@@ -250,7 +250,7 @@ impl Machine for Hold {
         }
         match &self.state {
             State::Resting { renew_at } => Output::WakeAt((*renew_at).min(self.lease.until())),
-            State::Finished(end) => Output::Done((**end).clone()),
+            State::Finished(end) => Output::Done(*end),
             State::Renewing(_) => Output::WakeAt(env.now()),
         }
     }
@@ -261,14 +261,16 @@ impl Machine for Hold {
         if let State::Renewing(extend) = &mut self.state {
             return extend.handle_reply(env, node, reply);
         }
+        let Some(straggling) = self.straggling.as_deref_mut() else {
+            return;
+        };
         let absent = matches!(reply.answer, Ok(Answer::Absent));
-        let counts =
-            self.straggling.as_mut().is_some_and(|round| round.handle_reply(now, node, reply));
+        let counts = straggling.round.handle_reply(now, node, reply);
         if counts && absent && matches!(self.state, State::Resting { .. }) {
             let by = self.lease.until.min(now + self.policy.node_timeout());
             let forgotten = self.policy.drift.forgotten_by(self.lease.kept, by);
             self.lease.outlast(forgotten);
-            self.sends.extend(heal(node, &self.lease, by));
+            straggling.heals.extend(heal(node, &self.lease, by));
         }
     }
 
@@ -284,7 +286,7 @@ impl Machine for Hold {
 
     /// Stops renewing; the caller releases the lease or lets it run out.
     fn cancel(&mut self, _env: &mut dyn Surroundings) {
-        self.state = State::Finished(Box::new(HoldEnd::Stopped));
+        self.state = State::Finished(HoldEnd::Stopped);
     }
 }
 

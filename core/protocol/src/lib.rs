@@ -11,6 +11,7 @@
 //! | room | what it owns |
 //! |---|---|
 //! | [`Acquire`] | rounds until one is won, each lost one withdrawn, back-off in between |
+//! | [`LeaseLife`] | a lease from the won round to its end: what may be done with it when, and what becomes of its keys |
 //! | [`Hold`] | renewing a lease in time, and telling its loss by the clock |
 //! | [`Extend`] | prolonging a lease once, or saying what is known |
 //! | [`Inspect`] | what the nodes say of a claim, without changing it |
@@ -26,9 +27,10 @@
 //! # The life of a lock
 //!
 //! ```text
-//!   Acquire ──won──▶ Lease ──▶ Hold (renews through Extend) ──▶ Withdraw ──▶ released / expired /
-//!      │                          │                                          taken / unknown
-//!      └──lost──▶ Withdraw        └──validity over, or proved gone──▶ lost, Withdraw
+//!   Acquire ──won──▶ LeaseLife ──release──▶ Withdraw ──▶ released / expired / taken / unknown
+//!      │              │  Hold (renews through Extend)
+//!      │              │  Extend, Inspect (when its user asks)
+//!      └─lost──▶ Withdraw   └──validity over, or proved gone──▶ lost, Withdraw
 //! ```
 //!
 //! # Driving a machine
@@ -70,6 +72,7 @@ mod hold;
 mod identity;
 mod inspect;
 mod lease;
+mod life;
 mod machine;
 pub mod manual;
 mod policy;
@@ -94,6 +97,7 @@ pub use hold::{Hold, HoldEnd, LossReason};
 pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};
 pub use inspect::{Inspect, Inspection, Standing};
 pub use lease::Lease;
+pub use life::{ExtensionEnd, LeaseLife, LeaseWork, Loss, Release, Stage, WorkEnd, WorkId};
 pub use machine::{Machine, Output, Surroundings};
 pub use policy::{OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard};
 pub use quorum::{Quorum, Tally, Verdict, Vote};

@@ -1,15 +1,16 @@
 //! Moves one client: hands inputs to its machines, collects what they send, and goes on from what they
 //! end with, as the shipping client does. Owns no property; it reports what happened as events.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, AcquireOutcome, Command, ErrorKind, FencingToken, Lease, Machine, Moment, NodeId,
-    Output, Policy, Quorum, ReleaseOutcome, Reply, Withdraw,
+    Acquire, AcquireOutcome, Command, ErrorKind, FencingToken, Lease, LeaseLife, Machine, Moment,
+    NodeId, Output, Policy, Quorum, ReleaseOutcome, Reply, Withdraw,
 };
 
 use crate::client::{Acquiring, Background, Bound, Client, Phase, Release, Task};
-use crate::holding::{Holding, Work};
+use crate::holding::Holding;
 use crate::link::Op;
 use crate::scope::Scope;
 use crate::site::Owner;
@@ -64,25 +65,38 @@ impl Actor<'_> {
         task: &mut Task<M>,
         input: &Input,
     ) -> Option<M::Outcome> {
+        match self.drive(task.op, &mut task.machine, input) {
+            ControlFlow::Continue(wake) => {
+                task.wake = wake;
+                None
+            }
+            ControlFlow::Break(outcome) => Some(outcome),
+        }
+    }
+
+    /// The same: until when it waits, or its outcome.
+    pub(crate) fn drive<M: Machine>(
+        &mut self,
+        op: Op,
+        machine: &mut M,
+        input: &Input,
+    ) -> ControlFlow<M::Outcome, Moment> {
         let mut env = self.client.env(self.scope, self.now);
         match input {
             Input::Nothing => {}
             Input::Replies(replies) => {
                 for (node, reply) in *replies {
-                    task.machine.handle_reply(&mut env, *node, reply.clone());
+                    machine.handle_reply(&mut env, *node, reply.clone());
                 }
             }
-            Input::Timer => task.machine.handle_timeout(&mut env),
-            Input::Cancel => task.machine.cancel(&mut env),
+            Input::Timer => machine.handle_timeout(&mut env),
+            Input::Cancel => machine.cancel(&mut env),
         }
         loop {
-            match task.machine.poll(&mut env) {
-                Output::Send(node, command) => self.sends.push((task.op, node, command)),
-                Output::Done(outcome) => return Some(outcome),
-                Output::WakeAt(at) => {
-                    task.wake = at;
-                    return None;
-                }
+            match machine.poll(&mut env) {
+                Output::Send(node, command) => self.sends.push((op, node, command)),
+                Output::Done(outcome) => return ControlFlow::Break(outcome),
+                Output::WakeAt(at) => return ControlFlow::Continue(at),
             }
         }
     }
@@ -90,10 +104,26 @@ impl Actor<'_> {
     /// Replies have come in for the operation `op`.
     pub(crate) fn hear(&mut self, op: Op, replies: &[(NodeId, Reply)]) {
         let input = Input::Replies(replies);
-        if self.foreground_op() == Some(op) {
-            self.move_foreground(&input);
-        } else if let Some(place) = self.client.background.iter().position(|it| it.task.op == op) {
-            self.move_background(place, &input);
+        if let Some(place) = self.client.background.iter().position(|it| it.task.op == op) {
+            return self.move_background(place, &input);
+        }
+        let has_op = |holding: &Holding| holding.driver.is_some_and(|driver| driver.op == op);
+        if let Some(ended) = self.client.ended.take_if(|ended| has_op(ended)) {
+            return self.work_on_what_is_over(ended, &input);
+        }
+        match &self.client.phase {
+            Phase::Acquiring(acquiring) if acquiring.task.op == op => self.acquire_on(&input),
+            Phase::Holding(holding) if has_op(holding) => self.work(&input),
+            Phase::Holding(holding)
+                if holding.check.as_ref().is_some_and(|it| it.task.op == op) =>
+            {
+                self.check_on(&input);
+            }
+            Phase::Lost(holding) if has_op(holding) => {
+                let holding = holding.clone();
+                self.work_on_what_is_over(holding, &input);
+            }
+            _ => {}
         }
     }
 
@@ -101,8 +131,21 @@ impl Actor<'_> {
     pub(crate) fn wake(&mut self) {
         let clock = self.clock();
         for _ in 0..PATIENCE {
-            if self.foreground_wake() <= clock {
-                self.move_foreground(&Input::Timer);
+            match &self.client.phase {
+                Phase::Acquiring(acquiring) if acquiring.task.wake <= clock => {
+                    self.acquire_on(&Input::Timer);
+                }
+                Phase::Holding(holding) => {
+                    let is_due = |wake| wake <= clock;
+                    let is_checked = holding.check.as_ref().is_some_and(|it| is_due(it.task.wake));
+                    if holding.driver.is_some_and(|driver| is_due(driver.wake)) {
+                        self.work(&Input::Timer);
+                    }
+                    if is_checked {
+                        self.check_on(&Input::Timer);
+                    }
+                }
+                Phase::Idle | Phase::Acquiring(_) | Phase::Lost(_) => {}
             }
             let mut place = 0;
             while place < self.client.background.len() {
@@ -119,49 +162,14 @@ impl Actor<'_> {
         self.events.push(Event::Spins);
     }
 
-    pub(crate) fn foreground_op(&self) -> Option<Op> {
-        match &self.client.phase {
-            Phase::Idle | Phase::Lost(_) => None,
-            Phase::Acquiring(acquiring) => Some(acquiring.task.op),
-            Phase::Holding(holding) => match &holding.work {
-                Work::Nothing => None,
-                Work::Keeping(task) => Some(task.op),
-                Work::Extending(task, ..) => Some(task.op),
-                Work::TakingOver(task) => Some(task.op),
-            },
-        }
-    }
-
-    fn foreground_wake(&self) -> Moment {
-        match &self.client.phase {
-            Phase::Idle | Phase::Lost(_) => Moment::FAR_FUTURE,
-            Phase::Acquiring(acquiring) => acquiring.task.wake,
-            Phase::Holding(holding) => match &holding.work {
-                Work::Nothing => Moment::FAR_FUTURE,
-                Work::Keeping(task) => task.wake,
-                Work::Extending(task, ..) => task.wake,
-                Work::TakingOver(task) => task.wake,
-            },
-        }
-    }
-
-    pub(crate) fn move_foreground(&mut self, input: &Input) {
+    /// Lets the acquisition under way take an input.
+    fn acquire_on(&mut self, input: &Input) {
         match std::mem::replace(&mut self.client.phase, Phase::Idle) {
-            lost_or_idle @ (Phase::Idle | Phase::Lost(_)) => self.client.phase = lost_or_idle,
             Phase::Acquiring(mut acquiring) => match self.turn(&mut acquiring.task, input) {
                 None => self.client.phase = Phase::Acquiring(acquiring),
                 Some(outcome) => self.acquired(&acquiring, outcome),
             },
-            Phase::Holding(mut holding) => {
-                match std::mem::replace(&mut holding.work, Work::Nothing) {
-                    Work::Nothing => self.client.phase = Phase::Holding(holding),
-                    Work::Keeping(task) => self.keep(holding, task, input),
-                    Work::Extending(task, bound, policy) => {
-                        self.extending(holding, task, bound, policy, input);
-                    }
-                    Work::TakingOver(task) => self.taking_over(holding, task, input),
-                }
-            }
+            other => self.client.phase = other,
         }
     }
 
@@ -185,6 +193,9 @@ impl Actor<'_> {
 
     /// The user asks for the lock.
     pub(crate) fn acquire(&mut self, policy: Policy) {
+        if let Some(ended) = self.client.ended.take() {
+            self.close(&ended);
+        }
         let known = FencingToken(self.client.known);
         let resources = self.scope.resources_of(self.client.id);
         let machine = Acquire::new(self.clock(), resources, policy, self.quorum(), known);
@@ -194,12 +205,13 @@ impl Actor<'_> {
         self.client.locks -= 1;
         let acquiring = Acquiring { task, draws, bound, met: false };
         self.client.phase = Phase::Acquiring(Box::new(acquiring));
-        self.move_foreground(&Input::Nothing);
+        self.acquire_on(&Input::Nothing);
     }
 
     /// The user gives up what is under way; dropped half-way, it withdraws.
     pub(crate) fn cancel(&mut self) {
-        self.move_foreground(&Input::Cancel);
+        self.acquire_on(&Input::Cancel);
+        self.work(&Input::Cancel);
     }
 
     fn acquired(&mut self, acquiring: &Acquiring, outcome: AcquireOutcome) {
@@ -219,14 +231,16 @@ impl Actor<'_> {
         self.withdraw_afresh(left);
         let token = won.lease.fencing_token().map_or(0, |token| token.0);
         self.client.known = self.client.known.max(token);
+        let draw = owner_of(&won.lease).draw;
+        let policy = self.scope.policy_of(self.client.id);
         self.client.phase = Phase::Holding(Box::new(Holding {
-            draw: owner_of(&won.lease).draw,
-            lease: won.lease,
-            policy: self.scope.policy_of(self.client.id),
+            life: LeaseLife::won(self.clock(), won.lease, policy, self.quorum()),
+            driver: None,
+            bound: None,
+            check: None,
+            draw,
             serial: 0,
-            since: self.clock(),
             asked: self.clock(),
-            work: Work::Nothing,
             over: false,
             looked: false,
         }));

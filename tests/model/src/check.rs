@@ -5,7 +5,6 @@ use std::time::Duration;
 use quorlock_protocol::Moment;
 
 use crate::client::{Client, Phase, Status};
-use crate::holding::Work;
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
 use crate::site::{Owner, buckets};
@@ -54,13 +53,14 @@ impl World {
 
     fn check_standing(&self, scope: &Scope) -> Result<(), Violation> {
         for client in &self.clients {
-            let Some(holding) = client.valid_lease(client.clock(scope, self.now)) else {
-                continue;
-            };
-            if holding.over {
+            let clock = client.clock(scope, self.now);
+            if client.trusts_what_was_over(clock) {
                 let text = format!("the lease of {} was over and is valid again", name(client.id));
                 return Err(Violation::new(Property::LossTold, text));
             }
+            let Some(holding) = client.valid_lease(clock) else {
+                continue;
+            };
             if client.dazed.is_some() || client.lapse.is_behind() {
                 continue;
             }
@@ -97,7 +97,7 @@ impl World {
         let forgets = scope.is_guarded() || scope.fences_end || scope.budget.fence_losses > 0;
         for client in self.clients.iter().filter(|_| !forgets) {
             let clock = client.clock(scope, self.now);
-            let token = client.valid_lease(clock).and_then(|it| it.lease.fencing_token());
+            let token = client.valid_lease(clock).and_then(|it| it.life.fencing_token());
             let Some(token) = token else {
                 continue;
             };
@@ -147,7 +147,7 @@ impl World {
                 return Err(Violation::new(Property::Timely, text));
             }
             if let Phase::Holding(holding) = &client.phase
-                && matches!(holding.work, Work::Keeping(_))
+                && holding.life.is_kept()
                 && holding.until() <= clock
             {
                 let text = format!("at {} ms {} was not told", self.now, name(client.id));

@@ -2,7 +2,6 @@
 //! which anything can change, and only when every timer that is due has gone off.
 
 use crate::client::{Client, Phase, Status};
-use crate::holding::Work;
 use crate::scope::{Scope, Target};
 use crate::site::{Health, Site};
 use crate::step::{Deed, Fault, Step};
@@ -68,13 +67,14 @@ impl World {
                 Phase::Idle => user(client.locks > 0 && !client.is_releasing(), Deed::Acquire),
                 Phase::Acquiring(_) => user(budget.cancels > 0, Deed::Cancel),
                 Phase::Holding(holding) => {
-                    let busy = matches!(holding.work, Work::Extending(..) | Work::TakingOver(_));
+                    let busy = holding.is_busy();
                     user(!holding.looked && scope.releases, Deed::Release);
                     user(budget.abandons > 0, Deed::Abandon);
                     user(budget.extends > 0 && !busy, Deed::Extend);
                     user(budget.shortens > 0 && !busy, Deed::Shorten);
                     user(budget.take_overs > 0 && !busy, Deed::TakeOver);
-                    user(budget.cancels > 0 && busy && holding.is_extended(), Deed::Cancel);
+                    user(budget.checks > 0 && !busy, Deed::Check);
+                    user(budget.cancels > 0 && holding.life.is_extending(), Deed::Cancel);
                     let writes = scope.target != Target::None;
                     let clock = client.clock(scope, self.now);
                     let valid = client.valid_lease(clock).is_some();

@@ -7,7 +7,7 @@ use quorlock_protocol::{Acquire, Moment, Withdraw};
 
 use crate::env::Env;
 use crate::guarded::Watch;
-use crate::holding::{Holding, Work};
+use crate::holding::Holding;
 use crate::lapse::Lapse;
 use crate::link::Op;
 use crate::scope::Scope;
@@ -18,6 +18,8 @@ pub(crate) struct Client {
     pub(crate) id: u8,
     pub(crate) status: Status,
     pub(crate) phase: Phase,
+    /// The last lease that was released while it was extended: what is still answered for it is handed to it.
+    pub(crate) ended: Option<Box<Holding>>,
     /// What goes on taking keys back.
     pub(crate) background: Vec<Background>,
     /// How often it has drawn randomness.
@@ -105,6 +107,8 @@ pub(crate) struct Release {
     pub(crate) deleted: u64,
     /// Until when the keys stay, by the client's clock; never beyond now without a least hold.
     pub(crate) keeps: Moment,
+    /// Whether nothing was left of the validity.
+    pub(crate) was_over: bool,
     pub(crate) bound: Bound,
 }
 
@@ -114,6 +118,7 @@ impl Client {
             id,
             status: Status::Running,
             phase: Phase::Idle,
+            ended: None,
             background: Vec::new(),
             draws: 0,
             last_op: 0,
@@ -155,8 +160,19 @@ impl Client {
         let Phase::Holding(holding) = &self.phase else {
             return None;
         };
-        let trusts = self.status != Status::Dead && holding.until() > clock;
+        let trusts = self.status != Status::Dead && holding.is_trusted(clock);
         trusts.then_some(holding)
+    }
+
+    /// Whether it trusts a lease at `clock` that was over.
+    pub(crate) fn trusts_what_was_over(&self, clock: Moment) -> bool {
+        let lost = match &self.phase {
+            Phase::Lost(holding) => Some(holding),
+            Phase::Holding(holding) => Some(holding).filter(|it| it.over),
+            Phase::Idle | Phase::Acquiring(_) => None,
+        };
+        let mut over = lost.into_iter().chain(&self.ended);
+        self.status != Status::Dead && over.any(|holding| holding.is_trusted(clock))
     }
 
     /// Whether it will take the keys of its claim `draw` back, or says at `clock` that it holds them or leaves
@@ -170,7 +186,7 @@ impl Client {
             Phase::Acquiring(acquiring) => draw > acquiring.draws,
             Phase::Holding(holding) => holding.draw == draw,
             Phase::Lost(holding) => {
-                holding.draw == draw && clock <= holding.lease.forgotten() + GRAIN
+                holding.draw == draw && clock <= holding.lease().forgotten() + GRAIN
             }
         };
         foreground || self.background.iter().any(|it| it.draw == draw)
@@ -186,12 +202,7 @@ impl Client {
         let foreground = match &self.phase {
             Phase::Idle | Phase::Lost(_) => Moment::FAR_FUTURE,
             Phase::Acquiring(acquiring) => acquiring.task.wake,
-            Phase::Holding(holding) => match &holding.work {
-                Work::Nothing => Moment::FAR_FUTURE,
-                Work::Keeping(task) => task.wake,
-                Work::Extending(task, ..) => task.wake,
-                Work::TakingOver(task) => task.wake,
-            },
+            Phase::Holding(holding) => holding.wake(),
         };
         self.background.iter().map(|it| it.task.wake).fold(foreground, Moment::min)
     }
@@ -216,11 +227,12 @@ impl Client {
         }
         match &self.phase {
             Phase::Acquiring(acquiring) if late(&acquiring.bound) => Some("the acquisition"),
-            Phase::Holding(holding) => match &holding.work {
-                Work::Extending(_, bound, _) if late(bound) => Some("the extension"),
-                Work::Keeping(_) if clock > holding.longest_hold() => Some("the hold"),
-                _ => None,
-            },
+            Phase::Holding(holding) if holding.bound.as_ref().is_some_and(late) => {
+                Some("the extension")
+            }
+            Phase::Holding(holding) if holding.life.is_kept() => {
+                (clock > holding.longest_hold()).then_some("the hold")
+            }
             _ => None,
         }
     }
@@ -245,9 +257,7 @@ impl Client {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.bound.stopped = true,
             Phase::Holding(holding) => {
-                if let Work::Extending(_, bound, _) = &mut holding.work {
-                    bound.stopped = true;
-                }
+                holding.bound.iter_mut().for_each(|bound| bound.stopped = true);
             }
             Phase::Idle | Phase::Lost(_) => {}
         }
@@ -269,12 +279,13 @@ impl Client {
     /// Ends it: nothing of it is left but what it has sent.
     pub(crate) fn die(&mut self) {
         if let Phase::Holding(holding) = std::mem::replace(&mut self.phase, Phase::Idle)
-            && !holding.policy.lock_delay().is_zero()
+            && !holding.life.policy().lock_delay().is_zero()
         {
             self.keeps_out = holding.kept_until();
         }
         self.status = Status::Dead;
         self.background.clear();
+        self.ended = None;
         self.locks = 0;
         self.watch = None;
     }

@@ -146,6 +146,7 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         freezes: 0,
         crashes: u16::try_from(dice.place(clients / 2 + 1)).unwrap_or(0),
         wall_steps: many,
+        checks: many,
         cancels: many,
         abandons: many,
         extends: many,

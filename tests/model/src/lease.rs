@@ -1,213 +1,206 @@
-//! What a client does with a lease: renews, extends, releases or loses it, in the order that the shipping
-//! client keeps. Owns no property.
+//! What a client does with a lease: hands what its user wants and what the nodes answer to the shipping life of it, and
+//! does what that says. Owns no rule and no property.
 
-use quorlock_protocol::{
-    ErrorKind, Extend, ExtendOutcome, Extension, Hold, HoldEnd, Inspect, LossReason, Moment,
-    Policy, Standing, Ticket, Withdraw, Withdrawal,
-};
+use std::mem;
+use std::ops::ControlFlow;
+
+use quorlock_protocol::{LeaseLife, Loss, Moment, Policy, Release as End, WorkEnd};
 
 use crate::actor::{Actor, Event, Input};
 use crate::client::{Bound, Phase, Release, Task};
-use crate::holding::{Holding, Work};
+use crate::holding::{Check, Driver, Holding};
 
 impl Actor<'_> {
-    /// Starts to renew the lease, where the policy says so.
+    /// Has the lease renewed, where the policy says so.
     pub(crate) fn resume(&mut self) {
-        let (clock, quorum) = (self.clock(), self.quorum());
-        let Phase::Holding(holding) = &self.client.phase else {
+        let clock = self.clock();
+        let Phase::Holding(holding) = &mut self.client.phase else {
             return;
         };
-        if !holding.policy.auto_extend() {
-            return;
+        if let Some((id, wake)) = holding.life.resume(clock, true) {
+            self.client.last_op += 1;
+            holding.driver = Some(Driver { op: self.client.last_op, id, wake });
         }
-        let lease = holding.lease.clone();
-        let machine = Hold::new(clock, lease, holding.policy, holding.since, quorum);
-        let task = Task { op: self.new_op(), machine, wake: clock };
-        if let Phase::Holding(holding) = &mut self.client.phase {
-            holding.work = Work::Keeping(task);
-        }
-        self.move_foreground(&Input::Nothing);
     }
 
-    pub(crate) fn keep(&mut self, mut holding: Box<Holding>, mut task: Task<Hold>, input: &Input) {
+    /// Lets what is at work on the lease take an input.
+    pub(crate) fn work(&mut self, input: &Input) {
+        let Some((mut holding, driver)) = self.take_holding(|it| it.driver.take()) else {
+            return;
+        };
         let promised = holding.kept_until();
-        let end = self.turn(&mut task, input);
-        holding.lease = task.machine.lease().clone();
-        let Some(end) = end else {
-            holding.work = Work::Keeping(task);
+        match self.drive(driver.op, &mut holding.life.work(driver.id), input) {
+            ControlFlow::Continue(wake) => {
+                holding.driver = Some(Driver { wake, ..driver });
+                self.client.phase = Phase::Holding(holding);
+            }
+            ControlFlow::Break(end) => {
+                holding.bound = None;
+                if let Some(loss) = holding.life.take_loss() {
+                    holding.driver = Some(driver);
+                    return self.lose(holding, loss, promised);
+                }
+                self.events.push(Event::Closed(driver.op));
+                self.client.phase = Phase::Holding(holding);
+                if matches!(end, WorkEnd::Extended(_)) {
+                    self.resume();
+                }
+            }
+        }
+    }
+
+    /// Lets a check take an input.
+    pub(crate) fn check_on(&mut self, input: &Input) {
+        let Some((mut holding, mut check)) = self.take_holding(|it| it.check.take()) else {
+            return;
+        };
+        let promised = holding.kept_until();
+        let Some(inspection) = self.turn(&mut check.task, input) else {
+            holding.check = Some(check);
             self.client.phase = Phase::Holding(holding);
             return;
         };
-        self.events.push(Event::Closed(task.op));
-        match end {
-            HoldEnd::Stopped => self.client.phase = Phase::Holding(holding),
-            HoldEnd::Lost(reason, withdraw) => {
-                if keeps_others_out(&holding, reason) {
-                    self.client.mourn(promised);
-                }
-                if let Some(withdraw) = withdraw {
-                    let op = self.new_op();
-                    self.withdraw(op, withdraw, None);
-                } else {
-                    self.client.phase = Phase::Lost(holding);
-                }
-            }
+        self.events.push(Event::Closed(check.task.op));
+        let life = check.taken_over.as_mut().unwrap_or(&mut holding.life);
+        life.checked(self.clock(), check.asked, &inspection.standing);
+        if let Some(token) = check.taken_over.and_then(|life| life.fencing_token()) {
+            self.events.push(Event::TakenOver(holding.serial, token));
+        }
+        match holding.life.take_loss() {
+            Some(loss) => self.lose(holding, loss, promised),
+            None => self.client.phase = Phase::Holding(holding),
+        }
+        self.resume();
+    }
+
+    /// What came for a lease that is over is still handed in: it must not bring it back.
+    pub(crate) fn work_on_what_is_over(&mut self, mut holding: Box<Holding>, input: &Input) {
+        if let Some(driver) = holding.driver {
+            let _ = self.drive(driver.op, &mut holding.life.work(driver.id), input);
+        }
+        match self.client.phase {
+            Phase::Lost(_) => self.client.phase = Phase::Lost(holding),
+            _ => self.client.ended = Some(holding),
         }
     }
 
     /// The user extends the lease by the ttl of `policy`.
     pub(crate) fn extend(&mut self, policy: Policy) {
-        let Some(mut holding) = self.stop_work() else {
+        let clock = self.clock();
+        let Phase::Holding(holding) = &mut self.client.phase else {
             return;
         };
-        let clock = self.clock();
-        if holding.until() <= clock {
-            let promised = holding.kept_until();
-            return self.lose(holding, LossReason::Expired, promised);
+        let promised = holding.kept_until();
+        let id = holding.life.extend(clock, policy.into());
+        let loss = holding.life.take_loss();
+        self.events.extend(holding.driver.take().map(|before| Event::Closed(before.op)));
+        if let Some(id) = id {
+            let patience = policy.timeout().unwrap_or(policy.unreachable_timeout());
+            holding.asked = clock + patience + policy.node_timeout();
+            let until = holding.until().min(holding.asked);
+            holding.bound = Some(Bound { until, stopped: false });
+            self.client.last_op += 1;
+            holding.driver = Some(Driver { op: self.client.last_op, id, wake: clock });
+            self.work(&Input::Nothing);
         }
-        let patience = policy.timeout().unwrap_or(policy.unreachable_timeout());
-        let extension = Extension {
-            claim: holding.lease.claim().clone(),
-            fencing_token: holding.lease.fencing_token(),
-            until: holding.lease.until(),
-            patience,
-            first_ticket: 0,
-        };
-        let machine = Extend::new(clock, extension, policy, self.quorum())
-            .outlasting(holding.lease.forgotten());
-        holding.asked = clock + patience + policy.node_timeout();
-        let until = holding.until().min(holding.asked);
-        let task = Task { op: self.new_op(), machine, wake: clock };
-        holding.work = Work::Extending(task, Bound { until, stopped: false }, policy);
-        self.client.phase = Phase::Holding(holding);
-        self.move_foreground(&Input::Nothing);
+        if let Some(loss) = loss
+            && let Some((holding, ())) = self.take_holding(|_| Some(()))
+        {
+            self.lose(holding, loss, promised);
+        }
     }
 
-    pub(crate) fn extending(
-        &mut self,
-        mut holding: Box<Holding>,
-        mut task: Task<Extend>,
-        bound: Bound,
-        policy: Policy,
-        input: &Input,
-    ) {
-        let promised = holding.kept_until();
-        let outcome = self.turn(&mut task, input);
-        holding.lease.limit(task.machine.until());
-        holding.lease.outlast(task.machine.forgotten());
-        let Some(ExtendOutcome { result, .. }) = outcome else {
-            holding.work = Work::Extending(task, bound, policy);
-            self.client.phase = Phase::Holding(holding);
+    /// The user asks the nodes whether they hold the lease.
+    pub(crate) fn check(&mut self) {
+        let clock = self.clock();
+        let Phase::Holding(holding) = &mut self.client.phase else {
             return;
         };
-        self.events.push(Event::Closed(task.op));
-        match result {
-            Ok(lease) => {
-                holding.lease = lease;
-                holding.policy = policy;
+        let promised = holding.kept_until();
+        holding.life.expire(clock);
+        if let Some(loss) = holding.life.take_loss() {
+            if let Some((holding, ())) = self.take_holding(|_| Some(())) {
+                self.lose(holding, loss, promised);
             }
-            Err(ErrorKind::LeaseLost) => {
-                let is_over = self.clock() >= task.machine.until();
-                let reason = if is_over { LossReason::Expired } else { LossReason::Gone };
-                return self.lose(holding, reason, promised);
-            }
-            Err(_) => {}
+            return;
         }
-        self.client.phase = Phase::Holding(holding);
-        self.resume();
+        let (asked, machine) = holding.life.look(clock, holding.life.policy());
+        self.client.last_op += 1;
+        let task = Task { op: self.client.last_op, machine, wake: clock };
+        holding.check = Some(Box::new(Check { task, asked, taken_over: None }));
+        self.check_on(&Input::Nothing);
     }
 
     /// Somebody takes the lease over by its holder id: asks for its token.
     pub(crate) fn take_over(&mut self) {
-        let Some(mut holding) = self.stop_work() else {
-            return;
-        };
         let (clock, quorum) = (self.clock(), self.quorum());
-        let machine = Inspect::new(clock, holding.lease.claim(), holding.policy, quorum);
-        let task = Task { op: self.new_op(), machine: machine.with_token(), wake: clock };
-        holding.work = Work::TakingOver(task);
-        self.client.phase = Phase::Holding(holding);
-        self.move_foreground(&Input::Nothing);
-    }
-
-    pub(crate) fn taking_over(
-        &mut self,
-        mut holding: Box<Holding>,
-        mut task: Task<Inspect>,
-        input: &Input,
-    ) {
-        let Some(inspection) = self.turn(&mut task, input) else {
-            holding.work = Work::TakingOver(task);
-            self.client.phase = Phase::Holding(holding);
+        let Phase::Holding(holding) = &mut self.client.phase else {
             return;
         };
-        self.events.push(Event::Closed(task.op));
-        if let Standing::Held(lease) = inspection.standing {
-            let token = lease.fencing_token();
-            self.events.extend(token.map(|token| Event::TakenOver(holding.serial, token)));
-        }
-        self.client.phase = Phase::Holding(holding);
-        self.resume();
-    }
-
-    /// Stops what is at work on the lease, and takes the lease out.
-    fn stop_work(&mut self) -> Option<Box<Holding>> {
-        if self.foreground_op().is_some() {
-            self.move_foreground(&Input::Cancel);
-        }
-        match std::mem::replace(&mut self.client.phase, Phase::Idle) {
-            Phase::Holding(mut holding) => {
-                match std::mem::replace(&mut holding.work, Work::Nothing) {
-                    Work::Keeping(Task { op, .. }) | Work::TakingOver(Task { op, .. }) => {
-                        self.events.push(Event::Closed(op));
-                    }
-                    Work::Nothing | Work::Extending(..) => {}
-                }
-                Some(holding)
-            }
-            other => {
-                self.client.phase = other;
-                None
-            }
-        }
+        let claim = holding.lease().claim().clone();
+        let policy = holding.life.policy().clone();
+        let life = LeaseLife::taken_over(clock, claim, policy, quorum);
+        let (asked, machine) = life.look(clock, life.policy());
+        self.client.last_op += 1;
+        let task = Task { op: self.client.last_op, machine, wake: clock };
+        holding.check = Some(Box::new(Check { task, asked, taken_over: Some(life) }));
+        self.check_on(&Input::Nothing);
     }
 
     /// The user gives the lease back.
     pub(crate) fn release(&mut self) {
-        if let Some(holding) = self.stop_work() {
-            let until = self.clock() + holding.policy.node_timeout();
-            let bound = Bound { until, stopped: false };
-            let keeps = self.keeps(&holding);
-            let release = Release { stood: 0, deleted: 0, keeps, bound };
-            self.take_back(&holding, keeps, Some(release));
-        } else if let Some(holding) = self.let_go() {
+        let Some(mut holding) = self.let_go() else {
+            return;
+        };
+        let clock = self.clock();
+        let was_extending = holding.life.is_extending();
+        let keeps = holding.life.since() + holding.life.policy().min_hold();
+        if keeps > clock {
+            self.client.let_run_out(&holding);
+        }
+        match holding.life.release(clock) {
+            End::NotHeld => {}
             // The work under a lost lease has ended, and the outcome is told at once.
-            self.client.keeps_out = Moment::default();
-            let keeps = self.keeps(&holding);
-            self.take_back(&holding, keeps, None);
+            End::Lost(left) => {
+                self.client.keeps_out = Moment::default();
+                if let Some(withdraw) = left {
+                    let op = self.new_op();
+                    self.withdraw(op, withdraw, None);
+                }
+            }
+            End::Asked { withdraw, was_over } => {
+                let until = clock + holding.life.policy().node_timeout();
+                let bound = Bound { until, stopped: false };
+                let release = Release { stood: 0, deleted: 0, keeps, was_over, bound };
+                let op = self.new_op();
+                self.withdraw(op, withdraw, Some(release));
+            }
         }
-    }
-
-    /// Until when the nodes are told to keep the keys of a lease that is given back.
-    fn keeps(&mut self, holding: &Holding) -> Moment {
-        let keeps = holding.since + holding.policy.min_hold();
-        if keeps > self.clock() {
-            self.client.let_run_out(holding);
+        if was_extending {
+            self.work_on_what_is_over(holding, &Input::Cancel);
+        } else {
+            self.close(&holding);
         }
-        keeps
     }
 
     /// The user forgets the lease without giving it back.
     pub(crate) fn abandon(&mut self) {
-        if let Some(holding) = self.stop_work().or_else(|| self.let_go()) {
+        if let Some(holding) = self.let_go() {
+            self.close(&holding);
             self.client.let_run_out(&holding);
         }
     }
 
-    /// Takes a lost lease out of the user's hands.
+    /// Nobody waits for what comes for it any more.
+    pub(crate) fn close(&mut self, holding: &Holding) {
+        self.events.extend(holding.driver.map(|driver| Event::Closed(driver.op)));
+        self.events.extend(holding.check.as_ref().map(|check| Event::Closed(check.task.op)));
+    }
+
+    /// Takes a lease, lost or not, out of the user's hands.
     fn let_go(&mut self) -> Option<Box<Holding>> {
-        match std::mem::replace(&mut self.client.phase, Phase::Idle) {
-            Phase::Lost(holding) => Some(holding),
+        match mem::replace(&mut self.client.phase, Phase::Idle) {
+            Phase::Holding(holding) | Phase::Lost(holding) => Some(holding),
             other => {
                 self.client.phase = other;
                 None
@@ -215,35 +208,31 @@ impl Actor<'_> {
         }
     }
 
-    fn lose(&mut self, holding: Box<Holding>, reason: LossReason, promised: Moment) {
-        if keeps_others_out(&holding, reason) {
+    /// Takes a lease out of the user's hands with what `part` takes out of it, if that is there.
+    fn take_holding<T>(
+        &mut self,
+        part: impl FnOnce(&mut Holding) -> Option<T>,
+    ) -> Option<(Box<Holding>, T)> {
+        let Phase::Holding(holding) = &mut self.client.phase else {
+            return None;
+        };
+        let part = part(holding)?;
+        self.let_go().map(|holding| (holding, part))
+    }
+
+    /// The user is told that the lease is lost, of which others are kept out until `promised`.
+    fn lose(&mut self, mut holding: Box<Holding>, loss: Loss, promised: Moment) {
+        if promised > self.clock() {
             self.client.mourn(promised);
-            self.client.phase = Phase::Lost(holding);
+        }
+        self.events.extend(holding.check.take().map(|check| Event::Closed(check.task.op)));
+        holding.over = true;
+        if let Some(withdraw) = loss.withdraw {
+            self.close(&holding);
+            let op = self.new_op();
+            self.withdraw(op, withdraw, None);
         } else {
-            self.take_back(&holding, Moment::default(), None);
+            self.client.phase = Phase::Lost(holding);
         }
     }
-
-    fn take_back(&mut self, holding: &Holding, keeps: Moment, release: Option<Release>) {
-        let clock = self.clock();
-        let withdrawal = Withdrawal {
-            ticket: Ticket(0),
-            claim: holding.lease.claim().clone(),
-            quorum: self.quorum(),
-            forgotten: holding.lease.forgotten().max(clock + holding.policy.node_timeout()),
-            unsent: holding.lease.unsent().to_vec(),
-            node_timeout: holding.policy.node_timeout(),
-        };
-        let drift = holding.policy.drift();
-        let machine = Withdraw::new(clock, withdrawal)
-            .valid_until(holding.lease.kept_until(drift))
-            .keeping(keeps, drift);
-        let op = self.new_op();
-        self.withdraw(op, machine, release);
-    }
-}
-
-/// Whether what is left of the keys of a lost lease stays, as its user may still be at work.
-fn keeps_others_out(holding: &Holding, reason: LossReason) -> bool {
-    !holding.policy.lock_delay().is_zero() || reason == LossReason::Gone
 }

@@ -7,7 +7,6 @@ use quorlock_protocol::Policy;
 
 use crate::client::{Client, Phase, Status};
 use crate::guarded::Watch;
-use crate::holding::Work;
 use crate::link::Link;
 use crate::print::{Seen, fingerprint};
 use crate::property::{Property, Violation};
@@ -82,10 +81,10 @@ impl World {
             return false;
         };
         let clock = client.clock(scope, self.now);
-        let ttl = holding.lease.ttl().as_duration();
+        let ttl = holding.lease().ttl().as_duration();
         let is_in_time = holding.until() > clock + ttl * 2 / 5
-            && ttl >= holding.policy.node_timeout() * 20
-            && holding.until() <= holding.since + holding.policy.max_hold();
+            && ttl >= holding.life.policy().node_timeout() * 20
+            && holding.until() <= holding.life.since() + holding.life.policy().max_hold();
         let is_steady =
             client.dazed.is_none() && !client.lapse.is_behind() && client.lapse.ahead().is_zero();
         // A node whose clock was set forward has the keys still, and not for long.
@@ -93,7 +92,7 @@ impl World {
         let struck = self.struck_since(scope, client, holding.proved());
         let sound = self.stands_on(scope, owner) & !struck;
         client.status == Status::Running
-            && matches!(holding.work, Work::Keeping(_))
+            && holding.life.is_kept()
             && is_in_time
             && is_steady
             && sound.count_ones() as usize >= scope.quorum()

@@ -52,6 +52,8 @@ pub(crate) struct Budget {
     pub(crate) fence_losses: u16,
     /// Leases whose token is asked for again by who takes them over.
     pub(crate) take_overs: u16,
+    /// Checks of a lease by its holder.
+    pub(crate) checks: u16,
     /// Users giving up.
     pub(crate) cancels: u16,
     /// Users forgetting a lease.

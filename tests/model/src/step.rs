@@ -36,6 +36,8 @@ pub(crate) enum Deed {
     Extend,
     /// Extends the lease by the scope's shorter ttl.
     Shorten,
+    /// Asks the nodes whether they hold the lease.
+    Check,
     /// Gives up what it is waiting for.
     Cancel,
     /// Forgets the lease without giving it back.
@@ -163,6 +165,7 @@ impl fmt::Display for Deed {
             Self::Release => "releases",
             Self::Extend => "extends",
             Self::Shorten => "extends by a shorter ttl",
+            Self::Check => "checks the lease",
             Self::Cancel => "cancels",
             Self::Abandon => "abandons the lease",
             Self::TakeOver => "asks for the token of the lease",

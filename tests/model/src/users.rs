@@ -36,6 +36,10 @@ impl World {
                 self.budget.take_overs -= 1;
                 self.act(scope, client, |actor| actor.take_over())
             }
+            Deed::Check => {
+                self.budget.checks -= 1;
+                self.act(scope, client, |actor| actor.check())
+            }
             Deed::Cancel => {
                 self.budget.cancels -= 1;
                 self.act(scope, client, |actor| actor.cancel())
@@ -73,7 +77,7 @@ impl World {
             return Ok(());
         };
         holding.looked = false;
-        let token = holding.lease.fencing_token().map_or(0, |token| token.0);
+        let token = holding.life.fencing_token().map_or(0, |token| token.0);
         let serial = holding.serial;
         let wants = scope.wants_of(client);
         let mut seen = wants.iter().map(|it| self.targets[usize::from(*it)]);

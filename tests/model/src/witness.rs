@@ -25,7 +25,7 @@ impl World {
             let text = format!("at {} ms {} won a lease that is over", self.now, name(client));
             return Err(Violation::new(Property::Standing, text));
         }
-        let token = holding.lease.fencing_token();
+        let token = holding.life.fencing_token();
         self.check_kept_out(scope, client)?;
         let Some(token) = token else {
             return Ok(());
@@ -62,7 +62,7 @@ impl World {
         let Phase::Holding(holding) = &self.clients[usize::from(client)].phase else {
             return Ok(());
         };
-        let own = holding.lease.fencing_token().unwrap_or_default();
+        let own = holding.life.fencing_token().unwrap_or_default();
         let mut wrong = token < own;
         for resource in scope.wants_of(client) {
             let highest = &mut self.tokens[usize::from(*resource)];
@@ -116,7 +116,8 @@ impl World {
         if keeps && outcome == ReleaseOutcome::Released {
             self.clients[usize::from(owner.client)].keeps_out = release.keeps;
         }
-        let wrong = match outcome {
+        let told = outcome.seen(release.was_over);
+        let wrong = match told {
             // It held until the release, and so many nodes are free that another can have it, or none
             // that the keys are kept from.
             ReleaseOutcome::Released => {
@@ -124,6 +125,7 @@ impl World {
                 let stood = !few(release.stood) || !few(release.deleted) || scope.is_guarded();
                 !stood || (!keeps && free < scope.quorum())
             }
+            ReleaseOutcome::Expired if release.was_over => false,
             ReleaseOutcome::Expired | ReleaseOutcome::Taken => !few(held),
             ReleaseOutcome::Unknown => false,
         };
@@ -133,7 +135,7 @@ impl World {
         let text = format!(
             "{} was told '{}': of {} nodes that had its keys {} deleted them and {} have them",
             name(owner.client),
-            outcome.name(),
+            told.name(),
             release.stood.count_ones(),
             release.deleted.count_ones(),
             standing.count_ones()

@@ -4,12 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use quorlock_protocol::{
-    Command, ErrorKind, Hold, HoldEnd, LossReason, Machine as _, Moment, NodeId, Output,
-    RoundReport, Surroundings as _,
+    Command, ErrorKind, LeaseWork, Loss, LossReason, Machine as _, Moment, NodeId, Output,
+    RoundReport, Stage, WorkEnd,
 };
+use tokio::sync::Notify;
 
-use super::release::Ending;
-use super::{LastVotes, Lease, Proof, Shared, Stage, State};
+use super::{Keeper, LastVotes, Lease, OnLost, Shared, State};
 use crate::clock::Snapshot;
 use crate::error::{LockError, NodeReport};
 use crate::inbox::{Arrival, OperationId};
@@ -24,7 +24,7 @@ impl Lease {
         let told = Arc::clone(&self.shared.lock().extras().told);
         loop {
             let told = told.notified();
-            let stage = self.shared.lock().stage;
+            let stage = self.shared.lock().life.stage();
             if let Stage::Lost(reason) = stage {
                 return self.lost_error(reason);
             }
@@ -36,7 +36,7 @@ impl Lease {
     /// must not block.
     pub fn on_lost(&self, callback: impl FnOnce(LockError) + Send + 'static) {
         let mut state = self.shared.lock();
-        match state.stage {
+        match state.life.stage() {
             Stage::Lost(reason) => {
                 drop(state);
                 callback(self.lost_error(reason));
@@ -55,7 +55,7 @@ impl Lease {
     pub fn on_renewal(&self, callback: impl Fn(&[NodeReport]) + Send + Sync + 'static) {
         let mut state = self.shared.lock();
         // What is over already is not news.
-        let over = state.hold().and_then(Hold::last_round);
+        let over = state.life.last_round();
         let extras = state.extras();
         if extras.on_renewal.is_empty() {
             extras.renewals.see(over);
@@ -66,70 +66,39 @@ impl Lease {
     /// Renews the lease no longer: it ends with the validity that is proved, unless it is extended or
     /// released before. For a holder that cannot go on, such as a thread that was ended.
     pub fn let_run_out(&self) {
+        let now = self.shared.now();
         let mut state = self.shared.lock();
-        state.policy = self.shared.manager.share(state.policy.without_auto_extend());
-        state.let_go(&self.shared.manager.keeper);
-        self.resume(state);
+        state.life.let_run_out(now);
+        state.settle(&self.shared.manager.keeper);
+        self.resume(state, now);
     }
 
     fn watch(&self) {
         let mut state = self.shared.lock();
-        state.watched = true;
-        self.resume(state);
+        state.life.watch();
+        self.resume(state, self.shared.now());
     }
 
-    /// Has the keeper renew the lease, where the policy says so, and watch its end where someone waits for the
-    /// loss. Not during an explicit extension: that does so when it is over.
-    pub(super) fn resume(&self, mut state: MutexGuard<'_, State>) {
+    /// Has the keeper renew the lease, or watch its end, where that is wanted and does not go on already.
+    pub(super) fn resume(&self, mut state: MutexGuard<'_, State>, now: Moment) {
         let manager = &self.shared.manager;
-        let is_wanted = state.policy.auto_extend() || state.watched;
-        if !is_wanted || state.extending.is_some() {
-            return;
+        if let Some((_, first)) = state.life.resume(now, !manager.is_closed()) {
+            let lease = Arc::downgrade(&self.shared);
+            state.kept = manager.keeper.keep(&manager.engine, lease, first);
         }
-        // One that the keeper has already is left with it.
-        let (Stage::Held, Proof::Bare(facts)) = (state.stage, &state.proof) else {
-            return;
-        };
-        let mut policy = Arc::clone(&state.policy);
-        if manager.is_closed() {
-            policy = manager.share(policy.without_auto_extend());
-        }
-        let since = state.held_since;
-        let now = manager.clock.now();
-        let mut hold = Hold::new(now, (**facts).clone(), policy, since, manager.quorum);
-        // One that has only begun has nothing to send.
-        let due = match hold.poll(&mut Snapshot::at(now)) {
-            Output::WakeAt(at) => at,
-            Output::Send(..) | Output::Done(_) => unreachable!("a lease is first held"),
-        };
-        let lease = Arc::downgrade(&self.shared);
-        let operation = manager.keeper.keep(&manager.engine, lease, due);
-        state.proof = Proof::Kept(operation, Box::new(hold));
     }
 
-    /// The lease is over: no more of it is renewed, everyone is told. Its keys are taken back, unless they are
-    /// left to their lock-delay, or the validity is not over that the holder may have read.
-    pub(super) fn lose(&self, reason: LossReason) {
-        let mut state = self.shared.lock();
-        if state.stage != Stage::Held {
+    /// Everyone is told of the loss, and what keys are to be taken back are.
+    pub(super) fn tell_loss(&self, loss: Option<ToldLoss>) {
+        let Some(ToldLoss { loss, waiting, callbacks }) = loss else {
             return;
-        }
-        state.stop(&self.shared.manager.keeper);
-        state.stage = Stage::Lost(reason);
-        state.lost = Some(reason);
-        let extras = state.extras.as_mut();
-        let told = extras.map(|it| (Arc::clone(&it.told), std::mem::take(&mut it.on_lost)));
-        let takes_back = state.policy.lock_delay().is_zero() && reason != LossReason::Gone;
-        drop(state);
-        let (waiting, callbacks) = told.unzip();
+        };
         if let Some(waiting) = waiting {
             waiting.notify_waiters();
         }
-        if takes_back {
-            self.shared.manager.withdraw_afresh(vec![self.withdrawal(Ending::Withdrawn)]);
-        }
-        for callback in callbacks.into_iter().flatten() {
-            call(|| callback(self.lost_error(reason)));
+        self.shared.manager.withdraw_afresh(loss.withdraw.into_iter().collect());
+        for callback in callbacks {
+            call(|| callback(self.lost_error(loss.reason)));
         }
     }
 
@@ -143,8 +112,15 @@ impl Lease {
     }
 }
 
+/// A loss, and who is to be told of it.
+pub(super) struct ToldLoss {
+    loss: Loss,
+    waiting: Option<Arc<Notify>>,
+    callbacks: Vec<OnLost>,
+}
+
 impl Shared {
-    /// Has the hold machine take in `replies`, or that its time has come if there are none, and hands what it
+    /// Has what keeps the lease take in `replies`, or that its time has come if there are none, and hands what it
     /// wants sent to `send`, outside of the lock. Tells when it is to be looked at next; never again once it is over, or another
     /// operation has begun.
     pub(super) fn step(
@@ -154,38 +130,34 @@ impl Shared {
         send: impl Fn(NodeId, Command),
     ) -> Option<Moment> {
         let mut state = self.lock();
-        let hold = state.kept_as(operation)?;
+        if state.kept != operation {
+            return None;
+        }
         let env = &mut self.manager.clock.snapshot();
-        hear(hold, env, replies);
+        let id = state.life.work_id();
+        let mut work = state.life.work(id);
+        hear(&mut work, env, replies);
         let mut commands = Vec::new();
         let next = loop {
-            match hold.poll(env) {
+            match work.poll(env) {
                 Output::Send(node, command) => commands.push((node, command)),
                 Output::WakeAt(at) => break Ok(at),
                 Output::Done(end) => break Err(end),
             }
         };
-        let told = state.note_renewal(env.now());
+        let told = state.note_renewal(&next);
+        let loss = state.take_loss(&self.manager.keeper);
         drop(state);
         for (node, command) in commands {
             send(node, command);
         }
         self.tell_renewals(told);
-        match next {
-            Ok(at) => Some(at),
-            Err(end) => {
-                self.end(&end);
-                None
-            }
-        }
-    }
-
-    fn end(self: &Arc<Self>, end: &HoldEnd) {
-        if let HoldEnd::Lost(reason, _) = *end {
+        if loss.is_some() {
             let last = self.lock().see_renewal(None);
             self.tell_renewals(last);
-            Lease { shared: Arc::clone(self) }.lose(reason);
+            Lease { shared: Arc::clone(self) }.tell_loss(loss);
         }
+        next.ok()
     }
 
     fn tell_renewals(&self, round: Option<RoundReport>) {
@@ -201,29 +173,23 @@ impl Shared {
 }
 
 impl State {
-    fn hold(&self) -> Option<&Hold> {
-        match &self.proof {
-            Proof::Kept(_, hold) => Some(hold),
-            Proof::Missing | Proof::Bare(_) => None,
-        }
+    /// The loss that nobody was told of yet, if the lease is lost. Nothing more is sent for it.
+    pub(super) fn take_loss(&mut self, keeper: &Keeper) -> Option<ToldLoss> {
+        self.settle(keeper);
+        let loss = self.life.take_loss()?;
+        let extras = self.extras.as_mut();
+        let told = extras.map(|it| (Arc::clone(&it.told), std::mem::take(&mut it.on_lost)));
+        let (waiting, callbacks) = told.unzip();
+        Some(ToldLoss { loss, waiting, callbacks: callbacks.unwrap_or_default() })
     }
 
-    fn kept_as(&mut self, operation: OperationId) -> Option<&mut Hold> {
-        match &mut self.proof {
-            Proof::Kept(current, hold) if *current == operation => Some(hold),
-            _ => None,
-        }
-    }
-
-    /// Takes over what the hold machine has found out; gives the round of renewal to tell now, if there is
-    /// one.
-    fn note_renewal(&mut self, now: Moment) -> Option<RoundReport> {
-        let Proof::Kept(_, hold) = &mut self.proof else {
-            return None;
+    /// Takes over what the renewal has found out; gives the round of it to tell now, if there is one.
+    fn note_renewal(&mut self, next: &Result<Moment, WorkEnd>) -> Option<RoundReport> {
+        let round = match next {
+            Ok(_) => self.life.take_round(),
+            Err(WorkEnd::Lost(last)) => last.clone(),
+            Err(_) => return None,
         };
-        self.at_risk = hold.is_at_risk(now);
-        let round = hold.last_round();
-        hold.close_round();
         if let Some(round) = &round {
             self.votes = LastVotes::over(round);
         }
@@ -237,13 +203,13 @@ impl State {
     }
 }
 
-fn hear(hold: &mut Hold, env: &mut Snapshot, replies: Vec<Arrival>) {
+fn hear(work: &mut LeaseWork<'_>, env: &mut Snapshot, replies: Vec<Arrival>) {
     if replies.is_empty() {
-        return hold.handle_timeout(env);
+        return work.handle_timeout(env);
     }
     for arrival in replies {
         // It may have waited here; whether it still counts is judged by the clock, afterwards.
-        hold.handle_reply(&mut Snapshot::at(arrival.at), arrival.node, arrival.reply);
+        work.handle_reply(&mut Snapshot::at(arrival.at), arrival.node, arrival.reply);
     }
 }
 

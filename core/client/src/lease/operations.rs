@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, Inspection, LastRound, LossReason, Moment, Policy, RoundReport,
-    Standing,
+    ErrorKind, ExtensionEnd, Inspection, LastRound, LeaseLife, Machine, Moment, NodeId, Output,
+    Policy, Reply, RoundReport, Stage, Standing, Surroundings, WorkEnd, WorkId,
 };
 
-use super::{LastVotes, Lease, Proof, Stage, State};
+use super::{LastVotes, Lease};
 use crate::driver::Driver;
 use crate::error::LockError;
-use crate::inbox::Inbox;
 
 impl Lease {
     /// Keeps the lease for `ttl` (or as long as before) from now on; returns the new validity.
@@ -36,39 +35,19 @@ impl Lease {
         let policy = self.policy_with(ttl)?;
         self.keep(self.shared.manager.announce(&policy));
         self.shared.manager.settle(None).await?;
-        if policy.fencing() && self.shared.lock().lacks_token() {
+        if self.shared.lock().life.lacks_token(&policy) {
             self.check_usable()?;
             // For its token, which the nodes alone know; what else they say the extension hears, too.
-            self.look(policy).await;
+            let (asked, inspection) = self.look(&policy).await;
+            self.update(|life, now| life.learn(now, asked, &inspection.standing));
         }
         let driver = self.shared.manager.driver();
-        let mut machine = self.begin_extension(&driver, policy)?;
+        let mut work = self.begin_extension(&driver, policy)?;
         // However this ends, also when the future is dropped, the lease is watched again afterwards.
-        let _resume = ResumeOnDrop { lease: self, inbox: &driver.inbox };
-        let shared = &self.shared;
-        let outcome = driver
-            .run(&mut machine, |machine| {
-                shared.lock().bound(machine.until(), machine.forgotten());
-            })
-            .await;
-        let spent = (outcome.attempts, outcome.elapsed);
-        match outcome.result {
-            Ok(lease) => {
-                let votes = match outcome.last {
-                    LastRound::Counting(round) => LastVotes::of(round, &driver.inbox),
-                    LastRound::Over(report) => LastVotes::over(&report),
-                };
-                self.finish_extension(lease, policy, votes)
-            }
-            Err(kind) => {
-                let report = outcome.last.report();
-                self.note_votes(&report);
-                if kind == ErrorKind::LeaseLost {
-                    let is_over = self.shared.manager.clock.now() >= outcome.until;
-                    self.lose(if is_over { LossReason::Expired } else { LossReason::Gone });
-                }
-                Err(self.error(kind, &[report], spent))
-            }
+        let _resume = ResumeOnDrop { lease: self, id: work.id };
+        match driver.run(&mut work, |_| {}).await {
+            WorkEnd::Extended(end) => self.finish_extension(end, &driver),
+            WorkEnd::Lost(_) | WorkEnd::Stopped => Err(self.not_held()),
         }
     }
 
@@ -90,10 +69,14 @@ impl Lease {
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         self.check_usable()?;
-        let policy = *self.shared.lock().policy;
+        let policy = **self.shared.lock().life.policy();
         self.shared.manager.settle(None).await?;
-        let inspection = self.look(policy).await;
-        let spent = (1, self.shared.manager.clock.now().since(inspection.report.started));
+        let (asked, inspection) = self.look(&policy).await;
+        let spent = (1, self.shared.now().since(inspection.report.started));
+        if inspection.standing == Standing::NotHeld {
+            self.note_votes(&inspection.report);
+        }
+        self.update(|life, now| life.checked(now, asked, &inspection.standing));
         let kind = match inspection.standing {
             Standing::Held(_) => {
                 self.check_usable()?;
@@ -102,82 +85,67 @@ impl Lease {
             Standing::NotHeld => ErrorKind::LeaseLost,
             Standing::Unknown => ErrorKind::QuorumUnreachable,
         };
-        if kind == ErrorKind::LeaseLost {
-            self.note_votes(&inspection.report);
-            self.lose(LossReason::Gone);
-        }
         Err(self.error(kind, &[inspection.report], spent))
     }
 
-    /// Asks the nodes what they hold, and keeps the proof if it is the first of a lease that was taken over, or
-    /// the first with its fencing token.
-    async fn look(&self, policy: Policy) -> Inspection {
-        let (manager, claim) = (&self.shared.manager, &self.shared.claim);
-        let lacks_token = policy.fencing() && self.shared.lock().lacks_token();
-        let inspection = manager.inspect(claim, policy, lacks_token).await;
-        if let Standing::Held(lease) = &inspection.standing {
-            let mut state = self.shared.lock();
-            // What was proved before may reach further than the slowest node's answer.
-            let is_first = state.facts().is_none();
-            if is_first || (state.lacks_token() && lease.fencing_token().is_some()) {
-                let mut lease = lease.clone();
-                if let Some(known) = state.facts() {
-                    lease.outlast(known.forgotten());
-                }
-                state.let_go(&manager.keeper);
-                state.proof = Proof::Bare(Box::new(lease));
-                self.resume(state);
-            }
-        }
-        inspection
+    /// Asks the nodes what they hold.
+    async fn look(&self, policy: &Policy) -> (WorkId, Inspection) {
+        let (asked, machine) = self.shared.lock().life.look(self.shared.now(), policy);
+        (asked, self.shared.manager.inspect(machine).await)
+    }
+
+    /// Has the life of the lease take in what was found out, and does what comes of it.
+    fn update(&self, input: impl FnOnce(&mut LeaseLife, Moment)) {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        input(&mut state.life, now);
+        let loss = state.take_loss(&self.shared.manager.keeper);
+        self.resume(state, now);
+        self.tell_loss(loss);
     }
 
     fn gate(&self) -> Arc<tokio::sync::Mutex<()>> {
         Arc::clone(&self.shared.lock().extras().gate)
     }
 
-    fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extend, LockError> {
+    fn begin_extension(&self, driver: &Driver, policy: Policy) -> Result<Extending<'_>, LockError> {
         self.check_usable()?;
+        let manager = &self.shared.manager;
         let mut state = self.shared.lock();
-        if state.stage != Stage::Held {
-            // Since that check.
-            drop(state);
-            return Err(self.check_held().err().unwrap_or_else(|| self.not_held()));
-        }
-        state.stop(&self.shared.manager.keeper);
-        state.extending = Some(Arc::clone(&driver.inbox));
-        let facts = state.facts();
-        let extension = Extension {
-            claim: Arc::clone(&self.shared.claim),
-            fencing_token: facts.and_then(quorlock_protocol::Lease::fencing_token),
-            until: facts.map_or(Moment::FAR_FUTURE, quorlock_protocol::Lease::until),
-            patience: policy.timeout().unwrap_or(policy.unreachable_timeout()),
-            first_ticket: 0,
-        };
-        let now = self.shared.manager.clock.now();
-        let forgotten = facts.map_or(now, quorlock_protocol::Lease::forgotten);
-        let machine = Extend::new(now, extension, policy, self.shared.manager.quorum);
-        Ok(machine.outlasting(forgotten))
-    }
-
-    fn finish_extension(
-        &self,
-        lease: quorlock_protocol::Lease,
-        policy: Policy,
-        votes: LastVotes,
-    ) -> Result<Duration, LockError> {
-        let mut state = self.shared.lock();
-        if state.stage == Stage::Held {
-            // It may have been told meanwhile to renew no longer.
-            let renewed = state.policy.auto_extend();
-            let policy = if renewed { policy } else { policy.without_auto_extend() };
-            state.proof = Proof::Bare(Box::new(lease));
-            state.policy = self.shared.manager.share(policy);
-            state.votes = votes;
+        let id = state.life.extend(self.shared.now(), manager.share(policy));
+        let loss = state.take_loss(&manager.keeper);
+        if id.is_some() {
+            state.extras().extending = Some(Arc::clone(&driver.inbox));
         }
         drop(state);
-        self.check_held()?;
-        Ok(self.validity())
+        self.tell_loss(loss);
+        match id {
+            Some(id) => Ok(Extending { lease: self, id }),
+            // Since that check.
+            None => Err(self.check_held().err().unwrap_or_else(|| self.not_held())),
+        }
+    }
+
+    fn finish_extension(&self, end: ExtensionEnd, driver: &Driver) -> Result<Duration, LockError> {
+        let spent = (end.attempts, end.elapsed);
+        let Err(kind) = end.result else {
+            let votes = match end.last {
+                LastRound::Counting(round) => LastVotes::of(round, &driver.inbox),
+                LastRound::Over(report) => LastVotes::over(&report),
+            };
+            let mut state = self.shared.lock();
+            if state.life.stage() == Stage::Held {
+                state.votes = votes;
+            }
+            drop(state);
+            self.check_held()?;
+            return Ok(self.validity());
+        };
+        let report = end.last.report();
+        self.note_votes(&report);
+        let loss = self.shared.lock().take_loss(&self.shared.manager.keeper);
+        self.tell_loss(loss);
+        Err(self.error(kind, &[report], spent))
     }
 
     /// The nodes have been asked again: what they said before is of no use any more.
@@ -188,15 +156,17 @@ impl Lease {
     }
 
     fn check_usable(&self) -> Result<(), LockError> {
-        if self.is_over() {
-            self.lose(LossReason::Expired);
-        }
+        let mut state = self.shared.lock();
+        state.life.expire(self.shared.now());
+        let loss = state.take_loss(&self.shared.manager.keeper);
+        drop(state);
+        self.tell_loss(loss);
         self.check_held()?;
         self.shared.manager.check_open(&self.shared.claim.resources)
     }
 
     fn check_held(&self) -> Result<(), LockError> {
-        let stage = self.shared.lock().stage;
+        let stage = self.shared.lock().life.stage();
         match stage {
             Stage::Held => Ok(()),
             Stage::Released => Err(self.not_held()),
@@ -204,14 +174,8 @@ impl Lease {
         }
     }
 
-    /// Whether nothing is left of a validity that was proved.
-    pub(super) fn is_over(&self) -> bool {
-        let state = self.shared.lock();
-        state.facts().is_some() && state.validity(self.shared.manager.clock.now()).is_zero()
-    }
-
     fn policy_with(&self, ttl: Option<Duration>) -> Result<Policy, LockError> {
-        let policy = *self.shared.lock().policy;
+        let policy = **self.shared.lock().life.policy();
         match ttl {
             Some(ttl) => Ok(policy.to_builder().ttl(ttl).build()?),
             None => Ok(policy),
@@ -237,29 +201,48 @@ impl Lease {
     }
 }
 
-/// Renews or watches a lease again once an extension is over.
+/// The extension of a lease, for the driver.
+struct Extending<'a> {
+    lease: &'a Lease,
+    id: WorkId,
+}
+
+impl Machine for Extending<'_> {
+    type Outcome = WorkEnd;
+
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<WorkEnd> {
+        self.lease.shared.lock().life.work(self.id).poll(env)
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        self.lease.shared.lock().life.work(self.id).handle_reply(env, node, reply);
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        self.lease.shared.lock().life.work(self.id).handle_timeout(env);
+    }
+
+    fn cancel(&mut self, env: &mut dyn Surroundings) {
+        self.lease.shared.lock().life.work(self.id).cancel(env);
+    }
+}
+
+/// Stops an extension, if it goes on, and renews or watches the lease again.
 struct ResumeOnDrop<'a> {
     lease: &'a Lease,
-    inbox: &'a Arc<Inbox>,
+    id: WorkId,
 }
 
 impl Drop for ResumeOnDrop<'_> {
     fn drop(&mut self) {
-        let mut state = self.lease.shared.lock();
-        if state.is_extended_by(self.inbox) {
-            state.extending = None;
-            self.lease.resume(state);
-        }
-    }
-}
-
-impl State {
-    /// Trusts the lease no longer than `until`, and knows that nodes may keep its keys until
-    /// `forgotten`.
-    fn bound(&mut self, until: Moment, forgotten: Moment) {
-        if let Proof::Bare(facts) = &mut self.proof {
-            facts.limit(until);
-            facts.outlast(forgotten);
-        }
+        let shared = &self.lease.shared;
+        let env = &mut shared.manager.clock.snapshot();
+        let mut state = shared.lock();
+        let mut work = state.life.work(self.id);
+        work.cancel(env);
+        // Nobody waits for its end.
+        let _ = work.poll(env);
+        state.settle(&shared.manager.keeper);
+        self.lease.resume(state, env.now());
     }
 }

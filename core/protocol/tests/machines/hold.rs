@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::support::{Play, absent, frees_in, kept, ours, policy, quorum, resources, theirs};
+use crate::support::{
+    Play, Working, absent, frees_in, kept, ours, policy, quorum, resources, theirs,
+};
 use quorlock_protocol::{
-    Acquire, FencingToken, Hold, HoldEnd, Lease, LossReason, Moment, PolicyBuilder, Reply, Vote,
+    Acquire, FencingToken, Hold, HoldEnd, Lease, LeaseLife, LossReason, Moment, PolicyBuilder,
+    Reply, Vote,
 };
 
 /// A lease won at time zero on three nodes: ttl 1000 ms, valid until 988 ms.
@@ -32,7 +35,7 @@ fn renew(play: &mut Play<Hold>) {
 
 fn loss(play: Play<Hold>) -> LossReason {
     match play.outcome() {
-        HoldEnd::Lost(reason, _) => reason,
+        HoldEnd::Lost(reason) => reason,
         HoldEnd::Stopped => panic!("it was not lost but stopped"),
     }
 }
@@ -164,9 +167,13 @@ fn stopping_sends_nothing_more() {
 
 #[test]
 fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_last() {
-    let mut play = hold(|policy| policy);
+    let renewed = policy(|policy| policy.auto_extend(true));
+    let now = Moment::from_millis(0);
+    let life = LeaseLife::won(now, lease(), renewed, quorum(3));
+    let mut play = Working::renewing(life, now);
     play.wait_until(988);
-    let HoldEnd::Lost(_, Some(withdraw)) = play.outcome() else { panic!("lost") };
+    let loss = play.machine.life.take_loss().expect("lost");
+    let withdraw = loss.withdraw.expect("its keys are taken back");
     // The last renewal went out shortly before the end and may have been done.
     let mut play = Play::start(withdraw);
     play.stage.now = Moment::from_millis(988);

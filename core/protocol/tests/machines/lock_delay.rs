@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::support::{Play, absent, claim, kept, ours, policy, quorum, resources, theirs};
+use crate::support::{Play, Working, absent, claim, kept, ours, policy, quorum, resources, theirs};
 use quorlock_protocol::{
-    Acquire, Action, Answer, Command, Extend, Extension, FencingToken, Frees, Hold, HoldEnd,
-    Inspect, Lease, LossReason, Moment, Policy, PolicyBuilder, Reply, Standing, Withdraw,
+    Acquire, Action, Answer, Command, Extend, Extension, FencingToken, Frees, Inspect, Lease,
+    LeaseLife, LossReason, Moment, Policy, PolicyBuilder, Reply, Standing, Withdraw,
 };
 
 /// Ttl 1000 ms, lock-delay 500 ms.
@@ -27,10 +27,10 @@ fn lease() -> Lease {
     play.outcome().result.unwrap().lease
 }
 
-fn hold(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Hold> {
+fn hold(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Working> {
     let now = Moment::from_millis(0);
     let policy = delayed(|base| change(base.auto_extend(true)));
-    Play::start(Hold::new(now, lease(), policy, now, quorum(3)))
+    Working::renewing(LeaseLife::won(now, lease(), policy, quorum(3)), now)
 }
 
 /// What the command asks the node to keep the keys for, in milliseconds.
@@ -43,11 +43,9 @@ fn asked(command: &Command) -> u64 {
     }
 }
 
-fn loss(play: Play<Hold>) -> (LossReason, Option<Withdraw>) {
-    match play.outcome() {
-        HoldEnd::Lost(reason, withdraw) => (reason, withdraw),
-        HoldEnd::Stopped => panic!("it was not lost but stopped"),
-    }
+fn loss(mut play: Play<Working>) -> (LossReason, Option<Withdraw>) {
+    let loss = play.machine.life.take_loss().expect("it is lost");
+    (loss.reason, loss.withdraw)
 }
 
 #[test]

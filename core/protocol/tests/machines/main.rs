@@ -18,6 +18,7 @@ mod guard_stage;
 mod guard_waiting;
 mod hold;
 mod inspect;
+mod life;
 mod lock_delay;
 mod min_hold;
 mod settings;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, Answer, Claim, Command, Fault, FaultKind, FencingToken, Frees, HolderId, Machine,
-    Moment, NodeId, Output, Policy, PolicyBuilder, Quorum, Reply, Resources, Surroundings,
+    Action, Answer, Claim, Command, Fault, FaultKind, FencingToken, Frees, HolderId, Lease,
+    LeaseLife, Machine, Moment, NodeId, Output, Policy, PolicyBuilder, Quorum, Reply, Resources,
+    Surroundings, WorkEnd, WorkId,
 };
 
 /// The world as the test sets it.
@@ -47,7 +48,12 @@ pub(crate) struct Play<M: Machine> {
 
 impl<M: Machine> Play<M> {
     pub(crate) fn start(machine: M) -> Self {
-        let stage = Stage { now: Moment::from_millis(0), wall: 1_000, nodes: None, drawn: 0 };
+        Self::at(Moment::from_millis(0), machine)
+    }
+
+    /// The same at another time.
+    pub(crate) fn at(now: Moment, machine: M) -> Self {
+        let stage = Stage { now, wall: 1_000, nodes: None, drawn: 0 };
         let mut play = Self { machine, stage, sent: Vec::new(), wake_at: None, done: None };
         play.settle();
         play
@@ -125,6 +131,54 @@ impl<M: Machine> Play<M> {
 
     pub(crate) fn outcome(self) -> M::Outcome {
         self.done.expect("the machine has finished")
+    }
+}
+
+/// What is at work on a lease under a number, as a machine that owns the lease.
+#[derive(Debug)]
+pub(crate) struct Working {
+    pub(crate) life: LeaseLife,
+    pub(crate) id: WorkId,
+}
+
+impl Working {
+    /// Renews the lease, or watches its end.
+    pub(crate) fn renewing(mut life: LeaseLife, now: Moment) -> Play<Self> {
+        let (id, first) = life.resume(now, true).expect("it is held, and to be kept");
+        let play = Play::at(now, Self { life, id });
+        assert_eq!(play.wake_at, Some(first));
+        play
+    }
+
+    /// Extends the lease.
+    pub(crate) fn extending(mut life: LeaseLife, now: Moment, policy: Policy) -> Play<Self> {
+        let id = life.extend(now, Arc::new(policy)).expect("it is held");
+        Play::at(now, Self { life, id })
+    }
+
+    /// The lease as it stands now.
+    pub(crate) fn lease(&self) -> &Lease {
+        self.life.lease().expect("it is proved")
+    }
+}
+
+impl Machine for Working {
+    type Outcome = WorkEnd;
+
+    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<WorkEnd> {
+        self.life.work(self.id).poll(env)
+    }
+
+    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+        self.life.work(self.id).handle_reply(env, node, reply);
+    }
+
+    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+        self.life.work(self.id).handle_timeout(env);
+    }
+
+    fn cancel(&mut self, env: &mut dyn Surroundings) {
+        self.life.work(self.id).cancel(env);
     }
 }
 

@@ -1,9 +1,6 @@
 //! What the user of a golden schedule does. Owns which machine each deed sets to work.
 
-use quorlock_protocol::{
-    Acquire, Extend, Extension, FencingToken, Hold, Machine, Resources, Ticket, Withdraw,
-    Withdrawal,
-};
+use quorlock_protocol::{Acquire, FencingToken, Machine, Release, Resources};
 
 use super::guards::Cluster;
 use super::session::{Outcome, Session, Work};
@@ -21,6 +18,7 @@ impl Session {
             sentinel.prepare(cluster, &policy, now);
         }
         let (quorum, known) = (self.settings.quorum(), FencingToken::default());
+        self.policy = policy;
         let machine = Acquire::new(self.env.now, resources, policy, quorum, known);
         self.result = Outcome::Pending;
         self.work = Work::Acquire(Box::new(machine));
@@ -28,48 +26,35 @@ impl Session {
     }
 
     pub(super) fn extend(&mut self, ttl: Option<u64>) -> Result<(), String> {
-        let lease = self.lease.as_ref().ok_or("there is no lease")?;
-        let extension = Extension {
-            claim: lease.claim().clone(),
-            fencing_token: lease.fencing_token(),
-            until: lease.until(),
-            patience: self.settings.patience(),
-            first_ticket: 0,
-        };
         let policy = self.settings.policy(ttl)?;
-        let machine = Extend::new(self.env.now, extension, policy, self.settings.quorum())
-            .outlasting(lease.forgotten());
+        let life = self.life.as_mut().ok_or("there is no lease")?;
+        let id = life.extend(self.env.now, policy.into()).ok_or("it is not held")?;
         self.result = Outcome::Pending;
-        self.work = Work::Extend(machine);
+        self.work = Work::Lease(id);
         Ok(())
     }
 
     pub(super) fn hold(&mut self) -> Result<(), String> {
-        let lease = self.lease.clone().ok_or("there is no lease")?;
-        let (now, policy) = (self.env.now, self.settings.policy(None)?);
+        let life = self.life.as_mut().ok_or("there is no lease")?;
+        life.watch();
+        let (id, _) = life.resume(self.env.now, true).ok_or("it is not held")?;
         self.result = Outcome::Pending;
-        self.work = Work::Hold(Hold::new(now, lease, policy, now, self.settings.quorum()));
+        self.work = Work::Lease(id);
         Ok(())
     }
 
     pub(super) fn release(&mut self) -> Result<(), String> {
         self.cancel();
         self.settle();
-        let lease = self.lease.take().ok_or("there is no lease")?;
-        let (now, policy) = (self.env.now, self.settings.policy(None)?);
-        let withdrawal = Withdrawal {
-            ticket: Ticket(0),
-            claim: lease.claim().clone(),
-            quorum: self.settings.quorum(),
-            forgotten: lease.forgotten().max(now + policy.node_timeout()),
-            unsent: lease.unsent().to_vec(),
-            node_timeout: policy.node_timeout(),
-        };
+        let mut life = self.life.take().ok_or("there is no lease")?;
         self.result = Outcome::Pending;
-        let (drift, keep) = (policy.drift(), self.since + policy.min_hold());
-        let machine = Withdraw::new(now, withdrawal).valid_until(lease.kept_until(drift));
-        self.work = Work::Withdraw(machine.keeping(keep, drift));
-        Ok(())
+        match life.release(self.env.now) {
+            Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)) => {
+                self.work = Work::Withdraw(withdraw);
+                Ok(())
+            }
+            Release::Lost(None) | Release::NotHeld => Err("nothing is left to release".to_owned()),
+        }
     }
 
     pub(super) fn cancel(&mut self) {
@@ -77,8 +62,7 @@ impl Session {
         match &mut self.work {
             Work::None => {}
             Work::Acquire(machine) => machine.cancel(env),
-            Work::Extend(machine) => machine.cancel(env),
-            Work::Hold(machine) => machine.cancel(env),
+            Work::Lease(id) => self.life.iter_mut().for_each(|life| life.work(*id).cancel(env)),
             Work::Withdraw(machine) => machine.cancel(env),
         }
     }

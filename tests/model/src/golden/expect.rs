@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Command, HolderId, Lease, LossReason, ReleaseOutcome};
+use quorlock_protocol::{Action, Command, HolderId, LeaseLife, LossReason, ReleaseOutcome};
 
 use super::guards::Sentinel;
 use super::session::{Outcome, Session, Work, kind};
@@ -131,7 +131,9 @@ impl Session {
         while let [name, value, rest @ ..] = words {
             let wanted = number(value)?;
             let found = match *name {
-                "token" => self.lease.as_ref().and_then(Lease::fencing_token).map(|token| token.0),
+                "token" => {
+                    self.life.as_ref().and_then(LeaseLife::fencing_token).map(|token| token.0)
+                }
                 "until" => self.until(),
                 _ => return Err(format!("{name} is no part of a lease")),
             };
@@ -145,11 +147,7 @@ impl Session {
 
     /// Until when the lease is trusted, in whole milliseconds.
     fn until(&self) -> Option<u64> {
-        let lease = self.lease.as_ref()?;
-        let until = match &self.work {
-            Work::Extend(machine) => lease.until().min(machine.until()),
-            _ => lease.until(),
-        };
+        let until = self.life.as_ref()?.lease()?.until();
         u64::try_from(until.since_epoch().min(Duration::from_secs(1 << 30)).as_millis()).ok()
     }
 }

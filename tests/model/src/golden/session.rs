@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, Action, Command, ErrorKind, Extend, Hold, HoldEnd, HolderId, Lease, LossReason,
-    Machine, Moment, NodeId, Output, Reply, Surroundings, Ticket, Withdraw,
+    Acquire, Action, Command, ErrorKind, HolderId, LeaseLife, LossReason, Machine, Moment, NodeId,
+    Output, Policy, Reply, Surroundings, Ticket, Withdraw, WorkEnd, WorkId,
 };
 
 use super::guards::{Cluster, Sentinel};
@@ -17,9 +17,9 @@ pub(super) struct Session {
     pub(super) env: Stage,
     pub(super) work: Work,
     wake: Moment,
-    pub(super) lease: Option<Lease>,
-    /// When the lease was won.
-    pub(super) since: Moment,
+    pub(super) life: Option<LeaseLife>,
+    /// That of the latest acquisition.
+    pub(super) policy: Policy,
     pub(super) result: Outcome,
     pub(super) sent: Vec<(NodeId, Command)>,
     /// What was sent and not yet expected.
@@ -36,8 +36,8 @@ pub(super) struct Session {
 pub(super) enum Work {
     None,
     Acquire(Box<Acquire>),
-    Extend(Extend),
-    Hold(Hold),
+    /// What is at work on the lease.
+    Lease(WorkId),
     Withdraw(Withdraw),
 }
 
@@ -94,8 +94,8 @@ impl Session {
             env,
             work: Work::None,
             wake: Moment::FAR_FUTURE,
-            lease: None,
-            since: Moment::default(),
+            life: None,
+            policy,
             result: Outcome::Pending,
             sent: Vec::new(),
             unexpected: Vec::new(),
@@ -168,8 +168,9 @@ impl Session {
             match &mut self.work {
                 Work::None => {}
                 Work::Acquire(machine) => machine.handle_timeout(env),
-                Work::Extend(machine) => machine.handle_timeout(env),
-                Work::Hold(machine) => machine.handle_timeout(env),
+                Work::Lease(id) => {
+                    self.life.iter_mut().for_each(|life| life.work(*id).handle_timeout(env));
+                }
                 Work::Withdraw(machine) => machine.handle_timeout(env),
             }
             self.settle();
@@ -182,8 +183,11 @@ impl Session {
         match &mut self.work {
             Work::None => {}
             Work::Acquire(machine) => machine.handle_reply(env, node, reply),
-            Work::Extend(machine) => machine.handle_reply(env, node, reply),
-            Work::Hold(machine) => machine.handle_reply(env, node, reply),
+            Work::Lease(id) => {
+                if let Some(life) = &mut self.life {
+                    life.work(*id).handle_reply(env, node, reply);
+                }
+            }
             Work::Withdraw(machine) => machine.handle_reply(env, node, reply),
         }
     }
@@ -196,8 +200,9 @@ impl Session {
                 None => self.work = Work::Acquire(machine),
                 Some(outcome) => match outcome.result {
                     Ok(won) => {
-                        (self.lease, self.result) = (Some(won.lease), Outcome::Won);
-                        self.since = self.env.now;
+                        let (now, quorum) = (self.env.now, self.settings.quorum());
+                        self.life = Some(LeaseLife::won(now, won.lease, self.policy, quorum));
+                        self.result = Outcome::Won;
                     }
                     Err(kind) => {
                         self.text = self.explain(kind, &outcome);
@@ -205,35 +210,7 @@ impl Session {
                     }
                 },
             },
-            Work::Extend(mut machine) => {
-                let outcome = self.poll(&mut machine);
-                if let Some(lease) = &mut self.lease {
-                    lease.limit(machine.until());
-                    lease.outlast(machine.forgotten());
-                }
-                match outcome.map(|outcome| outcome.result) {
-                    None => self.work = Work::Extend(machine),
-                    Some(Ok(lease)) => {
-                        (self.lease, self.result) = (Some(lease), Outcome::Extended);
-                    }
-                    Some(Err(kind)) => self.result = Outcome::Error(kind),
-                }
-            }
-            Work::Hold(mut machine) => {
-                let end = self.poll(&mut machine);
-                self.lease = Some(machine.lease().clone());
-                match end {
-                    None => self.work = Work::Hold(machine),
-                    Some(HoldEnd::Lost(reason, withdraw)) => {
-                        self.result = Outcome::Lost(reason);
-                        if let Some(withdraw) = withdraw {
-                            self.work = Work::Withdraw(withdraw);
-                            self.settle();
-                        }
-                    }
-                    Some(HoldEnd::Stopped) => {}
-                }
-            }
+            Work::Lease(id) => self.settle_lease(id),
             Work::Withdraw(mut machine) => {
                 let is_done = self.poll(&mut machine).is_some();
                 // What takes back what is left of a lost lease is not what the user waits for.
@@ -242,6 +219,29 @@ impl Session {
                 }
                 self.work = Work::Withdraw(machine);
             }
+        }
+    }
+
+    fn settle_lease(&mut self, id: WorkId) {
+        let Some(mut life) = self.life.take() else {
+            return;
+        };
+        let end = self.poll(&mut life.work(id));
+        let loss = life.take_loss();
+        self.life = Some(life);
+        match end {
+            None => self.work = Work::Lease(id),
+            Some(WorkEnd::Extended(end)) => {
+                self.result = end.result.map_or_else(Outcome::Error, |()| Outcome::Extended);
+            }
+            Some(WorkEnd::Lost(_)) => {
+                self.result = loss.as_ref().map_or(Outcome::Pending, |it| Outcome::Lost(it.reason));
+            }
+            Some(WorkEnd::Stopped) => {}
+        }
+        if let Some(withdraw) = loss.and_then(|loss| loss.withdraw) {
+            self.work = Work::Withdraw(withdraw);
+            self.settle();
         }
     }
 

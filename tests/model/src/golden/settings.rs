@@ -108,8 +108,4 @@ impl Settings {
     pub(super) fn quorum(&self) -> Quorum {
         Quorum::of(self.nodes())
     }
-
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_millis(self.patience)
-    }
 }

@@ -1,0 +1,295 @@
+//! The life of a lease, from the round that won it (or its take-over) to its end: what may be done with it when, in which
+//! order, until when it is trusted, and what becomes of its keys.
+//!
+//! ```text
+//!    won ──▶ Idle ◀── resume / stop ──▶ Renewing ──validity over, or proved gone──▶ Lost
+//!            ▲  │                          │                                         ▲ │
+//!            │  └─extend─▶ Extending ◀─────┘ extend                                  │ │
+//!            └───ended────────┘ └────────validity over, or proved gone───────────────┘ │
+//!            any of them, and Lost ──release, withdraw──▶ Released ◀───────────────────┘
+//! ```
+//!
+//! One thing at a time is at work on a lease: its renewal or an extension. Each has a number ([`WorkId`]), and
+//! whoever drives it hands its replies and timers in under that number ([`LeaseLife::work`]): what comes for
+//! something that has ended changes nothing. A lease that is lost or released is never held again.
+
+mod end;
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::extend::{Extend, Extension};
+use crate::hold::{Hold, LossReason};
+use crate::identity::{Claim, FencingToken};
+use crate::inspect::{Inspect, Standing};
+use crate::lease::Lease;
+use crate::policy::Policy;
+use crate::quorum::Quorum;
+use crate::round::RoundReport;
+use crate::time::Moment;
+pub use end::{Loss, Release};
+use work::Work;
+pub use work::{ExtensionEnd, LeaseWork, WorkEnd, WorkId};
+
+/// A lease from its beginning to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseLife {
+    policy: Arc<Policy>,
+    quorum: Quorum,
+    /// When it was won or taken over, for `max_hold` and `min_hold`.
+    since: Moment,
+    work: Work,
+    work_id: WorkId,
+    stage: Stage,
+    /// Why it was lost, also after its release.
+    lost: Option<LossReason>,
+    is_at_risk: bool,
+    is_watched: bool,
+    /// What its drivers have not taken yet. Boxed, as most leases have none most of the time.
+    untold: Option<Box<Untold>>,
+}
+
+/// How far its life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Nobody has given it back, and no loss is known. Whether it may be trusted is told by its validity.
+    Held,
+    /// It is lost, and not given back.
+    Lost(LossReason),
+    /// It was given back, or withdrawn.
+    Released,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Untold {
+    loss: Option<Loss>,
+    /// An extension that ended because the lease did, for its driver.
+    cut_short: Option<(WorkId, ExtensionEnd)>,
+}
+
+impl LeaseLife {
+    /// Begins with a lease that was won, at `now`.
+    pub fn won(now: Moment, lease: Lease, policy: impl Into<Arc<Policy>>, quorum: Quorum) -> Self {
+        Self::new(now, policy.into(), quorum, Work::Idle(Box::new(lease)))
+    }
+
+    /// Takes over the lease of another, by its claim. Nothing is proved of it until an extension or a check has
+    /// proved it.
+    pub fn taken_over(
+        now: Moment,
+        claim: Arc<Claim>,
+        policy: impl Into<Arc<Policy>>,
+        quorum: Quorum,
+    ) -> Self {
+        Self::new(now, policy.into(), quorum, Work::Unproved(claim))
+    }
+
+    fn new(since: Moment, policy: Arc<Policy>, quorum: Quorum, work: Work) -> Self {
+        Self {
+            policy,
+            quorum,
+            since,
+            work,
+            work_id: WorkId::default(),
+            stage: Stage::Held,
+            lost: None,
+            is_at_risk: false,
+            is_watched: false,
+            untold: None,
+        }
+    }
+
+    /// How far its life has come.
+    pub const fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Why it was lost, if it was before its release.
+    pub const fn lost(&self) -> Option<LossReason> {
+        self.lost
+    }
+
+    /// Its settings: those of its acquisition, or of the last extension that was won.
+    pub const fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// When it was won or taken over.
+    pub const fn since(&self) -> Moment {
+        self.since
+    }
+
+    /// Whose keys.
+    pub fn claim(&self) -> &Arc<Claim> {
+        match &self.work {
+            Work::Unproved(claim) => claim,
+            Work::Idle(lease) => lease.claim(),
+            Work::Renewing(hold) => hold.lease().claim(),
+            Work::Extending(extending) => extending.claim(),
+        }
+    }
+
+    /// What is proved of it, also once it is over; `None` for one that was taken over and not confirmed.
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.work {
+            Work::Unproved(_) => None,
+            Work::Idle(lease) => Some(lease),
+            Work::Renewing(hold) => Some(hold.lease()),
+            Work::Extending(extending) => extending.lease(),
+        }
+    }
+
+    /// The number that the protected resource checks, as far as it is known.
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.lease()?.fencing_token()
+    }
+
+    /// For how long it may yet be trusted; zero once it is lost or released.
+    pub fn validity(&self, now: Moment) -> Duration {
+        match (self.lease(), self.stage) {
+            (Some(lease), Stage::Held) => lease.validity(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether nothing is left of a validity that was proved.
+    pub fn is_over(&self, now: Moment) -> bool {
+        self.lease().is_some() && self.validity(now).is_zero()
+    }
+
+    /// Whether its renewal had failed when last looked at, and less than a third of the ttl was left.
+    pub const fn is_at_risk(&self) -> bool {
+        self.is_at_risk
+    }
+
+    /// Whether an extension is under way.
+    pub const fn is_extending(&self) -> bool {
+        matches!(self.work, Work::Extending(_))
+    }
+
+    /// Whether it is renewed, or its end is watched.
+    pub const fn is_kept(&self) -> bool {
+        matches!(self.work, Work::Renewing(_))
+    }
+
+    /// What every node did in the last round of renewal that is over ([`Hold::last_round`]).
+    pub fn last_round(&self) -> Option<RoundReport> {
+        match &self.work {
+            Work::Renewing(hold) => hold.last_round(),
+            Work::Unproved(_) | Work::Idle(_) | Work::Extending(_) => None,
+        }
+    }
+
+    /// [`Self::last_round`], for a driver that remembers it: nothing more is kept of one that is complete.
+    pub fn take_round(&mut self) -> Option<RoundReport> {
+        let round = self.last_round();
+        if let Work::Renewing(hold) = &mut self.work {
+            hold.close_round();
+        }
+        round
+    }
+
+    /// Somebody waits to be told of its loss: its end is watched from the next [`Self::resume`] on.
+    pub const fn watch(&mut self) {
+        self.is_watched = true;
+    }
+
+    /// Renews it where its settings say so (and `may_renew`), and watches its end where that is wanted, unless
+    /// that, or an extension, is at work already. Tells the number and when to look at it first; there is nothing
+    /// to send before.
+    pub fn resume(&mut self, now: Moment, may_renew: bool) -> Option<(WorkId, Moment)> {
+        let is_wanted = self.policy.auto_extend || self.is_watched;
+        if !is_wanted || self.stage != Stage::Held || !matches!(self.work, Work::Idle(_)) {
+            return None;
+        }
+        let mut policy = Arc::clone(&self.policy);
+        if policy.auto_extend && !may_renew {
+            policy = Arc::new(policy.without_auto_extend());
+        }
+        let lease = *self.take_idle()?;
+        let hold = Hold::new(now, lease, policy, self.since, self.quorum);
+        let first = hold.first_wake();
+        Some((self.begin(Work::Renewing(Box::new(hold))), first))
+    }
+
+    /// Renews it no longer: it ends with the validity that is proved, unless it is extended or released before.
+    pub fn let_run_out(&mut self, now: Moment) {
+        Arc::make_mut(&mut self.policy).auto_extend = false;
+        if self.is_kept() {
+            self.stop_work(now);
+        }
+    }
+
+    /// Begins to prolong it by the ttl of `policy`; what was at work on it is stopped. `None` if it is not held any
+    /// more: its [`Self::stage`] says why.
+    pub fn extend(&mut self, now: Moment, policy: Arc<Policy>) -> Option<WorkId> {
+        self.expire(now);
+        if self.stage != Stage::Held {
+            return None;
+        }
+        self.stop_work(now);
+        let lease = self.take_idle();
+        let known = lease.as_deref();
+        let extension = Extension {
+            claim: Arc::clone(self.claim()),
+            fencing_token: known.and_then(Lease::fencing_token),
+            until: known.map_or(Moment::FAR_FUTURE, Lease::until),
+            patience: policy.timeout.unwrap_or(policy.unreachable_timeout),
+            first_ticket: 0,
+        };
+        let forgotten = known.map_or(now, Lease::forgotten);
+        let extend = Extend::new(now, extension, policy, self.quorum).outlasting(forgotten);
+        Some(self.begin(Work::extending(lease, extend)))
+    }
+
+    /// Whether it has no fencing token although it should: nodes tell it, and an extension does not ask for it.
+    pub fn lacks_token(&self, policy: &Policy) -> bool {
+        policy.fencing && self.fencing_token().is_none()
+    }
+
+    /// A look at what the nodes hold, for [`Self::learn`] and [`Self::checked`], with the number to hand in there.
+    pub fn look(&self, now: Moment, policy: &Policy) -> (WorkId, Inspect) {
+        let machine = Inspect::new(now, self.claim(), *policy, self.quorum);
+        let lacks_token = self.lacks_token(policy);
+        (self.work_id, if lacks_token { machine.with_token() } else { machine })
+    }
+
+    /// Keeps what a look has proved, if it is the first proof of a lease that was taken over, or the first with
+    /// its fencing token. Otherwise what was proved before may reach further than the slowest node's answer; and
+    /// if something else was begun since the look, that knows better.
+    pub fn learn(&mut self, now: Moment, asked: WorkId, standing: &Standing) {
+        let Standing::Held(found) = standing else {
+            return;
+        };
+        let is_first = self.lease().is_none();
+        let has_token = self.fencing_token().is_none() && found.fencing_token().is_some();
+        if self.stage != Stage::Held || asked != self.work_id || !(is_first || has_token) {
+            return;
+        }
+        let mut lease = found.clone();
+        if let Some(known) = self.lease() {
+            lease.outlast(known.forgotten());
+        }
+        self.stop_work(now);
+        self.rest(Some(Box::new(lease)));
+    }
+
+    /// A check has ended: it proves the lease, or that it is gone, or nothing. What it proves does not bring back
+    /// what is over by the clock.
+    pub fn checked(&mut self, now: Moment, asked: WorkId, standing: &Standing) {
+        self.learn(now, asked, standing);
+        match standing {
+            Standing::Held(_) => self.expire(now),
+            Standing::NotHeld => self.lose(now, LossReason::Gone),
+            Standing::Unknown => {}
+        }
+    }
+
+    /// Nothing may be left of its validity: looks at the clock, for a lease whose end nobody watches.
+    pub fn expire(&mut self, now: Moment) {
+        if self.is_over(now) {
+            self.lose(now, LossReason::Expired);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What the life of a lease promises: one thing at work at a time, nothing that has ended brings it back, and its keys
+//! stay or go as its end says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::{Play, Working, absent, claim, kept, ours, policy, quorum, resources, theirs};
+use quorlock_protocol::{
+    Acquire, Answer, ErrorKind, ExtensionEnd, FencingToken, Frees, Inspect, Lease, LeaseLife,
+    LossReason, Machine as _, Moment, NodeId, PolicyBuilder, Release, ReleaseOutcome, Reply, Stage,
+    Standing, WorkEnd, WorkId,
+};
+
+const fn at(millis: u64) -> Moment {
+    Moment::from_millis(millis)
+}
+
+/// Won at time zero on three nodes: ttl 1000 ms, valid until 988 ms.
+fn lease() -> Lease {
+    let policy = policy(|policy| policy);
+    let known = FencingToken::default();
+    let mut play = Play::start(Acquire::new(at(0), resources(), policy, quorum(3), known));
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1000));
+    play.outcome().result.unwrap().lease
+}
+
+fn life(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> LeaseLife {
+    LeaseLife::won(at(0), lease(), policy(change), quorum(3))
+}
+
+fn renewed(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Working> {
+    Working::renewing(life(|base| change(base.auto_extend(true))), at(0))
+}
+
+fn extended(
+    now: u64,
+    change: impl FnOnce(PolicyBuilder) -> PolicyBuilder + Clone,
+) -> Play<Working> {
+    Working::extending(life(change.clone()), at(now), policy(change))
+}
+
+fn delayed(base: PolicyBuilder) -> PolicyBuilder {
+    base.lock_delay(Duration::from_millis(500))
+}
+
+/// `node` answers what went out last under the number `id`, which may have ended.
+fn late(play: &mut Play<Working>, id: WorkId, node: u8) {
+    let ticket = play.last(node, "extend").ticket;
+    let reply = Reply { ticket, answer: kept(), repeated: false };
+    play.machine.life.work(id).handle_reply(&mut play.stage, NodeId(node), reply);
+    play.machine.life.work(id).poll(&mut play.stage);
+}
+
+fn extension(play: Play<Working>) -> ExtensionEnd {
+    match play.outcome() {
+        WorkEnd::Extended(end) => end,
+        other => panic!("{other:?} is no extension"),
+    }
+}
+
+/// What all three nodes say of the lease at `now`.
+fn look(life: &LeaseLife, now: u64, answer: &Answer) -> (WorkId, Standing) {
+    let (id, machine) = life.look(at(now), life.policy());
+    let mut play = Play::<Inspect>::at(at(now), machine);
+    for node in 0..3 {
+        play.answer(node, "inspect", Ok(*answer));
+    }
+    (id, play.outcome().standing)
+}
+
+const fn held(millis: u64) -> Answer {
+    let remaining = Some(Duration::from_millis(millis));
+    Answer::Ours { token: Some(FencingToken(1000)), remaining }
+}
+
+/// How it was lost, and whether its keys are taken back.
+fn loss(life: &mut LeaseLife) -> (LossReason, bool) {
+    let loss = life.take_loss().expect("it is lost");
+    assert_eq!(life.take_loss(), None, "told once");
+    assert_eq!(life.stage(), Stage::Lost(loss.reason));
+    (loss.reason, loss.withdraw.is_some())
+}
+
+#[test]
+fn an_extension_stops_the_renewal_whose_late_replies_change_nothing() {
+    let mut play = renewed(|it| it);
+    play.wait_until(330);
+    let old = play.machine.id;
+    let longer = policy(|it| it.auto_extend(true).ttl(Duration::from_secs(2)));
+    let now = play.stage.now;
+    play.machine.id = play.machine.life.extend(now, Arc::new(longer)).expect("it is held");
+    let before = play.machine.life.clone();
+    late(&mut play, old, 0);
+    late(&mut play, old, 1);
+    assert_eq!(play.machine.life, before);
+    assert_eq!(play.machine.lease().until(), at(988));
+}
+
+#[test]
+fn a_newer_extension_puts_an_end_to_the_older() {
+    let mut play = extended(100, |it| it);
+    let old = play.machine.id;
+    let policy = policy(|it| it.ttl(Duration::from_millis(500)));
+    play.machine.id = play.machine.life.extend(at(100), Arc::new(policy)).expect("it is held");
+    play.settle();
+    late(&mut play, old, 0);
+    late(&mut play, old, 1);
+    assert!(play.done.is_none(), "those replies are for the older one");
+    assert_eq!(play.machine.lease().until(), at(100 + 500 - 5 - 2), "no more than the shorter");
+}
+
+#[test]
+fn a_release_during_an_extension_ends_the_trust_whatever_is_answered_later() {
+    let mut play = extended(100, |it| it);
+    play.answer(0, "extend", kept());
+    let (old, now) = (play.machine.id, play.stage.now);
+    let release = play.machine.life.release(now);
+    assert!(matches!(release, Release::Asked { was_over: false, .. }));
+    assert_eq!(play.machine.life.validity(now), Duration::ZERO);
+    for node in 0..3 {
+        play.machine.life.work(old).handle_reply(
+            &mut play.stage,
+            NodeId(node),
+            Reply {
+                ticket: play.sent[usize::from(node)].1.ticket,
+                answer: kept(),
+                repeated: false,
+            },
+        );
+    }
+    play.settle();
+    assert_eq!(play.machine.life.validity(now), Duration::ZERO);
+    assert_eq!(play.machine.life.stage(), Stage::Released);
+    assert_eq!(play.machine.life.release(now), Release::NotHeld);
+    let end = extension(play);
+    assert_eq!(end.result, Err(ErrorKind::Cancelled));
+    assert_eq!(end.last.report().tally().granted, 1, "its driver hears how far it had come");
+}
+
+#[test]
+fn a_late_reply_after_the_loss_does_not_bring_it_back() {
+    let mut play = renewed(|it| it);
+    play.wait_until(330);
+    play.answer(0, "extend", kept());
+    let old = play.machine.id;
+    play.stage.now = at(988);
+    play.machine.handle_timeout(&mut play.stage);
+    play.settle();
+    assert_eq!(play.done, Some(WorkEnd::Lost(None)));
+    let before = play.machine.life.clone();
+    late(&mut play, old, 1);
+    assert_eq!(play.machine.life, before);
+    assert_eq!(loss(&mut play.machine.life), (LossReason::Expired, true));
+    assert_eq!(play.machine.life.resume(at(989), true), None);
+    assert_eq!(play.machine.life.extend(at(989), Arc::new(policy(|it| it))), None);
+}
+
+#[test]
+fn a_check_does_not_bring_back_what_is_over_by_the_clock() {
+    let mut life = life(|it| it);
+    let (id, standing) = look(&life, 980, &held(400));
+    life.checked(at(990), id, &standing);
+    assert_eq!(loss(&mut life), (LossReason::Expired, true));
+    assert_eq!(life.validity(at(990)), Duration::ZERO);
+}
+
+#[test]
+fn a_check_keeps_what_is_proved_and_loses_what_is_proved_to_be_gone() {
+    let mut life = life(|it| it);
+    let (id, standing) = look(&life, 100, &held(300));
+    life.checked(at(100), id, &standing);
+    assert_eq!(life.lease().unwrap().until(), at(988), "it was proved for longer");
+    let (id, standing) = look(&life, 200, &Answer::Absent);
+    life.checked(at(200), id, &standing);
+    assert_eq!(loss(&mut life), (LossReason::Gone, false));
+}
+
+#[test]
+fn the_first_look_proves_a_lease_that_was_taken_over() {
+    let policy = policy(|it| it);
+    let mut life = LeaseLife::taken_over(at(0), claim("h"), policy, quorum(3));
+    assert_eq!((life.validity(at(0)), life.is_over(at(0))), (Duration::ZERO, false));
+    assert!(life.lacks_token(&policy));
+    let (id, standing) = look(&life, 0, &held(400));
+    life.learn(at(0), id, &standing);
+    assert_eq!(life.lease().unwrap().until(), at(400 - 4 - 2));
+    assert_eq!(life.fencing_token(), Some(FencingToken(1000)));
+    // One that was asked for before another work began knows less than that.
+    let mut life = LeaseLife::taken_over(at(0), claim("h"), policy, quorum(3));
+    let (id, standing) = look(&life, 0, &held(900));
+    life.extend(at(0), Arc::new(policy));
+    life.learn(at(0), id, &standing);
+    assert_eq!(life.lease(), None);
+}
+
+#[test]
+fn an_extension_that_is_given_up_leaves_what_is_proved() {
+    let mut play = extended(100, |it| it.ttl(Duration::from_millis(500)));
+    play.cancel();
+    assert_eq!(play.machine.life.stage(), Stage::Held);
+    assert_eq!(play.machine.lease().until(), at(593), "nodes may have taken the shorter ttl");
+    assert_eq!(extension(play).result, Err(ErrorKind::Cancelled));
+}
+
+#[test]
+fn who_is_told_to_renew_no_longer_during_an_extension_does_not() {
+    let mut play = extended(100, |it| it.auto_extend(true));
+    play.machine.life.let_run_out(at(100));
+    assert!(play.machine.life.is_extending());
+    play.answer(0, "extend", kept());
+    play.answer(1, "extend", kept());
+    assert_eq!(play.machine.life.resume(at(100), true), None);
+    assert_eq!(extension(play).result, Ok(()));
+}
+
+/// Every way to lose a lease: by the clock, by what the nodes tell its renewal, an extension or a check.
+fn losses(change: impl Fn(PolicyBuilder) -> PolicyBuilder + Copy) -> Vec<LeaseLife> {
+    let mut watched = life(change);
+    watched.watch();
+    let mut by_clock = Working::renewing(watched, at(0));
+    by_clock.wait_until(988);
+    let mut found = life(change);
+    found.expire(at(988));
+    let mut by_renewal = renewed(change);
+    by_renewal.wait_until(330);
+    let mut by_extension = extended(100, change);
+    for play in [&mut by_renewal, &mut by_extension] {
+        play.answer(0, "extend", theirs(Frees::Unknown));
+        play.answer(1, "extend", absent());
+    }
+    let mut by_check = life(change);
+    let (id, standing) = look(&by_check, 100, &Answer::Absent);
+    by_check.checked(at(100), id, &standing);
+    let plays = [by_clock, by_renewal, by_extension].map(|play| play.machine.life);
+    plays.into_iter().chain([found, by_check]).collect()
+}
+
+#[test]
+fn the_keys_of_a_lost_lease_are_left_if_it_is_gone_or_has_a_lock_delay_however_it_was_lost() {
+    let told = |life: &mut LeaseLife| loss(life);
+    let plain: Vec<_> = losses(|it| it).iter_mut().map(told).collect();
+    let (expired, gone) = ((LossReason::Expired, true), (LossReason::Gone, false));
+    assert_eq!(plain, [expired, gone, gone, expired, gone]);
+    let later: Vec<_> = losses(delayed).iter_mut().map(told).collect();
+    assert!(later.iter().all(|(_, is_taken_back)| !is_taken_back), "{later:?}");
+}
+
+#[test]
+fn the_release_of_a_lost_lease_takes_back_what_was_left_and_nothing_else() {
+    for mut life in losses(|it| it).into_iter().chain(losses(delayed)) {
+        let (reason, is_taken_back) = loss(&mut life);
+        let Release::Lost(left) = life.release(at(1000)) else { panic!("it is lost") };
+        assert_eq!(left.is_some(), !is_taken_back);
+        assert_eq!(life.lost(), Some(reason), "the loss is remembered");
+        assert_eq!(life.release(at(1000)), Release::NotHeld);
+    }
+}
+
+#[test]
+fn what_never_reached_its_user_is_withdrawn_once() {
+    let mut unused = life(|it| it.min_hold(Duration::from_secs(5)));
+    let mut play = Play::start(unused.withdraw(at(0)).expect("it was held"));
+    assert_eq!(play.targets("revoke"), [0, 1, 2], "no least hold");
+    play.settle();
+    assert_eq!(unused.withdraw(at(0)), None);
+    let mut used = life(|it| it.min_hold(Duration::from_secs(5)));
+    let Release::Asked { withdraw, .. } = used.release(at(0)) else { panic!("it was held") };
+    assert_eq!(Play::start(withdraw).targets("revoke"), [0; 0], "it is left for that time");
+}
+
+#[test]
+fn the_release_of_what_is_over_is_told_as_expired() {
+    let mut life = life(|it| it);
+    let Release::Asked { was_over, .. } = life.release(at(988)) else { panic!("nobody knew") };
+    assert!(was_over);
+    assert_eq!(ReleaseOutcome::Released.seen(was_over), ReleaseOutcome::Expired);
+    assert_eq!(ReleaseOutcome::Unknown.seen(was_over), ReleaseOutcome::Expired);
+    assert_eq!(ReleaseOutcome::Taken.seen(was_over), ReleaseOutcome::Taken);
+    assert_eq!(ReleaseOutcome::Released.seen(false), ReleaseOutcome::Released);
+}
