@@ -121,9 +121,9 @@ impl World {
             Phase::Holding(holding) => reaches(client, holding.until()),
             _ => None,
         });
-        // Between a lease's beginning and its end nothing changes by itself; but what is asked then,
+        // Between a lease's beginning and its end nothing changes by itself; but what is asked then (or checked),
         // and answered later, is another schedule than what is asked at the beginning.
-        let extends = self.budget.extends > 0 || self.budget.shortens > 0;
+        let extends = self.budget.extends > 0 || self.budget.shortens > 0 || self.budget.checks > 0;
         let half = scope.policy.ttl().as_duration() / 2;
         let midway = self.clients.iter().filter_map(|client| match &client.phase {
             Phase::Holding(holding) if extends => reaches(client, holding.until().before(half)),

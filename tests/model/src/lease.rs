@@ -232,6 +232,11 @@ impl Actor<'_> {
             let op = self.new_op();
             self.withdraw(op, withdraw, None);
         } else {
+            // As the shipping client does whenever something has come of a lease.
+            let again = holding.life.resume(self.clock(), true);
+            holding.driver = again.map_or(holding.driver, |(id, wake)| {
+                holding.driver.map(|driver| Driver { id, wake, ..driver })
+            });
             self.client.phase = Phase::Lost(holding);
         }
     }

@@ -1,5 +1,6 @@
 //! The worlds that are searched. Owns the list: what each is for, how large, and what it must show.
 
+mod ends;
 mod guarded;
 mod limits;
 mod long;
@@ -55,6 +56,7 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(several_resources());
     scopes.extend(keeping_others_out());
     scopes.extend(granting_in_parts());
+    scopes.extend(ends::small());
     scopes.extend(guarded::small());
     scopes.extend(tokens::small());
     scopes.extend(guarded::coming_back());

@@ -90,10 +90,13 @@ fn an_extension_stops_the_renewal_whose_late_replies_change_nothing() {
     let longer = policy(|it| it.auto_extend(true).ttl(Duration::from_secs(2)));
     let now = play.stage.now;
     play.machine.id = play.machine.life.extend(now, Arc::new(longer)).expect("it is held");
+    play.settle();
     let before = play.machine.life.clone();
     late(&mut play, old, 0);
     late(&mut play, old, 1);
     assert_eq!(play.machine.life, before);
+    play.settle();
+    assert!(play.done.is_none(), "those replies are for the renewal");
     assert_eq!(play.machine.lease().until(), at(988));
 }
 
@@ -106,6 +109,7 @@ fn a_newer_extension_puts_an_end_to_the_older() {
     play.settle();
     late(&mut play, old, 0);
     late(&mut play, old, 1);
+    play.settle();
     assert!(play.done.is_none(), "those replies are for the older one");
     assert_eq!(play.machine.lease().until(), at(100 + 500 - 5 - 2), "no more than the shorter");
 }

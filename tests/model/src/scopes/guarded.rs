@@ -76,6 +76,15 @@ pub(super) fn small() -> Vec<Scope> {
     ]
 }
 
+/// A lease that stands on two of three nodes, of which one may be flushed.
+pub(super) fn flushed(name: &'static str) -> Scope {
+    Scope {
+        policy: guarding(|it| it.auto_extend(true).max_hold(millis(340))),
+        down: 1,
+        ..forgetful(name, |it| (it.flushes, it.checks) = (1, 1))
+    }
+}
+
 /// Nodes on which an older state of their memory comes back.
 pub(super) fn coming_back() -> Vec<Scope> {
     vec![

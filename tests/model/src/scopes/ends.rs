@@ -1,0 +1,31 @@
+//! The worlds of a lease that is checked, lost or given back while something is at work on it. Owns the list.
+
+use super::{faulty, guarded, millis};
+use crate::scope::{Scope, policy};
+
+/// One lease, as nobody else matters for what brings it back or leaves its keys.
+pub(super) fn small() -> Vec<Scope> {
+    let delayed = policy(|it| it.try_once().auto_extend(true).lock_delay(millis(300)));
+    vec![
+        alone(faulty("one lease that is checked", 1, |it| {
+            (it.checks, it.pauses, it.resends, it.delays) = (1, 1, 1, 1);
+        })),
+        alone(Scope {
+            policy: policy(|it| it.try_once().fencing(false)),
+            ..faulty("one lease that is extended, checked and given back", 1, |it| {
+                (it.checks, it.extends, it.shortens, it.pauses) = (1, 1, 1, 1);
+            })
+        }),
+        alone(Scope {
+            policy: delayed.to_builder().max_hold(millis(400)).build().expect("it was valid"),
+            ..faulty("lock-delay, one lease that is checked", 1, |it| {
+                (it.checks, it.pauses, it.hangs) = (1, 1, 1);
+            })
+        }),
+        alone(guarded::flushed("guards: one lease that is renewed, checked and flushed")),
+    ]
+}
+
+fn alone(scope: Scope) -> Scope {
+    Scope { clients: 1, ..scope }
+}
