@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, Action, Answer, Command, FencingToken, HolderId, Machine, Moment, NodeId, Output,
-    Policy, Quorum, ReleaseOutcome, Reply, Resources, Surroundings, Ticket, Withdraw, Withdrawal,
+    Acquire, Action, Answer, Command, FencingToken, HolderId, LeaseLife, Machine, Moment, NodeId,
+    Output, Policy, Quorum, Release, ReleaseOutcome, Reply, Resources, Surroundings,
 };
 
 const NODES: usize = 5;
@@ -19,12 +19,14 @@ const WARM_UP: usize = 5;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pairs = std::env::args().nth(1).map_or(Ok(1), |word| word.parse())?;
     let mut stage = Stage { now: Moment::from_millis(1), drawn: 0 };
+    // As leases that follow one another share it.
+    let policy = Arc::new(Policy::default());
     let mut released = 0;
     for number in 0..WARM_UP + pairs {
         if number == WARM_UP {
             mark();
         }
-        released += usize::from(pair(&mut stage)? == ReleaseOutcome::Released);
+        released += usize::from(pair(&mut stage, &policy)? == ReleaseOutcome::Released);
     }
     mark();
     if released == WARM_UP + pairs { Ok(()) } else { Err("a lock was not released".into()) }
@@ -37,21 +39,19 @@ fn mark() {
 }
 
 /// One lock, from the name to the release that a quorum has confirmed and every node has answered.
-fn pair(stage: &mut Stage) -> Result<ReleaseOutcome, Box<dyn std::error::Error>> {
-    let (quorum, policy) = (Quorum::of(NODES), Policy::default());
+fn pair(
+    stage: &mut Stage,
+    policy: &Arc<Policy>,
+) -> Result<ReleaseOutcome, Box<dyn std::error::Error>> {
+    let quorum = Quorum::of(NODES);
     let resources = Resources::new(["invoice:42"])?;
     let known = FencingToken(0);
-    let mut acquire = Acquire::new(stage.now, resources, policy, quorum, known);
+    let mut acquire = Acquire::new(stage.now, resources, **policy, quorum, known);
     let won = drive(&mut acquire, stage).result.map_err(|kind| format!("{kind:?}"))?;
-    let withdrawal = Withdrawal {
-        ticket: Ticket(0),
-        claim: Arc::clone(won.lease.claim()),
-        quorum,
-        forgotten: won.lease.forgotten(),
-        unsent: won.lease.unsent().to_vec(),
-        node_timeout: policy.node_timeout(),
+    let mut life = LeaseLife::won(stage.now, won.lease, Arc::clone(policy), quorum);
+    let Release::Asked { withdraw: mut release, .. } = life.release(stage.now) else {
+        return Err("it was not held".into());
     };
-    let mut release = Withdraw::new(stage.now, withdrawal).valid_until(won.lease.until());
     drive(&mut release, stage);
     release.outcome().ok_or_else(|| "no outcome".into())
 }

@@ -56,6 +56,9 @@ impl Lease {
     /// Until when the keys cannot have run out by themselves: the end of the validity, and the lock-delay
     /// beyond it. Nobody else can have held the lock before then, trusted or not.
     pub fn kept_until(&self, drift: Drift) -> Moment {
+        if self.kept == self.ttl {
+            return self.until;
+        }
         let end = |ttl| drift.end_of(ttl, Moment::default());
         self.until + end(self.kept).since(end(self.ttl))
     }
