@@ -2,27 +2,27 @@
 //! connection; never knows of other nodes, never retries a round.
 
 mod actor;
-mod aside;
+mod batch;
+mod batcher;
 mod call;
 mod connection;
 mod connections;
-mod contested;
+mod contention_cache;
 mod dialer;
 mod facts;
 mod faults;
-mod fences;
+mod fence_expiry_cache;
 mod frame;
 mod gate;
+mod guard_probe;
 mod link;
 mod login;
-mod lookout;
-mod mail;
 mod native;
 mod pipe;
 mod scripts;
-mod sorting;
 mod stream;
 mod tls;
+mod wake_sources;
 mod wire;
 
 use std::future::Future;
@@ -35,9 +35,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use self::actor::{Actor, closed, refuse};
+use self::batch::{NodeMessage, Request};
 pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
-use self::mail::{Letter, Mail};
 use crate::address::Address;
 use crate::clock::{ToldClock, ToldMoment};
 use crate::inbox::ReplyTo;
@@ -102,7 +102,7 @@ impl Default for NodeSettings {
 /// ```
 pub struct RedisNode {
     name: String,
-    mailbox: mpsc::UnboundedSender<Mail>,
+    queue: mpsc::UnboundedSender<NodeMessage>,
     state: watch::Receiver<NodeState>,
     connections: Connections,
     /// When the latest call was sent that is not answered.
@@ -126,7 +126,7 @@ impl RedisNode {
         connections: Connections,
         sentry: Option<Sentry>,
     ) -> Arc<Self> {
-        let (mailbox, letters) = mpsc::unbounded_channel();
+        let (queue, requests) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
         let name = address.to_string();
         let clock = Arc::<ToldClock>::default();
@@ -134,10 +134,10 @@ impl RedisNode {
         let shared = connections.clone();
         let dialer = Dialer::new(address, settings, shared, sentry.clone(), told_clock);
         let asked_at = Arc::default();
-        let actor = Actor::new(dialer, letters, teller, Arc::clone(&asked_at));
+        let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some((actor, sentry)));
         let start = Once::new();
-        Arc::new(Self { name, mailbox, state, connections, asked_at, clock, start, actor })
+        Arc::new(Self { name, queue, state, connections, asked_at, clock, start, actor })
     }
 
     fn start(&self) {
@@ -161,15 +161,15 @@ impl Node for RedisNode {
 
     fn send(&self, command: Command, reply_to: ReplyTo) {
         self.start();
-        let letter = Letter::new(command, reply_to);
+        let request = Request::new(command, reply_to);
         // A node that is down costs the caller not even the way to its task.
         if let NodeState::Down(fault) = self.state() {
-            return refuse(letter, &fault);
+            return refuse(request, &fault);
         }
-        if let Err(mpsc::error::SendError(Mail::Letter(letter))) =
-            self.mailbox.send(Mail::Letter(letter))
+        if let Err(mpsc::error::SendError(NodeMessage::Request(request))) =
+            self.queue.send(NodeMessage::Request(request))
         {
-            refuse(letter, &closed());
+            refuse(request, &closed());
         }
     }
 
@@ -183,7 +183,7 @@ impl Node for RedisNode {
 
     fn look(&self) {
         // An error means that it is closed. A node that is down is looked at when it is up again.
-        let _ = self.mailbox.send(Mail::Look);
+        let _ = self.queue.send(NodeMessage::Probe);
     }
 
     fn state(&self) -> NodeState {
@@ -201,6 +201,6 @@ impl Node for RedisNode {
 
     fn close(&self) {
         // An error means that it is closed.
-        let _ = self.mailbox.send(Mail::Close);
+        let _ = self.queue.send(NodeMessage::Close);
     }
 }

@@ -13,13 +13,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::aside::{Aside, Occasion};
+use super::batch::{Batch, NodeMessage, Request, unsent};
+use super::batcher::Batcher;
 use super::dialer::{Backoff, Dialer};
 use super::gate::Gate;
 use super::link::{Event, Link};
 use super::login::ClientId;
-use super::mail::{Letter, Mail, Parcel, unsent};
-use super::sorting::Sorting;
+use super::wake_sources::{WakeReason, WakeSources};
 use crate::clock::{self, ToldMoment};
 use crate::node::NodeState;
 use crate::sentry::{News, Sentry};
@@ -27,9 +27,9 @@ use crate::sentry::{News, Sentry};
 /// The task behind a node: the only one to touch its link.
 pub(super) struct Actor {
     dialer: Dialer,
-    mailbox: mpsc::UnboundedReceiver<Mail>,
+    queue: mpsc::UnboundedReceiver<NodeMessage>,
     state: watch::Sender<NodeState>,
-    batch: Vec<Mail>,
+    taken: Vec<NodeMessage>,
     closing: bool,
     /// Somebody has closed it: it was not just dropped.
     is_closed: bool,
@@ -38,7 +38,7 @@ pub(super) struct Actor {
     /// The last connection that was given up without knowing what the server still does for it.
     abandoned: Option<ClientId>,
     /// Connections lost one after another before they answered anything.
-    fruitless: u32,
+    failed_connects: u32,
     /// When this connection was there: what came too late before that had to wait for it.
     connected: Moment,
 }
@@ -48,26 +48,26 @@ enum End {
     Closed,
     Lost(Fault),
     /// The link is silent, but this new one answers.
-    Overtaken(Box<Link>),
+    Superseded(Box<Link>),
 }
 
 impl Actor {
     pub(super) fn new(
         dialer: Dialer,
-        mailbox: mpsc::UnboundedReceiver<Mail>,
+        queue: mpsc::UnboundedReceiver<NodeMessage>,
         state: watch::Sender<NodeState>,
         asked_at: Arc<ToldMoment>,
     ) -> Self {
         Self {
             dialer,
-            mailbox,
+            queue,
             state,
-            batch: Vec::new(),
+            taken: Vec::new(),
             closing: false,
             is_closed: false,
             asked_at,
             abandoned: None,
-            fruitless: 0,
+            failed_connects: 0,
             connected: Moment::default(),
         }
     }
@@ -90,7 +90,7 @@ impl Actor {
                     None
                 }
                 End::Lost(fault) => self.replace(current, fault).await,
-                End::Overtaken(candidate) => Some(switch(current, *candidate)),
+                End::Superseded(candidate) => Some(switch(current, *candidate)),
             };
         }
         self.finish();
@@ -99,16 +99,16 @@ impl Actor {
     /// Carries commands and replies over `link` until it ends.
     async fn serve(&mut self, link: &mut Link) -> End {
         self.connected = clock::now();
-        let mut aside = Aside::new(self.dialer.sentry().cloned());
-        let mut probe: Option<BoxFuture<'static, Link>> = None;
-        self.look_in_time(link, &mut aside);
+        let mut wake_sources = WakeSources::new(self.dialer.sentry().cloned());
+        let mut successor: Option<BoxFuture<'static, Link>> = None;
+        self.probe_in_time(link, &mut wake_sources);
         loop {
-            let is_hung = probe.is_some();
+            let is_hung = successor.is_some();
             self.asked_at.tell(link.asked_at());
             if let Some(since) = link.silent_since().filter(|_| !is_hung) {
-                aside.remind(since + self.dialer.settings().hang_after);
+                wake_sources.remind(since + self.dialer.settings().hang_after);
             }
-            if self.closing && link.load() == 0 {
+            if self.closing && link.unanswered() == 0 {
                 return End::Closed;
             }
             select! {
@@ -116,41 +116,41 @@ impl Actor {
                 event = poll_fn(|context| link.poll_event(context)) => match event {
                     Event::Lost(fault) => return End::Lost(fault),
                     Event::Answered if is_hung => {
-                        probe = None;
+                        successor = None;
                         link.restore();
                         self.set_state(state_of(link));
                     }
                     Event::Answered => {}
-                    Event::Looked => {
-                        if probe.take().is_some() {
+                    Event::Probed => {
+                        if successor.take().is_some() {
                             link.restore();
                         }
-                        self.look_in_time(link, &mut aside);
+                        self.probe_in_time(link, &mut wake_sources);
                         self.set_state(state_of(link));
                     }
                 },
-                candidate = next(&mut probe) => return End::Overtaken(Box::new(candidate)),
-                count = self.mailbox.recv_many(&mut self.batch, MOST_AT_ONCE),
-                    if !self.closing && (is_hung || link.load() < MOST_OUT) =>
+                candidate = next(&mut successor) => return End::Superseded(Box::new(candidate)),
+                count = self.queue.recv_many(&mut self.taken, MOST_AT_ONCE),
+                    if !self.closing && (is_hung || link.unanswered() < MOST_OUT) =>
                 {
                     self.closing = count == 0;
-                    if count > 1 || link.load() >= CROWD {
+                    if count > 1 || link.unanswered() >= CROWD {
                         self.gather().await;
                     }
                     self.admit(link, is_hung);
                 }
-                occasion = aside.next() => match occasion {
-                    Occasion::News(news) => self.handle_news(link, news, is_hung),
-                    Occasion::Alarm => {
+                reason = wake_sources.next() => match reason {
+                    WakeReason::News(news) => self.handle_news(link, news, is_hung),
+                    WakeReason::Alarm => {
                         link.note_heard();
                         if !is_hung && self.is_silent(link) {
                             if self.closing {
                                 return End::Closed;
                             }
                             self.set_state(NodeState::Unresponsive);
-                            probe = Some(Box::pin(self.dialer.clone().overtake(Arc::clone(link.connection()))));
+                            successor = Some(Box::pin(self.dialer.clone().supersede(Arc::clone(link.connection()))));
                         }
-                        self.look_in_time(link, &mut aside);
+                        self.probe_in_time(link, &mut wake_sources);
                     }
                 }
             }
@@ -161,9 +161,9 @@ impl Actor {
     /// write. Costs one look at the sockets, and nobody a wait; worth it where there are many.
     async fn gather(&mut self) {
         yield_now().await;
-        while self.batch.len() < MOST_AT_ONCE {
-            match self.mailbox.try_recv() {
-                Ok(mail) => self.batch.push(mail),
+        while self.taken.len() < MOST_AT_ONCE {
+            match self.queue.try_recv() {
+                Ok(message) => self.taken.push(message),
                 Err(_) => break,
             }
         }
@@ -172,37 +172,37 @@ impl Actor {
     /// Sends what has come in, or answers what cannot be sent.
     fn admit(&mut self, link: &mut Link, is_hung: bool) {
         let now = clock::now();
-        let mut sorting = Sorting::default();
-        for mail in self.batch.drain(..) {
-            let letter = match mail {
-                Mail::Close => {
+        let mut batcher = Batcher::default();
+        for message in self.taken.drain(..) {
+            let request = match message {
+                NodeMessage::Close => {
                     self.closing = true;
                     self.is_closed = true;
                     continue;
                 }
-                Mail::Look => {
-                    sorting.finish(link);
+                NodeMessage::Probe => {
+                    batcher.finish(link);
                     if !is_hung {
-                        link.look();
+                        link.probe();
                     }
                     continue;
                 }
-                Mail::Letter(letter) if self.closing => {
-                    refuse(letter, &closed());
+                NodeMessage::Request(request) if self.closing => {
+                    refuse(request, &closed());
                     continue;
                 }
-                Mail::Letter(letter) => letter,
+                NodeMessage::Request(request) => request,
             };
-            if letter.command.not_after < now {
-                let waited = letter.command.not_after < self.connected;
-                refuse(letter, &late(waited));
-            } else if is_hung && !(letter.is_revoke() && link.load() < MOST_OUT) {
-                refuse(letter, &Fault::new(FaultKind::NotSent, SILENT));
+            if request.command.not_after < now {
+                let waited = request.command.not_after < self.connected;
+                refuse(request, &late(waited));
+            } else if is_hung && !(request.is_revoke() && link.unanswered() < MOST_OUT) {
+                refuse(request, &Fault::new(FaultKind::NotSent, SILENT));
             } else {
-                sorting.add(letter, link);
+                batcher.add(request, link);
             }
         }
-        sorting.finish(link);
+        batcher.finish(link);
     }
 
     /// The ruling of the guards may be another, or this machine may have stood still.
@@ -210,7 +210,7 @@ impl Actor {
         let is_wanted = || self.dialer.sentry().is_some_and(Sentry::wants_look);
         let is_open = matches!(link.gate(), Gate::Undecided);
         if news == News::Jump || is_open || is_wanted() {
-            link.look();
+            link.probe();
         }
         if !is_hung {
             self.set_state(state_of(link));
@@ -218,20 +218,20 @@ impl Actor {
     }
 
     /// Looks at a guarded node if that is due, and has it remember its fences; is reminded of the next time.
-    fn look_in_time(&self, link: &mut Link, aside: &mut Aside) {
+    fn probe_in_time(&self, link: &mut Link, wake_sources: &mut WakeSources) {
         if self.closing {
             return;
         }
         if let Some(due) = link.keep_fences_in_time() {
-            aside.remind(after(due));
+            wake_sources.remind(after(due));
         }
         if !self.dialer.sentry().is_some_and(Sentry::looks) {
             return;
         }
-        if link.look_at() <= clock::now() {
+        if link.probe_at() <= clock::now() {
             link.reexamine();
         }
-        aside.remind(after(link.look_at()));
+        wake_sources.remind(after(link.probe_at()));
     }
 
     fn is_silent(&self, link: &Link) -> bool {
@@ -243,16 +243,16 @@ impl Actor {
     /// it can. What was not answered goes out again first, so that nothing newer overtakes it.
     async fn replace(&mut self, lost: Link, fault: Fault) -> Option<Link> {
         self.abandoned = lost.client().cloned().or_else(|| self.abandoned.take());
-        self.fruitless = if lost.has_proved() { 1 } else { self.fruitless + 1 };
+        self.failed_connects = if lost.has_proved() { 1 } else { self.failed_connects + 1 };
         let unanswered: Vec<_> = lost.into_unanswered().collect();
         if self.closing {
-            for parcel in unanswered {
-                parcel.fail(&fault);
+            for batch in unanswered {
+                batch.fail(&fault);
             }
             return None;
         }
         // A server that accepts connections and breaks each of them is as good as down.
-        let redial = if self.fruitless > MOST_FRUITLESS {
+        let redial = if self.failed_connects > MOST_FAILED_CONNECTS {
             Err(fault.clone())
         } else {
             self.set_state(NodeState::Connecting);
@@ -261,13 +261,13 @@ impl Actor {
         match redial {
             Ok(mut link) => {
                 self.abandoned = None;
-                send_again(unanswered, &mut link, &fault);
+                replay_over(unanswered, &mut link, &fault);
                 Some(link)
             }
             Err(problem) => {
-                for parcel in unanswered {
-                    let fault = if parcel.was_sent() { &fault } else { &problem };
-                    parcel.fail(fault);
+                for batch in unanswered {
+                    let fault = if batch.was_sent() { &fault } else { &problem };
+                    batch.fail(fault);
                 }
                 self.wait_while_down(problem).await
             }
@@ -290,12 +290,12 @@ impl Actor {
                 select! {
                     biased;
                     result = attempt.as_mut() => break result,
-                    count = self.mailbox.recv_many(&mut self.batch, MOST_AT_ONCE) => {
-                        for mail in self.batch.drain(..) {
-                            match mail {
-                                Mail::Letter(letter) => refuse(letter, &fault),
-                                Mail::Look => {}
-                                Mail::Close => self.closing = true,
+                    count = self.queue.recv_many(&mut self.taken, MOST_AT_ONCE) => {
+                        for message in self.taken.drain(..) {
+                            match message {
+                                NodeMessage::Request(request) => refuse(request, &fault),
+                                NodeMessage::Probe => {}
+                                NodeMessage::Close => self.closing = true,
                             }
                         }
                         if self.closing || count == 0 {
@@ -316,10 +316,10 @@ impl Actor {
 
     fn finish(mut self) {
         self.set_state(NodeState::Down(closed()));
-        self.mailbox.close();
-        while let Ok(mail) = self.mailbox.try_recv() {
-            if let Mail::Letter(letter) = mail {
-                refuse(letter, &closed());
+        self.queue.close();
+        while let Ok(message) = self.queue.try_recv() {
+            if let NodeMessage::Request(request) = message {
+                refuse(request, &closed());
             }
         }
     }
@@ -352,17 +352,17 @@ fn switch(mut silent: Link, mut link: Link) -> Link {
     let mut context = Context::from_waker(noop_waker_ref());
     while let Poll::Ready(Event::Answered) = silent.poll_event(&mut context) {}
     let unanswered = silent.into_unanswered().collect();
-    send_again(unanswered, &mut link, &Fault::new(FaultKind::Broken, SILENT));
+    replay_over(unanswered, &mut link, &Fault::new(FaultKind::Broken, SILENT));
     link
 }
 
 /// Sends what a lost link has left over, in its order; what may not go out again is answered with
 /// `fault`.
-fn send_again(unanswered: Vec<Parcel>, link: &mut Link, fault: &Fault) {
+fn replay_over(unanswered: Vec<Batch>, link: &mut Link, fault: &Fault) {
     let now = clock::now();
-    for parcel in unanswered {
-        if let Some(parcel) = parcel.still_wanted(now, fault) {
-            link.send(parcel);
+    for batch in unanswered {
+        if let Some(batch) = batch.still_wanted(now, fault) {
+            link.send(batch);
         }
     }
 }
@@ -385,9 +385,9 @@ fn after(moment: Moment) -> Instant {
     Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
 }
 
-async fn next(probe: &mut Option<BoxFuture<'static, Link>>) -> Link {
-    match probe {
-        Some(probe) => probe.await,
+async fn next(successor: &mut Option<BoxFuture<'static, Link>>) -> Link {
+    match successor {
+        Some(successor) => successor.await,
         None => pending().await,
     }
 }
@@ -396,17 +396,17 @@ pub(super) fn closed() -> Fault {
     Fault::new(FaultKind::NotSent, "the lock manager was closed")
 }
 
-pub(super) fn refuse(letter: Letter, fault: &Fault) {
-    letter.answer(Err(unsent(fault)), false);
+pub(super) fn refuse(request: Request, fault: &Fault) {
+    request.answer(Err(unsent(fault)), false);
 }
 
 const SILENT: &str = "the node is connected, but does not answer";
 const LONGEST_NAP: Duration = Duration::from_secs(1);
-/// With so many parcels unanswered there are others who may have something to send.
+/// With so many batches unanswered there are others who may have something to send.
 const CROWD: usize = 3;
-/// How many letters are taken from the queue at once.
+/// How many requests are taken from the queue at once.
 const MOST_AT_ONCE: usize = 1024;
-/// With so many parcels unanswered the rest waits in the queue; a silent node gets no further revokes.
+/// With so many batches unanswered the rest waits in the queue; a silent node gets no further revokes.
 const MOST_OUT: usize = 16 * 1024;
 /// How many connections in a row may break without an answer before the node counts as down.
-const MOST_FRUITLESS: u32 = 2;
+const MOST_FAILED_CONNECTS: u32 = 2;

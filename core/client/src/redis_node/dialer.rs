@@ -14,9 +14,9 @@ use super::connection::{Connection, Share};
 use super::connections::{Connections, GRACE, Reached, Wish};
 use super::facts::Facts;
 use super::faults;
+use super::guard_probe::GuardProbe;
 use super::link::Link;
 use super::login::{ClientId, ask};
-use super::lookout::Lookout;
 use crate::address::Address;
 use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
@@ -150,8 +150,8 @@ impl Dialer {
         let facts = facts.and_then(|facts| self.introduce(&facts).map(|()| facts));
         // By the next time another server may stand behind the address.
         let facts = facts.inspect_err(|_| share.dismiss())?;
-        let lookout = Lookout::new(self.sentry.clone(), Arc::clone(&self.clock));
-        let mut link = Link::new(share, facts, self.address.key_prefix(), lookout);
+        let guard_probe = GuardProbe::new(self.sentry.clone(), Arc::clone(&self.clock));
+        let mut link = Link::new(share, facts, self.address.key_prefix(), guard_probe);
         link.examine().await?;
         Ok(link)
     }
@@ -173,7 +173,7 @@ impl Dialer {
     /// and the caller, who looks at the old one first, has dropped this future. Otherwise the old one
     /// is dead, and that last question ends it on the server too. (One that answers others is not, and the caller's
     /// turn will come.)
-    pub(super) async fn overtake(self, silent: Arc<Connection>) -> Link {
+    pub(super) async fn supersede(self, silent: Arc<Connection>) -> Link {
         let (since, mut backoff) = (Instant::now(), Backoff::new(&self.settings));
         loop {
             sleep(backoff.next()).await;

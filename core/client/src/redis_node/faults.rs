@@ -7,11 +7,11 @@ use std::sync::Arc;
 use quorlock_protocol::{Fault, FaultKind};
 use redis::{ErrorKind, RedisError, ServerError};
 
-use super::mail::Letter;
+use super::batch::Request;
 use super::{tls, wire};
 
-/// The fault behind an error that the server replied to `letter` (to the log-in if there is none).
-pub(super) fn of_reply(error: &ServerError, letter: Option<&Letter>) -> Fault {
+/// The fault behind an error that the server replied to `request` (to the log-in if there is none).
+pub(super) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault {
     let (code, text) = (error.code(), error.details().unwrap_or_default());
     let kind = kind_of(code, text);
     let said = said(code, text);
@@ -22,9 +22,9 @@ pub(super) fn of_reply(error: &ServerError, letter: Option<&Letter>) -> Fault {
              password on it, or bind it"
                 .to_owned()
         }
-        FaultKind::NotPermitted => not_permitted(text, letter),
-        FaultKind::WrongType => match letter {
-            Some(letter) => wire::wrong_type(letter),
+        FaultKind::NotPermitted => not_permitted(text, request),
+        FaultKind::WrongType => match request {
+            Some(request) => wire::wrong_type(request),
             None => said,
         },
         FaultKind::Replica => return replica(None),
@@ -199,9 +199,9 @@ fn unauthenticated(code: &str, text: &str) -> String {
     }
 }
 
-fn not_permitted(text: &str, letter: Option<&Letter>) -> String {
+fn not_permitted(text: &str, request: Option<&Request>) -> String {
     if is_about_key(text) {
-        let names = letter.map(|it| it.command.claim.resources.to_string());
+        let names = request.map(|it| it.command.claim.resources.to_string());
         let names = names.unwrap_or_else(|| "its keys".to_owned());
         return format!(
             "the user's access list does not cover the keys of {names}: add a pattern for them and \

@@ -71,22 +71,22 @@ impl Gate {
     }
 
     /// When to look again, at the latest.
-    pub(super) fn look_at(&self, now: Moment) -> Moment {
+    pub(super) fn probe_at(&self, now: Moment) -> Moment {
         match self {
-            Self::Open(_) => now + LOOK_EVERY,
+            Self::Open(_) => now + PROBE_EVERY,
             // The canary may change sooner: another client may have waited longer.
             Self::Quarantined(quarantine) => {
-                quarantine.until.max(now + GRAIN).min(now + LOOK_AGAIN)
+                quarantine.until.max(now + GRAIN).min(now + PROBE_AGAIN)
             }
-            Self::Undecided => now + LOOK_SOON,
-            Self::Broken(_) => now + LOOK_AGAIN,
+            Self::Undecided => now + PROBE_SOON,
+            Self::Broken(_) => now + PROBE_AGAIN,
         }
     }
 }
 
 /// What is told of a grant before it is known whether it counts.
 pub(super) fn undecided() -> Fault {
-    Fault::new(FaultKind::Quarantined, UNDECIDED).lasting(LOOK_AGAIN)
+    Fault::new(FaultKind::Quarantined, UNDECIDED).lasting(PROBE_AGAIN)
 }
 
 /// The call of a check-up.
@@ -217,10 +217,10 @@ const KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// The largest number that Lua keeps exactly.
 const LONGEST: u64 = (1 << 53) - 1;
 /// How often a node is looked at that nothing is the matter with: its clock is to be known.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
+pub(super) const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// How often a node is looked at whose grants are held back.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const PROBE_AGAIN: Duration = Duration::from_secs(1);
 /// How often a node is looked at that is not decided on.
-const LOOK_SOON: Duration = Duration::from_millis(60);
+const PROBE_SOON: Duration = Duration::from_millis(60);
 /// A look right at the end would come too soon once more.
 const GRAIN: Duration = Duration::from_millis(2);

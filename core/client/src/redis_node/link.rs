@@ -1,7 +1,7 @@
 //! A connection that carries commands: what goes out on it, and what is answered. Never reconnects; that is the
 //! actor's.
 
-mod again;
+mod replay;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,18 +13,18 @@ use quorlock_protocol::{Action, Answer, Fault, FaultKind, Moment};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use super::batch::{Batch, Request};
 use super::call::Call;
 use super::connection::{Connection, Share};
-use super::contested::Contested;
+use super::contention_cache::ContentionCache;
 use super::facts::{Deletion, Facts};
 use super::faults;
-use super::fences::Fences;
+use super::fence_expiry_cache::FenceExpiryCache;
 use super::frame::Reply;
 use super::gate::Gate;
+use super::guard_probe::GuardProbe;
 use super::login::ClientId;
-use super::lookout::Lookout;
-use super::mail::{Letter, Parcel};
-use super::native::{self, Hearing};
+use super::native::{self, NativeReply};
 use super::scripts::Digests;
 use super::wire::{self, Form};
 use crate::clock;
@@ -39,54 +39,54 @@ pub(super) struct Link {
     /// Where calls are put together.
     call: Call,
     /// What is out, in the order of the replies.
-    out: VecDeque<Out>,
+    out: VecDeque<InFlight>,
     /// What the server did not do for want of the script, in order.
-    undone: VecDeque<Parcel>,
-    /// What must not be written before `undone` is.
-    waiting: VecDeque<Parcel>,
+    to_replay: VecDeque<Batch>,
+    /// What must not be written before `to_replay` is.
+    waiting: VecDeque<Batch>,
     merges: bool,
-    contested: Contested,
-    fences: Fences,
+    contention: ContentionCache,
+    fences: FenceExpiryCache,
     deletion: Option<Deletion>,
     since: Instant,
     /// When anybody was answered last, as far as was asked.
     heard: Instant,
     has_answered: bool,
-    lookout: Lookout,
+    guard_probe: GuardProbe,
     /// The server was looked at since it last forgot the scripts.
     is_reexamined: bool,
 }
 
 /// A call that is out.
-struct Out {
+struct InFlight {
     since: Instant,
     /// The same by the boot clock.
     sent: Moment,
-    load: Load,
+    kind: InFlightKind,
 }
 
-enum Load {
-    Parcel(Parcel, Form),
+enum InFlightKind {
+    Batch(Batch, Form),
     /// First grants by commands of their own, and what was heard of them.
-    Native(Parcel, Hearing),
+    Native(Batch, NativeReply),
     Script,
     Fences,
     Facts,
-    Look,
+    Probe,
 }
 
-impl Load {
-    fn parcel(&self) -> Option<&Parcel> {
+impl InFlightKind {
+    fn batch(&self) -> Option<&Batch> {
         match self {
-            Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
-            Self::Script | Self::Fences | Self::Facts | Self::Look => None,
+            Self::Batch(batch, _) | Self::Native(batch, _) => Some(batch),
+            Self::Script | Self::Fences | Self::Facts | Self::Probe => None,
         }
     }
 
-    fn into_parcel(self) -> Option<Parcel> {
+    fn into_batch(self) -> Option<Batch> {
         match self {
-            Self::Parcel(parcel, _) | Self::Native(parcel, _) => Some(parcel),
-            Self::Script | Self::Fences | Self::Facts | Self::Look => None,
+            Self::Batch(batch, _) | Self::Native(batch, _) => Some(batch),
+            Self::Script | Self::Fences | Self::Facts | Self::Probe => None,
         }
     }
 }
@@ -95,12 +95,12 @@ impl Load {
 pub(super) enum Event {
     Answered,
     /// The node was looked at; the gate may be another.
-    Looked,
+    Probed,
     Lost(Fault),
 }
 
 impl Link {
-    pub(super) fn new(share: Share, facts: Facts, prefix: &str, lookout: Lookout) -> Self {
+    pub(super) fn new(share: Share, facts: Facts, prefix: &str, guard_probe: GuardProbe) -> Self {
         let deletion = facts.deletion();
         let (known, now) = (share.connection().known(), Instant::now());
         Self {
@@ -110,26 +110,26 @@ impl Link {
             prefix: prefix.to_owned(),
             call: Call::default(),
             out: VecDeque::new(),
-            undone: VecDeque::new(),
+            to_replay: VecDeque::new(),
             waiting: VecDeque::new(),
             merges: true,
-            contested: Contested::default(),
-            fences: Fences::default(),
+            contention: ContentionCache::default(),
+            fences: FenceExpiryCache::default(),
             deletion,
             since: now,
             heard: now,
             has_answered: false,
-            lookout,
+            guard_probe,
             is_reexamined: false,
         }
     }
 
-    /// Sends `parcel` behind all that was sent before.
-    pub(super) fn send(&mut self, parcel: Parcel) {
-        if self.undone.is_empty() {
-            self.write(parcel, false);
+    /// Sends `batch` behind all that was sent before.
+    pub(super) fn send(&mut self, batch: Batch) {
+        if self.to_replay.is_empty() {
+            self.write(batch, false);
         } else {
-            self.waiting.push_back(parcel);
+            self.waiting.push_back(batch);
         }
     }
 
@@ -142,8 +142,8 @@ impl Link {
     /// Looks at the node, on a link that carries no command yet, until it is known what becomes of
     /// grants, or that it depends on other nodes.
     pub(super) async fn examine(&mut self) -> Result<(), Fault> {
-        self.look();
-        while self.lookout.is_looking() {
+        self.probe();
+        while self.guard_probe.is_probing() {
             if let Event::Lost(fault) = poll_fn(|context| self.poll_event(context)).await {
                 return Err(fault);
             }
@@ -152,30 +152,30 @@ impl Link {
     }
 
     /// Looks at the node once more, behind what was sent before.
-    pub(super) fn look(&mut self) {
-        let look = self.lookout.look();
-        self.request_look(look);
+    pub(super) fn probe(&mut self) {
+        let probe = self.guard_probe.probe();
+        self.send_probe(probe);
     }
 
     /// Looks at the node and at the server behind its address: another may have taken its place.
     pub(super) fn reexamine(&mut self) {
-        self.request(&redis::cmd("INFO"), Load::Facts);
-        self.look();
+        self.request(&redis::cmd("INFO"), InFlightKind::Facts);
+        self.probe();
     }
 
     /// Why the node has no vote of its own; `None` if it has.
     pub(super) fn dependence(&self) -> Option<Fault> {
-        self.lookout.dependence()
+        self.guard_probe.dependence()
     }
 
     /// What becomes of grants.
     pub(super) fn gate(&self) -> &Gate {
-        self.lookout.gate()
+        self.guard_probe.gate()
     }
 
     /// When the node is to be looked at again, if nothing happens before.
-    pub(super) fn look_at(&self) -> Moment {
-        self.lookout.look_at()
+    pub(super) fn probe_at(&self) -> Moment {
+        self.guard_probe.probe_at()
     }
 
     /// Has the node remember its fences for longer if that is due; tells when it will be next, if at all.
@@ -196,9 +196,10 @@ impl Link {
                 Err(fault) => return Poll::Ready(Event::Lost(fault)),
             };
             self.has_answered = true;
-            if let Some(Load::Native(parcel, hearing)) = self.out.front_mut().map(|it| &mut it.load)
+            if let Some(InFlightKind::Native(batch, native)) =
+                self.out.front_mut().map(|it| &mut it.kind)
             {
-                match hearing.hear(parcel, reply) {
+                match native.hear(batch, reply) {
                     Ok(false) => continue,
                     heard => break Err(heard.map(|_| ())),
                 }
@@ -213,8 +214,8 @@ impl Link {
                 None => Err(faults::garbled()),
             },
         };
-        if self.out.is_empty() && !self.undone.is_empty() {
-            self.redo();
+        if self.out.is_empty() && !self.to_replay.is_empty() {
+            self.replay();
         }
         Poll::Ready(result.unwrap_or_else(|fault| {
             // What is not Redis's protocol is nobody's reply.
@@ -239,9 +240,9 @@ impl Link {
         self.out.back().map(|out| out.sent)
     }
 
-    /// How many parcels are not answered.
-    pub(super) fn load(&self) -> usize {
-        self.out.len() + self.undone.len() + self.waiting.len()
+    /// How many batches are not answered.
+    pub(super) fn unanswered(&self) -> usize {
+        self.out.len() + self.to_replay.len() + self.waiting.len()
     }
 
     /// Whether several leases may share a call.
@@ -249,14 +250,14 @@ impl Link {
         self.merges
     }
 
-    /// Whether `letter` is a grant that the server's own commands do best: nobody else wants it, as far as is known.
-    pub(super) fn grants_natively(&mut self, letter: &Letter) -> bool {
-        let Action::Grant { fence, .. } = letter.command.action else {
+    /// Whether `request` is a grant that the server's own commands do best: nobody else wants it, as far as is known.
+    pub(super) fn grants_natively(&mut self, request: &Request) -> bool {
+        let Action::Grant { fence, .. } = request.command.action else {
             return false;
         };
-        letter.is_first_grant()
-            && fence.is_none_or(|fence| self.lookout.allows(fence.proposal.0))
-            && !letter.command.claim.resources.as_slice().iter().any(|it| self.contested.take(it))
+        request.is_first_grant()
+            && fence.is_none_or(|fence| self.guard_probe.allows(fence.proposal.0))
+            && !request.command.claim.resources.as_slice().iter().any(|it| self.contention.take(it))
     }
 
     /// Whether it was of use, or could have been, had there been anything to do.
@@ -290,148 +291,148 @@ impl Link {
     }
 
     /// Ends the connection; hands back what is not answered, in order.
-    pub(super) fn into_unanswered(self) -> impl Iterator<Item = Parcel> {
-        let out = self.out.into_iter().filter_map(|out| out.load.into_parcel());
-        self.undone.into_iter().chain(out).chain(self.waiting)
+    pub(super) fn into_unanswered(self) -> impl Iterator<Item = Batch> {
+        let out = self.out.into_iter().filter_map(|out| out.kind.into_batch());
+        self.to_replay.into_iter().chain(out).chain(self.waiting)
     }
 
-    fn write(&mut self, mut parcel: Parcel, whole: bool) {
-        if let Some(fault) = self.lookout.refusal(&parcel) {
+    fn write(&mut self, mut batch: Batch, whole: bool) {
+        if let Some(fault) = self.guard_probe.refusal(&batch) {
             let is_held_back = fault.kind() == FaultKind::Quarantined;
-            return if parcel.was_sent() && !is_held_back {
-                parcel.fail(&fault);
+            return if batch.was_sent() && !is_held_back {
+                batch.fail(&fault);
             } else {
-                parcel.answer_all(&fault);
+                batch.answer_all(&fault);
             };
         }
-        if parcel.is_to_be_split() {
-            return parcel.split().for_each(|parcel| self.write(parcel, whole));
+        if batch.is_to_be_split() {
+            return batch.split().for_each(|batch| self.write(batch, whole));
         }
         let now = clock::now();
-        if self.fences.precede(&parcel, now) {
+        if self.fences.precede(&batch, now) {
             self.keep_fences(now);
         }
-        if self.lookout.wants_look_ahead(&parcel) {
-            self.look();
+        if self.guard_probe.wants_probe_ahead(&batch) {
+            self.probe();
         }
-        let relied = self.lookout.relied();
-        if parcel.is_native() {
+        let relied = self.guard_probe.relied();
+        if batch.is_native() {
             let means = (self.prefix.as_str(), relied.cloned());
             let mut open = self.share.open();
             let send = |call: &Call| open.request_call(call);
-            let hearing = native::write(&mut self.call, &parcel, means, send);
+            let native = native::write(&mut self.call, &batch, means, send);
             drop(open);
-            parcel.note_sent();
-            return self.note_out(Load::Native(parcel, hearing));
+            batch.note_sent();
+            return self.note_out(InFlightKind::Native(batch, native));
         }
         let digests = self.digests.as_ref().filter(|_| !whole);
         let means = (digests, self.deletion);
-        let form = wire::encode(&mut self.call, &parcel, means, (&self.prefix, relied));
-        parcel.note_sent();
+        let form = wire::encode(&mut self.call, &batch, means, (&self.prefix, relied));
+        batch.note_sent();
         self.share.open().request_call(&self.call);
-        self.note_out(Load::Parcel(parcel, form));
+        self.note_out(InFlightKind::Batch(batch, form));
     }
 
-    fn request(&mut self, call: &Cmd, load: Load) {
+    fn request(&mut self, call: &Cmd, kind: InFlightKind) {
         self.share.request(call);
-        self.note_out(load);
+        self.note_out(kind);
     }
 
-    fn note_out(&mut self, load: Load) {
-        self.out.push_back(Out { since: Instant::now(), sent: clock::now(), load });
+    fn note_out(&mut self, kind: InFlightKind) {
+        self.out.push_back(InFlight { since: Instant::now(), sent: clock::now(), kind });
     }
 
     fn keep_fences(&mut self, now: Moment) {
         self.fences.write(&mut self.call, now);
         self.share.open().request_call(&self.call);
-        self.note_out(Load::Fences);
+        self.note_out(InFlightKind::Fences);
     }
 
-    fn request_look(&mut self, call: Option<Cmd>) {
+    fn send_probe(&mut self, call: Option<Cmd>) {
         if let Some(call) = call {
-            self.request(&call, Load::Look);
+            self.request(&call, InFlightKind::Probe);
         }
     }
 
-    fn handle(&mut self, out: Out, reply: Reply) -> Result<Event, Fault> {
-        let (mut parcel, form) = match out.load {
-            Load::Parcel(parcel, form) => (parcel, form),
-            Load::Native(..) => return Err(faults::garbled()),
-            Load::Script => {
+    fn handle(&mut self, out: InFlight, reply: Reply) -> Result<Event, Fault> {
+        let (mut batch, form) = match out.kind {
+            InFlightKind::Batch(batch, form) => (batch, form),
+            InFlightKind::Native(..) => return Err(faults::garbled()),
+            InFlightKind::Script => {
                 if matches!(&reply, Reply::Other(Value::ServerError(error)) if faults::is_not_permitted(error))
                 {
                     self.digests = None;
                 }
                 return Ok(Event::Answered);
             }
-            Load::Fences => {
+            InFlightKind::Fences => {
                 if let Some(time) = self.fences.hear(&reply)? {
-                    self.lookout.note_clock(time);
+                    self.guard_probe.note_clock(time);
                 }
                 return Ok(Event::Answered);
             }
-            Load::Facts => {
+            InFlightKind::Facts => {
                 self.facts.renew(&reply.into());
-                self.lookout.handle_facts(&self.facts);
+                self.guard_probe.handle_facts(&self.facts);
                 return Ok(Event::Answered);
             }
-            Load::Look => {
-                let next = self.lookout.handle_look(out.sent, &reply.into(), &self.facts);
-                self.request_look(next);
-                return Ok(Event::Looked);
+            InFlightKind::Probe => {
+                let next = self.guard_probe.handle_probe(out.sent, &reply.into(), &self.facts);
+                self.send_probe(next);
+                return Ok(Event::Probed);
             }
         };
         match reply {
             Reply::Other(Value::ServerError(error))
                 if faults::is_no_script(&error) && form == Form::ByDigest =>
             {
-                parcel.note_undone();
-                self.undone.push_back(parcel);
+                batch.note_not_done();
+                self.to_replay.push_back(batch);
             }
             Reply::Other(Value::Int(0)) if form == Form::Deletion => {
-                parcel.note_missed();
-                self.send(parcel);
+                batch.note_missed();
+                self.send(batch);
             }
             Reply::Other(Value::ServerError(error))
                 if form == Form::Deletion && faults::is_not_there(&error) =>
             {
                 self.deletion = None;
-                parcel.note_undone();
-                self.send(parcel);
+                batch.note_not_done();
+                self.send(batch);
             }
             // A single-node cluster takes each lease by itself, and so do the rights to keys.
             Reply::Other(Value::ServerError(error))
-                if parcel.letters().len() > 1
+                if batch.requests().len() > 1
                     && (error.code() == "CROSSSLOT" || faults::is_not_permitted(&error)) =>
             {
                 self.merges &= error.code() != "CROSSSLOT";
-                parcel.note_undone();
-                self.send_each(parcel.split());
+                batch.note_not_done();
+                self.send_each(batch.split());
             }
             Reply::Other(Value::ServerError(error)) => {
-                let fault = faults::of_reply(&error, Some(parcel.first()));
+                let fault = faults::of_reply(&error, Some(batch.first()));
                 self.heed(&fault);
-                parcel.answer_all(&fault);
+                batch.answer_all(&fault);
             }
             reply => {
-                let Some(mut answers) = wire::decode(&parcel, form, &reply) else {
-                    parcel.answer_all(&faults::garbled());
+                let Some(mut answers) = wire::decode(&batch, form, &reply) else {
+                    batch.answer_all(&faults::garbled());
                     return Err(faults::garbled());
                 };
-                if parcel.first().is_grant() {
-                    self.note_contested(parcel.first(), &answers);
+                if batch.first().is_grant() {
+                    self.note_contested(batch.first(), &answers);
                     let time = wire::time_in(&reply);
-                    let look = self.lookout.inspect(out.sent, time, &mut answers, &parcel);
-                    self.request_look(look);
+                    let probe = self.guard_probe.inspect(out.sent, time, &mut answers, &batch);
+                    self.send_probe(probe);
                     self.fences.judge(&mut answers);
                 } else {
                     if let Some(time) = wire::time_in(&reply) {
-                        self.lookout.note_clock(time);
+                        self.guard_probe.note_clock(time);
                     }
-                    self.lookout.require_vouched(out.sent, &mut answers, &parcel);
+                    self.guard_probe.require_vouched(out.sent, &mut answers, &batch);
                 }
-                self.drop_withdrawn(&parcel);
-                parcel.answer_each(answers);
+                self.drop_withdrawn(&batch);
+                batch.answer_each(answers);
             }
         }
         Ok(Event::Answered)
@@ -439,17 +440,19 @@ impl Link {
 
     /// A server that has become a replica is asked whom it follows.
     pub(super) fn heed(&mut self, fault: &Fault) {
-        if fault.kind() == FaultKind::Replica && self.lookout.is_on() && !self.lookout.is_looking()
+        if fault.kind() == FaultKind::Replica
+            && self.guard_probe.is_on()
+            && !self.guard_probe.is_probing()
         {
             self.reexamine();
         }
     }
 
     /// Whose first grant was refused is not alone in wanting its resource.
-    fn note_contested(&mut self, letter: &Letter, answers: &[Result<Answer, Fault>]) {
-        if letter.is_first_grant() && matches!(answers, [Ok(Answer::Theirs { .. })]) {
-            for resource in letter.command.claim.resources.as_slice() {
-                self.contested.insert(resource);
+    fn note_contested(&mut self, request: &Request, answers: &[Result<Answer, Fault>]) {
+        if request.is_first_grant() && matches!(answers, [Ok(Answer::Theirs { .. })]) {
+            for resource in request.command.claim.resources.as_slice() {
+                self.contention.insert(resource);
             }
         }
     }

@@ -16,15 +16,15 @@ use quorlock_protocol::{Action, Answer, Fault, Fence, Relied};
 use redis::Value;
 use smallvec::SmallVec;
 
+use super::batch::{Batch, Request};
 use super::call::Call;
 use super::faults;
 use super::frame::Reply;
 use super::gate::CANARY_KEY;
-use super::mail::{Letter, Parcel};
 use crate::keys::{FENCES_KEY, bucket, lock_key};
 
-/// What the replies to such a parcel have said so far.
-pub(super) struct Hearing {
+/// What the replies to such a batch have said so far.
+pub(super) struct NativeReply {
     /// Of the leases, in order.
     outcomes: SmallVec<[Outcome; 1]>,
     /// Which of its replies is next.
@@ -60,19 +60,19 @@ enum Step {
     End,
 }
 
-/// Hands the commands for `parcel` to `send`, one by one. `prefix` goes before every lock key; on a guarded node
+/// Hands the commands for `batch` to `send`, one by one. `prefix` goes before every lock key; on a guarded node
 /// `relied` is what must stand in the canary key.
 pub(super) fn write(
     call: &mut Call,
-    parcel: &Parcel,
+    batch: &Batch,
     (prefix, relied): (&str, Option<Relied>),
     mut send: impl FnMut(&Call),
-) -> Hearing {
-    let letters = parcel.letters();
-    let asks_time = relied.is_some() || letters.iter().any(Letter::is_fenced);
+) -> NativeReply {
+    let requests = batch.requests();
+    let asks_time = relied.is_some() || requests.iter().any(Request::is_fenced);
     let relied = relied.filter(|relied| !relied.is_anything());
-    for letter in letters {
-        write_one(call, letter, prefix, &mut send);
+    for request in requests {
+        write_one(call, request, prefix, &mut send);
     }
     if relied.is_some() {
         send(call.begin("GET").arg(CANARY_KEY));
@@ -80,18 +80,18 @@ pub(super) fn write(
     if asks_time {
         send(call.begin("TIME"));
     }
-    let outcomes = SmallVec::with_capacity(letters.len());
+    let outcomes = SmallVec::with_capacity(requests.len());
     let (count, time) = (None, None);
-    Hearing { outcomes, step: Step::Set, relied, count, asks_time, stands: true, time }
+    NativeReply { outcomes, step: Step::Set, relied, count, asks_time, stands: true, time }
 }
 
-fn write_one(call: &mut Call, letter: &Letter, prefix: &str, send: &mut impl FnMut(&Call)) {
-    let Action::Grant { ttl, fence } = letter.command.action else {
+fn write_one(call: &mut Call, request: &Request, prefix: &str, send: &mut impl FnMut(&Call)) {
+    let Action::Grant { ttl, fence } = request.command.action else {
         return;
     };
-    for resource in letter.command.claim.resources.as_slice() {
+    for resource in request.command.claim.resources.as_slice() {
         let key = lock_key(prefix, resource);
-        call.begin("SET").arg(&key).arg(letter.command.claim.holder.as_str());
+        call.begin("SET").arg(&key).arg(request.command.claim.holder.as_str());
         send(call.arg("NX").arg("PX").number(ttl.as_millis()));
         if let Some(fence) = fence {
             call.begin("ZADD").arg(FENCES_KEY).arg("GT").arg("CH");
@@ -100,20 +100,20 @@ fn write_one(call: &mut Call, letter: &Letter, prefix: &str, send: &mut impl FnM
     }
 }
 
-impl Hearing {
-    /// Takes the next reply to `parcel` in; tells whether it was the last. Fails with what is not Redis's protocol.
-    pub(super) fn hear(&mut self, parcel: &Parcel, reply: Reply) -> Result<bool, Fault> {
+impl NativeReply {
+    /// Takes the next reply to `batch` in; tells whether it was the last. Fails with what is not Redis's protocol.
+    pub(super) fn hear(&mut self, batch: &Batch, reply: Reply) -> Result<bool, Fault> {
         let Reply::Other(value) = reply else {
             return Err(faults::garbled());
         };
         match (self.step, value) {
             (Step::Set, value) => {
-                let letter = &parcel.letters()[self.outcomes.len()];
+                let request = &batch.requests()[self.outcomes.len()];
                 self.outcomes.push(match value {
                     Value::Okay => Outcome::Granted,
                     Value::Nil => Outcome::Refused,
                     Value::ServerError(error) => {
-                        Outcome::Failed(faults::of_reply(&error, Some(letter)))
+                        Outcome::Failed(faults::of_reply(&error, Some(request)))
                     }
                     _ => return Err(faults::garbled()),
                 });
@@ -136,15 +136,15 @@ impl Hearing {
             }
             _ => return Err(faults::garbled()),
         }
-        self.step = self.next(parcel);
+        self.step = self.next(batch);
         Ok(self.step == Step::End)
     }
 
-    fn next(&self, parcel: &Parcel) -> Step {
-        let letters = parcel.letters();
+    fn next(&self, batch: &Batch) -> Step {
+        let requests = batch.requests();
         match self.step {
-            Step::Set if letters[self.outcomes.len() - 1].is_fenced() => Step::Raise,
-            Step::Set | Step::Raise if self.outcomes.len() < letters.len() => Step::Set,
+            Step::Set if requests[self.outcomes.len() - 1].is_fenced() => Step::Raise,
+            Step::Set | Step::Raise if self.outcomes.len() < requests.len() => Step::Set,
             Step::Set | Step::Raise if self.relied.is_some() => Step::Canary,
             Step::Set | Step::Raise | Step::Canary if self.asks_time => Step::Time,
             Step::Set | Step::Raise | Step::Canary | Step::Time | Step::End => Step::End,
@@ -166,34 +166,34 @@ impl Hearing {
         self.time
     }
 
-    /// What became of each lease of `parcel`, in order. Nothing is certain on a node whose canary does not stand, nor
+    /// What became of each lease of `batch`, in order. Nothing is certain on a node whose canary does not stand, nor
     /// what its clock does not allow.
-    pub(super) fn outcomes(&self, parcel: &Parcel) -> impl Iterator<Item = &Outcome> {
-        let certain = |(outcome, letter)| match outcome {
-            &Outcome::Granted if !self.stands || !self.is_timely(letter) => &Outcome::Unclear,
+    pub(super) fn outcomes(&self, batch: &Batch) -> impl Iterator<Item = &Outcome> {
+        let certain = |(outcome, request)| match outcome {
+            &Outcome::Granted if !self.stands || !self.is_timely(request) => &Outcome::Unclear,
             outcome => outcome,
         };
-        self.outcomes.iter().zip(parcel.letters()).map(certain)
+        self.outcomes.iter().zip(batch.requests()).map(certain)
     }
 
     /// Whether the proposal for a lease lies where the node's clock is.
-    fn is_timely(&self, letter: &Letter) -> bool {
-        proposed(letter).is_none_or(|fence| {
+    fn is_timely(&self, request: &Request) -> bool {
+        proposed(request).is_none_or(|fence| {
             self.time.is_some_and(|time| time.abs_diff(fence.proposal.0) <= Fence::SLACK_MICROS)
         })
     }
 
-    /// The answers to those letters of `parcel` that were granted.
-    pub(super) fn granted(&self, parcel: &Parcel) -> impl Iterator<Item = Answer> {
-        let letters = parcel.letters().iter().zip(self.outcomes(parcel));
-        letters.filter(|(_, outcome)| matches!(outcome, Outcome::Granted)).map(|(letter, _)| {
-            Answer::Ours { token: proposed(letter).map(|fence| fence.proposal), remaining: None }
+    /// The answers to those requests of `batch` that were granted.
+    pub(super) fn granted(&self, batch: &Batch) -> impl Iterator<Item = Answer> {
+        let requests = batch.requests().iter().zip(self.outcomes(batch));
+        requests.filter(|(_, outcome)| matches!(outcome, Outcome::Granted)).map(|(request, _)| {
+            Answer::Ours { token: proposed(request).map(|fence| fence.proposal), remaining: None }
         })
     }
 }
 
-fn proposed(letter: &Letter) -> Option<Fence> {
-    match letter.command.action {
+fn proposed(request: &Request) -> Option<Fence> {
+    match request.command.action {
         Action::Grant { fence, .. } => fence,
         _ => None,
     }

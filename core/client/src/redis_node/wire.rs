@@ -8,15 +8,15 @@ use quorlock_protocol::{
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
+use super::batch::{Batch, Request};
 use super::call::Call;
 use super::facts::Deletion;
 use super::frame::Reply;
 use super::gate::CANARY_KEY;
-use super::mail::{Letter, Parcel};
 use super::scripts::{Digests, Script};
 use crate::keys::{FENCES_KEY, bucket, lock_key};
 
-/// How a parcel is put into a call.
+/// How a batch is put into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it, of a lease or a first round.
@@ -29,47 +29,47 @@ pub(super) enum Form {
     Whole,
 }
 
-/// The answers to a parcel: to one letter, most of the time.
+/// The answers to a batch: to one request, most of the time.
 pub(super) type Answers = SmallVec<[Result<Answer, Fault>; 1]>;
 
-/// Makes `call` the one for `parcel`: by `digests` if the server has the scripts, by `deletion` if it has
+/// Makes `call` the one for `batch`: by `digests` if the server has the scripts, by `deletion` if it has
 /// such a command. `prefix` goes before every key; a
 /// grant is done only if what is relied on stands in the canary key (nothing is guarded without that).
 pub(super) fn encode(
     call: &mut Call,
-    parcel: &Parcel,
+    batch: &Batch,
     (digests, deletion): (Option<&Digests>, Option<Deletion>),
     (prefix, relied): (&str, Option<&Relied>),
 ) -> Form {
-    let letter = parcel.first();
-    if let (Some(deletion), [resource]) = (deletion, letter.command.claim.resources.as_slice())
-        && letter.is_revoke()
-        && letter.command.ticket == Ticket::default()
-        && !parcel.has_missed()
+    let request = batch.first();
+    if let (Some(deletion), [resource]) = (deletion, request.command.claim.resources.as_slice())
+        && request.is_revoke()
+        && request.command.ticket == Ticket::default()
+        && !batch.has_missed()
     {
-        let (key, holder) = (lock_key(prefix, resource), letter.command.claim.holder.as_str());
+        let (key, holder) = (lock_key(prefix, resource), request.command.claim.holder.as_str());
         match deletion {
             Deletion::DelIfEq => call.begin("DELIFEQ").arg(&key).arg(holder),
             Deletion::DelEx => call.begin("DELEX").arg(&key).arg("IFEQ").arg(holder),
         };
         return Form::Deletion;
     }
-    let script = script_of(&letter.command.action);
+    let script = script_of(&request.command.action);
     let (name, script_name, form) = match digests {
         Some(digests) => ("EVALSHA", digests.of(script), Form::ByDigest),
         None => ("EVAL", script.text(), Form::Whole),
     };
     call.begin(name).arg(script_name);
     match script {
-        Script::Extend => write_extensions(call, parcel.letters(), prefix),
-        _ => write_one(call, letter, (prefix, relied)),
+        Script::Extend => write_extensions(call, batch.requests(), prefix),
+        _ => write_one(call, request, (prefix, relied)),
     }
     form
 }
 
-/// The answers in the server's reply to `parcel`, one for each letter; `None` if it has not the shape
+/// The answers in the server's reply to `batch`, one for each request; `None` if it has not the shape
 /// of the protocol.
-pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answers> {
+pub(super) fn decode(batch: &Batch, form: Form, reply: &Reply) -> Option<Answers> {
     let numbers = match (form, reply) {
         (Form::Deletion, Reply::Other(Value::Int(1))) => {
             return Some(smallvec![Ok(Answer::Ours { token: None, remaining: None })]);
@@ -77,16 +77,16 @@ pub(super) fn decode(parcel: &Parcel, form: Form, reply: &Reply) -> Option<Answe
         (Form::ByDigest | Form::Whole, Reply::Numbers(numbers)) => numbers,
         _ => return None,
     };
-    let letters = parcel.letters();
-    let extends = letters[0].is_extend();
+    let requests = batch.requests();
+    let extends = requests[0].is_extend();
     let size = if extends { 1 } else { REPLY_NUMBERS };
     // A single reply may have grown at its end; codes stand one after another.
-    if extends && numbers.len() != letters.len() {
+    if extends && numbers.len() != requests.len() {
         return None;
     }
-    let replies = letters.iter().zip(numbers.chunks_exact(size));
-    let answers: Answers = replies.map_while(|(letter, chunk)| answer(letter, chunk)).collect();
-    (answers.len() == letters.len()).then_some(answers)
+    let replies = requests.iter().zip(numbers.chunks_exact(size));
+    let answers: Answers = replies.map_while(|(request, chunk)| answer(request, chunk)).collect();
+    (answers.len() == requests.len()).then_some(answers)
 }
 
 fn script_of(action: &Action) -> Script {
@@ -99,15 +99,15 @@ fn script_of(action: &Action) -> Script {
     }
 }
 
-fn write_extensions(call: &mut Call, letters: &[Letter], prefix: &str) {
-    let keys: usize = letters.iter().map(|it| it.command.claim.resources.as_slice().len()).sum();
+fn write_extensions(call: &mut Call, requests: &[Request], prefix: &str) {
+    let keys: usize = requests.iter().map(|it| it.command.claim.resources.as_slice().len()).sum();
     call.count(keys);
-    for resource in letters.iter().flat_map(|it| it.command.claim.resources.as_slice()) {
+    for resource in requests.iter().flat_map(|it| it.command.claim.resources.as_slice()) {
         call.arg(&lock_key(prefix, resource));
     }
-    for letter in letters {
-        let claim = &letter.command.claim;
-        let Action::Extend { ttl } = letter.command.action else {
+    for request in requests {
+        let claim = &request.command.claim;
+        let Action::Extend { ttl } = request.command.action else {
             continue;
         };
         call.arg(claim.holder.as_str()).number(ttl.as_millis());
@@ -122,8 +122,8 @@ fn write_relied(call: &mut Call, relied: Option<&Relied>) {
     };
 }
 
-fn write_one(call: &mut Call, letter: &Letter, (prefix, relied): (&str, Option<&Relied>)) {
-    let claim = &letter.command.claim;
+fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option<&Relied>)) {
+    let claim = &request.command.claim;
     let resources = claim.resources.as_slice();
     let write_fences = |call: &mut Call| {
         call.arg(FENCES_KEY);
@@ -131,7 +131,7 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, relied): (&str, Option<&
             call.number(bucket(&lock_key(prefix, resource)));
         }
     };
-    let action = letter.command.action;
+    let action = request.command.action;
     call.count(resources.len());
     for resource in resources {
         call.arg(&lock_key(prefix, resource));
@@ -160,7 +160,7 @@ fn write_one(call: &mut Call, letter: &Letter, (prefix, relied): (&str, Option<&
 
 /// The answer in `{code, token, pttl, time}`, or in the code alone; `None` for numbers that no script of ours
 /// replies.
-fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
+fn answer(request: &Request, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
     let (code, token, pttl) = match *numbers {
         [code] => (code, 0, -2),
         [code, token, pttl, _time] => (code, token, pttl),
@@ -173,7 +173,7 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
     let millis = u64::try_from(pttl).ok().map(Duration::from_millis);
     Some(match code {
         1 => {
-            let remaining = millis.filter(|_| letter.command.action == Action::Inspect);
+            let remaining = millis.filter(|_| request.command.action == Action::Inspect);
             Ok(Answer::Ours { token, remaining })
         }
         2 => Ok(Answer::Absent),
@@ -186,7 +186,7 @@ fn answer(letter: &Letter, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
             Ok(Answer::Theirs { floor: token, frees })
         }
         5 => Err(Fault::new(FaultKind::Quarantined, FORGOT).lasting(Duration::ZERO)),
-        4 => Err(Fault::new(FaultKind::WrongType, wrong_type(letter))),
+        4 => Err(Fault::new(FaultKind::WrongType, wrong_type(request))),
         _ => return None,
     })
 }
@@ -200,10 +200,10 @@ pub(super) fn time_in(reply: &Reply) -> Option<u64> {
     u64::try_from(*time).ok().filter(|time| *time > 0)
 }
 
-/// The sentence for a key of another type in the way of `letter`.
-pub(super) fn wrong_type(letter: &Letter) -> String {
-    let names = &letter.command.claim.resources;
-    let beside = if letter.is_fenced() {
+/// The sentence for a key of another type in the way of `request`.
+pub(super) fn wrong_type(request: &Request) -> String {
+    let names = &request.command.claim.resources;
+    let beside = if request.is_fenced() {
         " and at the table of fences (quorlock:{node}:fences)"
     } else {
         ""

@@ -9,24 +9,24 @@ use quorlock_protocol::{
 };
 use redis::{Cmd, Value};
 
+use super::batch::{Batch, Request};
 use super::facts::Facts;
 use super::gate::{self, Gate};
-use super::mail::{Letter, Parcel};
 use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
 
 /// The guards' side of a connection.
-pub(super) struct Lookout {
+pub(super) struct GuardProbe {
     /// `None` for a node of its own, without a manager.
     sentry: Option<Sentry>,
     gate: Gate,
     /// When the node is to be looked at again.
-    look_at: Moment,
+    probe_at: Moment,
     state: State,
     /// How often in a row the canary was written.
     writings: u8,
     /// When the last look was sent whose ruling is known.
-    looked_at: Option<Moment>,
+    probed_at: Option<Moment>,
     clock: Option<Clock>,
     /// Where it is told.
     told_clock: Arc<ToldClock>,
@@ -43,17 +43,26 @@ struct Clock {
 enum State {
     Resting,
     /// A look is out; one at a time, as what the last one wrote is to be seen first.
-    Looking,
+    Probing,
     /// Another was asked for meanwhile.
-    LookingAgain,
+    ProbingAgain,
 }
 
-impl Lookout {
+impl GuardProbe {
     pub(super) fn new(sentry: Option<Sentry>, told_clock: Arc<ToldClock>) -> Self {
         let looks = sentry.as_ref().is_some_and(Sentry::looks);
         let gate = if looks { Gate::Undecided } else { Gate::unguarded() };
-        let (look_at, state) = (Moment::FAR_FUTURE, State::Resting);
-        Self { sentry, gate, look_at, state, writings: 0, looked_at: None, clock: None, told_clock }
+        let (probe_at, state) = (Moment::FAR_FUTURE, State::Resting);
+        Self {
+            sentry,
+            gate,
+            probe_at,
+            state,
+            writings: 0,
+            probed_at: None,
+            clock: None,
+            told_clock,
+        }
     }
 
     /// Whether the node is looked at, now and then.
@@ -79,26 +88,26 @@ impl Lookout {
     }
 
     /// Why a command is not sent; `None` if it is.
-    pub(super) fn refusal(&self, parcel: &Parcel) -> Option<Fault> {
-        let kept = parcel.letters().iter().filter_map(Letter::grant_keeps).max();
+    pub(super) fn refusal(&self, batch: &Batch) -> Option<Fault> {
+        let kept = batch.requests().iter().filter_map(Request::grant_keeps).max();
         // A double would say of an extension, too, what the other address says: one server, two votes.
         self.dependence().or_else(|| self.gate.refusal(kept?))
     }
 
     /// Whether the node is to be looked at ahead of commands that take or prolong locks, as they count only if the
     /// node knows what other clients must know of them.
-    pub(super) fn wants_look_ahead(&self, parcel: &Parcel) -> bool {
+    pub(super) fn wants_probe_ahead(&self, batch: &Batch) -> bool {
         self.looks()
-            && !self.is_looking()
-            && parcel.letters().iter().any(|it| !self.vouches(it, clock::now()))
+            && !self.is_probing()
+            && batch.requests().iter().any(|it| !self.vouches(it, clock::now()))
     }
 
     /// Whether the node was looked at lately, and knows of locks as long as that of a command sent at `sent`.
-    fn vouches(&self, letter: &Letter, sent: Moment) -> bool {
-        let Some(keep) = letter.keeps().filter(|_| self.looks()) else {
+    fn vouches(&self, request: &Request, sent: Moment) -> bool {
+        let Some(keep) = request.keeps().filter(|_| self.looks()) else {
             return true;
         };
-        let is_recent = self.looked_at.is_some_and(|at| sent.since(at) < LOOKED_AT_WITHIN);
+        let is_recent = self.probed_at.is_some_and(|at| sent.since(at) < PROBED_WITHIN);
         let sentry = self.sentry.as_ref();
         is_recent && (keep <= Guards::FLOOR || sentry.is_some_and(|it| it.covers(keep)))
     }
@@ -141,27 +150,27 @@ impl Lookout {
     }
 
     /// Whether a look is out.
-    pub(super) fn is_looking(&self) -> bool {
+    pub(super) fn is_probing(&self) -> bool {
         self.state != State::Resting
     }
 
     /// When to look again, if nothing happens before.
-    pub(super) fn look_at(&self) -> Moment {
-        if self.is_looking() { Moment::FAR_FUTURE } else { self.look_at }
+    pub(super) fn probe_at(&self) -> Moment {
+        if self.is_probing() { Moment::FAR_FUTURE } else { self.probe_at }
     }
 
     /// Nothing is known of the node any more until it is looked at again.
     pub(super) fn forget(&mut self) {
-        (self.clock, self.looked_at) = (None, None);
+        (self.clock, self.probed_at) = (None, None);
         if self.looks() {
             self.gate = Gate::Undecided;
         }
     }
 
     /// The call of a look, unless one is out.
-    pub(super) fn look(&mut self) -> Option<Cmd> {
-        if self.is_looking() {
-            self.state = State::LookingAgain;
+    pub(super) fn probe(&mut self) -> Option<Cmd> {
+        if self.is_probing() {
+            self.state = State::ProbingAgain;
             return None;
         }
         self.write(None)
@@ -172,15 +181,15 @@ impl Lookout {
         let sentry = self.sentry.as_ref().filter(|it| it.looks() && it.dependence().is_none());
         let Some(notes) = sentry.map(Sentry::notes) else {
             self.state = State::Resting;
-            self.look_at = clock::now() + gate::LOOK_EVERY;
+            self.probe_at = clock::now() + gate::PROBE_EVERY;
             return None;
         };
-        self.state = State::Looking;
+        self.state = State::Probing;
         Some(gate::call(&notes, writing))
     }
 
     /// Applies what a look has shown that was sent at `sent`; tells the next one, if there is one at once.
-    pub(super) fn handle_look(
+    pub(super) fn handle_probe(
         &mut self,
         sent: Moment,
         value: &Value,
@@ -201,17 +210,17 @@ impl Lookout {
                         return self.write(Some(&writing));
                     }
                     ruling => {
-                        self.looked_at = Some(sent);
+                        self.probed_at = Some(sent);
                         Gate::from(ruling)
                     }
                 }
             }
         };
         self.writings = 0;
-        self.look_at = self.gate.look_at(clock::now());
+        self.probe_at = self.gate.probe_at(clock::now());
         match std::mem::replace(&mut self.state, State::Resting) {
-            State::LookingAgain => self.look(),
-            State::Looking | State::Resting => None,
+            State::ProbingAgain => self.probe(),
+            State::Probing | State::Resting => None,
         }
     }
 
@@ -222,7 +231,7 @@ impl Lookout {
         sent: Moment,
         time: Option<u64>,
         answers: &mut [Result<Answer, Fault>],
-        parcel: &Parcel,
+        batch: &Batch,
     ) -> Option<Cmd> {
         if let Some(time) = time {
             self.note_clock(time);
@@ -234,12 +243,12 @@ impl Lookout {
             answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Quarantined)
         };
         if is_steady && !answers.iter().any(has_forgotten) {
-            self.require_vouched(sent, answers, parcel);
+            self.require_vouched(sent, answers, batch);
             return None;
         }
         self.gate = Gate::Undecided;
         hold_back(answers);
-        self.look()
+        self.probe()
     }
 
     /// Lets the answers to commands count that were sent at `sent` only if other clients know what they must.
@@ -247,9 +256,9 @@ impl Lookout {
         &self,
         sent: Moment,
         answers: &mut [Result<Answer, Fault>],
-        parcel: &Parcel,
+        batch: &Batch,
     ) {
-        if !parcel.letters().iter().all(|letter| self.vouches(letter, sent)) {
+        if !batch.requests().iter().all(|request| self.vouches(request, sent)) {
             hold_back(answers);
         }
     }
@@ -262,7 +271,7 @@ fn hold_back(answers: &mut [Result<Answer, Fault>]) {
 }
 
 /// A command that takes or prolongs a lock counts only if the node was looked at within this time.
-const LOOKED_AT_WITHIN: Duration = Duration::from_secs(20);
+const PROBED_WITHIN: Duration = Duration::from_secs(20);
 /// A canary that others change again and again is left to them.
 const MOST_WRITINGS: u8 = 8;
 /// How long what a node's clock said is gone by,

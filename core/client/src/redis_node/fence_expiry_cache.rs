@@ -7,15 +7,15 @@ use std::time::Duration;
 use quorlock_protocol::{Answer, Fault, Moment, Ttl};
 use redis::Value;
 
+use super::batch::{Batch, Request};
 use super::call::Call;
 use super::faults;
 use super::frame::Reply;
-use super::mail::{Letter, Parcel};
 use crate::keys::FENCES_KEY;
 
 /// What is known of the node's table of fences.
 #[derive(Default)]
-pub(super) struct Fences {
+pub(super) struct FenceExpiryCache {
     /// The longest time for which anyone on this connection wants it kept; `None` before the first fenced command.
     retention: Option<Ttl>,
     /// When the node is to be told again.
@@ -24,10 +24,10 @@ pub(super) struct Fences {
     fault: Option<Fault>,
 }
 
-impl Fences {
-    /// Whether the node is to be told ahead of `parcel`, which goes out at `now`.
-    pub(super) fn precede(&mut self, parcel: &Parcel, now: Moment) -> bool {
-        let wanted = parcel.letters().iter().filter_map(Letter::fence_retention).max();
+impl FenceExpiryCache {
+    /// Whether the node is to be told ahead of `batch`, which goes out at `now`.
+    pub(super) fn precede(&mut self, batch: &Batch, now: Moment) -> bool {
+        let wanted = batch.requests().iter().filter_map(Request::fence_retention).max();
         let grows = wanted > self.retention;
         self.retention = self.retention.max(wanted);
         wanted.is_some() && (grows || self.due <= now || self.fault.is_some())

@@ -12,20 +12,20 @@ use crate::clock;
 use crate::inbox::ReplyTo;
 
 /// What is put into a node's queue.
-pub(super) enum Mail {
-    Letter(Letter),
+pub(super) enum NodeMessage {
+    Request(Request),
     /// Look at the node before what comes behind.
-    Look,
+    Probe,
     Close,
 }
 
 /// One command and where its reply goes.
-pub(super) struct Letter {
+pub(super) struct Request {
     pub(super) command: Command,
     reply_to: ReplyTo,
 }
 
-impl Letter {
+impl Request {
     pub(super) fn new(command: Command, reply_to: ReplyTo) -> Self {
         Self { command, reply_to }
     }
@@ -94,10 +94,10 @@ impl Letter {
     }
 }
 
-/// Letters that go out together: one, several extensions, or several first grants.
-pub(super) struct Parcel {
+/// Requests that go out together: one, several extensions, or several first grants.
+pub(super) struct Batch {
     /// Never empty.
-    letters: SmallVec<[Letter; 1]>,
+    requests: SmallVec<[Request; 1]>,
     keys: usize,
     /// How often it went out and may have been done.
     sends: u8,
@@ -107,56 +107,56 @@ pub(super) struct Parcel {
     has_missed: bool,
 }
 
-impl Parcel {
+impl Batch {
     /// The most leases that are extended by one call: a node runs nothing else meanwhile.
     const MAX_LEASES: usize = 256;
     /// The most leases that are granted together.
     pub(super) const MAX_GRANTS: usize = 32;
     /// Room for so many is made at once, at least.
-    const LETTERS_MORE: usize = 7;
+    const REQUESTS_MORE: usize = 7;
     /// The most keys in such a call.
     const MAX_KEYS: usize = 1024;
     /// A command whose reply was lost goes out once more, and then no more.
     const MAX_SENDS: u8 = 2;
 
-    pub(super) fn new(letter: Letter) -> Self {
-        let keys = letter.keys();
-        Self { letters: smallvec![letter], keys, sends: 0, is_native: false, has_missed: false }
+    pub(super) fn new(request: Request) -> Self {
+        let keys = request.keys();
+        Self { requests: smallvec![request], keys, sends: 0, is_native: false, has_missed: false }
     }
 
     /// A first grant by the server's own commands.
-    pub(super) fn native(letter: Letter) -> Self {
-        Self { is_native: true, ..Self::new(letter) }
+    pub(super) fn native(request: Request) -> Self {
+        Self { is_native: true, ..Self::new(request) }
     }
 
     /// Takes in an extension behind others, or a first grant behind those of its kind, if there is room; otherwise
     /// hands it back.
-    pub(super) fn merge(&mut self, letter: Letter) -> Option<Letter> {
-        let most = if self.first().is_extend() && letter.is_extend() {
+    pub(super) fn merge(&mut self, request: Request) -> Option<Request> {
+        let most = if self.first().is_extend() && request.is_extend() {
             Self::MAX_LEASES
-        } else if self.is_native && letter.is_first_grant() {
+        } else if self.is_native && request.is_first_grant() {
             Self::MAX_GRANTS
         } else {
             0
         };
-        let has_room = self.letters.len() < most && self.keys + letter.keys() <= Self::MAX_KEYS;
+        let has_room = self.requests.len() < most && self.keys + request.keys() <= Self::MAX_KEYS;
         if !has_room || self.was_sent() {
-            return Some(letter);
+            return Some(request);
         }
-        self.keys += letter.keys();
-        if self.letters.len() == self.letters.capacity() {
-            self.letters.reserve(Self::LETTERS_MORE);
+        self.keys += request.keys();
+        if self.requests.len() == self.requests.capacity() {
+            self.requests.reserve(Self::REQUESTS_MORE);
         }
-        self.letters.push(letter);
+        self.requests.push(request);
         None
     }
 
-    pub(super) fn first(&self) -> &Letter {
-        &self.letters[0]
+    pub(super) fn first(&self) -> &Request {
+        &self.requests[0]
     }
 
-    pub(super) fn letters(&self) -> &[Letter] {
-        &self.letters
+    pub(super) fn requests(&self) -> &[Request] {
+        &self.requests
     }
 
     /// Whether it goes by the server's own commands. They do no good twice.
@@ -166,12 +166,12 @@ impl Parcel {
 
     /// Whether several leases can only be granted one by one: a script takes one.
     pub(super) fn is_to_be_split(&self) -> bool {
-        self.letters.len() > 1 && self.first().is_grant() && !self.is_native()
+        self.requests.len() > 1 && self.first().is_grant() && !self.is_native()
     }
 
-    /// Whether something of it is of `letter`'s holder.
-    pub(super) fn concerns_holder_of(&self, letter: &Letter) -> bool {
-        self.letters.iter().any(|own| own.is_of_same_holder(letter))
+    /// Whether something of it is of `request`'s holder.
+    pub(super) fn concerns_holder_of(&self, request: &Request) -> bool {
+        self.requests.iter().any(|own| own.is_of_same_holder(request))
     }
 
     pub(super) fn was_sent(&self) -> bool {
@@ -183,13 +183,13 @@ impl Parcel {
     }
 
     /// The call had no effect (the script was not known), so it does not count as sent.
-    pub(super) fn note_undone(&mut self) {
+    pub(super) fn note_not_done(&mut self) {
         self.sends -= 1;
     }
 
     /// The same for one that is to be asked about.
     pub(super) fn note_missed(&mut self) {
-        self.note_undone();
+        self.note_not_done();
         self.has_missed = true;
     }
 
@@ -197,10 +197,10 @@ impl Parcel {
         self.has_missed
     }
 
-    /// Each letter by itself.
+    /// Each request by itself.
     pub(super) fn split(self) -> impl Iterator<Item = Self> {
         let sends = self.sends;
-        self.letters.into_iter().map(move |letter| Self { sends, ..Self::new(letter) })
+        self.requests.into_iter().map(move |request| Self { sends, ..Self::new(request) })
     }
 
     /// What of it may go out at `now`; the rest is answered with `fault`.
@@ -209,41 +209,41 @@ impl Parcel {
             self.fail(fault);
             return None;
         }
-        let late = |letter: &Letter| letter.command.not_after < now;
-        if !self.letters.iter().any(late) {
+        let late = |request: &Request| request.command.not_after < now;
+        if !self.requests.iter().any(late) {
             return Some(self);
         }
-        let (dropped, kept) = mem::take(&mut self.letters).into_iter().partition(late);
-        Self { letters: dropped, ..self }.fail(fault);
-        Self { letters: kept, ..self }.filled()
+        let (dropped, kept) = mem::take(&mut self.requests).into_iter().partition(late);
+        Self { requests: dropped, ..self }.fail(fault);
+        Self { requests: kept, ..self }.filled()
     }
 
     /// What of it is not about `claim`'s holder; the rest is answered with `fault`.
-    pub(super) fn without_holder_of(mut self, revoke: &Letter, fault: &Fault) -> Option<Self> {
-        let (dropped, kept) = mem::take(&mut self.letters)
+    pub(super) fn without_holder_of(mut self, revoke: &Request, fault: &Fault) -> Option<Self> {
+        let (dropped, kept) = mem::take(&mut self.requests)
             .into_iter()
-            .partition(|letter| letter.is_of_same_holder(revoke));
-        Self { letters: dropped, ..self }.fail(fault);
-        Self { letters: kept, ..self }.filled()
+            .partition(|request| request.is_of_same_holder(revoke));
+        Self { requests: dropped, ..self }.fail(fault);
+        Self { requests: kept, ..self }.filled()
     }
 
-    /// Answers every letter by its place, until `answers` ends.
+    /// Answers every request by its place, until `answers` ends.
     pub(super) fn answer_each(self, answers: impl IntoIterator<Item = Result<Answer, Fault>>) {
         let (now, repeated) = (clock::now(), self.sends > 1);
-        for (letter, answer) in self.letters.into_iter().zip(answers) {
-            letter.answer_at(now, answer, repeated);
+        for (request, answer) in self.requests.into_iter().zip(answers) {
+            request.answer_at(now, answer, repeated);
         }
     }
 
-    /// Answers every letter with `fault`.
+    /// Answers every request with `fault`.
     pub(super) fn answer_all(self, fault: &Fault) {
         let (now, repeated) = (clock::now(), self.sends > 1);
-        for letter in self.letters {
-            letter.answer_at(now, Err(fault.clone()), repeated);
+        for request in self.requests {
+            request.answer_at(now, Err(fault.clone()), repeated);
         }
     }
 
-    /// Answers every letter with the words of `fault`, as broken if it may have been done and
+    /// Answers every request with the words of `fault`, as broken if it may have been done and
     /// otherwise as not sent.
     pub(super) fn fail(self, fault: &Fault) {
         if self.was_sent() {
@@ -254,7 +254,7 @@ impl Parcel {
     }
 
     fn filled(self) -> Option<Self> {
-        (!self.letters.is_empty()).then_some(self)
+        (!self.requests.is_empty()).then_some(self)
     }
 }
 

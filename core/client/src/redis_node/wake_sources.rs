@@ -15,7 +15,7 @@ use crate::sentry::{News, Sentry};
 
 /// What has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occasion {
+pub(super) enum WakeReason {
     /// The moment that was to be reminded of.
     Alarm,
     /// The guards have news.
@@ -23,7 +23,7 @@ pub(super) enum Occasion {
 }
 
 /// One alarm, and what tells of news.
-pub(super) struct Aside {
+pub(super) struct WakeSources {
     alarm: Pin<Box<Sleep>>,
     /// What the alarm is set to; `None` once it has rung.
     alarm_at: Option<Instant>,
@@ -34,7 +34,7 @@ pub(super) struct Aside {
     ringer: Waker,
 }
 
-impl Aside {
+impl WakeSources {
     pub(super) fn new(sentry: Option<Sentry>) -> Self {
         // Rung, so that the first poll begins to wait for news.
         let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), task: AtomicWaker::new() });
@@ -57,32 +57,32 @@ impl Aside {
     }
 
     /// Waits for what comes, one at a time; costs next to nothing while nothing has stirred.
-    pub(super) async fn next(&mut self) -> Occasion {
+    pub(super) async fn next(&mut self) -> WakeReason {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Occasion> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<WakeReason> {
         self.bell.task.register(context.waker());
         if !self.bell.has_rung.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
-        let occasion = self.poll_stirred();
-        if occasion.is_ready() {
+        let reason = self.poll_stirred();
+        if reason.is_ready() {
             // The other one may have rung as well.
             self.bell.has_rung.store(true, Ordering::Release);
         }
-        occasion
+        reason
     }
 
-    fn poll_stirred(&mut self) -> Poll<Occasion> {
+    fn poll_stirred(&mut self) -> Poll<WakeReason> {
         let mut context = Context::from_waker(&self.ringer);
         if self.alarm_at.is_some() && self.alarm.as_mut().poll(&mut context).is_ready() {
             self.alarm_at = None;
-            return Poll::Ready(Occasion::Alarm);
+            return Poll::Ready(WakeReason::Alarm);
         }
         self.news.as_mut().poll(&mut context).map(|(news, sentry)| {
             self.news = Box::pin(next_news(Some(sentry)));
-            Occasion::News(news)
+            WakeReason::News(news)
         })
     }
 }
@@ -129,74 +129,74 @@ mod tests {
 
     #[tokio::test]
     async fn the_soonest_reminder_rings_once() {
-        let mut aside = Aside::new(None);
+        let mut wake_sources = WakeSources::new(None);
         let start = Instant::now();
         for wait in [HOUR, Duration::from_millis(10), HOUR / 2] {
-            aside.remind(start + wait);
+            wake_sources.remind(start + wait);
         }
-        let rung = in_time(aside.next()).await;
-        assert_eq!(rung, Some(Occasion::Alarm));
+        let rung = in_time(wake_sources.next()).await;
+        assert_eq!(rung, Some(WakeReason::Alarm));
         assert!(start.elapsed() >= Duration::from_millis(10));
-        assert!(aside.next().now_or_never().is_none());
+        assert!(wake_sources.next().now_or_never().is_none());
     }
 
     #[tokio::test]
     async fn it_rings_again_and_for_whom_asked_last() {
-        let mut aside = Aside::new(None);
+        let mut wake_sources = WakeSources::new(None);
         for _ in 0..2 {
-            aside.remind(Instant::now() + Duration::from_millis(10));
+            wake_sources.remind(Instant::now() + Duration::from_millis(10));
             // By nobody, for whom it is in vain.
-            assert!(aside.next().now_or_never().is_none());
-            let rung = in_time(aside.next()).await;
-            assert_eq!(rung, Some(Occasion::Alarm));
+            assert!(wake_sources.next().now_or_never().is_none());
+            let rung = in_time(wake_sources.next()).await;
+            assert_eq!(rung, Some(WakeReason::Alarm));
         }
     }
 
     #[tokio::test]
     async fn news_come_without_a_reminder() {
-        let (watch, mut aside) = guarded();
+        let (watch, mut wake_sources) = guarded();
         let news = async {
             let down = async { watch.sentry(NodeId(1)).handle_down() };
-            tokio::join!(aside.next(), down).0
+            tokio::join!(wake_sources.next(), down).0
         };
         assert_eq!(in_time(news).await, Some(RULING));
     }
 
     #[tokio::test]
     async fn an_alarm_does_not_hide_news() {
-        let (watch, mut aside) = guarded();
+        let (watch, mut wake_sources) = guarded();
         for node in [1, 2] {
             let soon = Instant::now() + Duration::from_millis(10);
-            aside.remind(soon);
-            assert!(aside.next().now_or_never().is_none());
+            wake_sources.remind(soon);
+            assert!(wake_sources.next().now_or_never().is_none());
             // Both stir before it is asked again.
             sleep_until(soon).await;
             watch.sentry(NodeId(node)).handle_down();
-            for expected in [Some(Occasion::Alarm), Some(RULING), None] {
-                let rung = aside.next().now_or_never();
+            for expected in [Some(WakeReason::Alarm), Some(RULING), None] {
+                let rung = wake_sources.next().now_or_never();
                 assert_eq!(rung, expected);
             }
         }
     }
 
     /// Beside a connection of the first of three nodes.
-    fn guarded() -> (Watch, Aside) {
+    fn guarded() -> (Watch, WakeSources) {
         let (policy, jumps) = (Policy::default(), Jumps::default());
         let watch = Watch::new(&policy, Quorum::of(3), Observer::default(), &jumps);
-        let aside = Aside::new(Some(watch.sentry(NodeId(0))));
-        (watch, aside)
+        let wake_sources = WakeSources::new(Some(watch.sentry(NodeId(0))));
+        (watch, wake_sources)
     }
 
     /// What comes because it wakes who waits: a timeout alone would look once more at its end.
-    async fn in_time(occasion: impl Future<Output = Occasion>) -> Option<Occasion> {
+    async fn in_time(reason: impl Future<Output = WakeReason>) -> Option<WakeReason> {
         select! {
             biased;
             () = sleep(PATIENCE) => None,
-            occasion = occasion => Some(occasion),
+            reason = reason => Some(reason),
         }
     }
 
-    const RULING: Occasion = Occasion::News(News::Ruling);
+    const RULING: WakeReason = WakeReason::News(News::Ruling);
     const HOUR: Duration = Duration::from_secs(3600);
     const PATIENCE: Duration = Duration::from_secs(20);
 }

@@ -20,11 +20,11 @@ use std::mem;
 
 use quorlock_protocol::{Answer, Fault, FaultKind, Frees};
 
-use super::{Event, Link, Load, Out};
+use super::{Event, InFlight, InFlightKind, Link};
 use crate::clock;
+use crate::redis_node::batch::{Batch, Request};
 use crate::redis_node::faults;
 use crate::redis_node::login;
-use crate::redis_node::mail::{Letter, Parcel};
 use crate::redis_node::native::Outcome;
 use crate::redis_node::scripts::Script;
 use crate::redis_node::wire::Answers;
@@ -33,110 +33,111 @@ impl Link {
     /// Answers those first grants of the oldest call that were done; asks for each of the others by script, which
     /// has more to say.
     pub(super) fn handle_native(&mut self, heard: Result<(), Fault>) -> Result<Event, Fault> {
-        let Some(Out { sent, load: Load::Native(parcel, hearing), .. }) = self.out.pop_front()
+        let Some(InFlight { sent, kind: InFlightKind::Native(batch, native), .. }) =
+            self.out.pop_front()
         else {
             return Err(faults::garbled());
         };
         if let Err(fault) = heard {
-            parcel.answer_all(&fault);
+            batch.answer_all(&fault);
             return Err(fault);
         }
-        let mut granted = Answers::with_capacity(parcel.letters().len());
-        granted.extend(hearing.granted(&parcel).map(Ok));
-        if let Some(count) = hearing.count() {
-            self.lookout.note_count(count);
+        let mut granted = Answers::with_capacity(batch.requests().len());
+        granted.extend(native.granted(&batch).map(Ok));
+        if let Some(count) = native.count() {
+            self.guard_probe.note_count(count);
         }
-        let look = self.lookout.inspect(sent, hearing.time(), &mut granted, &parcel);
-        self.request_look(look);
+        let probe = self.guard_probe.inspect(sent, native.time(), &mut granted, &batch);
+        self.send_probe(probe);
         self.fences.judge(&mut granted);
-        if granted.len() == parcel.letters().len() {
-            parcel.answer_each(granted);
+        if granted.len() == batch.requests().len() {
+            batch.answer_each(granted);
             return Ok(Event::Answered);
         }
-        let (mut granted, mut undone) = (granted.into_iter(), Vec::new());
+        let (mut granted, mut to_replay) = (granted.into_iter(), Vec::new());
         // When another answer would be here that takes no more than twice as long.
         let now = clock::now();
         let in_time = now + now.since(sent) * 2;
-        let outcomes: Vec<_> = hearing.outcomes(&parcel).cloned().collect();
-        for (mut parcel, outcome) in parcel.split().zip(outcomes) {
+        let outcomes: Vec<_> = native.outcomes(&batch).cloned().collect();
+        for (mut batch, outcome) in batch.split().zip(outcomes) {
             match outcome {
-                Outcome::Granted => parcel.answer_each(granted.next()),
+                Outcome::Granted => batch.answer_each(granted.next()),
                 Outcome::Failed(fault) => {
                     self.heed(&fault);
-                    parcel.answer_all(&fault);
+                    batch.answer_all(&fault);
                 }
                 // Nothing else was asked, or there is no time to ask: it is told as it is, and further rounds
                 // ask by script.
                 Outcome::Refused
-                    if !hearing.asks_time() || parcel.first().command.not_after < in_time =>
+                    if !native.asks_time() || batch.first().command.not_after < in_time =>
                 {
-                    parcel.answer_each([Ok(REFUSED)]);
+                    batch.answer_each([Ok(REFUSED)]);
                 }
                 Outcome::Refused => {
-                    parcel.note_missed();
-                    undone.push(parcel);
+                    batch.note_missed();
+                    to_replay.push(batch);
                 }
-                Outcome::Unclear => undone.push(parcel),
+                Outcome::Unclear => to_replay.push(batch),
             }
         }
-        self.send_each(undone);
+        self.send_each(to_replay);
         Ok(Event::Answered)
     }
 
     /// Sends what was not done together, one by one.
-    pub(super) fn send_each(&mut self, parcels: impl IntoIterator<Item = Parcel>) {
+    pub(super) fn send_each(&mut self, batches: impl IntoIterator<Item = Batch>) {
         let now = clock::now();
-        for parcel in parcels {
-            if parcel.first().is_grant() && self.is_followed(parcel.first()) {
-                parcel.fail(&withdrawn());
-            } else if let Some(parcel) = parcel.still_wanted(now, &late()) {
-                self.send(parcel);
+        for batch in batches {
+            if batch.first().is_grant() && self.is_followed(batch.first()) {
+                batch.fail(&withdrawn());
+            } else if let Some(batch) = batch.still_wanted(now, &late()) {
+                self.send(batch);
             }
         }
     }
 
-    /// Whether something else of `letter`'s holder is out already: what ends a lease, or prolongs it by so much
+    /// Whether something else of `request`'s holder is out already: what ends a lease, or prolongs it by so much
     /// and no more. A grant must not follow it.
-    fn is_followed(&self, letter: &Letter) -> bool {
-        let out = self.out.iter().filter_map(|out| out.load.parcel());
-        let mut parcels = out.chain(&self.undone).chain(&self.waiting);
-        parcels.any(|parcel| !parcel.first().is_grant() && parcel.concerns_holder_of(letter))
+    fn is_followed(&self, request: &Request) -> bool {
+        let out = self.out.iter().filter_map(|out| out.kind.batch());
+        let mut batches = out.chain(&self.to_replay).chain(&self.waiting);
+        batches.any(|batch| !batch.first().is_grant() && batch.concerns_holder_of(request))
     }
 
     /// What is kept for the holder whose revoke was done is no longer wanted.
-    pub(super) fn drop_withdrawn(&mut self, done: &Parcel) {
-        if self.undone.is_empty() || !done.first().is_revoke() {
+    pub(super) fn drop_withdrawn(&mut self, done: &Batch) {
+        if self.to_replay.is_empty() || !done.first().is_revoke() {
             return;
         }
         let fault = withdrawn();
-        self.undone = mem::take(&mut self.undone)
+        self.to_replay = mem::take(&mut self.to_replay)
             .into_iter()
-            .filter_map(|parcel| parcel.without_holder_of(done.first(), &fault))
+            .filter_map(|batch| batch.without_holder_of(done.first(), &fault))
             .collect();
     }
 
     /// Sends what the server did not know the scripts for, and what has waited behind it.
-    pub(super) fn redo(&mut self) {
+    pub(super) fn replay(&mut self) {
         // A server that has taken the place of another behind the address does not know the scripts.
-        if self.lookout.is_on() && !mem::replace(&mut self.is_reexamined, true) {
-            self.lookout.forget();
+        if self.guard_probe.is_on() && !mem::replace(&mut self.is_reexamined, true) {
+            self.guard_probe.forget();
             return self.reexamine();
         }
         self.is_reexamined = false;
         if self.digests.is_some() {
             for script in Script::ALL {
-                self.request(&login::load(script), Load::Script);
+                self.request(&login::load(script), InFlightKind::Script);
             }
         }
         let (late, now) = (late(), clock::now());
-        for parcel in mem::take(&mut self.undone) {
-            if let Some(parcel) = parcel.still_wanted(now, &late) {
-                self.write(parcel, true);
+        for batch in mem::take(&mut self.to_replay) {
+            if let Some(batch) = batch.still_wanted(now, &late) {
+                self.write(batch, true);
             }
         }
-        for parcel in mem::take(&mut self.waiting) {
-            if let Some(parcel) = parcel.still_wanted(now, &late) {
-                self.write(parcel, false);
+        for batch in mem::take(&mut self.waiting) {
+            if let Some(batch) = batch.still_wanted(now, &late) {
+                self.write(batch, false);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use quorlock_protocol::Resource;
 
 /// Remembers some resources by their hashes, the latest of each place.
-pub(super) struct Contested {
+pub(super) struct ContentionCache {
     hasher: RandomState,
     /// `None` before the first.
     places: Option<Box<[Option<u64>; PLACES]>>,
@@ -14,13 +14,13 @@ pub(super) struct Contested {
     taken: usize,
 }
 
-impl Default for Contested {
+impl Default for ContentionCache {
     fn default() -> Self {
         Self { hasher: RandomState::new(), places: None, taken: 0 }
     }
 }
 
-impl Contested {
+impl ContentionCache {
     /// Somebody else holds `resource`.
     pub(super) fn insert(&mut self, resource: &Resource) {
         let (place, hash) = self.place(resource);
@@ -59,16 +59,16 @@ mod tests {
     #[test]
     fn a_refusal_is_remembered_once() {
         let name = |number: u32| Resource::new(&format!("invoice:{number}")).unwrap();
-        let mut contested = Contested::default();
-        assert!(!contested.take(&name(1)));
-        contested.insert(&name(1));
-        contested.insert(&name(1));
-        assert!(contested.take(&name(1)));
-        assert!(!contested.take(&name(1)));
+        let mut contention = ContentionCache::default();
+        assert!(!contention.take(&name(1)));
+        contention.insert(&name(1));
+        contention.insert(&name(1));
+        assert!(contention.take(&name(1)));
+        assert!(!contention.take(&name(1)));
         // More than there are places for: later ones stand for those before.
-        (0..1000).for_each(|number| contested.insert(&name(number)));
-        let remembered = (0..1000).filter(|number| contested.take(&name(*number))).count();
+        (0..1000).for_each(|number| contention.insert(&name(number)));
+        let remembered = (0..1000).filter(|number| contention.take(&name(*number))).count();
         assert!((128..=256).contains(&remembered), "{remembered}");
-        assert_eq!(contested.taken, 0);
+        assert_eq!(contention.taken, 0);
     }
 }
