@@ -2,84 +2,36 @@
 //! connection; never knows of other nodes, never retries a round.
 
 mod actor;
-mod batch;
-mod batcher;
-mod call;
 mod connection;
 mod connections;
-mod contention_cache;
 mod dialer;
-mod facts;
-mod faults;
-mod fence_expiry_cache;
-mod frame;
-mod gate;
-mod guard_probe;
 mod link;
-mod login;
-mod native;
-mod pipe;
-mod scripts;
-mod stream;
-mod tls;
+mod log_in;
+mod session;
+mod settings;
+mod transport;
 mod wake_sources;
-mod wire;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::Duration;
 
 use quorlock_protocol::{Command, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use self::actor::{Actor, closed, refuse};
-use self::batch::{NodeMessage, Request};
+use self::actor::{Actor, NodeMessage, closed};
 pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
+use self::session::Request;
+pub use self::settings::NodeSettings;
 use crate::address::Address;
-use crate::clock::{ToldClock, ToldMoment};
+use crate::clock::{self, ToldClock, ToldMoment};
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState};
 use crate::outage;
 use crate::sentry::Sentry;
 use crate::tasks::Tasks;
-
-/// How a node's connection is made and watched.
-///
-/// ```
-/// use quorlock::NodeSettings;
-/// use std::time::Duration;
-///
-/// let far_away = NodeSettings { connect_timeout: Duration::from_secs(3), ..NodeSettings::default() };
-/// assert_eq!(far_away.hang_after, Duration::from_millis(250));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSettings {
-    /// How long connecting may take, with TLS and log-in: 1 s by default. Longer for nodes far away;
-    /// shorter to learn sooner that a node is gone.
-    pub connect_timeout: Duration,
-    /// A node that leaves a command unanswered for so long is taken for hung and gets no new grants
-    /// until it answers: 250 ms by default. Longer for servers that run slow scripts; shorter to spare
-    /// callers the wait.
-    pub hang_after: Duration,
-    /// The first delay before a lost node is tried again: 50 ms by default. It doubles each time.
-    pub backoff_min: Duration,
-    /// The longest such delay: 2 s by default.
-    pub backoff_max: Duration,
-}
-
-impl Default for NodeSettings {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(1),
-            hang_after: Duration::from_millis(250),
-            backoff_min: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(2),
-        }
-    }
-}
 
 /// One Redis or Valkey server.
 ///
@@ -164,12 +116,12 @@ impl Node for RedisNode {
         let request = Request::new(command, reply_to);
         // A node that is down costs the caller not even the way to its task.
         if let NodeState::Down(fault) = self.state() {
-            return refuse(request, &fault);
+            return request.refuse(&fault, clock::now());
         }
         if let Err(mpsc::error::SendError(NodeMessage::Request(request))) =
             self.queue.send(NodeMessage::Request(request))
         {
-            refuse(request, &closed());
+            request.refuse(&closed(), clock::now());
         }
     }
 

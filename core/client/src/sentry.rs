@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Checkup, ClockReading, ConfigError, Fault, Guards, Identity, NodeId, Notes, Notice, Policy,
-    Quorum, Ruling,
+    Checkup, ClockReading, ConfigError, Fault, Guards, Identity, Moment, NodeId, Notes, Notice,
+    Policy, Quorum, Ruling,
 };
 use tokio::select;
 use tokio::sync::watch;
 
-use crate::clock::{self, Jumps, LeaseClock, System};
+use crate::clock::{self, Jumps, LeaseClock, Snapshot, System};
 use crate::observe::Observer;
 
 /// The guards of one manager.
@@ -165,8 +165,8 @@ impl Sentry {
         guards.dependence(self.node).map(|it| self.watch.shared.observer.fault_of(it))
     }
 
-    pub(crate) fn handle_down(&self) {
-        self.watch.with(|guards| guards.handle_down(self.node, clock::now()));
+    pub(crate) fn handle_down(&self, now: Moment) {
+        self.watch.with(|guards| guards.handle_down(self.node, now));
     }
 
     /// Tells people that the node takes no part any more, and why.
@@ -179,8 +179,9 @@ impl Sentry {
         self.watch.shared.observer.tell(vec![Notice::NodeUp(self.node, after)]);
     }
 
-    pub(crate) fn handle_checkup(&self, checkup: &Checkup) -> Ruling {
-        self.watch.with(|guards| guards.handle_checkup(&mut System, self.node, checkup))
+    pub(crate) fn handle_checkup(&self, checkup: &Checkup, now: Moment) -> Ruling {
+        let mut world = Snapshot::at(now);
+        self.watch.with(|guards| guards.handle_checkup(&mut world, self.node, checkup))
     }
 
     /// Whether a clock may show what it shows, so that the grant that told it counts.
@@ -188,13 +189,13 @@ impl Sentry {
         self.watch.with(|guards| guards.handle_clock(self.node, reading))
     }
 
-    pub(crate) fn notes(&self) -> Notes {
-        self.watch.guards().notes_for(self.node, clock::now())
+    pub(crate) fn notes(&self, now: Moment) -> Notes {
+        self.watch.guards().notes_for(self.node, now)
     }
 
     /// Whether other clients know that the node may be asked to keep keys for `keep`.
-    pub(crate) fn covers(&self, keep: Duration) -> bool {
-        self.watch.guards().covers(self.node, keep, clock::now())
+    pub(crate) fn covers(&self, keep: Duration, now: Moment) -> bool {
+        self.watch.guards().covers(self.node, keep, now)
     }
 
     /// Whether the node is to be looked at now, although its ruling may stand.

@@ -1,10 +1,10 @@
-//! One connection of the process to a server, and those who use it. Owns who is to be given which reply, and who reads;
-//! knows no lock.
+//! One connection of the process to a server, and its users. Owns which user is given which reply, and which one reads;
+//! knows nothing of locks.
 //!
 //! Each user sees a connection of its own: its calls go out in their order, and their replies come back in that order.
-//! Those of others go in between, and it never hears of them. There is no task for the connection: whoever of its users
-//! was polled last is woken when something can be read or written, and does so for all. So whoever has a share in a
-//! connection must poll it until it is dropped; the next one is woken then.
+//! Calls of other users go in between, and it never sees their replies. The connection has no task: the user that was
+//! polled last is woken when bytes can be read or written, and does so for all. So each user must poll its share until it
+//! drops it; another user is woken then.
 
 mod traffic;
 
@@ -15,47 +15,45 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared, WeakShared};
+use futures_util::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
 use quorlock_protocol::Fault;
-use redis::Cmd;
 use tokio::time::{Instant, sleep};
 
 use self::traffic::Traffic;
-use super::call::Call;
-use super::connections::Registry;
-use super::facts::Facts;
-use super::frame::Reply;
-use super::login::{ClientId, ask};
-use super::pipe::Pipe;
-use super::scripts::Digests;
+use super::session::{ClientId, Facts, Known};
+use super::transport::{Outgoing, Pipe, Reply};
 use crate::address::Address;
 use crate::clock;
 
 /// A connection to a server, with one log-in.
 pub(super) struct Connection {
-    /// Whom it leads to, and as whom.
+    /// Where it leads, and with which log-in.
     address: Arc<Address>,
     traffic: Mutex<Traffic>,
     known: OnceLock<Known>,
-    registry: Weak<Registry>,
-    /// The question who the server is that is out, for all who come meanwhile.
+    owner: Weak<dyn Owner>,
+    /// The question which server it is that is in flight, for all who ask meanwhile.
     inquiry: Mutex<Option<WeakShared<Inquiry>>>,
     made: Instant,
-    /// When a reply came that not the only user was waiting for, in nanoseconds since it was made; 0 before the first.
+    /// When the last reply came while there were several users, in nanoseconds since `made`; 0 before the first.
     heard: AtomicU64,
 }
 
-pub(super) type Inquiry = BoxFuture<'static, Result<Facts, Fault>>;
+/// Keeps the connections that new users find.
+pub(super) trait Owner: Send + Sync {
+    /// The last user of `connection` has left, for the `leaving`th time; the connection is kept for a while if it
+    /// `lingers`.
+    fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, lingers: bool);
 
-/// What the log-in has told of the connection.
-#[derive(Clone)]
-pub(super) struct Known {
-    /// How the server calls it.
-    pub(super) client: Option<ClientId>,
-    /// What the server calls the scripts; `None` if this user may not load them.
-    pub(super) digests: Option<Digests>,
+    /// New users are given another connection.
+    fn dismiss(&self, connection: &Arc<Connection>);
+
+    /// New users are given this connection again, unless another is in use by now.
+    fn restore(&self, connection: &Arc<Connection>);
 }
+
+/// The answer to the question which server is at the other end.
+pub(super) type Inquiry = BoxFuture<'static, Result<Facts, Fault>>;
 
 /// One user's side of a connection.
 pub(super) struct Share {
@@ -66,13 +64,13 @@ pub(super) struct Share {
 }
 
 impl Connection {
-    /// Makes one to `address` of `pipe`, and its first user.
-    pub(super) fn over(pipe: Pipe, address: &Arc<Address>, registry: Weak<Registry>) -> Share {
+    /// Makes a connection to `address` of `pipe`, and gives its first user. `owner` knows its other users.
+    pub(super) fn over(pipe: Pipe, address: &Arc<Address>, owner: Weak<dyn Owner>) -> Share {
         let (traffic, known) = (Mutex::new(Traffic::over(pipe)), OnceLock::new());
         let inquiry = Mutex::default();
         let (made, heard) = (Instant::now(), AtomicU64::new(0));
         let address = Arc::clone(address);
-        Self::share(&Arc::new(Self { address, traffic, known, registry, inquiry, made, heard }))
+        Self::share(&Arc::new(Self { address, traffic, known, owner, inquiry, made, heard }))
     }
 
     /// One user more.
@@ -99,12 +97,11 @@ impl Connection {
         self.known.get()?.client.as_ref()
     }
 
-    /// Asks the server who it is, or waits with those who do.
-    pub(super) fn inquire(self: &Arc<Self>) -> Shared<Inquiry> {
+    /// The question which server it is that is in flight; without one, that which `ask` begins.
+    pub(super) fn inquiry(&self, ask: impl FnOnce() -> Inquiry) -> Shared<Inquiry> {
         let mut inquiry = self.inquiry.lock().unwrap_or_else(PoisonError::into_inner);
         inquiry.as_ref().and_then(WeakShared::upgrade).unwrap_or_else(|| {
-            let share = self.share();
-            let fresh = async move { ask(&share, None).await }.boxed().shared();
+            let fresh = ask().shared();
             *inquiry = fresh.downgrade();
             fresh
         })
@@ -115,7 +112,7 @@ impl Connection {
         self.lock().pipe.has_failed()
     }
 
-    /// When a reply has come last; `None` also while a user is alone, who is given every reply and knows by itself.
+    /// When a reply came last; `None` also if there was only one user, which knows by itself.
     pub(super) fn heard(&self) -> Option<Instant> {
         let nanos = self.heard.load(Ordering::Relaxed);
         (nanos > 0).then(|| self.made + Duration::from_nanos(nanos))
@@ -130,13 +127,13 @@ impl Connection {
         self.lock().count == 0
     }
 
-    /// Whether nobody uses it, since its last user left for the `leaving`th time.
+    /// Whether it has had no user since the last one left for the `leaving`th time.
     pub(super) fn is_unused_since(&self, leaving: u64) -> bool {
         let traffic = self.lock();
         traffic.count == 0 && traffic.leavings == leaving
     }
 
-    /// Ready when it has ended while nobody used it; it is never read from as long as somebody does.
+    /// Ready when it has ended while it had no user; while it has one, only that one reads.
     pub(super) fn poll_unused(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut traffic = self.lock();
         while traffic.count == 0 {
@@ -153,7 +150,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// A reply has come, which not only one who waits for more of them must know.
+    /// A reply has come: users that wait for another one must know that the server is not silent.
     pub(super) fn note_heard(&self) {
         self.heard.store(clock::nanos(self.made.elapsed()).max(1), Ordering::Relaxed);
     }
@@ -169,14 +166,12 @@ impl Share {
         &self.connection
     }
 
-    /// Puts a call in, behind all others. It is written by the next [`Self::poll_reply`].
-    pub(super) fn request(&self, call: &Cmd) {
-        let mut traffic = self.connection.lock();
-        traffic.expect_reply(self.number);
-        traffic.pipe.request(call);
+    /// Takes the calls of `outgoing` behind all others. They are written by the next [`Self::poll_reply`].
+    pub(super) fn request(&self, outgoing: &mut Outgoing) {
+        self.open().request(outgoing);
     }
 
-    /// For several calls or replies in a row.
+    /// Locks the connection, for several calls or replies in a row.
     pub(super) fn open(&self) -> Open<'_> {
         Open { share: self, traffic: self.connection.lock() }
     }
@@ -199,7 +194,7 @@ impl Share {
     /// Reads and writes for the others, while this user waits for something else.
     async fn serve(&self) {
         poll_fn(|context| {
-            // Whoever asks next hears of a failure.
+            // The next user that asks is told of a failure.
             let _ = self.open().read(context, |_| false);
             Poll::<()>::Pending
         })
@@ -218,32 +213,32 @@ impl Share {
         self.lingers = false;
     }
 
-    /// Has nobody else begin to use the connection.
+    /// New users are given another connection.
     pub(super) fn dismiss(&self) {
-        if let Some(registry) = self.connection.registry.upgrade() {
-            registry.dismiss(&self.connection);
+        if let Some(owner) = self.connection.owner.upgrade() {
+            owner.dismiss(&self.connection);
         }
     }
 
-    /// Has those who come use the connection again, unless others use one that was made in its place.
+    /// New users are given this connection again, unless another one is in use by now.
     pub(super) fn restore(&self) {
-        if let Some(registry) = self.connection.registry.upgrade() {
-            registry.restore(&self.connection);
+        if let Some(owner) = self.connection.owner.upgrade() {
+            owner.restore(&self.connection);
         }
     }
 }
 
-/// A share in use: nobody else is served meanwhile.
+/// A share that has the connection locked: no other user can use it meanwhile.
 pub(super) struct Open<'a> {
     share: &'a Share,
     traffic: MutexGuard<'a, Traffic>,
 }
 
 impl Open<'_> {
-    /// Puts a call in, as [`Share::request`] does.
-    pub(super) fn request_call(&mut self, call: &Call) {
-        self.traffic.expect_reply(self.share.number);
-        self.traffic.pipe.request_call(call);
+    /// Takes calls, as [`Share::request`] does.
+    pub(super) fn request(&mut self, outgoing: &mut Outgoing) {
+        self.traffic.expect_replies(self.share.number, outgoing.calls());
+        self.traffic.pipe.request(outgoing);
     }
 
     #[inline]
@@ -255,7 +250,7 @@ impl Open<'_> {
         self.read(context, |asker| asker == number)
     }
 
-    /// Reads until a reply `is_wanted`; hands the others to those who asked.
+    /// Reads until a reply `is_wanted`; gives the others to the users that asked for them.
     #[inline]
     fn read(
         &mut self,
@@ -264,7 +259,7 @@ impl Open<'_> {
     ) -> Poll<Result<Reply, Fault>> {
         let (traffic, number) = (&mut *self.traffic, self.share.number);
         loop {
-            // Passed on as it is: a reply is large, and there are many.
+            // Passed on as it is: a reply is large, and copying each would cost.
             let polled = traffic.pipe.poll_reply(context);
             match &polled {
                 Poll::Ready(Ok(_)) => {
@@ -296,9 +291,9 @@ impl Open<'_> {
 impl Drop for Share {
     fn drop(&mut self) {
         let left = self.connection.lock().discharge(self.number);
-        let registry = || self.connection.registry.upgrade();
-        if let Some((leaving, registry)) = left.zip(registry()) {
-            registry.handle_unused(&self.connection, leaving, self.lingers);
+        let owner = || self.connection.owner.upgrade();
+        if let Some((leaving, owner)) = left.zip(owner()) {
+            owner.handle_unused(&self.connection, leaving, self.lingers);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The connections of one engine: one to a server for equal settings, whoever uses it. Owns when one is made, found and
-//! closed; knows nothing of what goes over it.
+//! The connections of one engine: one to each server for equal settings, shared by all its users. Owns when a connection
+//! is made, found and closed; knows nothing of what goes over it.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,11 +12,10 @@ use quorlock_protocol::Fault;
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
-use super::connection::{Connection, Share};
-use super::facts::Facts;
-use super::login::{ClientId, log_in};
-use super::pipe::Pipe;
-use super::stream;
+use super::connection::{Connection, Owner, Share};
+use super::log_in::log_in;
+use super::session::{ClientId, Facts};
+use super::transport::{self, Pipe};
 use crate::address::Address;
 use crate::tasks::Tasks;
 
@@ -37,14 +36,14 @@ struct Entry {
     attempt: Option<Attempt>,
 }
 
-/// A connection that is being made, for all who want it. It ends when none of them waits any more.
+/// A connection that is being made, for all users that wait for it. It ends when none of them waits any more.
 struct Attempt {
     began: Instant,
-    /// Whether it may come to the conclusion that no new one is needed.
+    /// Whether it may find out that no new connection is needed.
     is_beside: bool,
     result: WeakShared<Making>,
-    /// Lives as long as the attempt does. (A share in the result that is taken to look, and is the last one, would end
-    /// the attempt there.)
+    /// Lives as long as the attempt does. (To hold a share in the result instead could end the attempt, as the last one
+    /// to drop it.)
     life: Weak<()>,
 }
 
@@ -62,19 +61,19 @@ struct Made {
 /// What is wanted of a connection.
 pub(super) struct Wish<'a> {
     pub(super) address: &'a Arc<Address>,
-    /// For how long one that is being made is worth to be waited for.
+    /// How long a connection that is being made may take before another attempt is begun.
     pub(super) patience: Duration,
-    /// This one does not answer. It is left for another only if it still does not when that is there.
+    /// This one does not answer. It is replaced only if it still does not once another is there.
     pub(super) silent: Option<&'a Arc<Connection>>,
-    /// One that was given up, which the server is to end.
+    /// A connection that was given up, which the server is to end.
     pub(super) abandoned: Option<&'a ClientId>,
 }
 
-/// A share in a connection, and what the server has told of itself if that was just now.
+/// A share in a connection, and what the server has told of itself, if it has just been asked.
 pub(super) struct Reached {
     pub(super) share: Share,
     pub(super) told: Option<Facts>,
-    /// Nobody has used it before.
+    /// It had no user before.
     pub(super) is_new: bool,
 }
 
@@ -125,8 +124,27 @@ impl Registry {
         entries[index].current = Some(Arc::clone(connection));
     }
 
-    /// The same, unless there is one that is used.
-    pub(super) fn restore(&self, connection: &Arc<Connection>) {
+    fn has(&self, connection: &Arc<Connection>) -> bool {
+        self.lock().iter().any(|entry| entry.has(connection))
+    }
+
+    /// Removes `connection` if `condition` holds; it gets no new user in between.
+    fn remove_if(&self, connection: &Arc<Connection>, condition: impl FnOnce() -> bool) {
+        let mut entries = self.lock();
+        let entry = entries.iter_mut().find(|entry| entry.has(connection));
+        if let Some(entry) = entry.filter(|_| condition()) {
+            entry.current = None;
+        }
+        entries.retain(Entry::is_of_use);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Owner for Registry {
+    fn restore(&self, connection: &Arc<Connection>) {
         let mut entries = self.lock();
         let index = index_for(&mut entries, connection.address());
         let place = &mut entries[index].current;
@@ -135,25 +153,18 @@ impl Registry {
         }
     }
 
-    /// Whoever comes from now on is given another.
-    pub(super) fn dismiss(&self, connection: &Arc<Connection>) {
+    fn dismiss(&self, connection: &Arc<Connection>) {
         self.remove_if(connection, || true);
     }
 
-    /// The last user of `connection` has left, for the `leaving`th time.
-    pub(super) fn handle_unused(
-        self: &Arc<Self>,
-        connection: &Arc<Connection>,
-        leaving: u64,
-        lingers: bool,
-    ) {
+    fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, lingers: bool) {
         if !self.has(connection) {
             return;
         }
         if !lingers || connection.has_ended() {
             return self.remove_if(connection, || connection.is_unused_since(leaving));
         }
-        let (registry, connection) = (Arc::downgrade(self), Arc::downgrade(connection));
+        let (registry, connection) = (Arc::downgrade(&self), Arc::downgrade(connection));
         self.tasks.spawn(async move {
             let end = poll_fn(|context| match connection.upgrade() {
                 Some(connection) => connection.poll_unused(context),
@@ -167,24 +178,6 @@ impl Registry {
                 registry.remove_if(&connection, || connection.is_unused_since(leaving));
             }
         });
-    }
-
-    fn has(&self, connection: &Arc<Connection>) -> bool {
-        self.lock().iter().any(|entry| entry.has(connection))
-    }
-
-    /// Nobody begins to use it between the question and the removal.
-    fn remove_if(&self, connection: &Arc<Connection>, condition: impl FnOnce() -> bool) {
-        let mut entries = self.lock();
-        let entry = entries.iter_mut().find(|entry| entry.has(connection));
-        if let Some(entry) = entry.filter(|_| condition()) {
-            entry.current = None;
-        }
-        entries.retain(Entry::is_of_use);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,7 +212,7 @@ impl Entry {
         self.current.as_ref().filter(|_| !is_silent)
     }
 
-    /// What is being made already: not if it has taken longer than it may, as another may be quicker.
+    /// The attempt that is under way, unless it has taken too long: another may be quicker.
     fn under_way(&self, wish: &Wish<'_>) -> Option<Shared<Making>> {
         let attempt = self.attempt.as_ref()?;
         let is_fit = attempt.began.elapsed() < wish.patience
@@ -229,7 +222,7 @@ impl Entry {
 }
 
 impl Attempt {
-    /// Nothing happens before somebody waits for it.
+    /// Begins an attempt; nothing happens before a user waits for it.
     fn begin(registry: &Arc<Registry>, wish: &Wish<'_>) -> (Shared<Making>, Option<Self>) {
         let (alive, address) = (Arc::new(()), Arc::clone(wish.address));
         let (life, registry) = (Arc::downgrade(&alive), Arc::downgrade(registry));
@@ -250,8 +243,9 @@ async fn make(
     silent: Option<Arc<Connection>>,
 ) -> Result<Arc<Made>, Fault> {
     let since = Instant::now();
-    let stream = stream::open(&address).await?;
-    let share = Connection::over(Pipe::new(stream), &address, registry.clone());
+    let stream = transport::open(&address).await?;
+    let owner: Weak<dyn Owner> = registry.clone();
+    let share = Connection::over(Pipe::new(stream), &address, owner);
     let told = log_in(&share, &address, abandoned.as_ref()).await?;
     if let Some(silent) = silent.filter(|silent| !silent.has_ended()) {
         share.wait(GRACE).await;
@@ -265,7 +259,7 @@ async fn make(
     Ok(Arc::new(Made { share, told: Some(told), ended: abandoned }))
 }
 
-/// For how long a connection is kept that nobody uses.
+/// How long a connection is kept that has no user.
 const KEPT: Duration = Duration::from_secs(5);
-/// Time for a server that goes on to get through what lies in its buffers.
+/// The time given to a server that was stopped, and goes on, to work through its buffers.
 pub(super) const GRACE: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! Makes links to a node: the first, the next, and a second beside one that is silent. Owns the delays between tries;
-//! keeps no connection.
+//! Makes links to a node: the first, the next ones, and a second beside one that is silent. Owns the delays between
+//! tries; keeps no connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,12 @@ use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::NodeSettings;
 use super::connection::{Connection, Share};
 use super::connections::{Connections, GRACE, Reached, Wish};
-use super::facts::Facts;
-use super::faults;
-use super::guard_probe::GuardProbe;
 use super::link::Link;
-use super::login::{ClientId, ask};
+use super::log_in::{ask, inquire};
+use super::session::{ClientId, Facts, GuardProbe, Now, replica};
+use super::settings::NodeSettings;
 use crate::address::Address;
 use crate::clock::{self, ToldClock};
 use crate::sentry::Sentry;
@@ -59,7 +57,7 @@ impl Dialer {
         abandoned: Option<&ClientId>,
         silent: Option<&Arc<Connection>>,
     ) -> Result<Link, Fault> {
-        // A task has no need of room for this but while it connects.
+        // Boxed: the task needs the memory only while it connects.
         let dialing = self.find_way(abandoned, silent).boxed();
         timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
             let millis = self.settings.connect_timeout.as_millis();
@@ -109,8 +107,8 @@ impl Dialer {
         self.connections.reach(&Wish { address, patience, silent, abandoned }).await
     }
 
-    /// Asks over a connection that is there already who the server is. If it is silent, another is made; that is the
-    /// error if it is the first to be there.
+    /// Asks over a connection that exists already which server it is. If it is silent, another is made, and returned as
+    /// the error if it is ready first.
     async fn ask(
         &self,
         share: &Share,
@@ -134,7 +132,7 @@ impl Dialer {
         let asking = async {
             match abandoned {
                 Some(abandoned) => ask(share, Some(abandoned)).await,
-                None => connection.inquire().await,
+                None => inquire(connection).await,
             }
         };
         select! {
@@ -151,7 +149,7 @@ impl Dialer {
         // By the next time another server may stand behind the address.
         let facts = facts.inspect_err(|_| share.dismiss())?;
         let guard_probe = GuardProbe::new(self.sentry.clone(), Arc::clone(&self.clock));
-        let mut link = Link::new(share, facts, self.address.key_prefix(), guard_probe);
+        let mut link = Link::new(share, facts, self.address.key_prefix(), guard_probe, Now::read);
         link.examine().await?;
         Ok(link)
     }
@@ -162,17 +160,16 @@ impl Dialer {
         let told = self.sentry.as_ref().and_then(|sentry| sentry.handle_identity(identity));
         match &identity.follows {
             None => Ok(()),
-            Some(master) => Err(told.unwrap_or_else(|| faults::replica(Some(master)))),
+            Some(master) => Err(told.unwrap_or_else(|| replica(Some(master)))),
         }
     }
 
     /// A link over another connection that answers while `silent` does not.
     ///
-    /// A server that was merely stopped serves both when it goes on, in either order. So the new one
-    /// is asked once more after a pause: by then the server has been through what lay in its buffers,
-    /// and the caller, who looks at the old one first, has dropped this future. Otherwise the old one
-    /// is dead, and that last question ends it on the server too. (One that answers others is not, and the caller's
-    /// turn will come.)
+    /// A server that was only stopped serves both connections when it goes on, in either order. So the new one is asked
+    /// once more after a pause: by then the server has worked through its buffers, and the caller, which polls the old
+    /// link first, has dropped this future. Otherwise the old connection is dead, and that last question ends it on the
+    /// server too. (A connection that answers other users is not dead; this one will be answered after them.)
     pub(super) async fn supersede(self, silent: Arc<Connection>) -> Link {
         let (since, mut backoff) = (Instant::now(), Backoff::new(&self.settings));
         loop {

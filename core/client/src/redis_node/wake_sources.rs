@@ -1,5 +1,5 @@
-//! What a connection waits for beside its commands: a moment, and news of the guards. Owns when each is polled: only
-//! once it has stirred, since the task wakes with every command, and for these seldom. Never knows what they are for.
+//! What a node's task waits for besides commands and replies: an alarm, and news of the guards. Owns when each is polled:
+//! only after its own waker was called, since the task wakes with every command. Does not know what they are for.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -123,7 +123,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::clock::Jumps;
+    use crate::clock::{self, Jumps};
     use crate::observe::Observer;
     use crate::sentry::Watch;
 
@@ -156,7 +156,7 @@ mod tests {
     async fn news_come_without_a_reminder() {
         let (watch, mut wake_sources) = guarded();
         let news = async {
-            let down = async { watch.sentry(NodeId(1)).handle_down() };
+            let down = async { watch.sentry(NodeId(1)).handle_down(clock::now()) };
             tokio::join!(wake_sources.next(), down).0
         };
         assert_eq!(in_time(news).await, Some(RULING));
@@ -171,7 +171,7 @@ mod tests {
             assert!(wake_sources.next().now_or_never().is_none());
             // Both stir before it is asked again.
             sleep_until(soon).await;
-            watch.sentry(NodeId(node)).handle_down();
+            watch.sentry(NodeId(node)).handle_down(clock::now());
             for expected in [Some(WakeReason::Alarm), Some(RULING), None] {
                 let rung = wake_sources.next().now_or_never();
                 assert_eq!(rung, expected);

@@ -9,14 +9,14 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 
 use super::*;
-use crate::redis_node::faults;
+use crate::redis_node::transport::garbled;
 
 #[tokio::test]
 async fn each_is_given_the_replies_to_its_own_calls() {
     let (mut server, one) = pair();
     let two = one.connection().share();
     for (share, name) in [(&one, "A"), (&two, "B"), (&two, "C"), (&one, "D")] {
-        share.request(&cmd(name));
+        share.request(&mut call(name));
     }
     // Whoever is polled writes for all, in the order of the calls.
     assert!(reply(&two).now_or_never().is_none());
@@ -34,8 +34,8 @@ async fn each_is_given_the_replies_to_its_own_calls() {
 async fn who_waits_is_woken_whoever_reads() {
     let (mut server, one) = pair();
     let two = one.connection().share();
-    one.request(&cmd("A"));
-    two.request(&cmd("B"));
+    one.request(&mut call("A"));
+    two.request(&mut call("B"));
     let (one, two) = (waiting(one).await, waiting(two).await);
     // The second was polled last: it reads for the first.
     say(&mut server, ":1\r\n");
@@ -50,8 +50,8 @@ async fn who_waits_is_woken_whoever_reads() {
 async fn another_reads_when_the_reader_leaves() {
     let (mut server, one) = pair();
     let two = one.connection().share();
-    one.request(&cmd("A"));
-    two.request(&cmd("B"));
+    one.request(&mut call("A"));
+    two.request(&mut call("B"));
     let (one, two) = (waiting(one).await, waiting(two).await);
     // With it goes its waker, which the stream knows.
     two.abort();
@@ -62,7 +62,7 @@ async fn another_reads_when_the_reader_leaves() {
     assert_eq!(number, Ok(Value::Int(1)));
     // The other reply has nobody to go to; what follows is not mistaken for it.
     let three = one.connection().share();
-    three.request(&cmd("C"));
+    three.request(&mut call("C"));
     say(&mut server, ":3\r\n");
     assert_eq!(in_time(reply(&three)).await, Ok(Value::Int(3)));
 }
@@ -71,8 +71,8 @@ async fn another_reads_when_the_reader_leaves() {
 async fn who_waits_for_something_else_reads_for_the_others() {
     let (mut server, one) = pair();
     let two = one.connection().share();
-    one.request(&cmd("A"));
-    two.request(&cmd("B"));
+    one.request(&mut call("A"));
+    two.request(&mut call("B"));
     let one = waiting(one).await;
     let rests = spawn(async move {
         // It is the one that is woken.
@@ -89,11 +89,11 @@ async fn who_waits_for_something_else_reads_for_the_others() {
 async fn a_number_is_used_again_once_its_replies_have_come() {
     let (mut server, one) = pair();
     let two = one.connection().share();
-    two.request(&cmd("A"));
+    two.request(&mut call("A"));
     drop(two);
     let three = one.connection().share();
     assert_eq!(three.number, 2, "a reply for the second may still come");
-    one.request(&cmd("B"));
+    one.request(&mut call("B"));
     say(&mut server, ":1\r\n:2\r\n");
     assert_eq!(in_time(reply(&one)).await, Ok(Value::Int(2)));
     assert_eq!(one.connection().share().number, 1);
@@ -104,7 +104,7 @@ async fn all_hear_of_the_end_after_what_came_before() {
     let (mut server, one) = pair();
     let two = one.connection().share();
     for share in [&one, &two, &two] {
-        share.request(&cmd("A"));
+        share.request(&mut call("A"));
     }
     let one = waiting(one).await;
     say(&mut server, ":1\r\n:2\r\n");
@@ -120,17 +120,17 @@ async fn all_hear_of_the_end_after_what_came_before() {
 async fn one_can_end_it_for_all() {
     let (_server, one) = pair();
     let two = one.connection().share();
-    one.request(&cmd("A"));
+    one.request(&mut call("A"));
     let one = waiting(one).await;
-    two.fail(&faults::garbled());
-    assert_eq!(in_time(one).await.unwrap().1, Err(faults::garbled()));
+    two.fail(&garbled());
+    assert_eq!(in_time(one).await.unwrap().1, Err(garbled()));
 }
 
 #[tokio::test]
 async fn it_is_known_when_somebody_was_answered() {
     let (mut server, one) = pair();
     let ask = async |server: &mut DuplexStream, share: &Share| {
-        share.request(&cmd("A"));
+        share.request(&mut call("A"));
         say(server, ":1\r\n");
         in_time(reply(share)).await.unwrap();
     };
@@ -142,10 +142,10 @@ async fn it_is_known_when_somebody_was_answered() {
     assert!(two.connection().was_heard_after(since));
     assert!(!two.connection().was_heard_after(Instant::now()));
     // A call of somebody who has left was answered.
-    two.request(&cmd("B"));
+    two.request(&mut call("B"));
     drop(two);
     let since = Instant::now();
-    one.request(&cmd("A"));
+    one.request(&mut call("A"));
     say(&mut server, ":1\r\n");
     assert!(reply(&one).now_or_never().is_none());
     assert!(one.connection().was_heard_after(since));
@@ -156,11 +156,11 @@ async fn what_nobody_uses_is_watched_and_read_by_nobody_else() {
     let (mut server, one) = pair();
     let connection = Arc::clone(one.connection());
     let mut end = pin!(poll_fn(|context| connection.poll_unused(context)));
-    one.request(&cmd("A"));
+    one.request(&mut call("A"));
     say(&mut server, ":1\r\n");
     assert!(end.as_mut().now_or_never().is_none());
     assert_eq!(in_time(reply(&one)).await, Ok(Value::Int(1)));
-    one.request(&cmd("B"));
+    one.request(&mut call("B"));
     drop(one);
     assert!(connection.is_unused_since(1));
     assert!(end.as_mut().now_or_never().is_none());
@@ -179,7 +179,19 @@ async fn what_nobody_uses_is_watched_and_read_by_nobody_else() {
 fn pair() -> (DuplexStream, Share) {
     let (ours, theirs) = duplex(64 * 1024);
     let address = Arc::new("redis://test".parse().unwrap());
-    (theirs, Connection::over(Pipe::new(Box::new(ours)), &address, Weak::new()))
+    (theirs, Connection::over(Pipe::new(Box::new(ours)), &address, Weak::<Nobody>::new()))
+}
+
+struct Nobody;
+
+impl Owner for Nobody {
+    fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
+    fn dismiss(&self, _: &Arc<Connection>) {}
+    fn restore(&self, _: &Arc<Connection>) {}
+}
+
+fn call(name: &str) -> Outgoing {
+    Outgoing::from(&cmd(name))
 }
 
 /// A task that waits for a reply, and has begun to.

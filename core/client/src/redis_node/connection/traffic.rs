@@ -1,33 +1,33 @@
-//! Who uses a connection, and whose replies are on their way. Owns the numbers of users and who is woken when one of
-//! them reads; waits for nothing.
+//! The users of a connection, and which of them asked for the replies to come. Owns the numbers of the users and which
+//! ones are woken when one of them reads; waits for nothing.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::task::Waker;
 
-use crate::redis_node::frame::Reply;
-use crate::redis_node::pipe::Pipe;
+use crate::redis_node::transport::{Pipe, Reply};
 
 /// The calls that are out on a connection, and its users.
 pub(super) struct Traffic {
     pub(super) pipe: Pipe,
-    /// Who asked for the replies that are still to come, in their order.
+    /// The users that asked for the replies to come, in order.
     askers: VecDeque<usize>,
     /// By their numbers.
     users: Vec<User>,
-    /// The numbers that nobody has.
+    /// The numbers that no user has.
     free: Vec<usize>,
     /// How many there are.
     pub(super) count: usize,
-    /// Who was polled last.
+    /// The user that was polled last.
     reader: usize,
     /// How often the last user has left.
     pub(super) leavings: u64,
 }
 
-/// One of those who use a connection.
+/// One user of a connection.
 #[derive(Default)]
 struct User {
-    /// What has come for it and was not taken yet.
+    /// The replies that came for it and that it has not taken yet.
     replies: VecDeque<Reply>,
     /// How many are still to come.
     outstanding: usize,
@@ -51,7 +51,7 @@ impl Traffic {
         self.users.len() - 1
     }
 
-    /// A user has left; tells for which time nobody is left, if so.
+    /// A user has left. If it was the last, gives how many times that has happened by now.
     pub(super) fn discharge(&mut self, number: usize) -> Option<u64> {
         self.count -= 1;
         let user = &mut self.users[number];
@@ -70,7 +70,7 @@ impl Traffic {
         None
     }
 
-    /// Lets another have the number of a user who has left, once no reply is on its way to it any more.
+    /// Frees the number of a user that has left, once all its replies have come.
     fn vacate(&mut self, number: usize) {
         let user = &mut self.users[number];
         if user.has_left && user.outstanding == 0 {
@@ -79,12 +79,13 @@ impl Traffic {
         }
     }
 
-    pub(super) fn expect_reply(&mut self, number: usize) {
-        self.askers.push_back(number);
-        self.users[number].outstanding += 1;
+    /// A user has asked for that many replies.
+    pub(super) fn expect_replies(&mut self, number: usize, replies: usize) {
+        self.askers.extend(iter::repeat_n(number, replies));
+        self.users[number].outstanding += replies;
     }
 
-    /// Who asked for the reply that has come: the pipe gives none that nobody has asked for.
+    /// The user that asked for the reply that has come: the pipe gives none that was not asked for.
     pub(super) fn next_asker(&mut self) -> usize {
         self.askers.pop_front().expect("a call for every reply")
     }
@@ -96,12 +97,12 @@ impl Traffic {
         if replies.is_empty() { None } else { replies.pop_front() }
     }
 
-    /// Who asked for a reply has it.
+    /// A user was given the reply that it asked for.
     pub(super) fn note_given(&mut self, number: usize) {
         self.users[number].outstanding -= 1;
     }
 
-    /// Hands a reply to who asked for it; one for who has left is thrown away.
+    /// Gives a reply to the user that asked for it; drops it if that user has left.
     pub(super) fn give(&mut self, number: usize, reply: Reply) {
         let user = &mut self.users[number];
         user.outstanding -= 1;

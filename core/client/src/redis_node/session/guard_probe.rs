@@ -1,5 +1,5 @@
-//! What a connection does for the guards: when its node is looked at, what the looks have shown, and
-//! which grants that lets through. Owns the gate; the calls are sent by the link.
+//! What a session does for the guards: when it probes its node, what the probes have shown, and which grants count after
+//! that. Owns the gate; sends nothing itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,30 +9,31 @@ use quorlock_protocol::{
 };
 use redis::{Cmd, Value};
 
-use super::batch::{Batch, Request};
+use super::batch::Batch;
 use super::facts::Facts;
 use super::gate::{self, Gate};
-use crate::clock::{self, ToldClock};
+use super::request::Request;
+use crate::clock::ToldClock;
 use crate::sentry::Sentry;
 
-/// The guards' side of a connection.
-pub(super) struct GuardProbe {
+/// The guards' part of a session.
+pub(crate) struct GuardProbe {
     /// `None` for a node of its own, without a manager.
     sentry: Option<Sentry>,
     gate: Gate,
-    /// When the node is to be looked at again.
+    /// When the node must be probed again.
     probe_at: Moment,
     state: State,
-    /// How often in a row the canary was written.
+    /// How many times in a row the canary was written.
     writings: u8,
-    /// When the last look was sent whose ruling is known.
+    /// When the last probe was sent whose ruling is known.
     probed_at: Option<Moment>,
     clock: Option<Clock>,
-    /// Where it is told.
+    /// Where other threads read it.
     told_clock: Arc<ToldClock>,
 }
 
-/// How far a node's clock lies ahead of the lease clock, in microseconds, at least, and when that was heard.
+/// How far a node's clock lies ahead of the lease clock at least, in microseconds, and when it was read.
 #[derive(Clone, Copy)]
 struct Clock {
     ahead: i64,
@@ -42,14 +43,14 @@ struct Clock {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Resting,
-    /// A look is out; one at a time, as what the last one wrote is to be seen first.
+    /// A probe is in flight. There is one at a time: the next must see what the last one wrote.
     Probing,
-    /// Another was asked for meanwhile.
+    /// Another probe was asked for meanwhile.
     ProbingAgain,
 }
 
 impl GuardProbe {
-    pub(super) fn new(sentry: Option<Sentry>, told_clock: Arc<ToldClock>) -> Self {
+    pub(crate) fn new(sentry: Option<Sentry>, told_clock: Arc<ToldClock>) -> Self {
         let looks = sentry.as_ref().is_some_and(Sentry::looks);
         let gate = if looks { Gate::Undecided } else { Gate::unguarded() };
         let (probe_at, state) = (Moment::FAR_FUTURE, State::Resting);
@@ -65,7 +66,7 @@ impl GuardProbe {
         }
     }
 
-    /// Whether the node is looked at, now and then.
+    /// Whether the node is probed at all.
     fn looks(&self) -> bool {
         self.sentry.as_ref().is_some_and(Sentry::looks)
     }
@@ -88,28 +89,28 @@ impl GuardProbe {
     }
 
     /// Why a command is not sent; `None` if it is.
-    pub(super) fn refusal(&self, batch: &Batch) -> Option<Fault> {
+    pub(super) fn refusal(&self, batch: &Batch, now: Moment) -> Option<Fault> {
         let kept = batch.requests().iter().filter_map(Request::grant_keeps).max();
-        // A double would say of an extension, too, what the other address says: one server, two votes.
-        self.dependence().or_else(|| self.gate.refusal(kept?))
+        // One server behind two addresses would vote twice, also on an extension.
+        self.dependence().or_else(|| self.gate.refusal(kept?, now))
     }
 
-    /// Whether the node is to be looked at ahead of commands that take or prolong locks, as they count only if the
-    /// node knows what other clients must know of them.
-    pub(super) fn wants_probe_ahead(&self, batch: &Batch) -> bool {
+    /// Whether a probe must go before `batch`, which takes or prolongs locks: these count only if the node knows what
+    /// other clients must know of them.
+    pub(super) fn wants_probe_ahead(&self, batch: &Batch, now: Moment) -> bool {
         self.looks()
             && !self.is_probing()
-            && batch.requests().iter().any(|it| !self.vouches(it, clock::now()))
+            && batch.requests().iter().any(|it| !self.vouches(it, (now, now)))
     }
 
-    /// Whether the node was looked at lately, and knows of locks as long as that of a command sent at `sent`.
-    fn vouches(&self, request: &Request, sent: Moment) -> bool {
+    /// Whether the node was probed lately, and knows of locks as long as that of a command sent at `sent`.
+    fn vouches(&self, request: &Request, (sent, now): (Moment, Moment)) -> bool {
         let Some(keep) = request.keeps().filter(|_| self.looks()) else {
             return true;
         };
         let is_recent = self.probed_at.is_some_and(|at| sent.since(at) < PROBED_WITHIN);
         let sentry = self.sentry.as_ref();
-        is_recent && (keep <= Guards::FLOOR || sentry.is_some_and(|it| it.covers(keep)))
+        is_recent && (keep <= Guards::FLOOR || sentry.is_some_and(|it| it.covers(keep, now)))
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -121,18 +122,16 @@ impl GuardProbe {
         self.gate.relied().filter(|_| self.looks())
     }
 
-    /// Whether the node would grant `micros` as it is proposed, by its own clock, as far as that is known: who is far
-    /// ahead must not raise a fence for ever.
-    pub(super) fn allows(&self, micros: u64) -> bool {
-        let now = clock::now();
+    /// Whether the token `micros` lies near the node's clock, as far as that is known: a client whose clock is far ahead
+    /// must not raise a fence for ever.
+    pub(super) fn allows(&self, micros: u64, now: Moment) -> bool {
         self.clock.filter(|clock| now.since(clock.heard) < CLOCK_GOOD_FOR).is_some_and(|clock| {
             ToldClock::ahead(micros, now).abs_diff(clock.ahead) <= Fence::SLACK_MICROS
         })
     }
 
-    /// The node's clock has shown `micros`. What comes late says less than what was heard shortly before.
-    pub(super) fn note_clock(&mut self, micros: u64) {
-        let heard = clock::now();
+    /// The node's clock has shown `micros`. A reply that was delayed tells less than one that came shortly before it.
+    pub(super) fn note_clock(&mut self, micros: u64, heard: Moment) {
         let ahead = ToldClock::ahead(micros, heard);
         let is_worse = |known: Clock| {
             (1..LATE_MICROS).contains(&known.ahead.saturating_sub(ahead))
@@ -144,22 +143,22 @@ impl GuardProbe {
         }
     }
 
-    /// The canary that stood behind a grant was beaten so often.
+    /// The canary that was read with a grant was beaten `count` times.
     pub(super) fn note_count(&mut self, count: u64) {
         self.gate.note_count(count);
     }
 
-    /// Whether a look is out.
+    /// Whether a probe is in flight.
     pub(super) fn is_probing(&self) -> bool {
         self.state != State::Resting
     }
 
-    /// When to look again, if nothing happens before.
+    /// When the node must be probed again, if nothing happens before.
     pub(super) fn probe_at(&self) -> Moment {
         if self.is_probing() { Moment::FAR_FUTURE } else { self.probe_at }
     }
 
-    /// Nothing is known of the node any more until it is looked at again.
+    /// Forgets what was known of the node, until it is probed again.
     pub(super) fn forget(&mut self) {
         (self.clock, self.probed_at) = (None, None);
         if self.looks() {
@@ -167,47 +166,47 @@ impl GuardProbe {
         }
     }
 
-    /// The call of a look, unless one is out.
-    pub(super) fn probe(&mut self) -> Option<Cmd> {
+    /// The call of a probe, unless one is in flight.
+    pub(super) fn probe(&mut self, now: Moment) -> Option<Cmd> {
         if self.is_probing() {
             self.state = State::ProbingAgain;
             return None;
         }
-        self.write(None)
+        self.write(None, now)
     }
 
-    /// A node that is another's double is left alone: its canary is the other's.
-    fn write(&mut self, writing: Option<&Writing>) -> Option<Cmd> {
+    /// A node whose server is that of another node is left alone: the canary is the other's.
+    fn write(&mut self, writing: Option<&Writing>, now: Moment) -> Option<Cmd> {
         let sentry = self.sentry.as_ref().filter(|it| it.looks() && it.dependence().is_none());
-        let Some(notes) = sentry.map(Sentry::notes) else {
+        let Some(notes) = sentry.map(|sentry| sentry.notes(now)) else {
             self.state = State::Resting;
-            self.probe_at = clock::now() + gate::PROBE_EVERY;
+            self.probe_at = now + gate::PROBE_EVERY;
             return None;
         };
         self.state = State::Probing;
         Some(gate::call(&notes, writing))
     }
 
-    /// Applies what a look has shown that was sent at `sent`; tells the next one, if there is one at once.
+    /// Applies what a probe has shown that was sent at `sent`; gives the next call, if one must follow at once.
     pub(super) fn handle_probe(
         &mut self,
-        sent: Moment,
+        (sent, now): (Moment, Moment),
         value: &Value,
         facts: &Facts,
     ) -> Option<Cmd> {
         let sentry = self.sentry.as_ref()?;
-        self.gate = match gate::read(value, sent, facts) {
+        self.gate = match gate::read(value, (sent, now), facts) {
             Err(fault) => {
-                sentry.handle_down();
+                sentry.handle_down(now);
                 Gate::Broken(fault)
             }
             Ok(checkup) => {
-                let ruling = sentry.handle_checkup(&checkup);
-                self.note_clock(checkup.clock.micros);
+                let ruling = sentry.handle_checkup(&checkup, now);
+                self.note_clock(checkup.clock.micros, now);
                 match ruling {
                     Ruling::Write(writing) if self.writings < MOST_WRITINGS => {
                         self.writings += 1;
-                        return self.write(Some(&writing));
+                        return self.write(Some(&writing), now);
                     }
                     ruling => {
                         self.probed_at = Some(sent);
@@ -217,48 +216,48 @@ impl GuardProbe {
             }
         };
         self.writings = 0;
-        self.probe_at = self.gate.probe_at(clock::now());
+        self.probe_at = self.gate.probe_at(now);
         match std::mem::replace(&mut self.state, State::Resting) {
-            State::ProbingAgain => self.probe(),
+            State::ProbingAgain => self.probe(now),
             State::Probing | State::Resting => None,
         }
     }
 
-    /// Holds the answers to a call of grants against what the guards know, and `time`, which the node's clock
-    /// said; tells the look that is due then.
+    /// Compares the answers to grants, and `time` of the node's clock, with what the guards know; gives the call of the
+    /// probe that must follow.
     pub(super) fn inspect(
         &mut self,
-        sent: Moment,
+        (sent, now): (Moment, Moment),
         time: Option<u64>,
         answers: &mut [Result<Answer, Fault>],
         batch: &Batch,
     ) -> Option<Cmd> {
         if let Some(time) = time {
-            self.note_clock(time);
+            self.note_clock(time, now);
         }
         let sentry = self.sentry.as_ref()?;
-        let reading = |micros| ClockReading { sent, received: clock::now(), micros };
+        let reading = |micros| ClockReading { sent, received: now, micros };
         let is_steady = time.is_none_or(|time| sentry.handle_clock(reading(time)));
         let has_forgotten = |answer: &Result<Answer, Fault>| {
             answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Quarantined)
         };
         if is_steady && !answers.iter().any(has_forgotten) {
-            self.require_vouched(sent, answers, batch);
+            self.require_vouched((sent, now), answers, batch);
             return None;
         }
         self.gate = Gate::Undecided;
         hold_back(answers);
-        self.probe()
+        self.probe(now)
     }
 
-    /// Lets the answers to commands count that were sent at `sent` only if other clients know what they must.
+    /// Holds the answers to commands that were sent at `sent` back unless other clients know what they must.
     pub(super) fn require_vouched(
         &self,
-        sent: Moment,
+        (sent, now): (Moment, Moment),
         answers: &mut [Result<Answer, Fault>],
         batch: &Batch,
     ) {
-        if !batch.requests().iter().all(|request| self.vouches(request, sent)) {
+        if !batch.requests().iter().all(|request| self.vouches(request, (sent, now))) {
             hold_back(answers);
         }
     }
@@ -270,12 +269,12 @@ fn hold_back(answers: &mut [Result<Answer, Fault>]) {
     }
 }
 
-/// A command that takes or prolongs a lock counts only if the node was looked at within this time.
+/// A command that takes or prolongs a lock counts only if the node was probed within this time.
 const PROBED_WITHIN: Duration = Duration::from_secs(20);
-/// A canary that others change again and again is left to them.
+/// A canary that other clients keep changing is left to them after this many writes.
 const MOST_WRITINGS: u8 = 8;
-/// How long what a node's clock said is gone by,
+/// How long a reading of a node's clock is used,
 const CLOCK_GOOD_FOR: Duration = Duration::from_secs(60);
-/// and for how long it is better than what comes later by less than so many microseconds.
+/// and how long it is preferred to one that seems later by less than [`LATE_MICROS`].
 const CLOCK_BEST_FOR: Duration = Duration::from_secs(10);
 const LATE_MICROS: i64 = 100_000;

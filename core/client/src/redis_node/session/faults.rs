@@ -1,14 +1,10 @@
-//! What a server's errors mean, in words for people. Owns the texts; decides nothing.
-
-use std::error::Error;
-use std::io;
-use std::sync::Arc;
+//! What the errors that a server replies mean, in words for people. Owns the texts; decides nothing.
 
 use quorlock_protocol::{Fault, FaultKind};
-use redis::{ErrorKind, RedisError, ServerError};
+use redis::ServerError;
 
-use super::batch::Request;
-use super::{tls, wire};
+use super::request::Request;
+use crate::redis_node::transport::plain;
 
 /// The fault behind an error that the server replied to `request` (to the log-in if there is none).
 pub(super) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault {
@@ -24,7 +20,7 @@ pub(super) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault 
         }
         FaultKind::NotPermitted => not_permitted(text, request),
         FaultKind::WrongType => match request {
-            Some(request) => wire::wrong_type(request),
+            Some(request) => wrong_type(request),
             None => said,
         },
         FaultKind::Replica => return replica(None),
@@ -76,7 +72,7 @@ pub(super) fn of_fences(error: &ServerError) -> Fault {
     Fault::new(fault.kind(), words)
 }
 
-/// What a user may not do with `keys` of this client's own: touch them, or run a command on them.
+/// What the access list lacks for `keys` of this client's own: the keys, or a command on them.
 fn lacking(error: &ServerError, keys: &str) -> String {
     let text = error.details().unwrap_or_default();
     if is_about_key(text) {
@@ -96,64 +92,23 @@ pub(super) fn is_not_permitted(error: &ServerError) -> bool {
     kind_of(error.code(), error.details().unwrap_or_default()) == FaultKind::NotPermitted
 }
 
-/// Whether the server, or this user on it, has not the command that was tried.
+/// Whether the server does not know the command, or the user may not run it.
 pub(super) fn is_not_there(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     is_not_permitted(error) || text.starts_with("unknown command")
 }
 
-/// The fault behind a connection that ended.
-pub(super) fn of_connection(error: &RedisError) -> Fault {
-    // The redis crate keeps the inner error in an Arc, and hands out the Arc.
-    let source =
-        error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
-    let inner = source.and_then(|source| source.downcast_ref::<io::Error>());
-    if let Some(fault) = inner.and_then(tls::fault_in) {
-        return fault;
-    }
-    if error.kind() == ErrorKind::Parse {
-        return garbled();
-    }
-    let words = match inner {
-        Some(error) => io_words(error),
-        None => "the node closed it".to_owned(),
-    };
-    Fault::new(FaultKind::Broken, format!("the connection was lost: {words}"))
-}
-
-/// The fault of a server that does not speak the protocol.
-pub(super) fn garbled() -> Fault {
-    Fault::new(
-        FaultKind::Garbled,
-        "the node answered something that is not Redis's protocol: is the address that of a Redis or \
-         Valkey server, and is TLS (rediss://) spoken on neither side or on both?",
-    )
-}
-
 /// The fault of a node that follows another.
-pub(super) fn replica(master: Option<&str>) -> Fault {
+pub(crate) fn replica(master: Option<&str>) -> Fault {
     let whose = master.map_or_else(String::new, |master| format!(" of {master}"));
     let words =
         format!("the node is a replica{whose} and takes no writes: give the address of its master");
     Fault::new(FaultKind::Replica, words)
 }
 
-/// The fault of a server that has only begun to run.
+/// The fault of a server that has not read all its keys from disk yet.
 pub(super) fn loading() -> Fault {
     Fault::new(FaultKind::Busy, "the server is still reading its keys from disk")
-}
-
-/// The usual words for an input or output error, without codes.
-pub(super) fn io_words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused: is the server running?".to_owned(),
-        io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => "the node closed it".to_owned(),
-        io::ErrorKind::TimedOut => "timed out".to_owned(),
-        io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => plain(&error.to_string()),
-    }
 }
 
 fn kind_of(code: &str, text: &str) -> FaultKind {
@@ -164,7 +119,7 @@ fn kind_of(code: &str, text: &str) -> FaultKind {
         "READONLY" | "MASTERDOWN" => FaultKind::Replica,
         "OOM" | "MISCONF" | "NOREPLICAS" => FaultKind::Unwritable,
         "LOADING" | "BUSY" => FaultKind::Busy,
-        // A script of Redis 6.2 passes errors on behind its own name.
+        // A script of Redis 6.2 puts its own name before the error that it passes on.
         _ => kind_of_general_error(text),
     }
 }
@@ -249,11 +204,16 @@ fn said(code: &str, text: &str) -> String {
     if code == "ERR" || code.starts_with('@') { text } else { format!("{} {text}", plain(code)) }
 }
 
-/// What a server (whoever it is) says, made fit for one line of a log.
-pub(super) fn plain(text: &str) -> String {
-    let text: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_QUOTE).collect();
-    text.trim().to_owned()
+/// The sentence for a key of another type that stands in the way of `request`.
+pub(super) fn wrong_type(request: &Request) -> String {
+    let names = &request.command.claim.resources;
+    let beside = if request.is_fenced() {
+        " and at the table of fences (quorlock:{node}:fences)"
+    } else {
+        ""
+    };
+    format!(
+        "a key of another type is in the way of {names}: look at it{beside} with TYPE, then delete or \
+         rename what is foreign, or lock under another name"
+    )
 }
-
-const LONGEST_QUOTE: usize = 300;

@@ -1,5 +1,5 @@
-//! Whether grants go through to a node: the ruling of the guards as the connection applies it. Owns the
-//! calls of a check-up and the words for a closed gate; decides nothing.
+//! Whether grants are sent to a node: what the guards decided, as the session applies it. Owns the call of a check-up and
+//! the words for grants that are held back; decides nothing.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use redis::{Cmd, Value};
 
 use super::facts::Facts;
 use super::faults;
-use crate::clock;
+use crate::redis_node::transport::garbled;
 
 /// What becomes of grants.
 #[derive(Clone, Debug)]
-pub(super) enum Gate {
-    /// They are done under these conditions.
+pub(crate) enum Gate {
+    /// They are sent, under these conditions.
     Open(Pass),
-    /// They are held back until then.
+    /// They are held back until the end of the quarantine.
     Quarantined(Quarantine),
     /// It is not known yet whether they count.
     Undecided,
@@ -33,7 +33,7 @@ impl Gate {
     }
 
     /// Why a grant that asks the node to keep keys for `keep` is not sent; `None` if it is.
-    pub(super) fn refusal(&self, keep: Duration) -> Option<Fault> {
+    pub(super) fn refusal(&self, keep: Duration, now: Moment) -> Option<Fault> {
         let held_back = |words: String| Fault::new(FaultKind::Quarantined, words);
         match self {
             Self::Open(pass) if keep <= pass.longest => None,
@@ -43,7 +43,7 @@ impl Gate {
                 Some(held_back(words).lasting(left))
             }
             Self::Quarantined(quarantine) => {
-                let left = quarantine.until.since(clock::now());
+                let left = quarantine.until.since(now);
                 let why = quarantine.reason.describe();
                 Some(
                     held_back(format!("{why}: its grants count again in {}", seconds(left)))
@@ -63,14 +63,14 @@ impl Gate {
         }
     }
 
-    /// The canary was beaten so often: it must not be less from now on.
+    /// The canary was beaten `count` times. It must not show less from now on.
     pub(super) fn note_count(&mut self, count: u64) {
         if let Self::Open(pass) = self {
             pass.relied.count = pass.relied.count.max(count);
         }
     }
 
-    /// When to look again, at the latest.
+    /// When the node must be probed again, at the latest.
     pub(super) fn probe_at(&self, now: Moment) -> Moment {
         match self {
             Self::Open(_) => now + PROBE_EVERY,
@@ -84,7 +84,7 @@ impl Gate {
     }
 }
 
-/// What is told of a grant before it is known whether it counts.
+/// The answer to a grant while it is not known whether grants of the node count.
 pub(super) fn undecided() -> Fault {
     Fault::new(FaultKind::Quarantined, UNDECIDED).lasting(PROBE_AGAIN)
 }
@@ -93,7 +93,7 @@ pub(super) fn undecided() -> Fault {
 pub(super) fn call(notes: &Notes, writing: Option<&Writing>) -> Cmd {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(LONGEST);
     let mut call = redis::cmd("EVAL");
-    call.arg(include_str!("../scripts/checkup.lua")).arg(2).arg(CANARY_KEY).arg(NOTES_KEY);
+    call.arg(include_str!("../../scripts/checkup.lua")).arg(2).arg(CANARY_KEY).arg(NOTES_KEY);
     call.arg(millis(KEPT));
     match writing {
         Some(Writing { expected, canary }) => {
@@ -117,31 +117,35 @@ pub(super) fn call(notes: &Notes, writing: Option<&Writing>) -> Cmd {
     call
 }
 
-/// Reads the reply to it, which was asked for at `sent`.
-pub(super) fn read(value: &Value, sent: Moment, facts: &Facts) -> Result<Checkup, Fault> {
+/// Reads the reply to a check-up, by the moments when the call was sent and its reply received.
+pub(super) fn read(
+    value: &Value,
+    (sent, received): (Moment, Moment),
+    facts: &Facts,
+) -> Result<Checkup, Fault> {
     if let Value::ServerError(error) = value {
         return Err(faults::of_checkup(error));
     }
     let Value::Array(parts) = value else {
-        return Err(faults::garbled());
+        return Err(garbled());
     };
     let [canary, Value::Int(micros), Value::Array(holdings), Value::Array(sightings)] =
         parts.as_slice()
     else {
-        return Err(faults::garbled());
+        return Err(garbled());
     };
     let canary = CanaryKey::read(text(canary).as_deref());
-    let micros = u64::try_from(*micros).map_err(|_| faults::garbled())?;
+    let micros = u64::try_from(*micros).map_err(|_| garbled())?;
     let notes = Notes {
-        holdings: read_each(holdings, holding).ok_or_else(faults::garbled)?,
-        sightings: read_each(sightings, sighting).ok_or_else(faults::garbled)?,
+        holdings: read_each(holdings, holding).ok_or_else(garbled)?,
+        sightings: read_each(sightings, sighting).ok_or_else(garbled)?,
     };
     Ok(Checkup {
         run: facts.identity().run.clone(),
         line: facts.line(),
         durable: facts.is_durable(),
         canary,
-        clock: ClockReading { sent, received: clock::now(), micros },
+        clock: ClockReading { sent, received, micros },
         notes,
     })
 }
@@ -212,15 +216,15 @@ const TOO_LONG: &str =
     "it may have forgotten locks that last as long as this one: its grants count again in";
 const UNDECIDED: &str = "it is being found out whether the node may have forgotten locks";
 
-/// How long canary and notes stay after the last look.
+/// How long canary and notes stay on the node after the last probe.
 const KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// The largest number that Lua keeps exactly.
 const LONGEST: u64 = (1 << 53) - 1;
-/// How often a node is looked at that nothing is the matter with: its clock is to be known.
+/// The time between probes of a healthy node. They keep its clock known.
 pub(super) const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// How often a node is looked at whose grants are held back.
+/// The time between probes of a node whose grants are held back.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
-/// How often a node is looked at that is not decided on.
+/// The time between probes of a node that is not decided on.
 const PROBE_SOON: Duration = Duration::from_millis(60);
-/// A look right at the end would come too soon once more.
+/// A probe exactly at the end of a quarantine would come too soon by the rounding of clocks.
 const GRAIN: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! The TLS handshake. Owns whom to trust, by the address's options; knows no Redis.
+//! The TLS handshake. Owns which certificates are trusted, by the address's options; knows nothing of Redis.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,7 @@ pub(super) async fn handshake(
 }
 
 fn config(tls: &Tls, system: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
-    // Per connection instead of the process's default: whoever embeds us may have their own.
+    // A provider of our own: the process that embeds this library may have set another as its default.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
@@ -114,7 +114,7 @@ fn fault(words: String) -> Fault {
     Fault::new(FaultKind::Tls, words)
 }
 
-/// Trusts any host of the trusted authorities, or (without `roots`) anybody at all.
+/// Accepts any host with a certificate of the trusted authorities, or (without `roots`) any certificate at all.
 #[derive(Debug)]
 struct Lax {
     roots: Option<RootCertStore>,

@@ -1,4 +1,4 @@
-//! Turns commands into Redis calls and Redis values into answers. Owns the format; sends nothing.
+//! Turns batches into calls, and replies into answers. Owns the format; sends nothing.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use quorlock_protocol::{
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
-use super::batch::{Batch, Request};
-use super::call::Call;
+use super::batch::Batch;
 use super::facts::Deletion;
-use super::frame::Reply;
+use super::faults;
 use super::gate::CANARY_KEY;
+use super::request::Request;
 use super::scripts::{Digests, Script};
 use crate::keys::{FENCES_KEY, bucket, lock_key};
+use crate::redis_node::transport::{Call, Reply};
 
-/// How a batch is put into a call.
+/// Which call a batch became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `DELIFEQ` or `DELEX`: a revoke of one resource, where the server has it, of a lease or a first round.
-    /// If nothing was deleted, it does not say why and a script is asked: later rounds, which are lost to
-    /// others more often than not, ask it at once.
+    /// `DELIFEQ` or `DELEX`, where the server has it: a revoke of one resource, of a lease or of a first round. If
+    /// nothing was deleted, the reply does not say why, and the script is asked next. Later rounds are mostly lost to
+    /// others, so they use the script at once.
     Deletion,
     /// `EVALSHA`.
     ByDigest,
@@ -29,12 +30,12 @@ pub(super) enum Form {
     Whole,
 }
 
-/// The answers to a batch: to one request, most of the time.
+/// The answers to a batch, mostly of one request.
 pub(super) type Answers = SmallVec<[Result<Answer, Fault>; 1]>;
 
-/// Makes `call` the one for `batch`: by `digests` if the server has the scripts, by `deletion` if it has
-/// such a command. `prefix` goes before every key; a
-/// grant is done only if what is relied on stands in the canary key (nothing is guarded without that).
+/// Makes `call` the one for `batch`: by `digests` if the server knows the scripts, by `deletion` if it has such a
+/// command. `prefix` goes before every lock key. A grant takes effect only if `relied` stands in the canary key; without
+/// `relied` nothing is guarded.
 pub(super) fn encode(
     call: &mut Call,
     batch: &Batch,
@@ -186,7 +187,7 @@ fn answer(request: &Request, numbers: &[i64]) -> Option<Result<Answer, Fault>> {
             Ok(Answer::Theirs { floor: token, frees })
         }
         5 => Err(Fault::new(FaultKind::Quarantined, FORGOT).lasting(Duration::ZERO)),
-        4 => Err(Fault::new(FaultKind::WrongType, wrong_type(request))),
+        4 => Err(Fault::new(FaultKind::WrongType, faults::wrong_type(request))),
         _ => return None,
     })
 }
@@ -198,20 +199,6 @@ pub(super) fn time_in(reply: &Reply) -> Option<u64> {
     };
     let time = numbers.get(REPLY_NUMBERS - 1)?;
     u64::try_from(*time).ok().filter(|time| *time > 0)
-}
-
-/// The sentence for a key of another type in the way of `request`.
-pub(super) fn wrong_type(request: &Request) -> String {
-    let names = &request.command.claim.resources;
-    let beside = if request.is_fenced() {
-        " and at the table of fences (quorlock:{node}:fences)"
-    } else {
-        ""
-    };
-    format!(
-        "a key of another type is in the way of {names}: look at it{beside} with TYPE, then delete or \
-         rename what is foreign, or lock under another name"
-    )
 }
 
 const FORGOT: &str = "the node has forgotten its keys: it is being found out since when";

@@ -1,25 +1,30 @@
-//! One connection as a pipe: calls go in, replies come out in the same order. Knows no lock.
+//! One connection as a pipe: calls go in, replies come out in the same order. Owns both buffers and the first error.
 
+use std::error::Error;
 use std::io;
+use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use quorlock_protocol::Fault;
-use redis::{Cmd, RedisError};
+use quorlock_protocol::{Fault, FaultKind};
+use redis::{ErrorKind, RedisError};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
-use super::call::Call;
-use super::faults;
+use super::call::Outgoing;
+use super::faults::{self, garbled};
 use super::frame::{self, Frame, Reply};
-use super::stream::{Allowance, Metered, Stream};
+use super::meter::{Allowance, Metered};
+use super::stream::Stream;
+use super::tls;
 
 /// A connection whose reading and writing happens inside [`Self::poll_reply`]: no task of its own.
-pub(super) struct Pipe {
+pub(crate) struct Pipe {
     stream: Metered,
     /// What is to be written, and how much of it was.
     outgoing: Vec<u8>,
     written: usize,
-    /// Room for what is read: of it, so much is filled, and of that so much was taken.
+    /// Room for what is read: the first `filled` bytes were read, the first `taken` of them were handed out.
     incoming: Vec<u8>,
     filled: usize,
     taken: usize,
@@ -30,7 +35,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// A pipe over `stream`; nothing is sent yet.
-    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
         let allowance = Allowance::default();
         Self {
             stream: Metered::new(stream, allowance.clone()),
@@ -45,35 +50,33 @@ impl Pipe {
         }
     }
 
-    /// Puts a call in, behind all others. It is written by the next [`Self::poll_reply`].
-    pub(super) fn request(&mut self, call: &Cmd) {
-        self.expect_reply();
-        call.write_packed_command(&mut self.outgoing);
-    }
-
-    /// The same for a call that was put together here.
-    pub(super) fn request_call(&mut self, call: &Call) {
-        self.expect_reply();
-        call.write_to(&mut self.outgoing);
-    }
-
-    fn expect_reply(&mut self) {
-        self.allowance.grow();
-        self.outstanding += 1;
+    /// Takes the calls of `outgoing`, which is empty afterwards, behind all others. They are written by the next
+    /// [`Self::poll_reply`].
+    pub(crate) fn request(&mut self, outgoing: &mut Outgoing) {
+        let calls = mem::take(&mut outgoing.calls);
+        self.allowance.grow(calls);
+        self.outstanding += calls;
+        if self.outgoing.is_empty() {
+            // Changes places with a buffer that has room as well: nothing is copied.
+            mem::swap(&mut self.outgoing, &mut outgoing.bytes);
+        } else {
+            self.outgoing.append(&mut outgoing.bytes);
+            outgoing.bytes.shrink_to(KEPT);
+        }
     }
 
     /// There will be no more replies, unless that was known before.
-    pub(super) fn give_up(&mut self, fault: &Fault) {
+    pub(crate) fn give_up(&mut self, fault: &Fault) {
         self.failure.get_or_insert_with(|| fault.clone());
     }
 
     /// Whether there will be no more replies, as far as was seen.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
     /// The reply to the oldest call, or why there will be no more.
-    pub(super) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+    pub(crate) fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         if let Some(fault) = &self.failure {
             return Poll::Ready(Err(fault.clone()));
         }
@@ -101,7 +104,7 @@ impl Pipe {
     fn take_reply(&mut self) -> Result<Option<Reply>, RedisError> {
         if self.outstanding == 0 {
             // What nobody asked for is not Redis's protocol.
-            return if self.filled > self.taken { Err(garbled()) } else { Ok(None) };
+            return if self.filled > self.taken { Err(not_asked_for()) } else { Ok(None) };
         }
         if self.filled == self.taken {
             return Ok(None);
@@ -161,24 +164,40 @@ impl Pipe {
     /// Why the connection is over: the first reason stays.
     fn fail(&mut self, error: &RedisError) -> Fault {
         let fault = self.failure.get_or_insert_with(|| {
-            if self.allowance.is_exceeded() {
-                faults::garbled()
-            } else {
-                faults::of_connection(error)
-            }
+            if self.allowance.is_exceeded() { garbled() } else { of_connection(error) }
         });
         fault.clone()
     }
+}
+
+/// The fault behind a connection that ended.
+fn of_connection(error: &RedisError) -> Fault {
+    // The redis crate keeps the inner error in an Arc, and hands out the Arc.
+    let source =
+        error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let inner = source.and_then(|source| source.downcast_ref::<io::Error>());
+    if let Some(fault) = inner.and_then(tls::fault_in) {
+        return fault;
+    }
+    if error.kind() == ErrorKind::Parse {
+        return garbled();
+    }
+    let words = match inner {
+        Some(error) => faults::io_words(error),
+        None => "the node closed it".to_owned(),
+    };
+    Fault::new(FaultKind::Broken, format!("the connection was lost: {words}"))
 }
 
 fn hung_up() -> RedisError {
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
-fn garbled() -> RedisError {
-    (redis::ErrorKind::Parse, "not asked for").into()
+fn not_asked_for() -> RedisError {
+    (ErrorKind::Parse, "not asked for").into()
 }
 
+/// How many bytes are read at once, at least.
 const READ_AT_ONCE: usize = 4 * 1024;
-/// So much of a buffer is kept when it is empty.
+/// A buffer that is empty keeps this much of its memory, in bytes.
 const KEPT: usize = 64 * 1024;

@@ -1,27 +1,64 @@
-//! A call in Redis's protocol (RESP2), put together as the bytes that go out. Owns the writing of arguments;
+//! Calls in Redis's protocol (RESP2), put together as the bytes that go out. Owns the writing of arguments;
 //! allocates nothing once it has grown.
+
+use redis::Cmd;
+
+/// Calls that are to be written, in order.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    pub(super) bytes: Vec<u8>,
+    /// How many calls that is, each of which has one reply.
+    pub(super) calls: usize,
+}
+
+impl Outgoing {
+    /// Puts a call behind the others.
+    pub(crate) fn call(&mut self, call: &Call) {
+        self.calls += 1;
+        call.write_to(&mut self.bytes);
+    }
+
+    /// The same for a call that is made seldom and was put together by the library.
+    pub(crate) fn command(&mut self, command: &Cmd) {
+        self.calls += 1;
+        command.write_packed_command(&mut self.bytes);
+    }
+
+    /// How many calls there are.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls
+    }
+}
+
+impl From<&Cmd> for Outgoing {
+    fn from(command: &Cmd) -> Self {
+        let mut outgoing = Self::default();
+        outgoing.command(command);
+        outgoing
+    }
+}
 
 /// A call: its name and its arguments, in order.
 #[derive(Default)]
-pub(super) struct Call {
+pub(crate) struct Call {
     count: u64,
     arguments: Vec<u8>,
 }
 
 impl Call {
     /// Begins another call with the room of this one.
-    pub(super) fn begin(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn begin(&mut self, name: &str) -> &mut Self {
         self.count = 0;
         self.arguments.clear();
         self.arg(name)
     }
 
-    pub(super) fn arg(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn arg(&mut self, text: &str) -> &mut Self {
         self.joined([text])
     }
 
     /// One argument that is made of several texts.
-    pub(super) fn joined<const N: usize>(&mut self, texts: [&str; N]) -> &mut Self {
+    pub(crate) fn joined<const N: usize>(&mut self, texts: [&str; N]) -> &mut Self {
         let length: usize = texts.iter().map(|text| text.len()).sum();
         self.count += 1;
         write_header(&mut self.arguments, b'$', length as u64);
@@ -32,27 +69,27 @@ impl Call {
         self
     }
 
-    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
         let mut digits = itoa::Buffer::new();
         self.arg(digits.format(number))
     }
 
-    pub(super) fn count(&mut self, number: usize) -> &mut Self {
+    pub(crate) fn count(&mut self, number: usize) -> &mut Self {
         self.number(number as u64)
     }
 
     /// The whole call, behind what `bytes` holds.
-    pub(super) fn write_to(&self, bytes: &mut Vec<u8>) {
+    fn write_to(&self, bytes: &mut Vec<u8>) {
         write_header(bytes, b'*', self.count);
         bytes.extend_from_slice(&self.arguments);
     }
 }
 
-/// The line before what has so many bytes or parts.
+/// The line that says how many bytes or parts follow.
 fn write_header(bytes: &mut Vec<u8>, kind: u8, size: u64) {
     let digit = |number: u64| b"0123456789"[(number % 10) as usize];
     match size {
-        // What is usual, in one piece.
+        // The usual sizes, in one piece.
         0..10 => bytes.extend_from_slice(&[kind, digit(size), b'\r', b'\n']),
         10..100 => {
             bytes.extend_from_slice(&[kind, digit(size / 10), digit(size), b'\r', b'\n']);

@@ -1,5 +1,4 @@
-//! The resources that others hold, as far as a connection has seen lately. Owns a guess, which costs one trip if
-//! it is wrong.
+//! Remembers which resources other clients held when this session last asked. A guess: a wrong one costs one round trip.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -10,7 +9,7 @@ pub(super) struct ContentionCache {
     hasher: RandomState,
     /// `None` before the first.
     places: Option<Box<[Option<u64>; PLACES]>>,
-    /// How many places are taken: none, most of the time, and then nothing is hashed.
+    /// How many places are taken. Mostly none, and then nothing is hashed.
     taken: usize,
 }
 
@@ -21,15 +20,14 @@ impl Default for ContentionCache {
 }
 
 impl ContentionCache {
-    /// Somebody else holds `resource`.
+    /// Another client holds `resource`.
     pub(super) fn insert(&mut self, resource: &Resource) {
         let (place, hash) = self.place(resource);
         let places = self.places.get_or_insert_with(|| Box::new([None; PLACES]));
         self.taken += usize::from(places[place].replace(hash).is_none());
     }
 
-    /// Tells whether somebody else held `resource` when it was last heard of, and forgets it: the next one
-    /// to be refused says so again.
+    /// Whether another client held `resource` when it was asked for last. Forgets it: the next refusal says so again.
     pub(super) fn take(&mut self, resource: &Resource) -> bool {
         if self.taken == 0 {
             return false;

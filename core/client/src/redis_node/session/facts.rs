@@ -1,17 +1,17 @@
-//! What a server says of itself. Owns the reading of INFO and CLUSTER NODES; decides nothing.
+//! What a server says about itself. Owns the reading of INFO and CLUSTER NODES; decides nothing.
 
 use std::sync::Arc;
 
 use quorlock_protocol::{Identity, Membership};
 use redis::Value;
 
-use super::faults::plain;
 use crate::address::{self, Address};
+use crate::redis_node::transport::plain;
 
 /// What is read of a server when a connection is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Who it is; empty if this user may not ask.
     identity: Identity,
     /// Whether it says that it is a node of a Redis Cluster.
@@ -38,14 +38,14 @@ pub(super) enum Deletion {
 
 impl Facts {
     /// With what the user says of the node at `address`.
-    pub(super) fn at(mut self, address: &Address) -> Self {
+    pub(crate) fn at(mut self, address: &Address) -> Self {
         self.identity.listed_as = address.host_and_port();
         self.is_declared_durable = address.is_durable();
         self
     }
 
     /// Who the server is.
-    pub(super) fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 

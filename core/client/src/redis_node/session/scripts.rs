@@ -1,4 +1,6 @@
-//! The Lua scripts and how a connection names them. Owns the texts; knows no command's meaning.
+//! The Lua scripts, and the digests by which the server knows them. Owns the texts.
+
+use redis::Cmd;
 
 /// One of the scripts; its number is its place in [`Script::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,18 +18,18 @@ impl Script {
 
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Grant => include_str!("../scripts/grant.lua"),
-            Self::Extend => include_str!("../scripts/extend.lua"),
-            Self::Revoke => include_str!("../scripts/revoke.lua"),
-            Self::RaiseFence => include_str!("../scripts/raise_fence.lua"),
-            Self::Inspect => include_str!("../scripts/inspect.lua"),
+            Self::Grant => include_str!("../../scripts/grant.lua"),
+            Self::Extend => include_str!("../../scripts/extend.lua"),
+            Self::Revoke => include_str!("../../scripts/revoke.lua"),
+            Self::RaiseFence => include_str!("../../scripts/raise_fence.lua"),
+            Self::Inspect => include_str!("../../scripts/inspect.lua"),
         }
     }
 }
 
-/// What the server calls the scripts that it was given (SHA-1 in hex), by [`Script`].
+/// The digests (SHA-1 in hex) that the server gave the scripts, by [`Script`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Digests([String; Script::ALL.len()]);
+pub(crate) struct Digests([String; Script::ALL.len()]);
 
 impl Digests {
     pub(super) fn new(list: Vec<String>) -> Option<Self> {
@@ -40,4 +42,11 @@ impl Digests {
     pub(super) fn of(&self, script: Script) -> &str {
         &self.0[script as usize]
     }
+}
+
+/// The call that gives a script to the server.
+pub(super) fn load(script: Script) -> Cmd {
+    let mut call = redis::cmd("SCRIPT");
+    call.arg("LOAD").arg(script.text());
+    call
 }

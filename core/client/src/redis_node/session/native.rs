@@ -1,37 +1,37 @@
-//! First grants by the server's own commands, which take it half as long as a script. Owns their order and what
-//! their replies amount to.
+//! First grants by the server's own commands, which take the server half the time of a script. Owns their order and
+//! what their replies mean together.
 //!
 //! For each lease `SET NX PX` and, with fencing, `ZADD GT` in the table of fences; behind them all `GET` of the canary
 //! and `TIME`.
-//! They are no transaction, and need to be none:
-//! - The canary is read behind the lock keys. Had the node forgotten one of them in between, then also the canary.
-//! - A fence is only ever raised, and a grant counts only if it is heard before its key can have run out: so the key
-//!   still stood when the fence was raised, and whoever takes the lock next finds it raised. Who is refused raises it,
-//!   too, by no more than his clock: tokens need to grow, not to be without gaps.
-//! - A token counts only if it lies within a second of the node's clock, which is read last: what the node has forgotten
-//!   of its fences, its clock makes up for.
-//! - What is not granted beyond doubt is asked for again by script, which does all or nothing and tells why.
+//! They need not be a transaction:
+//! - The canary is read behind the lock keys. A node that forgot one of them in between has forgotten the canary too.
+//! - A fence is only ever raised, and a grant counts only if its reply comes before its key can have expired. So the key
+//!   still stood when the fence was raised, and the next holder finds it raised. A client that is refused raises it too,
+//!   by no more than its clock allows: tokens must grow; gaps between them do no harm.
+//! - A token counts only if it lies within a second of the node's clock, which is read last: if the node has forgotten
+//!   fences, its clock stands in for them.
+//! - A grant that is in doubt is asked for again by script, which does all or nothing and says why.
 
 use quorlock_protocol::{Action, Answer, Fault, Fence, Relied};
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::batch::{Batch, Request};
-use super::call::Call;
+use super::batch::Batch;
 use super::faults;
-use super::frame::Reply;
 use super::gate::CANARY_KEY;
+use super::request::Request;
 use crate::keys::{FENCES_KEY, bucket, lock_key};
+use crate::redis_node::transport::{Call, Outgoing, Reply, garbled};
 
-/// What the replies to such a batch have said so far.
+/// What the replies to a batch of native grants have said so far.
 pub(super) struct NativeReply {
-    /// Of the leases, in order.
+    /// What became of the leases, in order.
     outcomes: SmallVec<[Outcome; 1]>,
-    /// Which of its replies is next.
+    /// Which reply is next.
     step: Step,
     /// What must stand in the canary key of a guarded node.
     relied: Option<Relied>,
-    /// How often the canary was beaten that stood there.
+    /// How many times the canary that stood there was beaten.
     count: Option<u64>,
     asks_time: bool,
     stands: bool,
@@ -41,11 +41,11 @@ pub(super) struct NativeReply {
 /// What became of a lease.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
-    /// It has its key, and the token that was proposed.
+    /// It has its key and the proposed token.
     Granted,
-    /// Something stands in the key.
+    /// The key exists already.
     Refused,
-    /// It may have its key, but not all that belongs to it.
+    /// It may have its key, but not its token.
     Unclear,
     /// The key could not be set.
     Failed(Fault),
@@ -60,42 +60,49 @@ enum Step {
     End,
 }
 
-/// Hands the commands for `batch` to `send`, one by one. `prefix` goes before every lock key; on a guarded node
-/// `relied` is what must stand in the canary key.
+/// What the commands for native grants depend on.
+pub(super) struct NativeContext<'a> {
+    /// Goes before every lock key.
+    pub(super) prefix: &'a str,
+    /// What must stand in the canary key; `None` on a node that is not guarded.
+    pub(super) relied: Option<Relied>,
+}
+
+/// Puts the commands for `batch` into `outgoing`.
 pub(super) fn write(
     call: &mut Call,
     batch: &Batch,
-    (prefix, relied): (&str, Option<Relied>),
-    mut send: impl FnMut(&Call),
+    NativeContext { prefix, relied }: NativeContext<'_>,
+    outgoing: &mut Outgoing,
 ) -> NativeReply {
     let requests = batch.requests();
     let asks_time = relied.is_some() || requests.iter().any(Request::is_fenced);
     let relied = relied.filter(|relied| !relied.is_anything());
     for request in requests {
-        write_one(call, request, prefix, &mut send);
+        write_one(call, request, prefix, outgoing);
     }
     if relied.is_some() {
-        send(call.begin("GET").arg(CANARY_KEY));
+        outgoing.call(call.begin("GET").arg(CANARY_KEY));
     }
     if asks_time {
-        send(call.begin("TIME"));
+        outgoing.call(call.begin("TIME"));
     }
     let outcomes = SmallVec::with_capacity(requests.len());
     let (count, time) = (None, None);
     NativeReply { outcomes, step: Step::Set, relied, count, asks_time, stands: true, time }
 }
 
-fn write_one(call: &mut Call, request: &Request, prefix: &str, send: &mut impl FnMut(&Call)) {
+fn write_one(call: &mut Call, request: &Request, prefix: &str, outgoing: &mut Outgoing) {
     let Action::Grant { ttl, fence } = request.command.action else {
         return;
     };
     for resource in request.command.claim.resources.as_slice() {
         let key = lock_key(prefix, resource);
         call.begin("SET").arg(&key).arg(request.command.claim.holder.as_str());
-        send(call.arg("NX").arg("PX").number(ttl.as_millis()));
+        outgoing.call(call.arg("NX").arg("PX").number(ttl.as_millis()));
         if let Some(fence) = fence {
             call.begin("ZADD").arg(FENCES_KEY).arg("GT").arg("CH");
-            send(call.number(fence.proposal.0).number(bucket(&key)));
+            outgoing.call(call.number(fence.proposal.0).number(bucket(&key)));
         }
     }
 }
@@ -104,7 +111,7 @@ impl NativeReply {
     /// Takes the next reply to `batch` in; tells whether it was the last. Fails with what is not Redis's protocol.
     pub(super) fn hear(&mut self, batch: &Batch, reply: Reply) -> Result<bool, Fault> {
         let Reply::Other(value) = reply else {
-            return Err(faults::garbled());
+            return Err(garbled());
         };
         match (self.step, value) {
             (Step::Set, value) => {
@@ -115,7 +122,7 @@ impl NativeReply {
                     Value::ServerError(error) => {
                         Outcome::Failed(faults::of_reply(&error, Some(request)))
                     }
-                    _ => return Err(faults::garbled()),
+                    _ => return Err(garbled()),
                 });
             }
             (Step::Raise, Value::Int(1)) => {}
@@ -132,9 +139,9 @@ impl NativeReply {
                 self.stands = false;
             }
             (Step::Time, Value::Array(parts)) => {
-                self.time = Some(micros(&parts).ok_or_else(faults::garbled)?);
+                self.time = Some(micros(&parts).ok_or_else(garbled)?);
             }
-            _ => return Err(faults::garbled()),
+            _ => return Err(garbled()),
         }
         self.step = self.next(batch);
         Ok(self.step == Step::End)
@@ -151,12 +158,12 @@ impl NativeReply {
         }
     }
 
-    /// Whether more was asked of the node than to set the keys.
+    /// Whether the node was asked for its clock.
     pub(super) fn asks_time(&self) -> bool {
         self.asks_time
     }
 
-    /// How often the canary was beaten that stood there, if it was the right one.
+    /// How many times the canary was beaten, if it was the right one.
     pub(super) fn count(&self) -> Option<u64> {
         self.count
     }
@@ -166,8 +173,8 @@ impl NativeReply {
         self.time
     }
 
-    /// What became of each lease of `batch`, in order. Nothing is certain on a node whose canary does not stand, nor
-    /// what its clock does not allow.
+    /// What became of each lease of `batch`, in order. A grant is in doubt if the canary does not stand, or if the node's
+    /// clock does not allow the token.
     pub(super) fn outcomes(&self, batch: &Batch) -> impl Iterator<Item = &Outcome> {
         let certain = |(outcome, request)| match outcome {
             &Outcome::Granted if !self.stands || !self.is_timely(request) => &Outcome::Unclear,

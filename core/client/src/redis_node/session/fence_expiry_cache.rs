@@ -1,31 +1,31 @@
-//! Sees to it that the node remembers fences: its table must be there, and have an end that is far enough off, before
-//! a fencing token is granted, and from then on for as long as the connection lasts. Owns when it is told so; every
-//! grant goes by what it answered.
+//! Makes the node remember fences. Its table of fences must exist, and expire late enough, before a fencing token is
+//! granted and as long as the connection lasts. Owns when the node is told to keep the table, and whether that worked:
+//! otherwise no token counts.
 
 use std::time::Duration;
 
 use quorlock_protocol::{Answer, Fault, Moment, Ttl};
 use redis::Value;
 
-use super::batch::{Batch, Request};
-use super::call::Call;
+use super::batch::Batch;
 use super::faults;
-use super::frame::Reply;
+use super::request::Request;
 use crate::keys::FENCES_KEY;
+use crate::redis_node::transport::{Call, Reply, garbled};
 
-/// What is known of the node's table of fences.
+/// What this session knows of the node's table of fences.
 #[derive(Default)]
 pub(super) struct FenceExpiryCache {
-    /// The longest time for which anyone on this connection wants it kept; `None` before the first fenced command.
+    /// The longest time for which a command of this session wants fences kept; `None` before the first such command.
     retention: Option<Ttl>,
-    /// When the node is to be told again.
+    /// When the node must be told again.
     due: Moment,
-    /// Why it could not be done the last time.
+    /// Why it failed the last time.
     fault: Option<Fault>,
 }
 
 impl FenceExpiryCache {
-    /// Whether the node is to be told ahead of `batch`, which goes out at `now`.
+    /// Whether the node must be told before `batch`, which is sent at `now`.
     pub(super) fn precede(&mut self, batch: &Batch, now: Moment) -> bool {
         let wanted = batch.requests().iter().filter_map(Request::fence_retention).max();
         let grows = wanted > self.retention;
@@ -33,35 +33,35 @@ impl FenceExpiryCache {
         wanted.is_some() && (grows || self.due <= now || self.fault.is_some())
     }
 
-    /// When it is to be told again, if nothing happens before; `None` if nobody wants fences.
+    /// When the node must be told again; `None` if no command wanted fences.
     pub(super) fn due(&self) -> Option<Moment> {
         self.retention.map(|_| self.due)
     }
 
-    /// Makes `call` the one that tells it, to go out at `now`.
+    /// Makes `call` the one that tells the node, sent at `now`.
     pub(super) fn write(&mut self, call: &mut Call, now: Moment) {
         let millis = self.retention.map_or(0, Ttl::as_millis);
-        call.begin("EVAL").arg(include_str!("../scripts/keep_fences.lua")).count(1);
+        call.begin("EVAL").arg(include_str!("../../scripts/keep_fences.lua")).count(1);
         call.arg(FENCES_KEY).number(millis);
         self.due = now + KEEP_EVERY;
     }
 
-    /// Takes the node's answer in; tells its clock in microseconds. Fails with what is not Redis's protocol.
+    /// Reads the reply, which has the node's clock in microseconds. Fails if it is not what the script replies.
     pub(super) fn hear(&mut self, reply: &Reply) -> Result<Option<u64>, Fault> {
         match reply {
             Reply::Other(Value::Int(time)) => {
                 self.fault = None;
-                u64::try_from(*time).map(Some).map_err(|_| faults::garbled())
+                u64::try_from(*time).map(Some).map_err(|_| garbled())
             }
             Reply::Other(Value::ServerError(error)) => {
                 self.fault = Some(faults::of_fences(error));
                 Ok(None)
             }
-            _ => Err(faults::garbled()),
+            _ => Err(garbled()),
         }
     }
 
-    /// Lets no grant of a token count on a node that may forget it at any time, or never.
+    /// Turns grants of tokens into the fault if the node could not be told: it may forget the fence, or keep it for ever.
     pub(super) fn judge(&self, answers: &mut [Result<Answer, Fault>]) {
         let Some(fault) = &self.fault else {
             return;
@@ -74,6 +74,6 @@ impl FenceExpiryCache {
     }
 }
 
-/// How often a node is told: its table has an end again so soon after it was deleted alone, and what was granted a
-/// moment ago is remembered for the retention less so much, at least.
+/// The time between two such calls. If the table alone is deleted, it expires again after this time at the latest. A
+/// fence is remembered for the retention minus this time, at least.
 const KEEP_EVERY: Duration = Duration::from_secs(10);

@@ -1,26 +1,26 @@
-//! The replies of Redis's protocol (RESP2), as bytes. Owns the reading of whole ones; asks for nothing.
+//! Reads replies of Redis's protocol (RESP2) from bytes.
 
 use redis::{RedisError, RedisResult, Value};
 use smallvec::SmallVec;
 
-/// What the bytes read so far amount to.
+/// What stands at the beginning of the bytes that were read.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// A reply, and how many bytes it took.
+    /// A whole reply, and how many bytes it took.
     Whole(Reply, usize),
-    /// The beginning of one.
+    /// The beginning of a reply.
     Partial,
 }
 
-/// A reply. What our scripts say to commands are numbers: read without taking memory for each.
+/// A reply. The scripts reply numbers: these are read without an allocation for each.
 #[derive(Debug, PartialEq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// An array of nothing but numbers.
     Numbers(Numbers),
     Other(Value),
 }
 
-pub(super) type Numbers = SmallVec<[i64; 4]>;
+pub(crate) type Numbers = SmallVec<[i64; 4]>;
 
 impl From<Reply> for Value {
     fn from(reply: Reply) -> Self {
@@ -73,7 +73,7 @@ impl Reader<'_> {
     /// The next value; `None` if it is not all there.
     fn value(&mut self, depth: usize) -> RedisResult<Option<Value>> {
         let start = self.at;
-        // Told by the first byte: whoever speaks another language may never end a line.
+        // Decided by the first byte: a server of another protocol may never end a line.
         if self.bytes.get(start).is_some_and(|kind| !b"+-:$*".contains(kind)) {
             return Err(garbled());
         }
@@ -86,7 +86,7 @@ impl Reader<'_> {
         Ok(Some(match kind {
             b'+' if rest == b"OK" => Value::Okay,
             b'+' => Value::SimpleString(String::from_utf8_lossy(rest).into_owned()),
-            // Rare, and the meaning of its words is the library's.
+            // Rare; the library knows the meaning of its words.
             b'-' => redis::parse_redis_value(&self.bytes[start..self.at])?,
             b':' => Value::Int(number(rest)?),
             b'$' => match length(rest)? {
@@ -138,7 +138,7 @@ impl Reader<'_> {
     }
 
     fn array(&mut self, length: usize, depth: usize) -> RedisResult<Option<Vec<Value>>> {
-        // What the other side says of its length is not believed before it is there.
+        // Reserves no memory for a length that is only claimed.
         let mut items = Vec::with_capacity(length.min(16));
         for _ in 0..length {
             match self.value(depth + 1)? {

@@ -1,0 +1,33 @@
+//! What is said to one server over one connection: who it is, which commands go out, in what order, and what is sent
+//! again. Sans IO: replies and clock readings come in as arguments, calls go out as bytes. Knows no socket and no task.
+
+mod batch;
+mod batcher;
+mod contention_cache;
+mod facts;
+mod faults;
+mod fence_expiry_cache;
+mod gate;
+mod guard_probe;
+mod handshake;
+mod in_flight;
+mod machine;
+mod native;
+mod replay;
+mod replies;
+mod request;
+mod scripts;
+mod turn;
+mod wire;
+
+pub(super) use self::facts::Facts;
+pub(super) use self::faults::replica;
+pub(super) use self::gate::Gate;
+pub(super) use self::guard_probe::GuardProbe;
+pub(super) use self::handshake::{ClientId, Handshake, Known, Told};
+pub(super) use self::in_flight::Now;
+pub(super) use self::machine::Session;
+pub(super) use self::replay::Unanswered;
+pub(super) use self::replies::Event;
+pub(super) use self::request::Request;
+pub(super) use self::turn::{SILENT, Turn};

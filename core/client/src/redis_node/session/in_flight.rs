@@ -1,0 +1,50 @@
+//! A call that the server has not answered, and when it was sent.
+
+use quorlock_protocol::Moment;
+use tokio::time::Instant;
+
+use super::batch::Batch;
+use super::native::NativeReply;
+use super::wire::Form;
+
+/// One moment, by two clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// By the boot clock, which deadlines and guards go by.
+    pub(crate) boot: Moment,
+    /// By a clock that stops while the computer sleeps: a server is not silent meanwhile.
+    pub(crate) awake: Instant,
+}
+
+/// A call that the server has not answered.
+pub(super) struct InFlight {
+    pub(super) sent: Now,
+    pub(super) kind: InFlightKind,
+}
+
+/// What was asked.
+pub(super) enum InFlightKind {
+    Batch(Batch, Form),
+    /// First grants by several commands, and what their replies have said so far.
+    Native(Batch, NativeReply),
+    Script,
+    Fences,
+    Facts,
+    Probe,
+}
+
+impl InFlightKind {
+    pub(super) fn batch(&self) -> Option<&Batch> {
+        match self {
+            Self::Batch(batch, _) | Self::Native(batch, _) => Some(batch),
+            Self::Script | Self::Fences | Self::Facts | Self::Probe => None,
+        }
+    }
+
+    pub(super) fn into_batch(self) -> Option<Batch> {
+        match self {
+            Self::Batch(batch, _) | Self::Native(batch, _) => Some(batch),
+            Self::Script | Self::Fences | Self::Facts | Self::Probe => None,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What the replies mean for the commands that were sent. Owns who is answered what; a reply that nobody can expect ends
+//! the session with a fault.
+
+use quorlock_protocol::{Answer, Fault, FaultKind, Frees};
+use redis::{ServerError, Value};
+
+use super::batch::Batch;
+use super::faults;
+use super::in_flight::{InFlight, InFlightKind, Now};
+use super::machine::Session;
+use super::native::{NativeReply, Outcome};
+use super::request::Request;
+use super::wire::{self, Answers, Form};
+use crate::redis_node::transport::{Reply, garbled};
+
+/// What happened in a session.
+pub(crate) enum Event {
+    Answered,
+    /// The node was probed; the gate may have changed.
+    Probed,
+}
+
+/// The end of the replies to one call, or to the commands of one native batch.
+pub(crate) enum Heard {
+    Reply(Reply),
+    /// All were heard, or one was not of Redis's protocol.
+    Native(Result<(), Fault>),
+}
+
+impl Session {
+    /// Takes the next reply; `None` if others of the same batch must follow first.
+    #[inline]
+    pub(crate) fn hear(&mut self, reply: Reply) -> Option<Heard> {
+        self.has_answered = true;
+        if let Some(InFlightKind::Native(batch, native)) =
+            self.in_flight.front_mut().map(|it| &mut it.kind)
+        {
+            return match native.hear(batch, reply) {
+                Ok(false) => None,
+                heard => Some(Heard::Native(heard.map(|_| ()))),
+            };
+        }
+        Some(Heard::Reply(reply))
+    }
+
+    /// Applies what was heard at `now`. An error is a fault of the connection, which can be used no more.
+    pub(crate) fn handle(&mut self, heard: Heard, now: Now) -> Result<Event, Fault> {
+        let InFlight { sent, kind } = self.in_flight.pop_front().ok_or_else(garbled)?;
+        let event = match (kind, heard) {
+            (InFlightKind::Native(batch, native), Heard::Native(heard)) => {
+                self.handle_native((batch, native), heard, (sent, now))?;
+                Event::Answered
+            }
+            (InFlightKind::Batch(batch, form), Heard::Reply(reply)) => {
+                self.handle_batch((batch, form), reply, (sent, now))?;
+                Event::Answered
+            }
+            (kind, Heard::Reply(reply)) => self.handle_own(&kind, reply, (sent, now))?,
+            (_, Heard::Native(_)) => return Err(garbled()),
+        };
+        if self.in_flight.is_empty() && !self.to_replay.is_empty() {
+            self.replay_kept(now);
+        }
+        Ok(event)
+    }
+
+    /// The reply to a call of the session's own.
+    fn handle_own(
+        &mut self,
+        kind: &InFlightKind,
+        reply: Reply,
+        (sent, now): (Now, Now),
+    ) -> Result<Event, Fault> {
+        match kind {
+            InFlightKind::Script => {
+                if matches!(&reply, Reply::Other(Value::ServerError(error)) if faults::is_not_permitted(error))
+                {
+                    self.digests = None;
+                }
+                Ok(Event::Answered)
+            }
+            InFlightKind::Fences => {
+                if let Some(time) = self.fences.hear(&reply)? {
+                    self.guard_probe.note_clock(time, now.boot);
+                }
+                Ok(Event::Answered)
+            }
+            InFlightKind::Facts => {
+                self.facts.renew(&reply.into());
+                self.guard_probe.handle_facts(&self.facts);
+                Ok(Event::Answered)
+            }
+            InFlightKind::Probe => {
+                let times = (sent.boot, now.boot);
+                let next = self.guard_probe.handle_probe(times, &reply.into(), &self.facts);
+                self.send_probe(next, now);
+                Ok(Event::Probed)
+            }
+            InFlightKind::Batch(..) | InFlightKind::Native(..) => Err(garbled()),
+        }
+    }
+
+    fn handle_batch(
+        &mut self,
+        (batch, form): (Batch, Form),
+        reply: Reply,
+        (sent, now): (Now, Now),
+    ) -> Result<(), Fault> {
+        match reply {
+            Reply::Other(Value::ServerError(error)) => {
+                self.handle_error((batch, form), &error, now);
+                return Ok(());
+            }
+            Reply::Other(Value::Int(0)) if form == Form::Deletion => {
+                let mut batch = batch;
+                batch.note_missed();
+                self.send(batch, now);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Some(mut answers) = wire::decode(&batch, form, &reply) else {
+            batch.answer_all(&garbled(), now.boot);
+            return Err(garbled());
+        };
+        let times = (sent.boot, now.boot);
+        if batch.first().is_grant() {
+            self.note_contention(batch.first(), &answers);
+            let time = wire::time_in(&reply);
+            let probe = self.guard_probe.inspect(times, time, &mut answers, &batch);
+            self.send_probe(probe, now);
+            self.fences.judge(&mut answers);
+        } else {
+            if let Some(time) = wire::time_in(&reply) {
+                self.guard_probe.note_clock(time, now.boot);
+            }
+            self.guard_probe.require_vouched(times, &mut answers, &batch);
+        }
+        self.drop_withdrawn(&batch, now);
+        batch.answer_each(answers, now.boot);
+        Ok(())
+    }
+
+    /// The server replied to `batch` with an error: it had no effect.
+    fn handle_error(&mut self, (mut batch, form): (Batch, Form), error: &ServerError, now: Now) {
+        if faults::is_no_script(error) && form == Form::ByDigest {
+            batch.note_not_done();
+            self.to_replay.push_back(batch);
+        } else if form == Form::Deletion && faults::is_not_there(error) {
+            self.deletion = None;
+            batch.note_not_done();
+            self.send(batch, now);
+        } else if batch.requests().len() > 1
+            && (error.code() == "CROSSSLOT" || faults::is_not_permitted(error))
+        {
+            // A cluster of one node takes each lease by itself, and the rights to keys may differ.
+            self.may_merge &= error.code() != "CROSSSLOT";
+            batch.note_not_done();
+            self.send_each(batch.split(), now);
+        } else {
+            let fault = faults::of_reply(error, Some(batch.first()));
+            self.heed(&fault, now);
+            batch.answer_all(&fault, now.boot);
+        }
+    }
+
+    /// Answers the native grants that were done; asks for the others by script, one by one, which says more.
+    fn handle_native(
+        &mut self,
+        (batch, native): (Batch, NativeReply),
+        heard: Result<(), Fault>,
+        (sent, now): (Now, Now),
+    ) -> Result<(), Fault> {
+        if let Err(fault) = heard {
+            batch.answer_all(&fault, now.boot);
+            return Err(fault);
+        }
+        let mut granted = Answers::with_capacity(batch.requests().len());
+        granted.extend(native.granted(&batch).map(Ok));
+        if let Some(count) = native.count() {
+            self.guard_probe.note_count(count);
+        }
+        let times = (sent.boot, now.boot);
+        let probe = self.guard_probe.inspect(times, native.time(), &mut granted, &batch);
+        self.send_probe(probe, now);
+        self.fences.judge(&mut granted);
+        if granted.len() == batch.requests().len() {
+            batch.answer_each(granted, now.boot);
+            return Ok(());
+        }
+        let (mut granted, mut unclear) = (granted.into_iter(), Vec::new());
+        // When the reply to a script would be here, if that takes up to twice as long.
+        let in_time = now.boot + now.boot.since(sent.boot) * 2;
+        let outcomes: Vec<_> = native.outcomes(&batch).cloned().collect();
+        for (mut batch, outcome) in batch.split().zip(outcomes) {
+            match outcome {
+                Outcome::Granted => batch.answer_each(granted.next(), now.boot),
+                Outcome::Failed(fault) => {
+                    self.heed(&fault, now);
+                    batch.answer_all(&fault, now.boot);
+                }
+                // A script would say no more, or there is no time for one: later rounds ask by script.
+                Outcome::Refused
+                    if !native.asks_time() || batch.first().command.not_after < in_time =>
+                {
+                    batch.answer_each([Ok(REFUSED)], now.boot);
+                }
+                Outcome::Refused => {
+                    batch.note_missed();
+                    unclear.push(batch);
+                }
+                Outcome::Unclear => unclear.push(batch),
+            }
+        }
+        self.send_each(unclear, now);
+        Ok(())
+    }
+
+    /// A server that has become a replica is asked which master it follows.
+    fn heed(&mut self, fault: &Fault, now: Now) {
+        let is_replica = fault.kind() == FaultKind::Replica;
+        if is_replica && self.guard_probe.is_on() && !self.guard_probe.is_probing() {
+            self.reexamine(now);
+        }
+    }
+
+    /// A first grant that was refused shows that another client wants the resource.
+    fn note_contention(&mut self, request: &Request, answers: &[Result<Answer, Fault>]) {
+        if request.is_first_grant() && matches!(answers, [Ok(Answer::Theirs { .. })]) {
+            for resource in request.command.claim.resources.as_slice() {
+                self.contention.insert(resource);
+            }
+        }
+    }
+}
+
+const REFUSED: Answer = Answer::Theirs { floor: None, frees: Frees::Unknown };

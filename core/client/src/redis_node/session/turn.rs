@@ -1,0 +1,67 @@
+//! Requests that came in together. Owns which of them are sent at all, and that they share calls where they may.
+
+use quorlock_protocol::{Fault, FaultKind};
+
+use super::batcher::Batcher;
+use super::in_flight::Now;
+use super::machine::Session;
+use super::request::Request;
+
+/// The requests of one turn, on their way into a session.
+pub(crate) struct Turn<'a> {
+    session: &'a mut Session,
+    batcher: Batcher,
+    /// The server is silent: it gets revokes, which must follow their grants, and nothing else.
+    is_hung: bool,
+    now: Now,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(session: &'a mut Session, is_hung: bool, now: Now) -> Self {
+        Self { session, batcher: Batcher::default(), is_hung, now }
+    }
+
+    /// Sends `request`, or answers it if it must not be sent.
+    pub(crate) fn request(&mut self, request: Request) {
+        let Self { session, batcher, is_hung, now } = self;
+        if request.command.not_after < now.boot {
+            let has_waited = request.command.not_after < session.ready;
+            return request.refuse(&late(has_waited), now.boot);
+        }
+        if *is_hung && (!request.is_revoke() || session.is_full()) {
+            return request.refuse(&Fault::new(FaultKind::NotSent, SILENT), now.boot);
+        }
+        let traits = session.traits_of(&request, *now);
+        batcher.add(request, traits, |batch| session.send(batch, *now));
+    }
+
+    /// Probes the node before the requests that follow.
+    pub(crate) fn probe(&mut self) {
+        self.flush();
+        if !self.is_hung {
+            self.session.probe(self.now);
+        }
+    }
+
+    /// Sends the rest.
+    pub(crate) fn finish(mut self) {
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let Self { session, batcher, now, .. } = self;
+        batcher.finish(|batch| session.send(batch, *now));
+    }
+}
+
+/// The fault of a command that was reached too late: the node was not connected, or this process did not run.
+fn late(had_no_connection: bool) -> Fault {
+    if had_no_connection {
+        Fault::new(FaultKind::NotSent, "it was connected to too late")
+    } else {
+        Fault::new(FaultKind::Late, "this process came to it too late to send it")
+    }
+}
+
+/// What is said of a server that leaves calls unanswered.
+pub(crate) const SILENT: &str = "the node is connected, but does not answer";

@@ -1,0 +1,37 @@
+//! What goes wrong with a connection, in words for people. Owns the texts; decides nothing.
+
+use std::io;
+
+use quorlock_protocol::{Fault, FaultKind};
+
+/// The fault of a server that does not speak the protocol.
+pub(crate) fn garbled() -> Fault {
+    Fault::new(
+        FaultKind::Garbled,
+        "the node answered something that is not Redis's protocol: is the address that of a Redis or \
+         Valkey server, and is TLS (rediss://) spoken on neither side or on both?",
+    )
+}
+
+/// The usual words for an input or output error, without codes.
+pub(super) fn io_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused: is the server running?".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => "the node closed it".to_owned(),
+        io::ErrorKind::TimedOut => "timed out".to_owned(),
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => plain(&error.to_string()),
+    }
+}
+
+/// The text that the other side sent, made fit for one line of a log.
+pub(crate) fn plain(text: &str) -> String {
+    let text: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_QUOTE).collect();
+    text.trim().to_owned()
+}
+
+/// In characters.
+const LONGEST_QUOTE: usize = 300;

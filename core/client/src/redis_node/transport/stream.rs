@@ -1,0 +1,93 @@
+//! Opens the byte stream to a server: TCP, TLS or a unix socket. Knows nothing of Redis.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use quorlock_protocol::{Fault, FaultKind};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{faults, tls};
+use crate::address::{Address, Place};
+
+/// A byte stream: TCP, TLS over TCP, or a unix socket.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Opens the stream to `address`. The caller sets the deadline.
+pub(crate) async fn open(address: &Address) -> Result<Box<dyn Stream>, Fault> {
+    match address.place() {
+        Place::Tcp { host, port } => {
+            let tcp = open_tcp(host, *port).await.map_err(|error| unreachable_at(&error))?;
+            match address.tls() {
+                Some(options) => Ok(Box::new(tls::handshake(options, host, tcp).await?)),
+                None => Ok(Box::new(tcp)),
+            }
+        }
+        #[cfg(unix)]
+        Place::Unix(path) => {
+            let stream = tokio::net::UnixStream::connect(path).await;
+            Ok(Box::new(stream.map_err(|error| unreachable_at(&error))?))
+        }
+        _ => Err(Fault::new(FaultKind::NotSent, "this kind of address has no connection")),
+    }
+}
+
+/// Tries the addresses of `host` in their order. The next one is tried when the one before has failed
+/// or taken long, so that a host whose IPv6 leads nowhere is reached by IPv4 all the same.
+async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut addresses =
+        tokio::net::lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut failure = io::Error::other("the host name has no address");
+    loop {
+        match addresses.next() {
+            Some(address) => attempts.push(TcpStream::connect(address)),
+            None if attempts.is_empty() => return Err(failure),
+            None => {}
+        }
+        let patience = if addresses.len() > 0 { NEXT_ADDRESS_AFTER } else { Duration::MAX };
+        match timeout(patience, attempts.next()).await {
+            Ok(Some(Ok(stream))) if is_to_itself(&stream) => {
+                failure = io::ErrorKind::ConnectionRefused.into();
+            }
+            Ok(Some(Ok(stream))) => return tune(stream),
+            Ok(Some(Err(error))) => failure = error,
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+/// A connection to a port of the own machine on which nothing listens can get that very port as its local end, and is
+/// then connected to itself. As long as it lasts, no server can be started on that port.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    matches!((stream.local_addr(), stream.peer_addr()), (Ok(own), Ok(other)) if own == other)
+}
+
+fn tune(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(GIVEN_UP_AFTER))?;
+    Ok(stream)
+}
+
+fn unreachable_at(error: &io::Error) -> Fault {
+    Fault::new(FaultKind::NotSent, format!("cannot connect: {}", faults::io_words(error)))
+}
+
+/// How long one address of several is waited for before the next one is tried as well.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(200);
+/// The kernel probes a connection that has been idle for this time,
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
+/// and again after each of these intervals.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Bytes that the other machine does not acknowledge within this time end the connection.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
