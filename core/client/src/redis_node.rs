@@ -156,3 +156,6 @@ impl Node for RedisNode {
         let _ = self.queue.send(NodeMessage::Close);
     }
 }
+
+#[cfg(test)]
+mod tests;

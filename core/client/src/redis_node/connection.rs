@@ -92,7 +92,6 @@ impl Connection {
         self.known.get()
     }
 
-    /// How the server calls it.
     pub(super) fn client(&self) -> Option<&ClientId> {
         self.known.get()?.client.as_ref()
     }
@@ -161,7 +160,6 @@ impl Connection {
 }
 
 impl Share {
-    /// The connection.
     pub(super) fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }

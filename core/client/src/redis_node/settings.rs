@@ -16,7 +16,7 @@ pub struct NodeSettings {
     /// How long connecting may take, with TLS and log-in: 1 s by default. Longer for nodes far away;
     /// shorter to learn sooner that a node is gone.
     pub connect_timeout: Duration,
-    /// A node that leaves a command unanswered for so long is taken for hung and gets no new grants
+    /// A node that leaves a command unanswered for this time counts as hung and gets no new grants
     /// until it answers: 250 ms by default. Longer for servers that run slow scripts; shorter to spare
     /// callers the wait.
     pub hang_after: Duration,

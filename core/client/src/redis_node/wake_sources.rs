@@ -13,21 +13,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::sentry::{News, Sentry};
 
-/// What has come.
+/// Why the task woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeReason {
-    /// The moment that was to be reminded of.
+    /// The moment that the alarm was set to.
     Alarm,
     /// The guards have news.
     News(News),
 }
 
-/// One alarm, and what tells of news.
+/// One alarm, and the news of the guards.
 pub(super) struct WakeSources {
     alarm: Pin<Box<Sleep>>,
     /// What the alarm is set to; `None` once it has rung.
     alarm_at: Option<Instant>,
-    /// Ends with the next news; gives the sentry back that told them.
+    /// Ready with the next news, and the sentry that they came from.
     news: BoxFuture<'static, (News, Sentry)>,
     bell: Arc<Bell>,
     /// Rings the bell.
@@ -47,7 +47,7 @@ impl WakeSources {
         }
     }
 
-    /// Has the alarm ring at `moment`, unless it does so sooner.
+    /// Sets the alarm to `moment`, unless it rings sooner anyway.
     pub(super) fn remind(&mut self, moment: Instant) {
         if self.alarm_at.is_none_or(|set| moment < set) {
             self.alarm.as_mut().reset(moment);
@@ -56,7 +56,7 @@ impl WakeSources {
         }
     }
 
-    /// Waits for what comes, one at a time; costs next to nothing while nothing has stirred.
+    /// Waits for the next reason to wake; costs next to nothing while neither source has called its waker.
     pub(super) async fn next(&mut self) -> WakeReason {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -68,7 +68,7 @@ impl WakeSources {
         }
         let reason = self.poll_stirred();
         if reason.is_ready() {
-            // The other one may have rung as well.
+            // The other source may be ready as well.
             self.bell.has_rung.store(true, Ordering::Release);
         }
         reason
@@ -87,7 +87,7 @@ impl WakeSources {
     }
 }
 
-/// Remembers that it was rung, and passes it on.
+/// A waker that remembers that it was called, and wakes the task.
 struct Bell {
     has_rung: AtomicBool,
     task: AtomicWaker,
@@ -99,7 +99,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // First of all: whoever begins to listen meanwhile finds it rung.
+        // First: a task that registers in between finds it rung.
         self.has_rung.store(true, Ordering::Release);
         self.task.wake();
     }
@@ -145,7 +145,7 @@ mod tests {
         let mut wake_sources = WakeSources::new(None);
         for _ in 0..2 {
             wake_sources.remind(Instant::now() + Duration::from_millis(10));
-            // By nobody, for whom it is in vain.
+            // Polled once by a waker that wakes nobody.
             assert!(wake_sources.next().now_or_never().is_none());
             let rung = in_time(wake_sources.next()).await;
             assert_eq!(rung, Some(WakeReason::Alarm));

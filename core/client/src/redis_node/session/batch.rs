@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use super::request::Request;
 
 /// Requests that go out in one call: a single one, several extensions, or several first grants.
+#[cfg_attr(test, derive(Debug))]
 pub(super) struct Batch {
     /// Never empty.
     requests: SmallVec<[Request; 1]>,

@@ -13,6 +13,13 @@ pub(super) struct ContentionCache {
     taken: usize,
 }
 
+#[cfg(test)]
+impl std::fmt::Debug for ContentionCache {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.taken.fmt(out)
+    }
+}
+
 impl Default for ContentionCache {
     fn default() -> Self {
         Self { hasher: RandomState::new(), places: None, taken: 0 }

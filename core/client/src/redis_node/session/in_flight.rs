@@ -23,6 +23,7 @@ pub(super) struct InFlight {
 }
 
 /// What was asked.
+#[cfg_attr(test, derive(Debug))]
 pub(super) enum InFlightKind {
     Batch(Batch, Form),
     /// First grants by several commands, and what their replies have said so far.

@@ -265,5 +265,15 @@ impl Session {
     }
 }
 
+#[cfg(test)]
+impl Session {
+    /// Equal for sessions that go on alike.
+    pub(crate) fn fingerprint(&self) -> String {
+        let in_flight: Vec<_> = self.in_flight.iter().map(|it| &it.kind).collect();
+        let flags = (self.digests.is_some(), self.deletion, self.may_merge, self.is_reexamined);
+        format!("{:?}", (in_flight, &self.to_replay, &self.waiting, flags, &self.contention))
+    }
+}
+
 /// A server that breaks every connection does so sooner; one that closes idle connections, later.
 const PROVED_AFTER: Duration = Duration::from_secs(1);

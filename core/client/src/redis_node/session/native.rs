@@ -24,6 +24,7 @@ use crate::keys::{FENCES_KEY, bucket, lock_key};
 use crate::redis_node::transport::{Call, Outgoing, Reply, garbled};
 
 /// What the replies to a batch of native grants have said so far.
+#[cfg_attr(test, derive(Debug))]
 pub(super) struct NativeReply {
     /// What became of the leases, in order.
     outcomes: SmallVec<[Outcome; 1]>,
@@ -51,7 +52,7 @@ pub(super) enum Outcome {
     Failed(Fault),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Set,
     Raise,

@@ -32,6 +32,7 @@ use super::request::Request;
 use super::scripts::{self, Script};
 
 /// What a session has left without an answer, in order.
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Unanswered(Vec<Batch>);
 
 impl Unanswered {

@@ -1,5 +1,7 @@
 //! One command for a node, and the way back for its answer. Knows no wire format.
 
+#[cfg(test)]
+use std::fmt;
 use std::time::Duration;
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket, Ttl};
@@ -10,6 +12,13 @@ use crate::inbox::ReplyTo;
 pub(crate) struct Request {
     pub(crate) command: Command,
     reply_to: ReplyTo,
+}
+
+#[cfg(test)]
+impl fmt::Debug for Request {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {:?}", self.command.claim.holder.as_str(), self.command.action)
+    }
 }
 
 impl Request {
