@@ -33,7 +33,9 @@ fn follow(
     stack: &mut Vec<Vec<Step>>,
 ) {
     let mut world = World::new(scope);
-    path.iter().for_each(|step| world.step(*step));
+    for step in path.iter() {
+        world.step(*step);
+    }
     while seen.insert(hash_of(&world)) {
         let steps = world.steps();
         let Some((first, others)) = steps.split_first() else {

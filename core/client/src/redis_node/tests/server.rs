@@ -123,7 +123,7 @@ impl Server {
                     let found = self.keys.get(*key);
                     let code = found.map_or(2, |it| if it == holder { 1 } else { 3 });
                     self.note(connection, holder, Kind::Extend, code == 1, true);
-                    reply.push_str(&format!(":{code}\r\n"));
+                    reply.extend([":", &code.to_string(), "\r\n"]);
                 }
                 reply
             }

@@ -240,7 +240,9 @@ impl World {
         let Way::Up(link) = &mut self.users[number].way else { panic!("a user that is connected") };
         link.drive(|session, now| {
             let mut turn = Turn::new(session, false, now);
-            requests.into_iter().for_each(|request| turn.request(request));
+            for request in requests {
+                turn.request(request);
+            }
             turn.finish();
         });
     }
@@ -278,21 +280,19 @@ impl World {
             Way::Up(link) => Some(Arc::clone(link.connection())),
             Way::Down(..) | Way::Moving => None,
         });
-        let (share, handshake) = match current.filter(|connection| !connection.has_ended()) {
-            Some(connection) => {
-                let handshake = Handshake::ask(predecessor.as_ref(), &mut outgoing);
-                (connection.share(), handshake)
-            }
-            None => {
-                let wire = Wire::default();
-                let address = Arc::new("redis://test".parse().expect("an address"));
-                let pipe = Pipe::new(Box::new(wire.clone()));
-                let share = Connection::over(pipe, &address, Weak::<Nobody>::new());
-                let (calls, replies) = (VecDeque::new(), VecDeque::new());
-                self.lines.push(Line { wire, calls, replies, client: None });
-                let handshake = Handshake::log_in(&address, predecessor.as_ref(), &mut outgoing);
-                (share, handshake)
-            }
+        let current = current.filter(|connection| !connection.has_ended());
+        let (share, handshake) = if let Some(connection) = current {
+            let handshake = Handshake::ask(predecessor.as_ref(), &mut outgoing);
+            (connection.share(), handshake)
+        } else {
+            let wire = Wire::default();
+            let address = Arc::new("redis://test".parse().expect("an address"));
+            let pipe = Pipe::new(Box::new(wire.clone()));
+            let share = Connection::over(pipe, &address, Weak::<Nobody>::new());
+            let (calls, replies) = (VecDeque::new(), VecDeque::new());
+            self.lines.push(Line { wire, calls, replies, client: None });
+            let handshake = Handshake::log_in(&address, predecessor.as_ref(), &mut outgoing);
+            (share, handshake)
         };
         let told = self.converse(&share, handshake, outgoing);
         let line = self.lines.last_mut().expect("a connection");
