@@ -62,7 +62,7 @@ def main() -> None:
         match = MUTANT.fullmatch(path.read_text())
         if match is None:
             sys.exit(f"{path} is not a mutant")
-        _, file, old, new = match.groups()
+        _, file, old, new = (part.strip("\n") for part in match.groups())
         whole = (ROOT / file).read_text()
         if whole.count(old) != 1:
             sys.exit(f"{path}: the text to be replaced is not there once")

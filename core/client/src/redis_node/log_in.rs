@@ -1,4 +1,4 @@
-//! Has the conversations of a handshake over a connection. Owns who waits for which; what is said is the session's.
+//! Carries the calls and replies of a handshake over a connection. Decides nothing; the handshake does.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -187,7 +187,7 @@ mod tests {
         (watch, wake_sources)
     }
 
-    /// What comes because it wakes who waits: a timeout alone would look once more at its end.
+    /// The reason, if it wakes the task: `timeout` would poll once more at its end, and find a reason without a wake.
     async fn in_time(reason: impl Future<Output = WakeReason>) -> Option<WakeReason> {
         select! {
             biased;

@@ -18,7 +18,7 @@ async fn each_is_given_the_replies_to_its_own_calls() {
     for (share, name) in [(&one, "A"), (&two, "B"), (&two, "C"), (&one, "D")] {
         share.request(&mut call(name));
     }
-    // Whoever is polled writes for all, in the order of the calls.
+    // The user that is polled writes for all, in the order of the calls.
     assert!(reply(&two).now_or_never().is_none());
     assert_eq!(
         heard(&mut server),

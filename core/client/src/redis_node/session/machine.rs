@@ -98,8 +98,8 @@ impl Session {
         self.ready = now.boot;
     }
 
-    /// The calls that are to be written, in order. Whoever calls a method that takes a clock reading hands them to the
-    /// connection afterwards.
+    /// The calls that are to be written, in order. The caller hands them to the connection after each method that takes a
+    /// clock reading.
     pub(crate) fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing
     }

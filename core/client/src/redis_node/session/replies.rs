@@ -1,5 +1,5 @@
-//! What the replies mean for the commands that were sent. Owns who is answered what; a reply that nobody can expect ends
-//! the session with a fault.
+//! What the replies mean for the commands that were sent. Owns which request is given which answer; a reply of the wrong
+//! kind ends the session with a fault.
 
 use quorlock_protocol::{Answer, Fault, FaultKind, Frees};
 use redis::{ServerError, Value};
