@@ -68,6 +68,7 @@ fn two_users_of_one_lock() {
     let one = turns([fenced("a", Grant), first("a", Revoke)].map(on_x));
     let other = vec![vec![on_x(first("b", Grant))], vec![on_x(first("b", Revoke))]];
     search(&Scope { has_deletion: true, ..Scope::of([one.clone(), other.clone()]) });
+    search(&Scope::of([one, other.clone()]));
     search(&Scope { cuts: 1, ..Scope::of([other, vec![vec![on_x(first("c", Grant))]]]) });
 }
 
