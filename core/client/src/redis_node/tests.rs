@@ -3,9 +3,10 @@
 //! tests' own.
 //!
 //! A schedule is a list of steps. The search tries each step that is possible in each state that it reaches, once for each
-//! state, and checks after every step what [`world`] says of requests. A failure prints the schedule that led to it.
+//! state, and checks after every step what `promises` says of requests. A failure prints the schedule that led to it.
 
 mod requests;
+mod scope;
 mod search;
 mod server;
 mod stream;
@@ -13,8 +14,8 @@ mod world;
 
 use self::requests::Kind::{Extend, Grant, Revoke};
 use self::requests::{Asked, Kind, Plan, fenced, first, later};
+use self::scope::Scope;
 use self::search::search;
-use self::world::Scope;
 
 /// One lease that is asked for by script.
 #[test]

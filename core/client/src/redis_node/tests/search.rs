@@ -5,7 +5,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::world::{Scope, Step, World};
+use super::scope::{Scope, Step};
+use super::world::World;
 
 /// Searches all schedules of `scope`; fails with the first that breaks a promise.
 pub(super) fn search(scope: &Scope) {

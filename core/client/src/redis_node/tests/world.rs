@@ -1,83 +1,24 @@
 //! One state of a schedule: users with their sessions, the connection they share, the server. Owns the steps that are
-//! possible, and what must hold after each of them:
-//!
-//! - Each request is answered once.
-//! - On one connection a request takes effect once, and the requests of one holder take effect in their order. (An
-//!   extension that found nothing may come before its grant; a revoke never does.) Over all connections a request takes
-//!   effect twice at most, and nothing that came over a lost connection takes effect after something that came over a
-//!   later one.
-//! - A request that is answered as not sent, or as late, has had no effect and will have none.
-//! - An answer says that it is repeated if the request took effect more than once. One that found nothing to do, without
-//!   saying so, has done nothing.
-//! - When a revoke is answered, or a grant refused, no key of its holder is left or will come. A grant that is answered as
-//!   granted had its key.
-//! - A request is not sent for the first time, nor again, after its deadline.
+//! possible, and what each does; `promises` has what must hold after it.
+
+mod dialing;
+mod promises;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::task::noop_waker_ref;
-use quorlock_protocol::{Answer, Fault, FaultKind, Moment};
+use quorlock_protocol::{Fault, FaultKind, Moment};
 use tokio::time::Instant;
 
-use super::requests::{Asked, Kind, PATIENCE, Plan, Submitted, fenced};
-use super::server::{Effect, Run, Server, kind_of, take_calls};
+use super::requests::{Asked, Kind, PATIENCE, Submitted, fenced};
+use super::scope::{Scope, Step};
+use super::server::{Server, kind_of, take_calls};
 use super::stream::Wire;
-use crate::redis_node::connection::{Connection, Owner, Share};
 use crate::redis_node::link::{Event, Link};
-use crate::redis_node::session::{
-    ClientId, GuardProbe, Handshake, Now, Request, Told, Turn, Unanswered,
-};
-use crate::redis_node::transport::{Outgoing, Pipe};
-
-/// What there is in a world, and what may go wrong.
-#[derive(Clone, Debug)]
-pub(super) struct Scope {
-    /// What each user asks.
-    pub(super) users: Vec<Plan>,
-    /// How often a connection may end.
-    pub(super) cuts: u8,
-    /// How often the server may forget the scripts.
-    pub(super) flushes: u8,
-    /// How often another process may load them again.
-    pub(super) loads: u8,
-    /// Whether the deadlines may pass.
-    pub(super) is_late: bool,
-    /// Whether the server deletes keys by a command of its own.
-    pub(super) has_deletion: bool,
-}
-
-impl Scope {
-    pub(super) fn of<const N: usize>(users: [Plan; N]) -> Self {
-        let users = users.into();
-        let (cuts, flushes, loads, is_late, has_deletion) = (0, 0, 0, false, false);
-        Self { users, cuts, flushes, loads, is_late, has_deletion }
-    }
-}
-
-/// What can happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// A user hands over its next turn of requests.
-    Submit(usize),
-    /// The server does the next call that came over a connection.
-    Execute(usize),
-    /// The next reply arrives.
-    Deliver,
-    /// The connection ends, after the first half of the next reply or without it.
-    Cut { in_reply: bool },
-    /// A user whose connection has ended is connected again, and sends what was not answered.
-    Reconnect(usize),
-    /// The server forgets the scripts.
-    Flush,
-    /// Another process loads them.
-    Load,
-    /// The deadlines pass.
-    Late,
-}
+use crate::redis_node::session::{ClientId, Now, Request, Turn, Unanswered};
 
 pub(super) struct World {
     scope: Scope,
@@ -272,66 +213,6 @@ impl World {
         self.users[number].way = Way::Up(Box::new(link));
     }
 
-    /// A link over the connection that there is, or a new one, as the dialer makes it. The server ends connection `lost`.
-    fn connect(&mut self, lost: Option<usize>) -> Link {
-        let predecessor = lost.and_then(|lost| self.lines[lost].client.clone());
-        let mut outgoing = Outgoing::default();
-        let current = self.users.iter().find_map(|user| match &user.way {
-            Way::Up(link) => Some(Arc::clone(link.connection())),
-            Way::Down(..) | Way::Moving => None,
-        });
-        let current = current.filter(|connection| !connection.has_ended());
-        let (share, handshake) = if let Some(connection) = current {
-            let handshake = Handshake::ask(predecessor.as_ref(), &mut outgoing);
-            (connection.share(), handshake)
-        } else {
-            let wire = Wire::default();
-            let address = Arc::new("redis://test".parse().expect("an address"));
-            let pipe = Pipe::new(Box::new(wire.clone()));
-            let share = Connection::over(pipe, &address, Weak::<Nobody>::new());
-            let (calls, replies) = (VecDeque::new(), VecDeque::new());
-            self.lines.push(Line { wire, calls, replies, client: None });
-            let handshake = Handshake::log_in(&address, predecessor.as_ref(), &mut outgoing);
-            (share, handshake)
-        };
-        let told = self.converse(&share, handshake, outgoing);
-        let line = self.lines.last_mut().expect("a connection");
-        if line.client.is_none() {
-            line.client.clone_from(&told.known.client);
-            share.connection().learn(told.known);
-        }
-        Link::new(share, told.facts, "", GuardProbe::new(None, Arc::default()), clock)
-    }
-
-    /// Does everything on the connection until the handshake has ended.
-    fn converse(
-        &mut self,
-        share: &Share,
-        mut handshake: Handshake,
-        mut outgoing: Outgoing,
-    ) -> Told {
-        let mut context = Context::from_waker(noop_waker_ref());
-        loop {
-            share.request(&mut outgoing);
-            match share.poll_reply(&mut context) {
-                Poll::Ready(reply) => {
-                    let reply = reply.expect("a connection that stands");
-                    if let Some(told) = handshake.hear(reply, &mut outgoing).expect("a server") {
-                        return told;
-                    }
-                }
-                Poll::Pending => {
-                    self.read_calls();
-                    let line = self.lines.last_mut().expect("a connection");
-                    if line.replies.is_empty() {
-                        self.execute(self.lines.len() - 1);
-                    }
-                    self.deliver();
-                }
-            }
-        }
-    }
-
     /// Lets every user read and write what it can.
     fn settle(&mut self) {
         let mut context = Context::from_waker(noop_waker_ref());
@@ -376,79 +257,6 @@ impl World {
         }
     }
 
-    /// What must hold of what the server has just done for a request.
-    fn check_run(&self, place: usize) {
-        let (run, before) = (&self.server.runs[place], &self.server.runs[..place]);
-        let index = self.index_of(run);
-        for other in before.iter().filter(|other| other.holder == run.holder) {
-            assert!(other.connection <= run.connection, "done over a connection that was ended");
-            if other.connection < run.connection || !other.counts() {
-                continue;
-            }
-            let order = self.index_of(other).cmp(&index);
-            let is_late = order.is_gt() && other.bars_what_came_before();
-            assert!(!is_late || run.effect == Effect::Nothing, "an earlier request came later");
-            assert!(order.is_ne() || !other.is_script, "done twice over one connection");
-        }
-        let mut copies: Vec<_> = self.runs_of(run.holder.as_str(), run.kind).collect();
-        copies.retain(|copy| copy.counts());
-        copies.dedup_by_key(|copy| copy.connection);
-        assert!(copies.len() <= 2, "done more than twice");
-    }
-
-    /// What must hold of all answers, now and later.
-    fn check(&self) {
-        for submitted in &self.submitted {
-            let asked = submitted.asked;
-            assert!(submitted.answers.len() <= 1, "{asked:?} is answered twice");
-            let Some(reply) = submitted.answers.first() else { continue };
-            let mut runs: Vec<_> = self.runs_of(asked.holder, asked.kind).collect();
-            runs.retain(|run| run.counts());
-            let is_done = runs.iter().any(|run| run.effect == Effect::Done);
-            match &reply.answer {
-                Err(fault) => {
-                    let is_sure = matches!(fault.kind(), FaultKind::NotSent | FaultKind::Late);
-                    assert!(!(is_sure && is_done), "{asked:?} is done, and answered with {fault}");
-                }
-                Ok(answer) => {
-                    let is_ours = matches!(answer, Answer::Ours { .. });
-                    let is_first = runs.iter().all(|run| run.connection == runs[0].connection);
-                    assert!(is_first || reply.repeated, "{asked:?} was done before");
-                    assert!(is_done || !is_ours, "{asked:?} is not done");
-                    let is_told = is_ours || reply.repeated;
-                    assert!(is_told || !is_done, "{asked:?} is done, and found nothing");
-                    if asked.kind == Kind::Revoke || (asked.kind == Kind::Grant && !is_ours) {
-                        let is_left = self.server.keys.values().any(|it| it == asked.holder);
-                        assert!(!is_left, "a key is left of {asked:?}");
-                    }
-                }
-            }
-        }
-    }
-
-    /// What must hold when all is done: also of what the server may still do over connections that were lost.
-    pub(super) fn check_end(mut self) {
-        for submitted in &self.submitted {
-            assert_eq!(submitted.answers.len(), 1, "{:?} is answered", submitted.asked);
-        }
-        for number in 0..self.lines.len() {
-            while !self.lines[number].calls.is_empty() && !self.server.killed.contains(&number) {
-                self.execute(number);
-            }
-        }
-        self.check();
-    }
-
-    fn runs_of(&self, holder: &str, kind: Kind) -> impl Iterator<Item = &Run> {
-        self.server.runs.iter().filter(move |run| run.holder == holder && run.kind == kind)
-    }
-
-    /// The place of a run's request among those that were handed over.
-    fn index_of(&self, run: &Run) -> Option<usize> {
-        let is_of = |it: &Submitted| it.asked.holder == run.holder && it.asked.kind == run.kind;
-        self.submitted.iter().position(is_of)
-    }
-
     /// Equal for states that nobody can tell apart.
     pub(super) fn fingerprint(&self) -> String {
         let lines: Vec<_> = self
@@ -474,15 +282,6 @@ impl World {
         let Scope { cuts, flushes, loads, .. } = self.scope;
         format!("{:?}", (&self.server, lines, users, answers, (cuts, flushes, loads, self.is_late)))
     }
-}
-
-/// Nobody keeps the connections of these worlds.
-struct Nobody;
-
-impl Owner for Nobody {
-    fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
-    fn dismiss(&self, _: &Arc<Connection>) {}
-    fn restore(&self, _: &Arc<Connection>) {}
 }
 
 thread_local! {

@@ -1,0 +1,85 @@
+//! How the users of a world are connected: as the dialer does it, with the handshake that ships.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use futures_util::task::noop_waker_ref;
+
+use super::{Line, Way, World, clock};
+use crate::redis_node::connection::{Connection, Owner, Share};
+use crate::redis_node::link::Link;
+use crate::redis_node::session::{GuardProbe, Handshake, Told};
+use crate::redis_node::tests::stream::Wire;
+use crate::redis_node::transport::{Outgoing, Pipe};
+
+impl World {
+    /// A link over the connection that there is, or a new one, as the dialer makes it. The server ends connection `lost`.
+    pub(super) fn connect(&mut self, lost: Option<usize>) -> Link {
+        let predecessor = lost.and_then(|lost| self.lines[lost].client.clone());
+        let mut outgoing = Outgoing::default();
+        let current = self.users.iter().find_map(|user| match &user.way {
+            Way::Up(link) => Some(Arc::clone(link.connection())),
+            Way::Down(..) | Way::Moving => None,
+        });
+        let current = current.filter(|connection| !connection.has_ended());
+        let (share, handshake) = if let Some(connection) = current {
+            let handshake = Handshake::ask(predecessor.as_ref(), &mut outgoing);
+            (connection.share(), handshake)
+        } else {
+            let wire = Wire::default();
+            let address = Arc::new("redis://test".parse().expect("an address"));
+            let pipe = Pipe::new(Box::new(wire.clone()));
+            let share = Connection::over(pipe, &address, Weak::<Nobody>::new());
+            let (calls, replies) = (VecDeque::new(), VecDeque::new());
+            self.lines.push(Line { wire, calls, replies, client: None });
+            let handshake = Handshake::log_in(&address, predecessor.as_ref(), &mut outgoing);
+            (share, handshake)
+        };
+        let told = self.converse(&share, handshake, outgoing);
+        let line = self.lines.last_mut().expect("a connection");
+        if line.client.is_none() {
+            line.client.clone_from(&told.known.client);
+            share.connection().learn(told.known);
+        }
+        Link::new(share, told.facts, "", GuardProbe::new(None, Arc::default()), clock)
+    }
+
+    /// Does everything on the connection until the handshake has ended.
+    fn converse(
+        &mut self,
+        share: &Share,
+        mut handshake: Handshake,
+        mut outgoing: Outgoing,
+    ) -> Told {
+        let mut context = Context::from_waker(noop_waker_ref());
+        loop {
+            share.request(&mut outgoing);
+            match share.poll_reply(&mut context) {
+                Poll::Ready(reply) => {
+                    let reply = reply.expect("a connection that stands");
+                    if let Some(told) = handshake.hear(reply, &mut outgoing).expect("a server") {
+                        return told;
+                    }
+                }
+                Poll::Pending => {
+                    self.read_calls();
+                    let line = self.lines.last_mut().expect("a connection");
+                    if line.replies.is_empty() {
+                        self.execute(self.lines.len() - 1);
+                    }
+                    self.deliver();
+                }
+            }
+        }
+    }
+}
+
+/// Nobody keeps the connections of these worlds.
+struct Nobody;
+
+impl Owner for Nobody {
+    fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
+    fn dismiss(&self, _: &Arc<Connection>) {}
+    fn restore(&self, _: &Arc<Connection>) {}
+}
