@@ -27,7 +27,8 @@ _FOR_TYPES = r"^if TYPE_CHECKING:\n(?:    .*\n|\n)*"
 def rust_graphs(source: Path) -> Iterator[tuple[str, Graph]]:
     """The modules of a crate, and those of each of its folders."""
     yield str(source.relative_to(ROOT)), _rust_graph(source, r"\bcrate::")
-    for folder in sorted(path for path in source.rglob("*") if path.is_dir()):
+    folders = (path for path in source.rglob("*") if path.is_dir() and path.name != "tests")
+    for folder in sorted(folders):
         yield str(folder.relative_to(ROOT)), _rust_graph(folder, r"\bsuper::")
 
 
