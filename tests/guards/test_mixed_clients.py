@@ -55,17 +55,17 @@ def many_begin_at_once(scene: Scene) -> None:
 
 
 def step_that_a_long_lock_would_bear(scene: Scene, *, unguarded: bool = False) -> None:
-    """A lock of 10 s on B and C. The clock of B is set forward by less than 1 % of the ttl of
+    """A lock of 20 s on B and C. The clock of B is set forward by less than 1 % of the ttl of
     another client."""
     cluster = scene.servers(clock=True)
     to_a = scene.proxy(cluster[0])
     holder = scene.warm([to_a.url, *cluster.urls[1:]])
-    other = scene.warm(cluster.urls, ttl=600, **(UNGUARDED if unguarded else {}))
+    other = scene.warm(cluster.urls, ttl=2000, **(UNGUARDED if unguarded else {}))
     to_a.refuse()
-    lock = scene.hold(holder, "r", ttl=10)
-    cluster[1].set_clock(5)
+    lock = scene.hold(holder, "r", ttl=20)
+    cluster[1].set_clock(15)
     if unguarded:
-        eventually(lambda: gets_in(other), 8)
+        eventually(lambda: gets_in(other), 15)
         assert lock.lease is not None
         assert lock.lease.validity > 0, "the schedule shows nothing"
     else:

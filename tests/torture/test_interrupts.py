@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import _sync, aio
+from quorlock import _async, _sync
 from tests.python.programs import Program, interrupt_the_wait, is_prompt
 from tests.support.servers import Cluster
 from tests.torture.counts import times
@@ -274,7 +274,7 @@ def test_at_the_end_of_the_interpreter(cluster3: Cluster) -> None:
     left_alone(cluster3)
 
 
-@pytest.mark.parametrize(("module", "step"), [(_sync, "wait"), (aio, "finished")])
+@pytest.mark.parametrize(("module", "step"), [(_sync, "wait"), (_async, "finished")])
 def test_between_the_steps_at_the_end_of_a_block(
     cluster3: Cluster, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
 ) -> None:
@@ -289,7 +289,7 @@ def test_between_the_steps_at_the_end_of_a_block(
         monkeypatch.setattr(module, step, strike)
 
     def block() -> None:
-        if module is aio:
+        if module is _async:
             asyncio.run(_enter(lock, is_held), debug=False)
         else:
             with lock:
