@@ -82,7 +82,7 @@ def _pytest_again(output: str) -> Command | None:
 
 def node_tests(files: Sequence[str | Path]) -> Command:
     """Runs these files of tests."""
-    return ["node", "--test", "--test-reporter=tap", *files]
+    return ["node", "--test", "--test-concurrency=3", "--test-reporter=tap", *files]
 
 
 def _count_node(output: str) -> Counts:
