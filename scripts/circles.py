@@ -21,6 +21,7 @@ TYPESCRIPT = "bindings-node/ts"
 
 Graph = dict[str, set[str]]
 
+_RUST_TESTS = r"#\[cfg\(.*\btest\b.*\)\]\s*mod tests \{"
 _FOR_TYPES = r"^if TYPE_CHECKING:\n(?:    .*\n|\n)*"
 
 
@@ -41,7 +42,7 @@ def _rust_graph(folder: Path, prefix: str) -> Graph:
         is_deep = "super" in prefix and path.parent != folder
         if module not in modules or path.stem == "tests" or is_deep:
             continue
-        code = re.sub(r"//.*", "", path.read_text().split("#[cfg(test)]")[0])
+        code = re.sub(r"//.*", "", re.split(_RUST_TESTS, path.read_text())[0])
         for tree in re.findall(prefix + r"(\{[^;]*?\}|\w+)", code):
             named = re.findall(r"(?:^\{|,)\s*(\w+)", tree) if tree[0] == "{" else [tree]
             graph.setdefault(module, set()).update({*named} & modules - {module})
@@ -52,9 +53,7 @@ def python_graph(package: Path) -> Graph:
     """The modules of the package. Imports inside of functions count, those for types do not."""
     graph: Graph = {}
     for path in package.glob("*.py"):
-        code = re.sub(
-            r"^if TYPE_CHECKING:\n(?:    .*\n|\n)*", "", path.read_text(), flags=re.MULTILINE
-        )
+        code = re.sub(_FOR_TYPES, "", path.read_text(), flags=re.MULTILINE)
         of_module = re.findall(r"^\s*from \.(\w+) import", code, flags=re.MULTILINE)
         by_name = re.findall(r"^\s*from \. import (.+)", code, flags=re.MULTILINE)
         graph[path.stem] = {*of_module, *re.findall(r"\w+", " ".join(by_name))}

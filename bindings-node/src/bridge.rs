@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use napi::Env;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
-use quorlock::{Drive, Engine};
+use quorlock::Engine;
+use quorlock::embed::Drive;
 
 use crate::parts::{self, Part};
 use crate::poll_budget::{LoopTimes, PollBudget};

@@ -73,7 +73,7 @@ pub fn extend(handle: &External<Arc<LeaseHandle>>, id: u32, duration: f64) {
 pub fn check(handle: &External<Arc<LeaseHandle>>, id: u32) {
     let lease = handle.lease.clone();
     handle.queue.run(handle.lease.engine(), id, async move {
-        match lease.check_here().await {
+        match lease.check().await {
             Ok(validity) => Outcome::Validity(validity),
             Err(error) => error.into(),
         }

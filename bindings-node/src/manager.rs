@@ -82,11 +82,11 @@ pub fn acquire(
     manager.queue.run(manager.locks.engine(), id, async move {
         // Taken out of it, the lock would have room here twice.
         let result = match &lock {
-            Ok(lock) => lock.acquire_here().await,
+            Ok(lock) => lock.acquire().await,
             Err(error) => Err(error.clone().into()),
         };
         match result {
-            Ok(guard) => Outcome::Acquired(guard.on_its_way()),
+            Ok(guard) => Outcome::Acquired(guard.into()),
             Err(error) => error.into(),
         }
     });

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use quorlock::{LeaseGuard, LockError, NodeReport, ReleaseOutcome};
+use quorlock::embed::UndeliveredLease;
+use quorlock::{LockError, NodeReport, ReleaseOutcome};
 
 /// What an operation ended with.
 pub(crate) enum Outcome {
-    Acquired(LeaseGuard),
+    Acquired(UndeliveredLease),
     Validity(Duration),
     /// With the error that the outcome amounts to, if it does.
     Released(ReleaseOutcome, Option<LockError>),

@@ -20,7 +20,7 @@ pub(crate) type Part =
 pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
     match outcome {
         Outcome::Acquired(guard) => {
-            let handle = LeaseHandle::new(guard.into_lease(), queue);
+            let handle = LeaseHandle::new(guard.deliver().into_lease(), queue);
             queue.add_lease(&handle);
             let token = handle.token().to_owned();
             (Part::E(External::new(handle)), Part::D(token))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::AdaptiveBackoff;
+use quorlock::embed::AdaptiveBackoff;
 
 /// What polling has found so far, and whether the loop has time for it.
 pub(crate) struct PollBudget {

@@ -19,7 +19,8 @@ use futures_util::task::AtomicWaker;
 use napi::Status;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use quorlock::{Drive, Engine, Task};
+use quorlock::embed::Drive;
+use quorlock::{Engine, Task};
 
 use crate::leases::{Leases, RunsOut};
 use crate::outcome::Outcome;

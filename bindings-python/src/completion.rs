@@ -4,14 +4,15 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use quorlock::{Lease, LeaseGuard, LockError, ReleaseOutcome};
+use quorlock::embed::UndeliveredLease;
+use quorlock::{Lease, LockError, ReleaseOutcome};
 
 use crate::completion_queue;
-use crate::loop_driving::{LoopTurns, Ticket};
+use crate::loop_driving::{CountedOperation, LoopTurns};
 
 /// What a successful operation gives.
 pub(crate) enum Outcome {
-    Won(LeaseGuard),
+    Won(UndeliveredLease),
     Adopted(Lease),
     Time(Duration),
     Released(ReleaseOutcome, Option<LockError>),
@@ -35,7 +36,7 @@ pub(crate) struct Progress {
     pub(crate) is_cancelled: bool,
     pub(crate) announce: Option<(Arc<completion_queue::Inner>, u64)>,
     /// While it is under way for an event loop or a gevent or eventlet hub.
-    pub(crate) ticket: Option<Ticket>,
+    pub(crate) counted: Option<CountedOperation>,
     /// Of the event loop that drives the engine for it.
     pub(crate) turns: Option<LoopTurns>,
 }
@@ -80,7 +81,7 @@ impl Shared {
         let unclaimed =
             if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
         let announce = progress.announce.take();
-        progress.ticket = None;
+        progress.counted = None;
         let has_waiters = progress.waiting > 0;
         drop(progress);
         drop(unclaimed);

@@ -146,7 +146,7 @@ impl LeaseState {
     fn begin_check(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = process::engine(py)?;
-        Ok(Operation::new(engine, async move { lease.check_here().await.map(Outcome::Time) }))
+        Ok(Operation::new(engine, async move { lease.check().await.map(Outcome::Time) }))
     }
 
     /// Gives the lease back; the operation only waits for the outcome.

@@ -11,7 +11,7 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use quorlock::AdaptiveBackoff;
+use quorlock::embed::AdaptiveBackoff;
 
 /// For all event loops of the process.
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Meetings {
 }
 
 /// One of the operations under way.
-pub(crate) struct Ticket(&'static LoopDriving);
+pub(crate) struct CountedOperation(&'static LoopDriving);
 
 /// The turns of an event loop in which it drives the engine for one operation.
 #[derive(Clone, Copy)]
@@ -43,19 +43,19 @@ pub(crate) struct LoopTurns {
 
 impl LoopDriving {
     /// Counts an operation that the engine's thread drives.
-    pub(crate) fn count(&'static self) -> Ticket {
+    pub(crate) fn count(&'static self) -> CountedOperation {
         self.under_way.fetch_add(1, Ordering::AcqRel);
-        Ticket(self)
+        CountedOperation(self)
     }
 
     /// Counts an operation that the loop's thread is to drive; `None` if the engine's thread is.
-    pub(crate) fn begin(&'static self) -> Option<Ticket> {
+    pub(crate) fn begin(&'static self) -> Option<CountedOperation> {
         // On other systems it has not been measured, and threads wait in longer steps.
         if !cfg!(target_os = "linux") || !self.backoff.should_try() {
             return None;
         }
         let alone = self.under_way.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
-        alone.ok().map(|_| Ticket(self))
+        alone.ok().map(|_| CountedOperation(self))
     }
 
     /// Whether this many operations or more are under way.
@@ -87,7 +87,7 @@ impl LoopDriving {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for CountedOperation {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::AcqRel);
     }

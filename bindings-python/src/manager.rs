@@ -149,7 +149,7 @@ impl Plan {
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move {
-            lock.acquire_here().await.map(|guard| Outcome::Won(guard.on_its_way()))
+            lock.acquire().await.map(|guard| Outcome::Won(guard.into()))
         }))
     }
 

@@ -52,7 +52,7 @@ impl Operation {
         let mut progress = task.shared.lock();
         let lease = match progress.result.take() {
             Some(Ok(Outcome::Won(guard))) => {
-                let lease = guard.into_lease();
+                let lease = guard.deliver().into_lease();
                 progress.taken = Some(lease.clone());
                 lease
             }

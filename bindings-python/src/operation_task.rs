@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Drive, Engine, LockError, Task};
+use quorlock::embed::Drive;
+use quorlock::{Engine, LockError, Task};
 
 use crate::completion::{CompletionGuard, Outcome, Shared};
 use crate::completion_queue;
@@ -82,8 +83,8 @@ impl OperationTask {
             return;
         }
         progress.announce = Some((Arc::clone(queue), number));
-        if progress.ticket.is_none() {
-            progress.ticket = process::loop_driving().map(LoopDriving::count);
+        if progress.counted.is_none() {
+            progress.counted = process::loop_driving().map(LoopDriving::count);
         }
         drop(progress);
         self.hand_over();
@@ -93,12 +94,12 @@ impl OperationTask {
     /// [go on](Self::drive_on_loop).
     pub(crate) fn begin_on_loop(&self) -> bool {
         let Some(policy) = process::loop_driving() else { return false };
-        let Some(ticket) = policy.begin() else { return false };
+        let Some(counted) = policy.begin() else { return false };
         let mut progress = self.shared.lock();
         if progress.has_ended {
             return false;
         }
-        progress.ticket = Some(ticket);
+        progress.counted = Some(counted);
         drop(progress);
         let goes_on = match self.engine.drive_ready(None, || self.hand_over()) {
             Drive::Driven => true,

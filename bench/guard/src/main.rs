@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, Action, Answer, Command, FencingToken, HolderId, LeaseLife, Machine, Moment, NodeId,
-    Output, Policy, Quorum, Release, ReleaseOutcome, Reply, Resources, Surroundings,
+    Acquire, Action, Answer, Command, Environment, FencingToken, HolderId, LeaseLife, Machine,
+    Moment, NodeId, Output, Policy, Quorum, Release, ReleaseOutcome, Reply, Resources,
 };
 
 const NODES: usize = 5;
@@ -91,7 +91,7 @@ struct Stage {
     drawn: u8,
 }
 
-impl Surroundings for Stage {
+impl Environment for Stage {
     fn now(&self) -> Moment {
         self.now
     }

@@ -16,7 +16,7 @@ use crate::guard::LeaseGuard;
 use crate::lease::Lease;
 use crate::manager::Manager;
 use crate::node::NodeState;
-use crate::sentry::Keeping;
+use crate::node_guards::LongLockNote;
 use crate::turnstile::Turn;
 
 /// What a caller tries with.
@@ -34,7 +34,7 @@ struct Acquiring<'a> {
     manager: &'a Manager,
     driver: Driver,
     machine: Option<Acquire>,
-    keeping: Option<Keeping>,
+    note: Option<LongLockNote>,
     /// The next one's when the keys have been asked back.
     turn: Option<Turn>,
 }
@@ -47,7 +47,7 @@ impl Manager {
     ) -> Result<LeaseGuard, LockError> {
         self.check_open(resources)?;
         let started = self.clock.now();
-        let keeping = self.announce(policy);
+        let note = self.announce(policy);
         self.settle(policy.timeout()).await?;
         let start = match self.begin(resources, policy) {
             Some(start) => start,
@@ -57,9 +57,9 @@ impl Manager {
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
-        let mut acquiring = Acquiring { manager: self, driver, machine, keeping, turn };
+        let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
         let outcome = acquiring.run().await;
-        let (driver, keeping) = (acquiring.driver.clone(), acquiring.keeping.take());
+        let (driver, note) = (acquiring.driver.clone(), acquiring.note.take());
         let left = outcome.withdrawals;
         let spent = (outcome.attempts, outcome.elapsed);
         match outcome.result {
@@ -72,11 +72,11 @@ impl Manager {
                 let lost = outcome.lost_rounds.iter();
                 let lost = lost.map(|round| name_votes(&round.votes, &self.addresses)).collect();
                 let lease = Lease::won(self, won, policy, &driver.inbox, spent, lost);
-                lease.keep(keeping);
+                lease.keep_note(note);
                 Ok(LeaseGuard::new(lease))
             }
             Err(kind) => {
-                keeping.into_iter().for_each(Keeping::finish);
+                note.into_iter().for_each(LongLockNote::finish);
                 acquiring.turn.iter_mut().for_each(|turn| turn.note(kind));
                 let may_have_keys = outcome.lost_rounds.last().is_some_and(may_have_granted);
                 let withdrawn = self.withdraw_rest(&driver, left);
@@ -146,7 +146,7 @@ impl Drop for Acquiring<'_> {
             return;
         };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
-            self.keeping.take().into_iter().for_each(Keeping::finish);
+            self.note.take().into_iter().for_each(LongLockNote::finish);
             drop(self.manager.withdraw_rest(&self.driver, outcome.withdrawals));
         }
     }

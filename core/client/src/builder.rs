@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::error::LockError;
 use crate::manager::{Manager, Redlock};
 use crate::node::Node;
+use crate::node_guards::GuardsHandle;
 use crate::observe::{Listener, NoticeReport, Observer};
 use crate::redis_node::NodeSettings;
-use crate::sentry::Watch;
 
 /// Collects what a [`Redlock`] is made of.
 #[derive(Default)]
@@ -121,16 +121,17 @@ impl Builder {
         };
         let addresses = specs.iter().map(NodeSpec::shown).collect();
         let observer = Observer::new(addresses, self.listener);
-        let watch = Watch::new(&self.policy, Quorum::of(specs.len()), observer, engine.jumps());
+        let guards =
+            GuardsHandle::new(&self.policy, Quorum::of(specs.len()), observer, engine.jumps());
         let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
             NodeSpec::At(address) => {
-                let sentry = watch.sentry(id);
-                connect_guarded(address, &self.settings, engine.connections(), Some(sentry))
+                let node_guard = guards.node_guard(id);
+                connect_guarded(address, &self.settings, engine.connections(), Some(node_guard))
             }
             NodeSpec::Made(node) => Arc::clone(node),
         };
         let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
-        Ok(Redlock::over(Manager::new(nodes, watch, self.policy, self.settings, engine)))
+        Ok(Redlock::over(Manager::new(nodes, guards, self.policy, self.settings, engine)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorlock_protocol::{HolderId, Moment, Surroundings};
+use quorlock_protocol::{Environment, HolderId, Moment};
 use tokio::sync::{Notify, watch};
 
 /// The boot clock: monotonic, counting the time that the computer sleeps, and never corrected. A node
@@ -78,9 +78,9 @@ impl LeaseClock {
 ///
 /// However often it is told before somebody listens again, it is heard once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Jumps(Arc<watch::Sender<()>>);
+pub(crate) struct ClockJumps(Arc<watch::Sender<()>>);
 
-impl Jumps {
+impl ClockJumps {
     pub(crate) fn listen(&self) -> watch::Receiver<()> {
         self.0.subscribe()
     }
@@ -92,9 +92,9 @@ impl Jumps {
 
 /// A moment of the boot clock that threads tell each other, or none.
 #[derive(Debug, Default)]
-pub(crate) struct ToldMoment(AtomicU64);
+pub(crate) struct AtomicMoment(AtomicU64);
 
-impl ToldMoment {
+impl AtomicMoment {
     pub(crate) fn tell(&self, moment: Option<Moment>) {
         self.0.store(moment.map_or(0, |moment| nanos(moment.since_epoch())), Ordering::Release);
     }
@@ -180,7 +180,7 @@ impl Snapshot {
     }
 }
 
-impl Surroundings for Snapshot {
+impl Environment for Snapshot {
     fn now(&self) -> Moment {
         self.now
     }
@@ -197,7 +197,7 @@ impl Surroundings for Snapshot {
 /// The real world by the boot clock, for the guards.
 pub(crate) struct System;
 
-impl Surroundings for System {
+impl Environment for System {
     fn now(&self) -> Moment {
         now()
     }

@@ -7,8 +7,8 @@ use tokio::runtime::Handle;
 use crate::address::{Address, Place};
 use crate::memory_node::MemoryNode;
 use crate::node::Node;
+use crate::node_guards::NodeGuard;
 use crate::redis_node::{Connections, NodeSettings, RedisNode};
-use crate::sentry::Sentry;
 use crate::tasks::Tasks;
 
 /// The node at `address`: what the address says decides the kind. A task that it needs runs on the
@@ -34,7 +34,7 @@ pub(crate) fn connect_guarded(
     address: &Address,
     settings: &NodeSettings,
     connections: &Connections,
-    sentry: Option<Sentry>,
+    node_guard: Option<NodeGuard>,
 ) -> Arc<dyn Node> {
     match address.place() {
         Place::Memory(Some(name)) => {
@@ -42,7 +42,7 @@ pub(crate) fn connect_guarded(
         }
         Place::Memory(None) => Arc::new(MemoryNode::own(address.key_prefix())),
         Place::Tcp { .. } | Place::Unix(_) => {
-            RedisNode::guarded(address.clone(), *settings, connections.clone(), sentry)
+            RedisNode::guarded(address.clone(), *settings, connections.clone(), node_guard)
         }
     }
 }

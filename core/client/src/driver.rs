@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Command, HolderId, Machine, Moment, NodeId, Output, Surroundings};
+use quorlock_protocol::{Command, Environment, HolderId, Machine, Moment, NodeId, Output};
 use smallvec::SmallVec;
 use tokio::select;
 use tokio::time::sleep;
@@ -103,7 +103,7 @@ impl Driver {
     fn send(&self, outgoing: &mut Vec<(NodeId, Command)>) {
         if outgoing.len() > 1 {
             // Asked once, since it may change at any time.
-            let owing: Vec<_> = self.nodes.iter().map(|node| node.owes_answer_since()).collect();
+            let owing: Vec<_> = self.nodes.iter().map(owes_answer_since).collect();
             outgoing.sort_by_key(|(node, _)| Reverse(owing[node.index()]));
         }
         for (node, command) in outgoing.drain(..) {
@@ -137,6 +137,10 @@ impl Driver {
     }
 }
 
+fn owes_answer_since(node: &Arc<dyn Node>) -> Option<Moment> {
+    node.server()?.owes_answer_since()
+}
+
 /// The world at one moment, the clocks of the nodes included.
 struct Turn<'a> {
     world: Snapshot,
@@ -144,7 +148,7 @@ struct Turn<'a> {
     nodes: &'a [Arc<dyn Node>],
 }
 
-impl Surroundings for Turn<'_> {
+impl Environment for Turn<'_> {
     fn now(&self) -> Moment {
         self.world.now()
     }
@@ -155,7 +159,7 @@ impl Surroundings for Turn<'_> {
 
     fn nodes_micros(&self) -> Option<u64> {
         let now = self.clock.to_boot(self.now());
-        let shown = self.nodes.iter().filter_map(|node| node.clock_micros(now));
+        let shown = self.nodes.iter().filter_map(|node| node.server()?.clock_micros(now));
         let mut clocks: SmallVec<[u64; 8]> = shown.collect();
         clocks.sort_unstable();
         clocks.get(clocks.len().checked_sub(1)? / 2).copied()
@@ -179,7 +183,7 @@ mod tests {
     use quorlock_protocol::{Action, Claim, Reply, Resources, Ticket};
 
     use super::*;
-    use crate::node::NodeState;
+    use crate::node::{NodeState, ServerNode};
 
     /// A node that writes down what it is sent.
     struct Recorder {
@@ -197,10 +201,6 @@ mod tests {
             self.sent.lock().unwrap().push((self.own, command.ticket.0));
         }
 
-        fn owes_answer_since(&self) -> Option<Moment> {
-            (self.owes_since)()
-        }
-
         fn state(&self) -> NodeState {
             NodeState::Healthy
         }
@@ -210,6 +210,22 @@ mod tests {
         }
 
         fn close(&self) {}
+
+        fn server(&self) -> Option<&dyn ServerNode> {
+            Some(self)
+        }
+    }
+
+    impl ServerNode for Recorder {
+        fn owes_answer_since(&self) -> Option<Moment> {
+            (self.owes_since)()
+        }
+
+        fn clock_micros(&self, _now: Moment) -> Option<u64> {
+            None
+        }
+
+        fn probe(&self) {}
     }
 
     /// Sends these tickets to these nodes, and has ended.
@@ -218,7 +234,7 @@ mod tests {
     impl Machine for Sends {
         type Outcome = ();
 
-        fn poll(&mut self, _env: &mut dyn Surroundings) -> Output<()> {
+        fn poll(&mut self, _env: &mut dyn Environment) -> Output<()> {
             let Some((ticket, node)) = self.0.pop_front() else { return Output::Done(()) };
             let holder = HolderId::fresh([7; HolderId::RANDOM_BYTES]);
             let claim = Arc::new(Claim { holder, resources: Resources::new(["r"]).unwrap() });
@@ -227,9 +243,9 @@ mod tests {
             Output::Send(NodeId(node), Command { ticket, claim, action, not_after })
         }
 
-        fn handle_reply(&mut self, _env: &mut dyn Surroundings, _node: NodeId, _reply: Reply) {}
-        fn handle_timeout(&mut self, _env: &mut dyn Surroundings) {}
-        fn cancel(&mut self, _env: &mut dyn Surroundings) {}
+        fn handle_reply(&mut self, _env: &mut dyn Environment, _node: NodeId, _reply: Reply) {}
+        fn handle_timeout(&mut self, _env: &mut dyn Environment) {}
+        fn cancel(&mut self, _env: &mut dyn Environment) {}
     }
 
     /// The nodes that were sent to, each with the ticket, in their order.

@@ -24,7 +24,7 @@ pub use self::adaptive_backoff::AdaptiveBackoff;
 pub(crate) use self::busy_poll::WaiterGuard;
 pub use self::runtime::Drive;
 use self::runtime::SharedRuntime;
-use crate::clock::Jumps;
+use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 use crate::tasks::Tasks;
 
@@ -42,7 +42,7 @@ pub struct Engine {
 struct Shared {
     runtime: Arc<SharedRuntime>,
     background: Arc<Background>,
-    jumps: Jumps,
+    jumps: ClockJumps,
     connections: Connections,
 }
 
@@ -66,7 +66,7 @@ impl Engine {
     /// # Errors
     /// Whatever the operating system says when it cannot start one.
     pub fn start() -> io::Result<Self> {
-        let (background, jumps) = (Arc::default(), Jumps::default());
+        let (background, jumps) = (Arc::default(), ClockJumps::default());
         let runtime = SharedRuntime::start()?;
         let connections = Connections::on(runtime.tasks().clone());
         Ok(Self { shared: Arc::new(Shared { runtime, background, jumps, connections }) })
@@ -94,7 +94,7 @@ impl Engine {
     /// # fn main() -> Result<(), quorlock::LockError> {
     /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
     /// let lock = locks.lock("invoice:42");
-    /// let lease = locks.engine().block_on(lock.acquire_here())?;
+    /// let lease = locks.engine().block_on(lock.acquire())?;
     /// assert!(lease.is_valid());
     /// locks.engine().block_on(lease.release())?;
     /// # Ok(())
@@ -125,13 +125,14 @@ impl Engine {
     ///
     /// ```
     /// use std::sync::mpsc;
-    /// use quorlock::{Redlock, Drive};
+    /// use quorlock::Redlock;
+    /// use quorlock::embed::Drive;
     ///
     /// # fn main() -> Result<(), quorlock::LockError> {
     /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
     /// let (send, won) = mpsc::channel();
     /// let lock = locks.lock("invoice:42");
-    /// let task = locks.engine().spawn(async move { send.send(lock.acquire_here().await) });
+    /// let task = locks.engine().spawn(async move { send.send(lock.acquire().await) });
     /// // An event loop does this whenever the descriptor is readable, instead of again and again.
     /// let lease = loop {
     ///     if locks.engine().drive_ready(None, || ()) == Drive::ThreadDriving {
@@ -256,7 +257,7 @@ impl Engine {
     }
 
     /// The clock jumps that this engine's managers have noticed.
-    pub(crate) fn jumps(&self) -> &Jumps {
+    pub(crate) fn jumps(&self) -> &ClockJumps {
         &self.shared.jumps
     }
 
@@ -267,13 +268,17 @@ impl Engine {
 
     /// Registers a caller that waits on another thread. Engine tasks and the driving thread are not counted.
     pub(crate) fn register_waiter(&self) -> WaiterGuard {
-        let own = self.tasks().handle().id();
-        let is_here = Handle::try_current().is_ok_and(|current| current.id() == own);
-        if is_here {
+        if self.is_current() {
             WaiterGuard::default()
         } else {
             self.shared.runtime.busy_poll().register_waiter()
         }
+    }
+
+    /// Whether the caller is a task of this engine, or drives it.
+    pub(crate) fn is_current(&self) -> bool {
+        let own = self.tasks().handle().id();
+        Handle::try_current().is_ok_and(|current| current.id() == own)
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

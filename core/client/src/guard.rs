@@ -1,4 +1,4 @@
-//! A lease with an owner. Owns the rule that a dropped lease is withdrawn.
+//! A lease with an owner. Owns what happens to a lease that is dropped.
 
 use std::ops::Deref;
 
@@ -15,25 +15,11 @@ use crate::lease::Lease;
 #[derive(Debug)]
 pub struct LeaseGuard {
     lease: Option<Lease>,
-    is_on_its_way: bool,
 }
 
 impl LeaseGuard {
     pub(crate) const fn new(lease: Lease) -> Self {
-        Self { lease: Some(lease), is_on_its_way: false }
-    }
-
-    /// Has not reached whoever asked for it, until [`Self::arrived`] or [`Self::into_lease`]: dropped before
-    /// then, it is taken back as an acquisition that was given up ([`Lease::withdraw`]).
-    pub const fn on_its_way(mut self) -> Self {
-        self.is_on_its_way = true;
-        self
-    }
-
-    /// Has reached whoever asked for it.
-    pub const fn arrived(mut self) -> Self {
-        self.is_on_its_way = false;
-        self
+        Self { lease: Some(lease) }
     }
 
     /// Releases the lease and tells what became of it.
@@ -63,10 +49,37 @@ impl Deref for LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        match self.lease.take() {
-            Some(lease) if self.is_on_its_way => lease.withdraw(),
-            Some(lease) => lease.give_back(),
-            None => {}
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+    }
+}
+
+/// A lease on its way to whoever asked for it, such as through a queue to another thread.
+///
+/// Dropping it takes the lease back as an acquisition that was given up ([`Lease::withdraw`]): no `min_hold` counts.
+#[derive(Debug)]
+pub struct UndeliveredLease {
+    lease: Option<Lease>,
+}
+
+impl UndeliveredLease {
+    /// Its user has it from now on.
+    pub fn deliver(mut self) -> LeaseGuard {
+        LeaseGuard { lease: self.lease.take() }
+    }
+}
+
+impl From<LeaseGuard> for UndeliveredLease {
+    fn from(mut guard: LeaseGuard) -> Self {
+        Self { lease: guard.lease.take() }
+    }
+}
+
+impl Drop for UndeliveredLease {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.withdraw();
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A lease in use: the handle to its life (`quorlock_protocol::LeaseLife`), which decides. Owns who is told, and what
-//! the nodes said; `operations` acts on it, `keep` renews and watches it, `release` ends it.
+//! the nodes said; `operations` acts on it, `renew` renews and watches it, `release` ends it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,14 @@ use crate::error::{LockError, NodeReport, name_votes};
 use crate::inbox::CompactVotes;
 use crate::inbox::{Inbox, OperationId};
 use crate::manager::Manager;
-use crate::sentry::Keeping;
+use crate::node_guards::LongLockNote;
+use crate::renewal::RenewalScheduler;
 
-mod crowd;
-mod keep;
-mod keeper;
 mod operations;
 mod release;
+mod renew;
 mod votes;
 
-pub(crate) use keeper::Keeper;
 pub use votes::ReleaseVotes;
 use votes::{LastVotes, Renewals};
 
@@ -45,8 +43,8 @@ struct Shared {
 
 struct State {
     life: LeaseLife,
-    /// Its place in the keeper's book; the default one while it is neither renewed nor watched.
-    kept: OperationId,
+    /// Its number in the schedule of renewals; the default one while it is neither renewed nor watched.
+    renewal: OperationId,
     votes: LastVotes,
     /// What the nodes answer to the release, once they are asked for it.
     release: Option<ReleaseVotes>,
@@ -64,8 +62,8 @@ struct Extras {
     on_lost: Vec<OnLost>,
     on_renewal: Vec<OnRenewal>,
     renewals: Renewals,
-    /// Has other clients know of it, where it is a long lock; the longest comes last.
-    keeping: Vec<Keeping>,
+    /// These tell other clients of it if it is a long lock; the longest comes last.
+    notes: Vec<LongLockNote>,
 }
 
 type OnLost = Box<dyn FnOnce(LockError) + Send>;
@@ -129,19 +127,19 @@ impl Lease {
         self.shared.claim.holder.as_str()
     }
 
-    /// Has other clients know of the lease until its keys are gone.
-    pub(crate) fn keep(&self, keeping: Option<Keeping>) {
-        let Some(keeping) = keeping else {
+    /// Keeps `note` until the keys are gone, so that other clients know of the lease until then.
+    pub(crate) fn keep_note(&self, note: Option<LongLockNote>) {
+        let Some(note) = note else {
             return;
         };
         let mut state = self.shared.lock();
-        let known = &mut state.extras().keeping;
-        if known.last().is_none_or(|longest| longest.keep() < keeping.keep()) {
-            known.push(keeping);
+        let known = &mut state.extras().notes;
+        if known.last().is_none_or(|longest| longest.key_ttl() < note.key_ttl()) {
+            known.push(note);
             return;
         }
         drop(state);
-        keeping.finish();
+        note.finish();
     }
 
     /// The names of what is held.
@@ -221,17 +219,17 @@ impl Shared {
 
 impl State {
     const fn new(life: LeaseLife, votes: LastVotes) -> Self {
-        Self { life, kept: OperationId(0), votes, release: None, extras: None }
+        Self { life, renewal: OperationId(0), votes, release: None, extras: None }
     }
 
     fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }
 
-    /// Has the keeper, and who drives an extension, let go of what is no longer at work.
-    fn settle(&mut self, keeper: &Keeper) {
+    /// Leaves the schedule, and stops a running extension, if the life of the lease no longer wants them.
+    fn settle(&mut self, renewals: &RenewalScheduler) {
         if !self.life.is_kept() {
-            self.leave(keeper);
+            self.leave(renewals);
         }
         if !self.life.is_extending()
             && let Some(inbox) = self.extras.as_mut().and_then(|extras| extras.extending.take())
@@ -240,10 +238,10 @@ impl State {
         }
     }
 
-    fn leave(&mut self, keeper: &Keeper) {
-        let operation = std::mem::take(&mut self.kept);
+    fn leave(&mut self, renewals: &RenewalScheduler) {
+        let operation = std::mem::take(&mut self.renewal);
         if operation != OperationId::default() {
-            keeper.forget(operation);
+            renewals.remove(operation);
         }
     }
 }
@@ -252,7 +250,7 @@ impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.leave(&self.manager.keeper);
+        state.leave(&self.manager.renewals);
     }
 }
 
@@ -266,15 +264,38 @@ impl fmt::Debug for Lease {
     }
 }
 
-#[cfg(all(test, target_pointer_width = "64"))]
+#[cfg(test)]
 mod tests {
     use std::mem::size_of;
 
     use quorlock_protocol::Hold;
 
     use super::*;
+    use crate::manager::Redlock;
 
-    /// With its names, its holder id and its place in the keeper's book: below 1 KiB.
+    #[tokio::test]
+    async fn only_renewed_or_watched_leases_are_scheduled() {
+        let names = ["memory://schedule-a", "memory://schedule-b", "memory://schedule-c"];
+        let locks = Redlock::builder().nodes(names).build().expect("three nodes");
+        let lock = |name, renewed| locks.lock(name).auto_extend(renewed);
+        let scheduled = || locks.manager.renewals.len();
+        let bare = lock("bare", false).acquire().await.expect("it is free").into_lease();
+        assert_eq!(scheduled(), 0, "nobody waits for its loss");
+        let released = lock("released", true).acquire().await.expect("it is free").into_lease();
+        let dropped = lock("dropped", true).acquire().await.expect("it is free").into_lease();
+        assert_eq!(scheduled(), 2);
+        bare.on_lost(|_| {});
+        assert_eq!(scheduled(), 3);
+        released.extend(None).await.expect("it is held");
+        assert_eq!(scheduled(), 3, "once, also after an extension");
+        released.release().await.expect("it is held");
+        assert_eq!(scheduled(), 2);
+        drop(dropped);
+        assert_eq!(scheduled(), 1);
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    /// With its names, its holder id and its number in the schedule: below 1 KiB.
     #[test]
     fn a_lease_that_is_held_takes_little_memory() {
         let all = size_of::<Shared>() + size_of::<Hold>() + size_of::<Claim>();

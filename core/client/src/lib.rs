@@ -44,11 +44,12 @@ mod lock;
 mod manager;
 mod memory_node;
 mod node;
+mod node_guards;
 mod observe;
 mod outage;
 mod redis_node;
+mod renewal;
 mod replies;
-mod sentry;
 mod tasks;
 mod turnstile;
 
@@ -56,7 +57,7 @@ pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
 pub use clock::now as boot_clock;
 pub use connect::connect;
-pub use engine::{AdaptiveBackoff, Drive, Engine, Task};
+pub use engine::{Engine, Task};
 pub use error::{LockError, NodeReport};
 pub use guard::LeaseGuard;
 pub use inbox::ReplyTo;
@@ -73,6 +74,12 @@ pub use quorlock_protocol::{
 };
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;
+
+/// For event loops that drive an [`Engine`] on their own thread, as the bindings for Python and Node do.
+pub mod embed {
+    pub use crate::engine::{AdaptiveBackoff, Drive};
+    pub use crate::guard::UndeliveredLease;
+}
 
 /// The Rust examples of the README and the guide, compiled.
 #[cfg(doctest)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Resources};
 
+use crate::engine::Task;
 use crate::error::LockError;
-use crate::guard::LeaseGuard;
+use crate::guard::{LeaseGuard, UndeliveredLease};
 use crate::lease::Lease;
 use crate::manager::{Manager, Redlock};
 
@@ -94,9 +95,11 @@ impl Lock {
         self
     }
 
-    /// Acquires the lock, on the engine's thread.
+    /// Acquires the lock.
     ///
-    /// Dropping the future withdraws: no node keeps a key that no one owns.
+    /// On a task of the engine ([`Engine::spawn`](crate::Engine::spawn)) or within
+    /// [`Engine::block_on`](crate::Engine::block_on) this runs where it is; elsewhere the engine's thread does the
+    /// work. Dropping the future withdraws: no node keeps a key that no one owns.
     ///
     /// # Errors
     /// [`NotAcquired`](crate::ErrorKind::NotAcquired) or
@@ -105,21 +108,23 @@ impl Lock {
     /// [`Config`](crate::ErrorKind::Config) if a setting is wrong,
     /// [`Closed`](crate::ErrorKind::Closed) after the manager was closed.
     pub async fn acquire(&self) -> Result<LeaseGuard, LockError> {
-        let engine = self.manager.engine.clone();
-        let here = self.clone();
-        let acquiring = async move { here.acquire_here().await.map(LeaseGuard::on_its_way) };
-        match engine.spawn_awaited(acquiring).await {
-            Some(result) => result.map(LeaseGuard::arrived),
+        if self.manager.engine.is_current() {
+            return self.acquire_here().await;
+        }
+        match self.acquire_on_engine().await {
+            Some(result) => result.map(UndeliveredLease::deliver),
             None => Err(self.stopped()),
         }
     }
 
-    /// Acquires the lock on the caller's own task, which must run on the engine
-    /// ([`Engine::spawn`](crate::Engine::spawn)): saves the way there and back.
-    ///
-    /// # Errors
-    /// As for [`Self::acquire`].
-    pub async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
+    /// Not within [`Self::acquire`], whose future would then have room for the acquisition twice.
+    fn acquire_on_engine(&self) -> Task<Result<UndeliveredLease, LockError>> {
+        let lock = self.clone();
+        let acquiring = async move { lock.acquire_here().await.map(UndeliveredLease::from) };
+        self.manager.engine.spawn_awaited(acquiring)
+    }
+
+    async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
         let (resources, policy) = self.check()?;
         self.manager.acquire(&resources, &policy).await
     }

@@ -17,10 +17,10 @@ use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
-use crate::lease::Keeper;
 use crate::node::{Node, NodeState};
+use crate::node_guards::{GuardsHandle, LongLockNote};
 use crate::redis_node::NodeSettings;
-use crate::sentry::{Keeping, Watch};
+use crate::renewal::RenewalScheduler;
 use crate::turnstile::Turnstile;
 
 /// Locks over N independent nodes.
@@ -53,8 +53,8 @@ pub(crate) struct Manager {
     pub(crate) engine: Engine,
     /// That all its leases go by, and nobody else's.
     pub(crate) clock: LeaseClock,
-    pub(crate) keeper: Keeper,
-    watch: Watch,
+    pub(crate) renewals: RenewalScheduler,
+    guards: GuardsHandle,
     pub(crate) policy: Policy,
     /// That of the latest lease, for the next one to share.
     latest: Mutex<Arc<Policy>>,
@@ -141,19 +141,19 @@ impl fmt::Debug for Redlock {
 impl Manager {
     pub(crate) fn new(
         nodes: Arc<[Arc<dyn Node>]>,
-        watch: Watch,
+        guards: GuardsHandle,
         policy: Policy,
         settings: NodeSettings,
         engine: Engine,
     ) -> Self {
-        let clock = watch.clock().clone();
+        let clock = guards.clock().clone();
         Self {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
-            keeper: Keeper::new(&nodes, &clock),
+            renewals: RenewalScheduler::new(&nodes, &clock),
             clock,
             nodes,
-            watch,
+            guards,
             engine,
             policy,
             latest: Mutex::new(Arc::new(policy)),
@@ -187,7 +187,7 @@ impl Manager {
         if self.proven.load(Ordering::Acquire) && !self.mistaken.load(Ordering::Acquire) {
             return None;
         }
-        let mistake = self.watch.mistake()?;
+        let mistake = self.guards.mistake()?;
         self.mistaken.store(true, Ordering::Release);
         Some(mistake)
     }
@@ -223,15 +223,15 @@ impl Manager {
 
     /// Has the guards know that a lock is about to be asked for. Of one that other clients must know of the nodes are told
     /// first; they know for as long as what is returned is there.
-    pub(crate) fn announce(&self, policy: &Policy) -> Option<Keeping> {
-        self.watch.handle_policy(policy);
-        let (keeping, wants_look) = self.watch.begin_keep(policy)?;
+    pub(crate) fn announce(&self, policy: &Policy) -> Option<LongLockNote> {
+        self.guards.handle_policy(policy);
+        let (note, wants_look) = self.guards.begin_long_lock(policy)?;
         if wants_look {
-            for node in self.nodes.iter() {
-                node.look();
+            for server in self.nodes.iter().filter_map(|node| node.server()) {
+                server.probe();
             }
         }
-        Some(keeping)
+        Some(note)
     }
 
     pub(crate) async fn inspect(&self, mut machine: Inspect) -> Inspection {
@@ -303,7 +303,7 @@ impl Manager {
     }
 
     fn fresh_holder() -> HolderId {
-        use quorlock_protocol::Surroundings as _;
+        use quorlock_protocol::Environment as _;
         HolderId::fresh(System.random())
     }
 }

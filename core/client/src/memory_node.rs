@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, Answer, Claim, Command, Fault, FaultKind, Fence, FencingToken, Frees, Moment, Reply,
-    Surroundings as _, Ttl,
+    Action, Answer, Claim, Command, Environment as _, Fault, FaultKind, Fence, FencingToken, Frees,
+    Moment, Reply, Ttl,
 };
 
 use crate::clock;
@@ -111,11 +111,13 @@ impl Store {
             claim.resources.as_slice().iter().map(|it| lock_key(prefix, it).into_owned()).collect();
         let found = self.look(now, &locks, claim);
         match command.action {
-            Action::Grant { ttl, fence } => self.grant(now, &locks, claim, (ttl, fence), &found),
-            Action::Restore { ttl } => self.grant(now, &locks, claim, (ttl, None), &found),
-            Action::Extend { ttl } => {
+            Action::Grant { key_ttl, fence } => {
+                self.grant(now, &locks, claim, (key_ttl, fence), &found)
+            }
+            Action::Restore { key_ttl } => self.grant(now, &locks, claim, (key_ttl, None), &found),
+            Action::Extend { key_ttl } => {
                 if found.all_ours {
-                    self.each(&locks, |entry| entry.expires = now + ttl.as_duration());
+                    self.each(&locks, |entry| entry.expires = now + key_ttl.as_duration());
                 }
                 found.answer(None)
             }
@@ -155,19 +157,19 @@ impl Store {
         now: Moment,
         locks: &[String],
         claim: &Claim,
-        (ttl, fence): (Ttl, Option<Fence>),
+        (key_ttl, fence): (Ttl, Option<Fence>),
         found: &Found,
     ) -> Answer {
         let highest = fence.and_then(|_| self.highest_fence(locks));
         if found.theirs.is_some() {
             return Answer::Theirs { floor: highest, frees: found.frees(now) };
         }
-        let until = now + ttl.as_duration();
+        let until = now + key_ttl.as_duration();
         for lock in locks {
             if let Some(entry) = self.live(now, lock) {
                 entry.expires = entry.expires.max(until);
             } else {
-                self.put(now, lock.clone(), claim.holder.as_str().to_owned(), ttl);
+                self.put(now, lock.clone(), claim.holder.as_str().to_owned(), key_ttl);
             }
         }
         let Some(fence) = fence else {
@@ -226,12 +228,12 @@ impl Store {
         }
     }
 
-    fn put(&mut self, now: Moment, key: String, holder: String, ttl: Ttl) {
+    fn put(&mut self, now: Moment, key: String, holder: String, key_ttl: Ttl) {
         if self.keys.len() >= self.sweep_at {
             self.keys.retain(|_, entry| entry.expires > now);
             self.sweep_at = SWEEP_FIRST_AT.max(2 * self.keys.len());
         }
-        self.keys.insert(key, Entry { holder, expires: now + ttl.as_duration() });
+        self.keys.insert(key, Entry { holder, expires: now + key_ttl.as_duration() });
     }
 }
 

@@ -34,20 +34,6 @@ pub trait Node: Send + Sync + 'static {
     /// later does not do it.
     fn send(&self, command: Command, reply_to: ReplyTo);
 
-    /// When, by the [`boot_clock`](crate::boot_clock), the latest of the commands was sent that are not answered
-    /// yet, as far as is known; `None` if all are.
-    fn owes_answer_since(&self) -> Option<Moment> {
-        None
-    }
-
-    /// What the node's own clock shows at `now` of the lease clock, in microseconds since 1970, as far as is known.
-    fn clock_micros(&self, _now: Moment) -> Option<u64> {
-        None
-    }
-
-    /// Has what the guards have to note put on the node, before what is sent from now on.
-    fn look(&self) {}
-
     /// What is known of it now.
     fn state(&self) -> NodeState;
 
@@ -57,6 +43,24 @@ pub trait Node: Send + Sync + 'static {
 
     /// Closes the connection once the commands handed over so far have been written.
     fn close(&self);
+
+    /// What only nodes of this crate know and do; `None` for any other.
+    #[doc(hidden)]
+    fn server(&self) -> Option<&dyn ServerNode> {
+        None
+    }
+}
+
+/// A node that is a server.
+pub trait ServerNode {
+    /// When, by the boot clock, the latest unanswered command was sent; `None` if all are answered.
+    fn owes_answer_since(&self) -> Option<Moment>;
+
+    /// What the server's clock shows at `now` of the boot clock, in microseconds since 1970, if that is known.
+    fn clock_micros(&self, now: Moment) -> Option<u64>;
+
+    /// Writes what the guards have to note to the server, before the commands that are sent from now on.
+    fn probe(&self);
 }
 
 /// [`Node::send`] to a node that may be of the user's own make: if it panics, which is told on the standard

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::clock;
 use crate::node::NodeState;
-use crate::sentry::Sentry;
+use crate::node_guards::NodeGuard;
 
 /// Follows one node until it is closed.
-pub(crate) async fn watch(mut states: watch::Receiver<NodeState>, sentry: Sentry) {
+pub(crate) async fn watch(mut states: watch::Receiver<NodeState>, node_guard: NodeGuard) {
     let mut quiet_until = Moment::default();
     // An error means that the node was closed.
     while let Ok(since) = outage(&mut states).await {
@@ -24,12 +24,12 @@ pub(crate) async fn watch(mut states: watch::Receiver<NodeState>, sentry: Sentry
             Ok(Err(_)) => return,
             Err(_elapsed) => {}
         }
-        sentry.tell_down(reason(&states.borrow()));
+        node_guard.tell_down(reason(&states.borrow()));
         if states.wait_for(takes_part).await.is_err() {
             return;
         }
         let now = clock::now();
-        sentry.tell_up(now.since(since));
+        node_guard.tell_up(now.since(since));
         quiet_until = now + QUIET;
     }
 }

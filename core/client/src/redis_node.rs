@@ -26,11 +26,11 @@ use self::dialer::Dialer;
 use self::session::Request;
 pub use self::settings::NodeSettings;
 use crate::address::Address;
-use crate::clock::{self, ToldClock, ToldMoment};
+use crate::clock::{self, AtomicMoment, ToldClock};
 use crate::inbox::ReplyTo;
-use crate::node::{Node, NodeState};
+use crate::node::{Node, NodeState, ServerNode};
+use crate::node_guards::NodeGuard;
 use crate::outage;
-use crate::sentry::Sentry;
 use crate::tasks::Tasks;
 
 /// One Redis or Valkey server.
@@ -58,11 +58,11 @@ pub struct RedisNode {
     state: watch::Receiver<NodeState>,
     connections: Connections,
     /// When the latest call was sent that is not answered.
-    asked_at: Arc<ToldMoment>,
+    asked_at: Arc<AtomicMoment>,
     clock: Arc<ToldClock>,
     start: Once,
     /// Until it is started.
-    actor: Mutex<Option<(Actor, Option<Sentry>)>>,
+    actor: Mutex<Option<(Actor, Option<NodeGuard>)>>,
 }
 
 impl RedisNode {
@@ -76,7 +76,7 @@ impl RedisNode {
         address: Address,
         settings: NodeSettings,
         connections: Connections,
-        sentry: Option<Sentry>,
+        node_guard: Option<NodeGuard>,
     ) -> Arc<Self> {
         let (queue, requests) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
@@ -84,10 +84,10 @@ impl RedisNode {
         let clock = Arc::<ToldClock>::default();
         let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
         let shared = connections.clone();
-        let dialer = Dialer::new(address, settings, shared, sentry.clone(), told_clock);
+        let dialer = Dialer::new(address, settings, shared, node_guard.clone(), told_clock);
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
-        let actor = Mutex::new(Some((actor, sentry)));
+        let actor = Mutex::new(Some((actor, node_guard)));
         let start = Once::new();
         Arc::new(Self { name, queue, state, connections, asked_at, clock, start, actor })
     }
@@ -95,11 +95,11 @@ impl RedisNode {
     fn start(&self) {
         self.start.call_once(|| {
             let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some((actor, sentry)) = actor {
+            if let Some((actor, node_guard)) = actor {
                 let tasks = self.connections.tasks();
                 tasks.spawn(actor.run());
-                if let Some(sentry) = sentry {
-                    tasks.spawn(outage::watch(self.state.clone(), sentry));
+                if let Some(node_guard) = node_guard {
+                    tasks.spawn(outage::watch(self.state.clone(), node_guard));
                 }
             }
         });
@@ -125,19 +125,6 @@ impl Node for RedisNode {
         }
     }
 
-    fn owes_answer_since(&self) -> Option<Moment> {
-        self.asked_at.get()
-    }
-
-    fn clock_micros(&self, now: Moment) -> Option<u64> {
-        self.clock.shows_at(now)
-    }
-
-    fn look(&self) {
-        // An error means that it is closed. A node that is down is looked at when it is up again.
-        let _ = self.queue.send(NodeMessage::Probe);
-    }
-
     fn state(&self) -> NodeState {
         self.state.borrow().clone()
     }
@@ -154,6 +141,25 @@ impl Node for RedisNode {
     fn close(&self) {
         // An error means that it is closed.
         let _ = self.queue.send(NodeMessage::Close);
+    }
+
+    fn server(&self) -> Option<&dyn ServerNode> {
+        Some(self)
+    }
+}
+
+impl ServerNode for RedisNode {
+    fn owes_answer_since(&self) -> Option<Moment> {
+        self.asked_at.get()
+    }
+
+    fn clock_micros(&self, now: Moment) -> Option<u64> {
+        self.clock.shows_at(now)
+    }
+
+    fn probe(&self) {
+        // An error means that it is closed. A node that is down is probed when it is up again.
+        let _ = self.queue.send(NodeMessage::Probe);
     }
 }
 

@@ -23,7 +23,7 @@ fn cluster() -> (Vec<Server>, Redlock) {
 }
 
 fn acquire(locks: &Redlock, ttl: Duration) -> Result<LeaseGuard, LockError> {
-    locks.engine().block_on(locks.lock("r").ttl(ttl).timeout(LONG).acquire_here())
+    locks.engine().block_on(locks.lock("r").ttl(ttl).timeout(LONG).acquire())
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn many_threads_at_once_never_hold_together() {
                 for _ in 0..20 {
                     let lock = locks.lock("r").timeout(LONG);
                     let lock = lock.set(|it| it.retry_delay(Duration::from_millis(1)));
-                    let lease = locks.engine().block_on(lock.acquire_here()).expect("in the end");
+                    let lease = locks.engine().block_on(lock.acquire()).expect("in the end");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
                     turns.fetch_add(1, Ordering::SeqCst);
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -65,7 +65,7 @@ fn many_threads_at_once_never_hold_together() {
 fn a_lease_is_renewed_and_its_loss_told_while_no_one_blocks() {
     let (servers, locks) = cluster();
     let lock = locks.lock("r").ttl(TTL).auto_extend(true);
-    let lease = locks.engine().block_on(lock.acquire_here()).expect("free");
+    let lease = locks.engine().block_on(lock.acquire()).expect("free");
     let (send, renewed) = mpsc::channel();
     lease.on_renewal(move |_| {
         let _ = send.send(());
@@ -91,7 +91,7 @@ fn one_who_waits_for_long_does_not_keep_another_from_anything() {
         let waiter = scope.spawn(|| acquire(&locks, LONG).expect("once it is free"));
         for number in 0..50 {
             let lock = locks.lock(&format!("other:{number}"));
-            let other = locks.engine().block_on(lock.acquire_here()).expect("free");
+            let other = locks.engine().block_on(lock.acquire()).expect("free");
             locks.engine().block_on(other.release()).expect("held until now");
         }
         locks.engine().block_on(lease.release()).expect("held until now");
@@ -104,7 +104,7 @@ fn a_wait_cut_short_leaves_nothing_behind() {
     let (servers, locks) = cluster();
     let lease = acquire(&locks, LONG).expect("free");
     let lock = locks.lock("r").timeout(LONG);
-    let cut = locks.engine().block_on_for(Duration::from_millis(30), lock.acquire_here());
+    let cut = locks.engine().block_on_for(Duration::from_millis(30), lock.acquire());
     assert!(cut.is_none(), "it is held");
     locks.engine().block_on(lease.release()).expect("held until now");
     assert!(locks.engine().drain(LONG));

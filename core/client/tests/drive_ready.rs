@@ -8,7 +8,8 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use quorlock::{Drive, Engine, LeaseGuard, Redlock};
+use quorlock::embed::Drive;
+use quorlock::{Engine, LeaseGuard, Redlock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use support::server::Server;
@@ -77,7 +78,7 @@ impl EventLoop {
 
     fn acquire(&self, name: &str) -> (LeaseGuard, ThreadId) {
         let lock = self.locks.lock(name).ttl(LONG).timeout(LONG);
-        let (lease, ended_on) = self.run(async move { lock.acquire_here().await });
+        let (lease, ended_on) = self.run(async move { lock.acquire().await });
         (lease.expect("free"), ended_on)
     }
 }
@@ -129,7 +130,7 @@ fn driving_never_waits() {
     let lock = it.locks.lock("r").timeout(LONG);
     let (tell, ended) = mpsc::channel();
     let waits = it.locks.engine().spawn(async move {
-        let _ = tell.send(lock.acquire_here().await.is_ok());
+        let _ = tell.send(lock.acquire().await.is_ok());
     });
     // It waits for the lock to be free; driving does not wait for it.
     it.drive(|| ());
@@ -143,7 +144,7 @@ fn driving_never_waits() {
 fn the_thread_does_what_the_loop_leaves() {
     let it = EventLoop::start(3);
     let lock = it.locks.lock("r").ttl(Duration::from_secs(1)).auto_extend(true);
-    let (lease, _) = it.run(async move { lock.acquire_here().await });
+    let (lease, _) = it.run(async move { lock.acquire().await });
     let lease = lease.expect("free");
     let (tell, renewed) = mpsc::channel();
     lease.on_renewal(move |_| {

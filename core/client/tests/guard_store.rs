@@ -34,7 +34,7 @@ impl Dice {
             name: format!("{}{}", ["m", "all:"][usize::from(dice.draw(9) == 0)], dice.draw(80))
                 .into(),
             version: dice.draw(3),
-            keep: dice.millis(90_000),
+            key_ttl: dice.millis(90_000),
             began: dice.millis(90_000),
             left: dice.millis(300) + Duration::from_millis(1),
         };
@@ -62,7 +62,7 @@ fn look(ask: &mut Ask, writing: Option<&Writing>, left: &Notes) -> u64 {
         ["EVAL", SCRIPT, "2", KEYS[0], KEYS[1], "600000"].map(str::to_owned).into();
     words.extend([expected, canary, left.holdings.len().to_string()]);
     for note in &left.holdings {
-        let times = [note.keep, note.began, note.left].map(|time| time.as_millis().to_string());
+        let times = [note.key_ttl, note.began, note.left].map(|time| time.as_millis().to_string());
         words.extend([note.name.to_string(), note.version.to_string()]);
         words.extend(times);
     }
@@ -97,7 +97,7 @@ fn told(notes: &Notes, micros: u64) -> BTreeMap<String, String> {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap();
     let holdings = notes.holdings.iter().map(|note| {
         let (began, until) = (now - millis(note.began), now + millis(note.left));
-        let value = format!("{} {} {began} {until}", note.version, millis(note.keep));
+        let value = format!("{} {} {began} {until}", note.version, millis(note.key_ttl));
         (format!("h:{}", note.name), value)
     });
     let sightings = notes.sightings.iter().map(|note| {

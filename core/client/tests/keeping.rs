@@ -1,4 +1,4 @@
-//! Many leases renewed and watched by one keeper: they share commands and never each other's troubles.
+//! Many leases renewed and watched by one scheduler: they share commands, and the failure of one does not reach the others.
 
 mod support;
 

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use quorlock::embed::UndeliveredLease;
 use quorlock::{Engine, ErrorKind, Lease, Lock, Redlock, ReleaseOutcome};
 use support::server::Server;
 use support::{eventually, run};
@@ -178,7 +179,7 @@ fn a_dropped_guard_keeps_the_least_hold_and_an_acquisition_that_is_given_up_does
         let locks = over(&servers);
         let lock = locks.lock("r").min_hold(LONG);
         // Won, and dropped before it came to whoever asked for it.
-        drop(lock.acquire().await.unwrap().on_its_way());
+        drop(UndeliveredLease::from(lock.acquire().await.unwrap()));
         eventually("the keys are gone", || is_free(&servers)).await;
         let guard = lock.acquire().await.unwrap();
         let token = guard.token().to_owned();

@@ -1,4 +1,4 @@
-//! What is sent for one lease by several at once: an extension, the keeper, and who listens or gives up meanwhile.
+//! The order in which an extension, a renewal and a release of one lease are sent, also while callers watch it or give up.
 
 mod support;
 
@@ -21,8 +21,8 @@ async fn watched(name: &str, ttl: Duration, renewed: bool) -> (Lease, Arc<OnceLo
     for number in 0..3 {
         let act: Arc<OnceLock<OnExtend>> = Arc::clone(&on_extend);
         builder = builder.node(hooked(&format!("order-{name}-{number}"), move |command| {
-            if let (Action::Extend { ttl }, Some(act)) = (&command.action, act.get()) {
-                act(ttl.as_duration());
+            if let (Action::Extend { key_ttl }, Some(act)) = (&command.action, act.get()) {
+                act(key_ttl.as_duration());
             }
         }));
     }
@@ -49,7 +49,7 @@ fn an_extension_does_not_overtake_a_renewal_that_is_being_sent() {
             if ttl > SHORT {
                 let _ = came.send(());
             } else if let Some(coming) = coming.lock().unwrap().take() {
-                // The keeper is about to send: somebody extends on a thread of his own.
+                // A renewal is about to be sent; another thread extends the lease now.
                 let (lease, result) = (own.clone(), Arc::clone(&result));
                 thread::spawn(move || {
                     result.set(lease.engine().block_on(lease.extend(Some(LONG)))).unwrap();

@@ -86,7 +86,7 @@ async fn a_closed_manager_refuses_what_comes_later() {
     locks.close();
     for error in [
         locks.lock("r").acquire().await.unwrap_err(),
-        locks.lock("r").acquire_here().await.unwrap_err(),
+        locks.lock("r").acquire().await.unwrap_err(),
         locks.is_locked(["r"]).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Closed, "{error}");

@@ -22,7 +22,7 @@ use crate::command::{Action, Fence, Reply, Ticket};
 use crate::error::ErrorKind;
 use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
 use crate::lease::Lease;
-use crate::machine::{Machine, Output, Surroundings};
+use crate::machine::{Environment, Machine, Output};
 use crate::policy::Policy;
 use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
@@ -130,7 +130,7 @@ impl Acquire {
         self
     }
 
-    fn begin_round(&mut self, env: &mut dyn Surroundings) {
+    fn begin_round(&mut self, env: &mut dyn Environment) {
         let start = env.now();
         let holder = HolderId::fresh(env.random());
         let claim = Arc::new(Claim { resources: self.resources.clone(), holder });
@@ -138,14 +138,14 @@ impl Acquire {
             proposal: proposal(env, self.known),
             retention: self.policy.fence_retention(),
         });
-        let action = Action::Grant { ttl: self.policy.kept(), fence };
+        let action = Action::Grant { key_ttl: self.policy.key_ttl(), fence };
         let window = self.window(start);
         self.attempts = self.attempts.saturating_add(1);
         let ticket = self.ticket();
         self.state = State::Voting(Round::new(ticket, &claim, action, window, self.quorum));
     }
 
-    fn judge(&mut self, env: &mut dyn Surroundings) {
+    fn judge(&mut self, env: &mut dyn Environment) {
         match &self.state {
             State::Voting(round) => match round.verdict(self.quorum) {
                 Verdict::Pending => {}
@@ -162,7 +162,7 @@ impl Acquire {
     }
 
     /// A quorum granted: the token must be known to a quorum before the lease is handed out.
-    fn settle_token(&mut self, env: &mut dyn Surroundings) {
+    fn settle_token(&mut self, env: &mut dyn Environment) {
         let State::Voting(grant) = &self.state else {
             return;
         };
@@ -185,7 +185,7 @@ impl Acquire {
         }
     }
 
-    fn accept(&mut self, env: &mut dyn Surroundings) {
+    fn accept(&mut self, env: &mut dyn Environment) {
         let (State::Voting(grant) | State::Raising { grant, .. }) = &self.state else {
             return;
         };
@@ -202,9 +202,9 @@ impl Acquire {
                 _ => None,
             },
             ttl: self.policy.ttl,
-            kept: self.policy.kept(),
+            key_ttl: self.policy.key_ttl(),
             until,
-            forgotten: self.forgotten(grant),
+            keys_expire_by: self.keys_expire_by(grant),
             fence_retention: self.policy.fence_retention(),
             unsent: grant.unsent(),
         };
@@ -225,7 +225,7 @@ impl Acquire {
     }
 
     /// The round is lost: take its keys back from every node, then wait or give up.
-    fn lose_round(&mut self, env: &mut dyn Surroundings) {
+    fn lose_round(&mut self, env: &mut dyn Environment) {
         let Some(report) = self.withdraw(env) else {
             return;
         };
@@ -297,7 +297,7 @@ impl Acquire {
 
     /// Takes the keys of the round under way back. Every node is asked, also one that refused; only
     /// a node to which the grant never went is left out.
-    fn withdraw(&mut self, env: &mut dyn Surroundings) -> Option<RoundReport> {
+    fn withdraw(&mut self, env: &mut dyn Environment) -> Option<RoundReport> {
         let grant = match &self.state {
             State::Voting(grant) | State::Raising { grant, .. } => grant,
             State::Finished(Ok(won)) => &won.round,
@@ -309,7 +309,7 @@ impl Acquire {
                 ticket: Ticket(self.next_ticket),
                 claim: Arc::clone(grant.claim()),
                 quorum: self.quorum,
-                forgotten: self.forgotten(grant),
+                keys_expire_by: self.keys_expire_by(grant),
                 unsent: grant.unsent(),
                 node_timeout: self.policy.node_timeout(),
             },
@@ -321,9 +321,9 @@ impl Acquire {
         Some(report)
     }
 
-    fn forgotten(&self, grant: &Round) -> Moment {
+    fn keys_expire_by(&self, grant: &Round) -> Moment {
         let policy = &self.policy;
-        policy.drift.forgotten_by(policy.kept(), grant.deadline())
+        policy.drift.keys_expire_by(policy.key_ttl(), grant.deadline())
     }
 
     fn remember(&mut self, report: RoundReport) {
@@ -367,7 +367,7 @@ impl Acquire {
 impl Machine for Acquire {
     type Outcome = AcquireOutcome;
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<AcquireOutcome> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<AcquireOutcome> {
         let now = env.now();
         // Judged here and not at each reply: votes that came together count together.
         self.judge(env);
@@ -393,7 +393,7 @@ impl Machine for Acquire {
         )
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         let now = env.now();
         if let Some(withdraw) =
             self.withdrawals.iter_mut().find(|each| each.ticket() == reply.ticket)
@@ -416,7 +416,7 @@ impl Machine for Acquire {
         }
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         let now = env.now();
         for withdraw in &mut self.withdrawals {
             withdraw.expire(now);
@@ -450,7 +450,7 @@ impl Machine for Acquire {
         }
     }
 
-    fn cancel(&mut self, env: &mut dyn Surroundings) {
+    fn cancel(&mut self, env: &mut dyn Environment) {
         self.withdraw(env);
         self.state = State::Finished(Err(ErrorKind::Cancelled));
     }

@@ -36,22 +36,22 @@ pub enum Action {
     /// keys are kept, and the token is one that nobody else was given.
     Grant {
         /// How long the node keeps the keys.
-        ttl: Ttl,
+        key_ttl: Ttl,
         /// Present when fencing tokens are on.
         fence: Option<Fence>,
     },
-    /// Keep the keys for `ttl` from now: [`Answer::Ours`], or [`Answer::Absent`] if one is gone, or
+    /// Keep the keys for `key_ttl` from now: [`Answer::Ours`], or [`Answer::Absent`] if one is gone, or
     /// [`Answer::Theirs`]. Never makes a key.
     Extend {
         /// How long the node keeps the keys from now on.
-        ttl: Ttl,
+        key_ttl: Ttl,
     },
     /// Take the keys again on a node that has lost them, for a lease that a quorum has just confirmed:
     /// [`Answer::Ours`] or [`Answer::Theirs`]. It counts for no vote, so that a node does it also
     /// while its grants are held back.
     Restore {
         /// How long the node keeps the keys.
-        ttl: Ttl,
+        key_ttl: Ttl,
     },
     /// Delete those keys that are the claim's: [`Answer::Ours`] if all were, otherwise
     /// [`Answer::Theirs`] if one is another's, otherwise [`Answer::Absent`].

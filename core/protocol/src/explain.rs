@@ -256,7 +256,7 @@ impl Notice {
             ),
             Self::LongWait(node, left) => format!(
                 "{}: its votes do not count for about {}, because somebody may hold a lock for so long \
-                 that it has forgotten: set max_ttl for all clients to bound such waits",
+                 that it has keys_expire_by: set max_ttl for all clients to bound such waits",
                 name(node),
                 seconds(*left)
             ),

@@ -21,7 +21,7 @@ use crate::command::{Action, Answer, Command, Reply, Ticket};
 use crate::error::ErrorKind;
 use crate::identity::{Claim, FencingToken, NodeId};
 use crate::lease::Lease;
-use crate::machine::{Machine, Output, Surroundings};
+use crate::machine::{Environment, Machine, Output};
 use crate::policy::Policy;
 use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
@@ -38,7 +38,7 @@ pub struct Extend {
     /// The end of what is proven; no round starts or wins after it.
     until: Moment,
     /// When the last node will have forgotten the keys, whatever becomes of the rounds.
-    forgotten: Moment,
+    keys_expire_by: Moment,
     give_up: Moment,
     next_ticket: u32,
     failures: u32,
@@ -126,7 +126,7 @@ impl Extend {
             quorum,
             started: now,
             until: extension.until,
-            forgotten: now,
+            keys_expire_by: now,
             give_up: now + extension.patience,
             next_ticket: extension.first_ticket,
             failures: 0,
@@ -140,17 +140,17 @@ impl Extend {
         self.until
     }
 
-    /// Says that nodes may keep the keys until `forgotten` because of what they were asked before;
+    /// Says that nodes may keep the keys until `keys_expire_by` because of what they were asked before;
     /// an extension by a shorter ttl may not reach all of them.
     #[must_use]
-    pub const fn outlasting(mut self, forgotten: Moment) -> Self {
-        self.forgotten = forgotten;
+    pub const fn outlasting(mut self, keys_expire_by: Moment) -> Self {
+        self.keys_expire_by = keys_expire_by;
         self
     }
 
     /// When the last node will have forgotten the keys by itself, whatever becomes of the extension.
-    pub const fn forgotten(&self) -> Moment {
-        self.forgotten
+    pub const fn keys_expire_by(&self) -> Moment {
+        self.keys_expire_by
     }
 
     /// A ticket that the machine has not used.
@@ -172,7 +172,7 @@ impl Extend {
 
     /// The outcome, once nothing is left to send: what [`Machine::poll`] gives is a copy. The machine must
     /// not be used any more then.
-    pub(crate) fn take_outcome(&mut self, env: &mut dyn Surroundings) -> Option<ExtendOutcome> {
+    pub(crate) fn take_outcome(&mut self, env: &mut dyn Environment) -> Option<ExtendOutcome> {
         self.judge(env);
         match mem::replace(&mut self.state, State::Idle) {
             State::Finished(outcome) if self.sends.is_empty() => Some(*outcome),
@@ -216,7 +216,7 @@ impl Extend {
         }
         let deadline = (now + self.policy.node_timeout()).min(self.until);
         let window = Window { start: now, deadline };
-        let action = Action::Extend { ttl: self.policy.kept() };
+        let action = Action::Extend { key_ttl: self.policy.key_ttl() };
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         // A shorter ttl may reach some nodes whatever becomes of the round: trust no longer than it.
@@ -228,7 +228,7 @@ impl Extend {
         self.state = State::Voting(Round::new(ticket, &self.claim, action, window, self.quorum));
     }
 
-    fn judge(&mut self, env: &mut dyn Surroundings) {
+    fn judge(&mut self, env: &mut dyn Environment) {
         let State::Voting(round) = &self.state else {
             return;
         };
@@ -262,9 +262,9 @@ impl Extend {
             claim: Arc::clone(&self.claim),
             fencing_token: self.fencing_token,
             ttl: self.policy.ttl,
-            kept: self.policy.kept(),
+            key_ttl: self.policy.key_ttl(),
             until,
-            forgotten: self.forgotten,
+            keys_expire_by: self.keys_expire_by,
             fence_retention: self.policy.fence_retention(),
             unsent: Vec::new(),
         };
@@ -279,12 +279,12 @@ impl Extend {
 
     /// Nodes are asked to keep the keys, at `asked` at the latest.
     fn expect_keys_of(&mut self, asked: Moment) {
-        let forgotten = self.policy.drift.forgotten_by(self.policy.kept(), asked);
-        self.forgotten = self.forgotten.max(forgotten);
+        let keys_expire_by = self.policy.drift.keys_expire_by(self.policy.key_ttl(), asked);
+        self.keys_expire_by = self.keys_expire_by.max(keys_expire_by);
     }
 
     /// Too many faults: nothing is proved either way, so try again while the validity lasts.
-    fn fail(&mut self, env: &mut dyn Surroundings, report: RoundReport) {
+    fn fail(&mut self, env: &mut dyn Environment, report: RoundReport) {
         let now = env.now();
         if now >= self.until {
             return self.finish_over(now, ErrorKind::LeaseLost, report);
@@ -315,7 +315,7 @@ impl Extend {
 impl Machine for Extend {
     type Outcome = ExtendOutcome;
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<ExtendOutcome> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<ExtendOutcome> {
         // Judged here and not at each reply: votes that came together count together.
         self.judge(env);
         if matches!(self.state, State::Idle) {
@@ -335,13 +335,13 @@ impl Machine for Extend {
         }
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         if let State::Voting(round) = &mut self.state {
             round.handle_reply(env.now(), node, reply);
         }
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         let now = env.now();
         match &mut self.state {
             State::Voting(round) => {
@@ -362,7 +362,7 @@ impl Machine for Extend {
         }
     }
 
-    fn cancel(&mut self, env: &mut dyn Surroundings) {
+    fn cancel(&mut self, env: &mut dyn Environment) {
         self.finish_cancelled(env.now());
     }
 }
@@ -373,7 +373,7 @@ pub(crate) fn heal(
     lease: &Lease,
     by: Moment,
 ) -> impl Iterator<Item = (NodeId, Command)> + use<> {
-    let restore = Action::Restore { ttl: lease.kept };
+    let restore = Action::Restore { key_ttl: lease.key_ttl };
     let raise = lease
         .fencing_token
         .map(|token| Action::RaiseFence { token, retention: lease.fence_retention });

@@ -43,9 +43,9 @@ mod founding;
 mod gate;
 mod holdings;
 mod independence;
-mod keeps;
 mod memory;
 mod notes;
+mod own_long_locks;
 mod quarantine;
 mod sightings;
 mod store;
@@ -62,15 +62,15 @@ use self::founding::Founding;
 use self::holdings::Holdings;
 use self::independence::Independence;
 pub use self::independence::{Dependence, Identity, Membership};
-use self::keeps::Keeps;
 use self::memory::{Look, Memory};
 pub use self::notes::{HoldingNote, LeadNote, Notes, SightingNote};
+use self::own_long_locks::OwnLongLocks;
 pub use self::quarantine::{Quarantine, QuarantineReason};
 use self::sightings::{Counts, Leads};
 pub use self::store::GuardStore;
 use self::suspicion::{Alarm, Suspicion};
 use crate::identity::NodeId;
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::policy::{Policy, RestartGuard};
 use crate::quorum::Quorum;
 use crate::time::{Moment, Ttl};
@@ -95,7 +95,7 @@ pub struct Guards {
     clocks: Clocks,
     counts: Counts,
     holdings: Holdings,
-    keeps: Keeps,
+    own_long_locks: OwnLongLocks,
     founding: Founding,
     suspicion: Option<Suspicion>,
     /// When this client first heard of any node,
@@ -211,7 +211,7 @@ impl Guards {
             clocks: Clocks::new(nodes),
             counts: Counts::default(),
             holdings: Holdings::default(),
-            keeps: Keeps::default(),
+            own_long_locks: OwnLongLocks::default(),
             founding: Founding::No,
             suspicion: None,
             contact_since: None,
@@ -237,36 +237,36 @@ impl Guards {
         self.shortest = self.shortest.min(policy.ttl());
     }
 
-    /// A lock is about to be asked for that asks nodes to keep its keys for `keep`; whether all nodes are to be
-    /// looked at first. Each such call is followed by one of [`Self::end_keep`].
-    pub fn begin_keep(&mut self, env: &mut dyn Surroundings, keep: Duration) -> bool {
-        if keep <= FLOOR || !self.are_on() {
+    /// A lock is about to be asked for that asks nodes to keep its keys for `key_ttl`; whether all nodes are to be
+    /// looked at first. Each such call is followed by one of [`Self::end_long_lock`].
+    pub fn begin_long_lock(&mut self, env: &mut dyn Environment, key_ttl: Duration) -> bool {
+        if key_ttl <= FLOOR || !self.are_on() {
             return false;
         }
         let now = env.now();
-        let is_long = keep > LONGEST_FORGOTTEN && self.limit.is_none();
+        let is_long = key_ttl > LONGEST_FORGOTTEN && self.limit.is_none();
         if is_long && !std::mem::replace(&mut self.is_long_told, true) {
-            self.notices.push(Notice::LongLock(keep));
+            self.notices.push(Notice::LongLock(key_ttl));
         }
-        self.keeps.begin(keep, || memory::number(env));
+        self.own_long_locks.begin(key_ttl, || memory::number(env));
         let nodes = NodeId::all(self.records.len());
-        let covered = nodes.filter(|node| self.covers(*node, keep, now)).count();
+        let covered = nodes.filter(|node| self.covers(*node, key_ttl, now)).count();
         covered < self.records.iter().filter(|record| record.is_heard()).count()
     }
 
-    /// Keys that nodes were asked to keep for `keep` are gone at the moment `at`, at the latest.
-    pub fn end_keep(&mut self, keep: Duration, at: Moment, now: Moment) {
-        if keep > FLOOR && self.are_on() && self.keeps.end(keep, at, now) {
+    /// Keys that nodes were asked to keep for `key_ttl` are gone at the moment `at`, at the latest.
+    pub fn end_long_lock(&mut self, key_ttl: Duration, at: Moment, now: Moment) {
+        if key_ttl > FLOOR && self.are_on() && self.own_long_locks.end(key_ttl, at, now) {
             self.look_around(now);
         }
     }
 
-    /// Whether a grant that asks a node to keep a key for `keep` counts there, as far as other clients need to
+    /// Whether a grant that asks a node to keep a key for `key_ttl` counts there, as far as other clients need to
     /// know of it: the node has told so at a look that is not old.
-    pub fn covers(&self, node: NodeId, keep: Duration, now: Moment) -> bool {
+    pub fn covers(&self, node: NodeId, key_ttl: Duration, now: Moment) -> bool {
         let record = &self.records[node.index()];
         let is_recent = now.since(record.looked_at) < LOOKED_AT_WITHIN;
-        is_recent && self.keeps.are_covered(keep, (&record.sure, &self.holdings), now)
+        is_recent && self.own_long_locks.are_covered(key_ttl, (&record.sure, &self.holdings), now)
     }
 
     /// A node cannot be reached.
@@ -285,7 +285,7 @@ impl Guards {
     /// A node was looked at: what to do about it.
     pub fn handle_checkup(
         &mut self,
-        env: &mut dyn Surroundings,
+        env: &mut dyn Environment,
         node: NodeId,
         checkup: &Checkup,
     ) -> Ruling {
@@ -333,7 +333,7 @@ impl Guards {
             self.counts.raise(sighting.id, sighting.count, now);
         }
         self.recheck_older_states();
-        self.keeps.note(&mut self.holdings, now);
+        self.own_long_locks.note(&mut self.holdings, now);
     }
 
     /// Has nodes looked at whose memory was seen to be beaten more often than it was when it was looked at.
@@ -350,7 +350,7 @@ impl Guards {
 
     /// What to leave on a node at the next look, for other clients.
     pub fn notes_for(&mut self, node: NodeId, now: Moment) -> Notes {
-        self.keeps.note(&mut self.holdings, now);
+        self.own_long_locks.note(&mut self.holdings, now);
         let sightings = self.sightings_for(node, now);
         let record = &mut self.records[node.index()];
         record.is_noted_anew = record.notes_anew && sightings.iter().any(|it| it.lead.is_some());
@@ -401,7 +401,8 @@ impl Guards {
         let Some(alarm) = self.records[node.index()].alarm else {
             return Ruling::Open(pass);
         };
-        let longest = self.holdings.all().map(|entry| entry.keep).fold(self.floor, Duration::max);
+        let longest =
+            self.holdings.all().map(|entry| entry.key_ttl).fold(self.floor, Duration::max);
         let until = alarm.since + self.with_drift(self.limit.unwrap_or(longest));
         if now < until {
             let reason = QuarantineReason::ClockStepped;

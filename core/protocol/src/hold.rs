@@ -20,7 +20,7 @@ use crate::error::ErrorKind;
 use crate::extend::{Extend, Extension, LastRound, heal};
 use crate::identity::NodeId;
 use crate::lease::Lease;
-use crate::machine::{Machine, Output, Surroundings};
+use crate::machine::{Environment, Machine, Output};
 use crate::policy::Policy;
 use crate::quorum::Quorum;
 use crate::round::{Round, RoundReport};
@@ -85,7 +85,7 @@ impl LossReason {
         match self {
             Self::Expired => "its validity passed without a renewal confirmed by a quorum",
             Self::Gone => {
-                "a quorum of nodes no longer holds it (taken by another, deleted or forgotten)"
+                "a quorum of nodes no longer holds it (taken by another, deleted or keys_expire_by)"
             }
             Self::HeldTooLong => "it was renewed for as long as max_hold allows",
         }
@@ -180,19 +180,19 @@ impl Hold {
         };
         self.straggling = None;
         let extend = Extend::new(now, extension, Arc::clone(&self.policy), self.quorum)
-            .outlasting(self.lease.forgotten());
+            .outlasting(self.lease.keys_expire_by());
         self.state = State::Renewing(Box::new(extend));
     }
 
     /// Lets the renewal under way speak, and takes over its result.
-    fn poll_renewal(&mut self, env: &mut dyn Surroundings) -> Option<Output<HoldEnd>> {
+    fn poll_renewal(&mut self, env: &mut dyn Environment) -> Option<Output<HoldEnd>> {
         let State::Renewing(extend) = &mut self.state else {
             return None;
         };
         let outcome = extend.take_outcome(env);
         let output = outcome.map_or_else(|| extend.poll(env), Output::Done);
         self.lease.until = extend.until();
-        self.lease.outlast(extend.forgotten());
+        self.lease.outlast(extend.keys_expire_by());
         self.next_ticket = extend.next_ticket();
         match output {
             Output::Send(node, command) => Some(Output::Send(node, command)),
@@ -240,7 +240,7 @@ impl Hold {
 impl Machine for Hold {
     type Outcome = HoldEnd;
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<HoldEnd> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<HoldEnd> {
         let heal = self.straggling.as_mut().and_then(|it| it.heals.pop_front());
         if let Some((node, command)) = heal {
             return Output::Send(node, command);
@@ -255,7 +255,7 @@ impl Machine for Hold {
         }
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         let now = env.now();
         self.watch_the_clock(now);
         if let State::Renewing(extend) = &mut self.state {
@@ -268,13 +268,13 @@ impl Machine for Hold {
         let counts = straggling.round.handle_reply(now, node, reply);
         if counts && absent && matches!(self.state, State::Resting { .. }) {
             let by = self.lease.until.min(now + self.policy.node_timeout());
-            let forgotten = self.policy.drift.forgotten_by(self.lease.kept, by);
-            self.lease.outlast(forgotten);
+            let keys_expire_by = self.policy.drift.keys_expire_by(self.lease.key_ttl, by);
+            self.lease.outlast(keys_expire_by);
             straggling.heals.extend(heal(node, &self.lease, by));
         }
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         let now = env.now();
         self.watch_the_clock(now);
         match &mut self.state {
@@ -285,7 +285,7 @@ impl Machine for Hold {
     }
 
     /// Stops renewing; the caller releases the lease or lets it run out.
-    fn cancel(&mut self, _env: &mut dyn Surroundings) {
+    fn cancel(&mut self, _env: &mut dyn Environment) {
         self.state = State::Finished(HoldEnd::Stopped);
     }
 }

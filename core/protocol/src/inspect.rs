@@ -9,7 +9,7 @@ use crate::command::{Action, Answer, Reply, Ticket};
 use crate::fault::Fault;
 use crate::identity::{Claim, FencingToken, NodeId};
 use crate::lease::Lease;
-use crate::machine::{Machine, Output, Surroundings};
+use crate::machine::{Environment, Machine, Output};
 use crate::policy::Policy;
 use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
@@ -76,7 +76,7 @@ impl Inspect {
     }
 
     /// Silence is waited for until the deadline, as long as it could still tell: faults prove nothing.
-    fn judge(&mut self, env: &dyn Surroundings) {
+    fn judge(&mut self, env: &dyn Environment) {
         let tally = self.round.tally();
         let others = self.others();
         let stands = tally.granted >= self.quorum.size();
@@ -116,7 +116,7 @@ impl Inspect {
     /// another in the same bucket, has raised further is of no harm: tokens may only grow.)
     ///
     /// A node without a fence has forgotten it, so long ago that the clocks of the nodes have overtaken the token.
-    fn raise(&self, env: &dyn Surroundings) -> Option<Raising> {
+    fn raise(&self, env: &dyn Environment) -> Option<Raising> {
         let fences = || self.round.answers().filter_map(|(_, answer)| granted_token(answer));
         let highest = fences().max()?;
         let has_forgotten = fences().any(|token| token == FencingToken::default());
@@ -148,16 +148,16 @@ impl Inspect {
         }
         left.sort_by(|a, b| b.cmp(a));
         let remaining = *left.get(self.quorum.size() - 1)?;
-        let kept = Ttl::from_duration(remaining).ok()?;
-        let ttl = kept.without(self.policy.lock_delay);
+        let key_ttl = Ttl::from_duration(remaining).ok()?;
+        let ttl = key_ttl.without(self.policy.lock_delay);
         let longest = Ttl::from_duration(*left.first()?).ok()?;
         Some(Lease {
             claim: Arc::clone(self.round.claim()),
             fencing_token: self.token(),
             ttl,
-            kept,
+            key_ttl,
             until: self.policy.drift.end_of(ttl, self.round.started()),
-            forgotten: self.policy.drift.forgotten_by(longest, self.round.deadline()),
+            keys_expire_by: self.policy.drift.keys_expire_by(longest, self.round.deadline()),
             fence_retention: self.policy.fence_retention(),
             unsent: Vec::new(),
         })
@@ -167,7 +167,7 @@ impl Inspect {
 impl Machine for Inspect {
     type Outcome = Inspection;
 
-    fn poll(&mut self, _env: &mut dyn Surroundings) -> Output<Inspection> {
+    fn poll(&mut self, _env: &mut dyn Environment) -> Output<Inspection> {
         let raise = self.raising.as_mut().map(|it| &mut it.round);
         let send = self.round.poll_send().or_else(|| raise?.poll_send());
         if let Some((node, command)) = send {
@@ -179,7 +179,7 @@ impl Machine for Inspect {
         }
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         let now = env.now();
         let answer = reply.answer.clone();
         let is_look = self.round.handle_reply(now, node, reply.clone());
@@ -193,7 +193,7 @@ impl Machine for Inspect {
         self.judge(env);
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         let now = env.now();
         self.round.handle_timeout(now);
         if let Some(raising) = &mut self.raising {
@@ -202,7 +202,7 @@ impl Machine for Inspect {
         self.judge(env);
     }
 
-    fn cancel(&mut self, _env: &mut dyn Surroundings) {
+    fn cancel(&mut self, _env: &mut dyn Environment) {
         self.finished = true;
     }
 }

@@ -15,9 +15,9 @@ pub struct Lease {
     pub(crate) claim: Arc<Claim>,
     pub(crate) fencing_token: Option<FencingToken>,
     pub(crate) ttl: Ttl,
-    pub(crate) kept: Ttl,
+    pub(crate) key_ttl: Ttl,
     pub(crate) until: Moment,
-    pub(crate) forgotten: Moment,
+    pub(crate) keys_expire_by: Moment,
     pub(crate) fence_retention: Ttl,
     pub(crate) unsent: Vec<NodeId>,
 }
@@ -56,16 +56,16 @@ impl Lease {
     /// Until when the keys cannot have run out by themselves: the end of the validity, and the lock-delay
     /// beyond it. Nobody else can have held the lock before then, trusted or not.
     pub fn kept_until(&self, drift: Drift) -> Moment {
-        if self.kept == self.ttl {
+        if self.key_ttl == self.ttl {
             return self.until;
         }
         let end = |ttl| drift.end_of(ttl, Moment::default());
-        self.until + end(self.kept).since(end(self.ttl))
+        self.until + end(self.key_ttl).since(end(self.ttl))
     }
 
     /// When the last node will have forgotten the keys by itself, however late it was asked.
-    pub const fn forgotten(&self) -> Moment {
-        self.forgotten
+    pub const fn keys_expire_by(&self) -> Moment {
+        self.keys_expire_by
     }
 
     /// Nodes that cannot hold the keys: the grant was never sent to them, and there was no extension.
@@ -73,9 +73,9 @@ impl Lease {
         &self.unsent
     }
 
-    /// An extension is under way: it may give the keys to any node, to be kept until `forgotten`.
-    pub fn outlast(&mut self, forgotten: Moment) {
-        self.forgotten = self.forgotten.max(forgotten);
+    /// An extension is under way: it may give the keys to any node, to be kept until `keys_expire_by`.
+    pub fn outlast(&mut self, keys_expire_by: Moment) {
+        self.keys_expire_by = self.keys_expire_by.max(keys_expire_by);
         self.unsent.clear();
     }
 

@@ -36,11 +36,11 @@
 //! # Driving a machine
 //!
 //! ```
-//! use quorlock_protocol::{Machine, NodeId, Output, Reply, Surroundings};
+//! use quorlock_protocol::{Machine, NodeId, Output, Reply, Environment};
 //!
 //! fn drive<M: Machine>(
 //!     machine: &mut M,
-//!     env: &mut dyn Surroundings,
+//!     env: &mut dyn Environment,
 //!     mut reply_or_timeout: impl FnMut(quorlock_protocol::Moment) -> Option<(NodeId, Reply)>,
 //!     mut send: impl FnMut(NodeId, quorlock_protocol::Command),
 //! ) -> M::Outcome {
@@ -98,7 +98,7 @@ pub use identity::{Claim, FencingToken, HolderId, NodeId, Resource, Resources};
 pub use inspect::{Inspect, Inspection, Standing};
 pub use lease::Lease;
 pub use life::{ExtensionEnd, LeaseLife, LeaseWork, Loss, Release, Stage, WorkEnd, WorkId};
-pub use machine::{Machine, Output, Surroundings};
+pub use machine::{Environment, Machine, Output};
 pub use policy::{OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};

@@ -238,8 +238,8 @@ impl LeaseLife {
             patience: policy.timeout.unwrap_or(policy.unreachable_timeout),
             first_ticket: 0,
         };
-        let forgotten = known.map_or(now, Lease::forgotten);
-        let extend = Extend::new(now, extension, policy, self.quorum).outlasting(forgotten);
+        let keys_expire_by = known.map_or(now, Lease::keys_expire_by);
+        let extend = Extend::new(now, extension, policy, self.quorum).outlasting(keys_expire_by);
         Some(self.begin(Work::extending(lease, extend)))
     }
 
@@ -269,7 +269,7 @@ impl LeaseLife {
         }
         let mut lease = found.clone();
         if let Some(known) = self.lease() {
-            lease.outlast(known.forgotten());
+            lease.outlast(known.keys_expire_by());
         }
         self.stop_work(now);
         self.rest(Some(Box::new(lease)));

@@ -13,19 +13,19 @@ pub trait Machine {
     type Outcome;
 
     /// The next thing to do. Must be called again after every `Send`, and after every input.
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<Self::Outcome>;
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<Self::Outcome>;
 
     /// A node answered a command of this machine. Unknown and repeated replies are ignored.
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply);
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply);
 
     /// Time has passed; called at (or after) the moment that the last poll named.
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings);
+    fn handle_timeout(&mut self, env: &mut dyn Environment);
 
     /// What is waited for may be free now: a hint, which is never needed.
     fn handle_freed(&mut self) {}
 
     /// The caller gave up: withdraw what was asked for and finish.
-    fn cancel(&mut self, env: &mut dyn Surroundings);
+    fn cancel(&mut self, env: &mut dyn Environment);
 }
 
 /// What a machine wants of its driver.
@@ -40,7 +40,7 @@ pub enum Output<T> {
 }
 
 /// What a machine may ask of the world around it.
-pub trait Surroundings {
+pub trait Environment {
     /// For machines the lease clock, for the [guards](crate::Guards) a clock that is never corrected; both monotonic,
     /// and counting the time that the computer sleeps.
     ///

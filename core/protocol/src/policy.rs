@@ -51,7 +51,7 @@ impl Policy {
     }
 
     /// What is asked of the nodes: the ttl and the lock-delay.
-    pub fn kept(&self) -> Ttl {
+    pub fn key_ttl(&self) -> Ttl {
         self.ttl.and(self.lock_delay)
     }
 
@@ -128,7 +128,7 @@ impl Policy {
     pub fn longest_key_ttl(&self) -> Duration {
         let hold = Ttl::from_duration(self.min_hold);
         let hold = hold.map_or(Duration::ZERO, |hold| hold.as_duration() + self.drift.of(hold));
-        self.kept().as_duration().max(hold)
+        self.key_ttl().as_duration().max(hold)
     }
 
     /// The longest time for which nodes are asked to keep a key.
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn the_nodes_are_asked_for_the_ttl_and_the_lock_delay() {
         let policy = Policy::builder().lock_delay(Duration::from_micros(1_500)).build().unwrap();
-        assert_eq!((policy.ttl().as_millis(), policy.kept().as_millis()), (10_000, 10_002));
+        assert_eq!((policy.ttl().as_millis(), policy.key_ttl().as_millis()), (10_000, 10_002));
     }
 
     #[test]

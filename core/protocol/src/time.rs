@@ -8,7 +8,7 @@ use crate::error::ConfigError;
 /// A reading of one of the driver's clocks: the time since an epoch that the driver chooses.
 ///
 /// They must be monotonic and must count the time that the machine sleeps; see
-/// [`Surroundings::now`](crate::Surroundings::now) for which is which. All arithmetic saturates, so a ttl of centuries is safe.
+/// [`Environment::now`](crate::Environment::now) for which is which. All arithmetic saturates, so a ttl of centuries is safe.
 ///
 /// ```
 /// use quorlock_protocol::Moment;

@@ -85,7 +85,7 @@ impl Drift {
     }
 
     /// When the slowest node has forgotten keys that it was asked to keep at `asked` at the latest.
-    pub(crate) fn forgotten_by(self, ttl: Ttl, asked: Moment) -> Moment {
+    pub(crate) fn keys_expire_by(self, ttl: Ttl, asked: Moment) -> Moment {
         asked + ttl.as_duration() + self.of(ttl)
     }
 }

@@ -22,7 +22,7 @@ use crate::backoff;
 use crate::command::{Action, Answer, Command, Reply, Ticket};
 use crate::fault::{Fault, FaultKind};
 use crate::identity::{Claim, NodeId};
-use crate::machine::{Machine, Output, Surroundings};
+use crate::machine::{Environment, Machine, Output};
 use crate::quorum::{Quorum, Vote};
 use crate::round::NodeVote;
 use crate::time::Moment;
@@ -65,7 +65,7 @@ pub struct Withdraw {
     quorum: Quorum,
     started: Moment,
     /// When the last node will have forgotten the keys by itself.
-    forgotten: Moment,
+    keys_expire_by: Moment,
     /// Until when the keys cannot have run out.
     valid_until: Moment,
     keep: Option<Keep>,
@@ -112,7 +112,7 @@ pub struct Withdrawal {
     /// How many nodes there are.
     pub quorum: Quorum,
     /// When the last node will have forgotten the keys by itself; no node is asked after that.
-    pub forgotten: Moment,
+    pub keys_expire_by: Moment,
     /// Nodes that cannot hold the keys, because the grant was never sent to them: they are not asked.
     pub unsent: Vec<NodeId>,
     /// How long to wait for one node before the outcome is told without it.
@@ -131,7 +131,7 @@ impl Withdraw {
             claim: withdrawal.claim,
             quorum: withdrawal.quorum,
             started: now,
-            forgotten: withdrawal.forgotten,
+            keys_expire_by: withdrawal.keys_expire_by,
             valid_until: now,
             keep: None,
             node_timeout: withdrawal.node_timeout,
@@ -243,11 +243,11 @@ impl Withdraw {
     /// only for a while, and makes the keys last.
     fn action(&mut self, now: Moment, deadline: Moment) -> (Action, Moment) {
         let Some(Keep { until, drift }) = self.keep.filter(|keep| now < keep.until) else {
-            return (Action::Revoke, self.forgotten);
+            return (Action::Revoke, self.keys_expire_by);
         };
-        let ttl = drift.lasting(until.since(now));
-        self.forgotten = self.forgotten.max(drift.forgotten_by(ttl, deadline));
-        (Action::Extend { ttl }, deadline)
+        let key_ttl = drift.lasting(until.since(now));
+        self.keys_expire_by = self.keys_expire_by.max(drift.keys_expire_by(key_ttl, deadline));
+        (Action::Extend { key_ttl }, deadline)
     }
 
     /// When something is due next.
@@ -288,7 +288,7 @@ impl Withdraw {
         for progress in &mut self.nodes {
             match progress.state {
                 State::Ready | State::Sent { .. } | State::Resting { .. }
-                    if now >= self.forgotten =>
+                    if now >= self.keys_expire_by =>
                 {
                     progress.state = State::Settled;
                 }
@@ -303,27 +303,27 @@ impl Withdraw {
 impl Machine for Withdraw {
     type Outcome = ();
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<()> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<()> {
         if let Some((node, command)) = self.poll_send(env.now()) {
             return Output::Send(node, command);
         }
         if self.is_done() {
             Output::Done(())
         } else {
-            Output::WakeAt(self.wake_at().min(self.forgotten))
+            Output::WakeAt(self.wake_at().min(self.keys_expire_by))
         }
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         self.reply(env.now(), node, reply);
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         self.expire(env.now());
     }
 
     /// Gives the rest up: the keys go when their ttl has passed.
-    fn cancel(&mut self, _env: &mut dyn Surroundings) {
+    fn cancel(&mut self, _env: &mut dyn Environment) {
         for progress in &mut self.nodes {
             progress.state = State::Settled;
         }

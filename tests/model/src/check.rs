@@ -196,7 +196,8 @@ impl World {
 
 /// The longest ttl that any command of the world asks for, in milliseconds.
 fn longest_kept(scope: &Scope) -> u64 {
-    let asked = scope.policy.kept().max(scope.shorter.kept()).max(scope.policy_of(1).kept());
+    let asked =
+        scope.policy.key_ttl().max(scope.shorter.key_ttl()).max(scope.policy_of(1).key_ttl());
     let asked = asked.as_millis();
     let least = scope.policy.min_hold().as_millis() * 100;
     // By a clock that is 1 % fast, and what is added for the grain.

@@ -186,7 +186,7 @@ impl Client {
             Phase::Acquiring(acquiring) => draw > acquiring.draws,
             Phase::Holding(holding) => holding.draw == draw,
             Phase::Lost(holding) => {
-                holding.draw == draw && clock <= holding.lease().forgotten() + GRAIN
+                holding.draw == draw && clock <= holding.lease().keys_expire_by() + GRAIN
             }
         };
         foreground || self.background.iter().any(|it| it.draw == draw)

@@ -1,6 +1,6 @@
 //! What the machines of a client see of the world: its clocks and its randomness. Owns the draws.
 
-use quorlock_protocol::{HolderId, Moment, Surroundings};
+use quorlock_protocol::{Environment, HolderId, Moment};
 
 use crate::print::fingerprint;
 
@@ -14,7 +14,7 @@ pub(crate) struct Env<'a> {
     pub(crate) draws: &'a mut u32,
 }
 
-impl Surroundings for Env<'_> {
+impl Environment for Env<'_> {
     fn now(&self) -> Moment {
         self.now
     }

@@ -111,18 +111,18 @@ impl World {
     /// The user is about to ask for a lock.
     pub(crate) fn announce(&mut self, scope: &Scope, client: u8) {
         let policy = scope.policy_of(client);
-        let keep = policy.longest_key_ttl();
+        let key_ttl = policy.longest_key_ttl();
         let now = self.boot(scope, client);
         let Some(watch) = self.watch_mut(client) else {
             return;
         };
         watch.guards.handle_policy(&policy);
-        if watch.keeps.is_some() || keep <= Guards::FLOOR {
+        if watch.keeps.is_some() || key_ttl <= Guards::FLOOR {
             return;
         }
-        watch.keeps = Some(keep);
+        watch.keeps = Some(key_ttl);
         let mut env = Env { now, wall: 0, client, drawn: watch.drawn };
-        let wants_look = watch.guards.begin_keep(&mut env, keep);
+        let wants_look = watch.guards.begin_long_lock(&mut env, key_ttl);
         watch.drawn = env.drawn;
         if wants_look {
             self.look_around(scope, client, |_| true);
@@ -136,10 +136,10 @@ impl World {
             let is_at_rest = matches!(one.phase, Phase::Idle) && one.background.is_empty();
             let (now, is_sure) = (one.boot(scope, self.now), one.excused.is_empty());
             if let Some(watch) = self.watch_mut(client).filter(|_| is_at_rest)
-                && let Some(keep) = watch.keeps.take()
+                && let Some(key_ttl) = watch.keeps.take()
             {
-                let at = if is_sure { now } else { now + keep + keep / 50 };
-                watch.guards.end_keep(keep, at, now);
+                let at = if is_sure { now } else { now + key_ttl + key_ttl / 50 };
+                watch.guards.end_long_lock(key_ttl, at, now);
             }
         }
     }
@@ -160,7 +160,7 @@ impl World {
         node: u8,
         command: &Command,
     ) -> Result<Option<Ward>, ()> {
-        let Action::Grant { ttl, .. } = command.action else {
+        let Action::Grant { key_ttl, .. } = command.action else {
             return Ok(None);
         };
         if self.clients[usize::from(client)].watch.is_none() {
@@ -169,7 +169,7 @@ impl World {
         let now = self.boot(scope, client);
         let covers = |world: &mut Self| {
             let watch = world.watch_mut(client);
-            watch.is_some_and(|it| it.guards.covers(NodeId(node), ttl.as_duration(), now))
+            watch.is_some_and(|it| it.guards.covers(NodeId(node), key_ttl.as_duration(), now))
         };
         if !covers(self) {
             // The look goes out ahead of the grant.
@@ -180,7 +180,7 @@ impl World {
             return Err(());
         }
         let pass = self.watch_mut(client).and_then(|watch| watch.pass(node).cloned()).ok_or(())?;
-        if pass.longest < ttl.as_duration() {
+        if pass.longest < key_ttl.as_duration() {
             return Err(());
         }
         Ok(Some(Ward { relied: pass.relied, sent: now, micros: None }))

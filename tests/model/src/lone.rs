@@ -111,7 +111,7 @@ fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     world.prepare(scope, newcomer);
     world.act(scope, newcomer, |actor| actor.acquire(patient))?;
     let rounds = if scope.is_guarded() { 6 } else { 3 };
-    let patience = rounds * scope.policy.kept().max(policy.kept()).as_millis();
+    let patience = rounds * scope.policy.key_ttl().max(policy.key_ttl()).as_millis();
     let least = u64::try_from(scope.policy.min_hold().as_millis()).unwrap_or(u64::MAX);
     let patience = patience.saturating_add(2 * least);
     let end = world.now + patience;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Canary, Checkup, ClockReading, GuardStore, Guards, HolderId, Moment, NodeId, QuarantineReason,
-    Ruling, Surroundings,
+    Canary, Checkup, ClockReading, Environment, GuardStore, Guards, HolderId, Moment, NodeId,
+    QuarantineReason, Ruling,
 };
 
 use crate::client::Client;
@@ -163,7 +163,7 @@ pub(crate) struct Env {
     pub(crate) drawn: u32,
 }
 
-impl Surroundings for Env {
+impl Environment for Env {
     fn now(&self) -> Moment {
         self.now
     }

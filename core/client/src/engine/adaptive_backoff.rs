@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// ends that.
 ///
 /// ```
-/// use quorlock::AdaptiveBackoff;
+/// use quorlock::embed::AdaptiveBackoff;
 ///
 /// let backoff = AdaptiveBackoff::default();
 /// assert!(backoff.should_try());

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use super::adaptive_backoff::AdaptiveBackoff;
-use crate::clock::{self, ToldMoment};
+use crate::clock::{self, AtomicMoment};
 use crate::tasks::Tasks;
 
 /// Keeps a runtime from sleeping while exactly one caller waits: a caller that drives it alone, or one on another
@@ -33,7 +33,7 @@ pub(crate) struct BusyPoll {
     /// How many callers wait on other threads.
     waiters: AtomicUsize,
     /// When the latest of them began to wait.
-    latest_waiter: ToldMoment,
+    latest_waiter: AtomicMoment,
 }
 
 /// Stops the polling when the caller that drives is done.

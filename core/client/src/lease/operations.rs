@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    ErrorKind, ExtensionEnd, Inspection, LastRound, LeaseLife, Machine, Moment, NodeId, Output,
-    Policy, Reply, RoundReport, Stage, Standing, Surroundings, WorkEnd, WorkId,
+    Environment, ErrorKind, ExtensionEnd, Inspection, LastRound, LeaseLife, Machine, Moment,
+    NodeId, Output, Policy, Reply, RoundReport, Stage, Standing, WorkEnd, WorkId,
 };
 
 use super::{LastVotes, Lease};
@@ -27,13 +27,13 @@ impl Lease {
         self.on_engine(async move { lease.extend_here(ttl).await }).await
     }
 
-    /// On a task of the engine's, where it neither overtakes what the keeper has begun to send, nor is overtaken by
+    /// On a task of the engine's, where it neither overtakes a renewal that has begun to be sent, nor is overtaken by
     /// a release: a blocking caller polls its own future beside the thread that drives.
     async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         let policy = self.policy_with(ttl)?;
-        self.keep(self.shared.manager.announce(&policy));
+        self.keep_note(self.shared.manager.announce(&policy));
         self.shared.manager.settle(None).await?;
         if self.shared.lock().life.lacks_token(&policy) {
             self.check_usable()?;
@@ -57,15 +57,14 @@ impl Lease {
     /// [`ErrorKind::LeaseLost`] if it is proved to be over, [`ErrorKind::QuorumUnreachable`] if too few
     /// nodes answer to tell, [`ErrorKind::LockNotHeld`] after a release.
     pub async fn check(&self) -> Result<Duration, LockError> {
+        if self.engine().is_current() {
+            return self.check_here().await;
+        }
         let lease = self.clone();
         self.on_engine(async move { lease.check_here().await }).await
     }
 
-    /// [`Self::check`] on the caller's own task, which must run on the engine.
-    ///
-    /// # Errors
-    /// As for [`Self::check`].
-    pub async fn check_here(&self) -> Result<Duration, LockError> {
+    async fn check_here(&self) -> Result<Duration, LockError> {
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         self.check_usable()?;
@@ -99,7 +98,7 @@ impl Lease {
         let now = self.shared.now();
         let mut state = self.shared.lock();
         input(&mut state.life, now);
-        let loss = state.take_loss(&self.shared.manager.keeper);
+        let loss = state.take_loss(&self.shared.manager.renewals);
         self.resume(state, now);
         self.tell_loss(loss);
     }
@@ -113,7 +112,7 @@ impl Lease {
         let manager = &self.shared.manager;
         let mut state = self.shared.lock();
         let id = state.life.extend(self.shared.now(), manager.share(policy));
-        let loss = state.take_loss(&manager.keeper);
+        let loss = state.take_loss(&manager.renewals);
         if id.is_some() {
             state.extras().extending = Some(Arc::clone(&driver.inbox));
         }
@@ -143,7 +142,7 @@ impl Lease {
         };
         let report = end.last.report();
         self.note_votes(&report);
-        let loss = self.shared.lock().take_loss(&self.shared.manager.keeper);
+        let loss = self.shared.lock().take_loss(&self.shared.manager.renewals);
         self.tell_loss(loss);
         Err(self.error(kind, &[report], spent))
     }
@@ -158,7 +157,7 @@ impl Lease {
     fn check_usable(&self) -> Result<(), LockError> {
         let mut state = self.shared.lock();
         state.life.expire(self.shared.now());
-        let loss = state.take_loss(&self.shared.manager.keeper);
+        let loss = state.take_loss(&self.shared.manager.renewals);
         drop(state);
         self.tell_loss(loss);
         self.check_held()?;
@@ -182,12 +181,15 @@ impl Lease {
         }
     }
 
-    async fn on_engine<T: Send + 'static>(
+    fn on_engine<T: Send + 'static>(
         &self,
         operation: impl Future<Output = Result<T, LockError>> + Send + 'static,
-    ) -> Result<T, LockError> {
+    ) -> impl Future<Output = Result<T, LockError>> {
         let task = self.shared.manager.engine.spawn_awaited(operation);
-        task.await.unwrap_or_else(|| Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))))
+        async {
+            let closed = || Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO)));
+            task.await.unwrap_or_else(closed)
+        }
     }
 
     pub(super) fn not_held(&self) -> LockError {
@@ -210,19 +212,19 @@ struct Extending<'a> {
 impl Machine for Extending<'_> {
     type Outcome = WorkEnd;
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<WorkEnd> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<WorkEnd> {
         self.lease.shared.lock().life.work(self.id).poll(env)
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         self.lease.shared.lock().life.work(self.id).handle_reply(env, node, reply);
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         self.lease.shared.lock().life.work(self.id).handle_timeout(env);
     }
 
-    fn cancel(&mut self, env: &mut dyn Surroundings) {
+    fn cancel(&mut self, env: &mut dyn Environment) {
         self.lease.shared.lock().life.work(self.id).cancel(env);
     }
 }
@@ -242,7 +244,7 @@ impl Drop for ResumeOnDrop<'_> {
         work.cancel(env);
         // Nobody waits for its end.
         let _ = work.poll(env);
-        state.settle(&shared.manager.keeper);
+        state.settle(&shared.manager.renewals);
         self.lease.resume(state, env.now());
     }
 }

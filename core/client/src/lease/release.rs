@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Lease, ReleaseVotes};
 use crate::engine::WaiterGuard;
 use crate::error::LockError;
-use crate::sentry::Keeping;
+use crate::node_guards::LongLockNote;
 
 impl Lease {
     /// Takes the keys back and tells what became of the lease, as soon as a quorum has spoken.
@@ -80,7 +80,7 @@ impl Lease {
     pub fn withdraw(&self) {
         let mut state = self.shared.lock();
         let withdraw = state.life.withdraw(self.shared.now());
-        state.settle(&self.shared.manager.keeper);
+        state.settle(&self.shared.manager.renewals);
         drop(state);
         self.revoke(withdraw, None, ReleaseVotes::default());
     }
@@ -89,7 +89,7 @@ impl Lease {
     fn begin_release(&self, votes: Option<&ReleaseVotes>) -> Release {
         let mut state = self.shared.lock();
         let release = state.life.release(self.shared.now());
-        state.settle(&self.shared.manager.keeper);
+        state.settle(&self.shared.manager.renewals);
         if matches!(release, Release::Asked { .. }) {
             state.release = votes.cloned();
         }
@@ -108,7 +108,7 @@ impl Lease {
         let driver = self.shared.manager.driver();
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
         let mut is_told_free = false;
-        self.end_keeping();
+        self.end_notes();
         let work = async move {
             if let Some((_, awaited)) = &told_to {
                 awaited.start_polling();
@@ -133,13 +133,13 @@ impl Lease {
     }
 
     /// Has other clients know that the lock has ended, whatever keys are left of it; a least hold runs out by itself.
-    fn end_keeping(&self) {
+    fn end_notes(&self) {
         let mut state = self.shared.lock();
-        let keeping = state.extras.as_mut().map(|extras| std::mem::take(&mut extras.keeping));
+        let notes = state.extras.as_mut().map(|extras| std::mem::take(&mut extras.notes));
         let leaves_keys = !state.life.policy().min_hold().is_zero();
         drop(state);
         if !leaves_keys {
-            keeping.into_iter().flatten().for_each(Keeping::finish);
+            notes.into_iter().flatten().for_each(LongLockNote::finish);
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::dialer::{Backoff, Dialer};
 use super::link::{Event, Link};
 use super::session::{ClientId, Gate, Now, Request, SILENT};
-use crate::clock::{self, ToldMoment};
+use crate::clock::{self, AtomicMoment};
 use crate::node::NodeState;
 
 /// What is put into a node's queue.
@@ -38,7 +38,7 @@ pub(super) struct Actor {
     /// It was closed on purpose, not just dropped.
     is_closed: bool,
     /// When the link's latest call was sent that is not answered, for other threads.
-    asked_at: Arc<ToldMoment>,
+    asked_at: Arc<AtomicMoment>,
     /// The last connection that was given up while the server may still do what was sent over it.
     abandoned: Option<ClientId>,
     /// How many connections in a row were lost before they answered anything.
@@ -58,7 +58,7 @@ impl Actor {
         dialer: Dialer,
         queue: mpsc::UnboundedReceiver<NodeMessage>,
         state: watch::Sender<NodeState>,
-        asked_at: Arc<ToldMoment>,
+        asked_at: Arc<AtomicMoment>,
     ) -> Self {
         Self {
             dialer,
@@ -179,8 +179,8 @@ impl Actor {
     }
 
     fn set_state(&self, state: NodeState) {
-        if let (NodeState::Down(_), Some(sentry)) = (&state, self.dialer.sentry()) {
-            sentry.handle_down(clock::now());
+        if let (NodeState::Down(_), Some(node_guard)) = (&state, self.dialer.node_guard()) {
+            node_guard.handle_down(clock::now());
         }
         self.state.send_if_modified(|current| {
             let is_new = *current != state;

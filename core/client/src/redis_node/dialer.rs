@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use quorlock_protocol::{Fault, FaultKind, Surroundings as _};
+use quorlock_protocol::{Environment as _, Fault, FaultKind};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,7 +17,7 @@ use super::session::{ClientId, Facts, GuardProbe, Now, replica};
 use super::settings::NodeSettings;
 use crate::address::Address;
 use crate::clock::{self, ToldClock};
-use crate::sentry::Sentry;
+use crate::node_guards::NodeGuard;
 
 /// Makes links to the node.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(super) struct Dialer {
     address: Arc<Address>,
     settings: NodeSettings,
     connections: Connections,
-    sentry: Option<Sentry>,
+    node_guard: Option<NodeGuard>,
     /// Where links tell the node's clock.
     clock: Arc<ToldClock>,
 }
@@ -35,15 +35,15 @@ impl Dialer {
         address: Arc<Address>,
         settings: NodeSettings,
         connections: Connections,
-        sentry: Option<Sentry>,
+        node_guard: Option<NodeGuard>,
         clock: Arc<ToldClock>,
     ) -> Self {
-        Self { address, settings, connections, sentry, clock }
+        Self { address, settings, connections, node_guard, clock }
     }
 
     /// The guards, where there is anything to guard.
-    pub(super) fn sentry(&self) -> Option<&Sentry> {
-        self.sentry.as_ref()
+    pub(super) fn node_guard(&self) -> Option<&NodeGuard> {
+        self.node_guard.as_ref()
     }
 
     pub(super) fn settings(&self) -> &NodeSettings {
@@ -148,7 +148,7 @@ impl Dialer {
         let facts = facts.and_then(|facts| self.introduce(&facts).map(|()| facts));
         // By the next time another server may stand behind the address.
         let facts = facts.inspect_err(|_| share.dismiss())?;
-        let guard_probe = GuardProbe::new(self.sentry.clone(), Arc::clone(&self.clock));
+        let guard_probe = GuardProbe::new(self.node_guard.clone(), Arc::clone(&self.clock));
         let mut link = Link::new(share, facts, self.address.key_prefix(), guard_probe, Now::read);
         link.examine().await?;
         Ok(link)
@@ -157,7 +157,8 @@ impl Dialer {
     /// Has the guards know who the server is, and refuses a replica.
     fn introduce(&self, facts: &Facts) -> Result<(), Fault> {
         let identity = facts.identity();
-        let told = self.sentry.as_ref().and_then(|sentry| sentry.handle_identity(identity));
+        let told =
+            self.node_guard.as_ref().and_then(|node_guard| node_guard.handle_identity(identity));
         match &identity.follows {
             None => Ok(()),
             Some(master) => Err(told.unwrap_or_else(|| replica(Some(master)))),

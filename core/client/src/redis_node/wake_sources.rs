@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::sentry::{News, Sentry};
+use crate::node_guards::{News, NodeGuard};
 
 /// Why the task woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,34 +25,34 @@ pub(super) enum WakeReason {
 /// One alarm, and the news of the guards.
 pub(super) struct WakeSources {
     alarm: Pin<Box<Sleep>>,
-    /// What the alarm is set to; `None` once it has rung.
+    /// What the alarm is set to; `None` once it has gone off.
     alarm_at: Option<Instant>,
-    /// Ready with the next news, and the sentry that they came from.
-    news: BoxFuture<'static, (News, Sentry)>,
-    bell: Arc<Bell>,
-    /// Rings the bell.
-    ringer: Waker,
+    /// Ready with the next news, and with the `NodeGuard` that they came from.
+    news: BoxFuture<'static, (News, NodeGuard)>,
+    flag: Arc<WakeFlag>,
+    /// Sets the flag.
+    waker: Waker,
 }
 
 impl WakeSources {
-    pub(super) fn new(sentry: Option<Sentry>) -> Self {
-        // Rung, so that the first poll begins to wait for news.
-        let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), task: AtomicWaker::new() });
+    pub(super) fn new(node_guard: Option<NodeGuard>) -> Self {
+        // Set, so that the first poll begins to wait for news.
+        let flag = Arc::new(WakeFlag { is_set: AtomicBool::new(true), task: AtomicWaker::new() });
         Self {
             alarm: Box::pin(sleep_until(Instant::now())),
             alarm_at: None,
-            news: Box::pin(next_news(sentry)),
-            ringer: Waker::from(Arc::clone(&bell)),
-            bell,
+            news: Box::pin(next_news(node_guard)),
+            waker: Waker::from(Arc::clone(&flag)),
+            flag,
         }
     }
 
-    /// Sets the alarm to `moment`, unless it rings sooner anyway.
+    /// Sets the alarm to `moment`, unless it goes off sooner anyway.
     pub(super) fn remind(&mut self, moment: Instant) {
         if self.alarm_at.is_none_or(|set| moment < set) {
             self.alarm.as_mut().reset(moment);
             self.alarm_at = Some(moment);
-            self.bell.has_rung.store(true, Ordering::Release);
+            self.flag.is_set.store(true, Ordering::Release);
         }
     }
 
@@ -62,53 +62,53 @@ impl WakeSources {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<WakeReason> {
-        self.bell.task.register(context.waker());
-        if !self.bell.has_rung.swap(false, Ordering::AcqRel) {
+        self.flag.task.register(context.waker());
+        if !self.flag.is_set.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
         let reason = self.poll_stirred();
         if reason.is_ready() {
             // The other source may be ready as well.
-            self.bell.has_rung.store(true, Ordering::Release);
+            self.flag.is_set.store(true, Ordering::Release);
         }
         reason
     }
 
     fn poll_stirred(&mut self) -> Poll<WakeReason> {
-        let mut context = Context::from_waker(&self.ringer);
+        let mut context = Context::from_waker(&self.waker);
         if self.alarm_at.is_some() && self.alarm.as_mut().poll(&mut context).is_ready() {
             self.alarm_at = None;
             return Poll::Ready(WakeReason::Alarm);
         }
-        self.news.as_mut().poll(&mut context).map(|(news, sentry)| {
-            self.news = Box::pin(next_news(Some(sentry)));
+        self.news.as_mut().poll(&mut context).map(|(news, node_guard)| {
+            self.news = Box::pin(next_news(Some(node_guard)));
             WakeReason::News(news)
         })
     }
 }
 
 /// A waker that remembers that it was called, and wakes the task.
-struct Bell {
-    has_rung: AtomicBool,
+struct WakeFlag {
+    is_set: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // First: a task that registers in between finds it rung.
-        self.has_rung.store(true, Ordering::Release);
+        // First: a task that registers in between finds it set.
+        self.is_set.store(true, Ordering::Release);
         self.task.wake();
     }
 }
 
 /// Waits for news of the guards, if there are any.
-async fn next_news(sentry: Option<Sentry>) -> (News, Sentry) {
-    match sentry {
-        Some(mut sentry) => (sentry.news().await, sentry),
+async fn next_news(node_guard: Option<NodeGuard>) -> (News, NodeGuard) {
+    match node_guard {
+        Some(mut node_guard) => (node_guard.news().await, node_guard),
         None => pending().await,
     }
 }
@@ -123,9 +123,9 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::clock::{self, Jumps};
+    use crate::clock::{self, ClockJumps};
+    use crate::node_guards::GuardsHandle;
     use crate::observe::Observer;
-    use crate::sentry::Watch;
 
     #[tokio::test]
     async fn the_soonest_reminder_rings_once() {
@@ -154,9 +154,9 @@ mod tests {
 
     #[tokio::test]
     async fn news_come_without_a_reminder() {
-        let (watch, mut wake_sources) = guarded();
+        let (guards, mut wake_sources) = guarded();
         let news = async {
-            let down = async { watch.sentry(NodeId(1)).handle_down(clock::now()) };
+            let down = async { guards.node_guard(NodeId(1)).handle_down(clock::now()) };
             tokio::join!(wake_sources.next(), down).0
         };
         assert_eq!(in_time(news).await, Some(RULING));
@@ -164,14 +164,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_alarm_does_not_hide_news() {
-        let (watch, mut wake_sources) = guarded();
+        let (guards, mut wake_sources) = guarded();
         for node in [1, 2] {
             let soon = Instant::now() + Duration::from_millis(10);
             wake_sources.remind(soon);
             assert!(wake_sources.next().now_or_never().is_none());
             // Both stir before it is asked again.
             sleep_until(soon).await;
-            watch.sentry(NodeId(node)).handle_down(clock::now());
+            guards.node_guard(NodeId(node)).handle_down(clock::now());
             for expected in [Some(WakeReason::Alarm), Some(RULING), None] {
                 let rung = wake_sources.next().now_or_never();
                 assert_eq!(rung, expected);
@@ -180,11 +180,11 @@ mod tests {
     }
 
     /// Beside a connection of the first of three nodes.
-    fn guarded() -> (Watch, WakeSources) {
-        let (policy, jumps) = (Policy::default(), Jumps::default());
-        let watch = Watch::new(&policy, Quorum::of(3), Observer::default(), &jumps);
-        let wake_sources = WakeSources::new(Some(watch.sentry(NodeId(0))));
-        (watch, wake_sources)
+    fn guarded() -> (GuardsHandle, WakeSources) {
+        let (policy, jumps) = (Policy::default(), ClockJumps::default());
+        let guards = GuardsHandle::new(&policy, Quorum::of(3), Observer::default(), &jumps);
+        let wake_sources = WakeSources::new(Some(guards.node_guard(NodeId(0))));
+        (guards, wake_sources)
     }
 
     /// The reason, if it wakes the task: `timeout` would poll once more at its end, and find a reason without a wake.

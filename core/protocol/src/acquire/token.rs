@@ -3,7 +3,7 @@
 
 use crate::command::{Answer, Fence};
 use crate::identity::{FencingToken, NodeId};
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::round::Round;
 
 /// What a round proposes: the middle one of the nodes' clocks, or one more than the highest token known. The
@@ -11,7 +11,7 @@ use crate::round::Round;
 ///
 /// A known token that no node would take counts for nothing: it comes of a node whose clock is far ahead of
 /// the others, and would have all of them asked by script until they have caught up.
-pub(super) fn proposal(env: &dyn Surroundings, known: FencingToken) -> FencingToken {
+pub(super) fn proposal(env: &dyn Environment, known: FencingToken) -> FencingToken {
     let next = next(known);
     let clock = |micros: u64| FencingToken(micros.min(MAX_TOKEN));
     match env.nodes_micros() {

@@ -10,7 +10,7 @@ use super::memory::{Look, SETTING_UP};
 use super::quarantine::QuarantineReason;
 use super::{Guards, NodeRecord};
 use crate::identity::NodeId;
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::time::Moment;
 
 /// How far this client is with founding the cluster.
@@ -26,7 +26,7 @@ pub(super) enum Founding {
 
 impl Guards {
     /// What to do about an empty node, if this client founds the cluster; `None` if it does not, or not yet.
-    pub(super) fn found(&mut self, env: &mut dyn Surroundings, look: Look<'_>) -> Option<Ruling> {
+    pub(super) fn found(&mut self, env: &mut dyn Environment, look: Look<'_>) -> Option<Ruling> {
         let now = env.now();
         match self.founding {
             Founding::Won(since) if now.since(since) < SETTING_UP => {}

@@ -79,7 +79,7 @@ impl Guards {
         let most = self.longest_forgotten();
         let ends = |entry: Holding| {
             let is_known_to_it = entry.began > now.before(age) + SAME_MOMENT;
-            let kept = now + self.with_drift(entry.keep.min(most)).saturating_sub(age);
+            let kept = now + self.with_drift(entry.key_ttl.min(most)).saturating_sub(age);
             (!is_known_to_it).then(|| kept.min(entry.until)).filter(|until| *until > now)
         };
         self.holdings.all().filter_map(ends).max()

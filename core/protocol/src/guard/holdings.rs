@@ -1,7 +1,7 @@
 //! Which locks may still be held that last longer than the floor. Owns the joining of what many clients say of
 //! that; knows no node.
 //!
-//! An entry says: locks that ask nodes to keep keys for at most `keep` were asked for since `began`, and after
+//! An entry says: locks that ask nodes to keep keys for at most `key_ttl` were asked for since `began`, and after
 //! `until` none of them is held. What two clients know is joined so that nobody can overwrite what another knows:
 //! the higher version wins, and an entry lasts as long as the longest-lived of those that it replaces.
 
@@ -23,7 +23,7 @@ pub(super) struct Holdings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holding {
     pub(super) version: u64,
-    pub(super) keep: Duration,
+    pub(super) key_ttl: Duration,
     pub(super) began: Moment,
     pub(super) until: Moment,
 }
@@ -36,8 +36,8 @@ impl Holding {
         if self.version != other.version {
             return Self { until, ..newer };
         }
-        let (keep, began) = (self.keep.max(other.keep), self.began.min(other.began));
-        Self { version: self.version, keep, began, until }
+        let (key_ttl, began) = (self.key_ttl.max(other.key_ttl), self.began.min(other.began));
+        Self { version: self.version, key_ttl, began, until }
     }
 
     /// Whether `self` says nothing that `read` does not say: differences in time that clocks and networks make do
@@ -45,7 +45,7 @@ impl Holding {
     fn is_in(self, read: Self) -> bool {
         let is_older = read.version > self.version;
         let same = read.version == self.version
-            && read.keep >= self.keep
+            && read.key_ttl >= self.key_ttl
             && read.began <= self.began + GRAIN;
         (is_older || same) && self.until <= read.until + GRAIN
     }
@@ -65,7 +65,7 @@ impl Holdings {
     fn read_at(notes: &[HoldingNote], began: Moment, until: Moment) -> Self {
         let entry = |note: &HoldingNote| Holding {
             version: note.version,
-            keep: note.keep,
+            key_ttl: note.key_ttl,
             began: began.before(note.began),
             until: until + note.left,
         };
@@ -124,7 +124,7 @@ impl Holdings {
         let note = |(name, entry): (&Arc<str>, &Holding)| HoldingNote {
             name: Arc::clone(name),
             version: entry.version,
-            keep: entry.keep,
+            key_ttl: entry.key_ttl,
             began: now.since(entry.began),
             left: entry.until.since(now),
         };
@@ -142,9 +142,9 @@ impl Holdings {
             } else if room > 0 {
                 room -= 1;
                 fitting.put(name, *entry);
-            } else if !entry.keep.is_zero() {
-                let keep = long_class(entry.keep);
-                fitting.put(&shared_name(keep), Holding { version: 0, keep, ..*entry });
+            } else if !entry.key_ttl.is_zero() {
+                let key_ttl = long_class(entry.key_ttl);
+                fitting.put(&shared_name(key_ttl), Holding { version: 0, key_ttl, ..*entry });
             }
         }
         fitting
@@ -157,10 +157,10 @@ pub(super) fn shared_name(class: Duration) -> Arc<str> {
 }
 
 /// The length under which clients share an entry for locks of more than a minute.
-pub(super) fn long_class(keep: Duration) -> Duration {
-    let class = LONG_CLASSES.into_iter().map(Duration::from_secs).find(|class| keep <= *class);
+pub(super) fn long_class(key_ttl: Duration) -> Duration {
+    let class = LONG_CLASSES.into_iter().map(Duration::from_secs).find(|class| key_ttl <= *class);
     class.unwrap_or_else(|| {
-        let seconds = keep.saturating_add(Duration::from_nanos(999_999_999)).as_secs();
+        let seconds = key_ttl.saturating_add(Duration::from_nanos(999_999_999)).as_secs();
         Duration::from_secs(HOUR.saturating_mul(seconds.div_ceil(HOUR).next_power_of_two()))
     })
 }
@@ -176,11 +176,13 @@ mod tests {
     use super::*;
 
     fn entry() -> impl Strategy<Value = Holding> {
-        (0_u64..4, 0_u64..4, 0_u64..9, 0_u64..9).prop_map(|(version, keep, began, until)| Holding {
-            version,
-            keep: Duration::from_secs(keep),
-            began: Moment::from_millis(began * 1000),
-            until: Moment::from_millis(until * 1000),
+        (0_u64..4, 0_u64..4, 0_u64..9, 0_u64..9).prop_map(|(version, key_ttl, began, until)| {
+            Holding {
+                version,
+                key_ttl: Duration::from_secs(key_ttl),
+                began: Moment::from_millis(began * 1000),
+                until: Moment::from_millis(until * 1000),
+            }
         })
     }
 
@@ -205,7 +207,7 @@ mod tests {
         let now = Moment::from_millis(50_000);
         let entry = Holding {
             version: 1,
-            keep: Duration::from_secs(60),
+            key_ttl: Duration::from_secs(60),
             began: now,
             until: now + Duration::from_secs(9),
         };
@@ -223,9 +225,13 @@ mod tests {
     fn what_has_ended_outlives_the_news_of_it() {
         let name: Arc<str> = "a".into();
         let at = |seconds: u64| Moment::from_millis(seconds * 1000);
-        let long =
-            Holding { version: 1, keep: Duration::from_secs(600), began: at(1), until: at(1300) };
-        let over = Holding { version: 2, keep: Duration::ZERO, began: at(9), until: at(30) };
+        let long = Holding {
+            version: 1,
+            key_ttl: Duration::from_secs(600),
+            began: at(1),
+            until: at(1300),
+        };
+        let over = Holding { version: 2, key_ttl: Duration::ZERO, began: at(9), until: at(30) };
         let mut known = Holdings::default();
         known.put(&name, over);
         known.put(&name, long);

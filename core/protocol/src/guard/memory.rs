@@ -14,7 +14,7 @@ use super::{
     NOT_ASKED_WITHIN, NodeRecord,
 };
 use crate::identity::NodeId;
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::policy::RestartGuard;
 use crate::time::Moment;
 
@@ -69,7 +69,7 @@ pub(super) struct Look<'a> {
 }
 
 impl Guards {
-    pub(super) fn rule_memory(&mut self, env: &mut dyn Surroundings, look: Look<'_>) -> Ruling {
+    pub(super) fn rule_memory(&mut self, env: &mut dyn Environment, look: Look<'_>) -> Ruling {
         let now = env.now();
         let canary = match &look.checkup.canary {
             CanaryKey::Absent => return self.rule_without_canary(env, look),
@@ -167,7 +167,7 @@ impl Guards {
         is_replaced.then_some(QuarantineReason::Forgot)
     }
 
-    fn learn(&mut self, env: &mut dyn Surroundings, look: Look<'_>, canary: &Canary) {
+    fn learn(&mut self, env: &mut dyn Environment, look: Look<'_>, canary: &Canary) {
         let now = env.now();
         let clock = look.checkup.clock;
         let (oldest, since_beat) = canary.since_beat(clock.micros, env.wall_micros());
@@ -260,7 +260,7 @@ impl Guards {
     /// Writes down that the node has a new memory from now on: it may have forgotten whatever was asked of it before.
     pub(super) fn begin_memory(
         &mut self,
-        env: &mut dyn Surroundings,
+        env: &mut dyn Environment,
         look: Look<'_>,
         reason: QuarantineReason,
     ) -> Ruling {
@@ -281,7 +281,7 @@ impl Guards {
 
     pub(super) fn first_canary(
         &self,
-        env: &mut dyn Surroundings,
+        env: &mut dyn Environment,
         checkup: &Checkup,
         reason: QuarantineReason,
         age: Duration,
@@ -300,7 +300,7 @@ impl Guards {
         }
     }
 
-    fn rule_without_canary(&mut self, env: &mut dyn Surroundings, look: Look<'_>) -> Ruling {
+    fn rule_without_canary(&mut self, env: &mut dyn Environment, look: Look<'_>) -> Ruling {
         let now = env.now();
         let record = &mut self.records[look.node.index()];
         if let Some(known) = &record.memory {
@@ -365,7 +365,7 @@ fn is_same_line(line: &str, noted: &str) -> bool {
     }
 }
 
-pub(super) fn number(env: &mut dyn Surroundings) -> u64 {
+pub(super) fn number(env: &mut dyn Environment) -> u64 {
     let random = env.random();
     u64::from_be_bytes(std::array::from_fn(|index| random[index]))
 }

@@ -21,7 +21,7 @@ pub struct HoldingNote {
     /// A higher one replaces a lower one.
     pub version: u64,
     /// The longest time for which nodes are asked to keep a key; zero if such locks have ended.
-    pub keep: Duration,
+    pub key_ttl: Duration,
     /// No lock of the entry was asked for longer ago than this.
     pub began: Duration,
     /// After so long the entry says nothing any more.

@@ -22,7 +22,7 @@ pub struct GuardStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct StoredHolding {
     version: u64,
-    keep: u64,
+    key_ttl: u64,
     began: i64,
     until: i64,
 }
@@ -62,7 +62,7 @@ impl GuardStore {
         for note in &left.holdings {
             let fresh = StoredHolding {
                 version: note.version,
-                keep: in_millis(note.keep).unsigned_abs(),
+                key_ttl: in_millis(note.key_ttl).unsigned_abs(),
                 began: millis.saturating_sub(in_millis(note.began)),
                 until: millis.saturating_add(in_millis(note.left)),
             };
@@ -103,7 +103,7 @@ impl GuardStore {
         let holding = |(name, entry): (&Arc<str>, &StoredHolding)| HoldingNote {
             name: Arc::clone(name),
             version: entry.version,
-            keep: Duration::from_millis(entry.keep),
+            key_ttl: Duration::from_millis(entry.key_ttl),
             began: ago(entry.began),
             left: Duration::from_millis(u64::try_from(entry.until - millis).unwrap_or(0)),
         };
@@ -130,8 +130,8 @@ impl StoredHolding {
             let newer = if fresh.version > self.version { fresh } else { self };
             return Self { until, ..newer };
         }
-        let (keep, began) = (self.keep.max(fresh.keep), self.began.min(fresh.began));
-        Self { version: self.version, keep, began, until }
+        let (key_ttl, began) = (self.key_ttl.max(fresh.key_ttl), self.began.min(fresh.began));
+        Self { version: self.version, key_ttl, began, until }
     }
 }
 

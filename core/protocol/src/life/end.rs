@@ -115,16 +115,16 @@ impl LeaseLife {
     /// Takes the keys back, wherever they may be.
     fn withdrawal(&self, now: Moment, ending: Ending) -> Withdraw {
         let (policy, lease) = (&self.policy, self.lease());
-        let (forgotten, valid_until) = match lease {
-            Some(lease) => (lease.forgotten(), lease.kept_until(policy.drift)),
-            None => (now + policy.kept().as_duration(), now),
+        let (keys_expire_by, valid_until) = match lease {
+            Some(lease) => (lease.keys_expire_by(), lease.kept_until(policy.drift)),
+            None => (now + policy.key_ttl().as_duration(), now),
         };
         let withdrawal = Withdrawal {
             ticket: Ticket(0),
             claim: Arc::clone(self.claim()),
             quorum: self.quorum,
             // At least one try, also for a lease that is long over.
-            forgotten: forgotten.max(now + policy.node_timeout()),
+            keys_expire_by: keys_expire_by.max(now + policy.node_timeout()),
             unsent: lease.map(|lease| lease.unsent().to_vec()).unwrap_or_default(),
             node_timeout: policy.node_timeout(),
         };

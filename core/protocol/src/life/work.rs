@@ -11,7 +11,7 @@ use crate::extend::{Extend, ExtendOutcome, LastRound};
 use crate::hold::{Hold, HoldEnd, LossReason};
 use crate::identity::{Claim, NodeId};
 use crate::lease::Lease;
-use crate::machine::{Machine, Output, Surroundings};
+use crate::machine::{Environment, Machine, Output};
 use crate::round::RoundReport;
 use crate::time::Moment;
 
@@ -85,7 +85,7 @@ impl Extending {
     fn bound(&mut self) {
         if let Some(lease) = &mut self.lease {
             lease.limit(self.extend.until());
-            lease.outlast(self.extend.forgotten());
+            lease.outlast(self.extend.keys_expire_by());
         }
     }
 }
@@ -173,7 +173,7 @@ impl LeaseLife {
         self.untold = self.untold.take().filter(|it| it.loss.is_some() || it.cut_short.is_some());
     }
 
-    fn poll_work(&mut self, env: &mut dyn Surroundings) -> Output<WorkEnd> {
+    fn poll_work(&mut self, env: &mut dyn Environment) -> Output<WorkEnd> {
         match &mut self.work {
             Work::Unproved(_) | Work::Idle(_) => Output::Done(WorkEnd::Stopped),
             Work::Renewing(hold) => {
@@ -246,7 +246,7 @@ impl LeaseWork<'_> {
 impl Machine for LeaseWork<'_> {
     type Outcome = WorkEnd;
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<WorkEnd> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<WorkEnd> {
         if self.id == self.life.work_id {
             self.life.poll_work(env)
         } else {
@@ -254,7 +254,7 @@ impl Machine for LeaseWork<'_> {
         }
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         match self.current() {
             Some(Work::Renewing(hold)) => hold.handle_reply(env, node, reply),
             Some(Work::Extending(extending)) => extending.extend.handle_reply(env, node, reply),
@@ -262,7 +262,7 @@ impl Machine for LeaseWork<'_> {
         }
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         match self.current() {
             Some(Work::Renewing(hold)) => hold.handle_timeout(env),
             Some(Work::Extending(extending)) => extending.extend.handle_timeout(env),
@@ -271,7 +271,7 @@ impl Machine for LeaseWork<'_> {
     }
 
     /// The caller gave up: the lease keeps the validity that is proved.
-    fn cancel(&mut self, env: &mut dyn Surroundings) {
+    fn cancel(&mut self, env: &mut dyn Environment) {
         if self.id == self.life.work_id {
             self.life.stop_work(env.now());
         }

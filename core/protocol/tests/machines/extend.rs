@@ -166,13 +166,13 @@ fn keys_stay_as_long_as_any_round_may_have_asked_for() {
     play.answer(1, "extend", kept());
     let lease = play.outcome().result.unwrap();
     // Node 2 may not have got the shorter ttl.
-    assert_eq!(lease.forgotten(), Moment::from_millis(1062));
+    assert_eq!(lease.keys_expire_by(), Moment::from_millis(1062));
 }
 
 #[test]
 fn a_failed_extension_leaves_keys_that_last_longer() {
     let mut play = extend(3, 900);
     play.wait_until(500);
-    assert!(play.machine.forgotten() >= Moment::from_millis(1400));
+    assert!(play.machine.keys_expire_by() >= Moment::from_millis(1400));
     assert!(play.outcome().result.is_err());
 }

@@ -194,7 +194,7 @@ proptest! {
             ticket: Ticket(0),
             claim: claim("me"),
             quorum: quorum(nodes),
-            forgotten: Moment::from_epoch(forgotten),
+            keys_expire_by: Moment::from_epoch(forgotten),
             unsent: Vec::new(),
             node_timeout: change.node_timeout(),
         };

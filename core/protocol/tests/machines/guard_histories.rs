@@ -52,7 +52,7 @@ struct History {
 
 struct Client {
     watcher: Watcher,
-    keep: u64,
+    key_ttl: u64,
     /// Until when it trusts its lock, by true time.
     valid: Option<u64>,
     next_look: u64,
@@ -84,10 +84,10 @@ impl History {
     }
 
     fn newcomer(&mut self) -> Client {
-        let keep = self.kind.keeps[self.dice.below(self.kind.keeps.len())];
+        let key_ttl = self.kind.keeps[self.dice.below(self.kind.keeps.len())];
         let mut watcher = self.cluster.client(|it| {
             let most = self.kind.max_ttl.map(std::time::Duration::from_millis);
-            ttl(keep)(it).max_ttl(most)
+            ttl(key_ttl)(it).max_ttl(most)
         });
         if self.kind.cuts && self.dice.draw(3) == 0 {
             let node = self.dice.below(self.cluster.nodes.len());
@@ -95,7 +95,7 @@ impl History {
         }
         watcher.look_around(&mut self.cluster);
         let next_look = self.cluster.now + 10_000;
-        Client { watcher, keep, valid: None, next_look }
+        Client { watcher, key_ttl, valid: None, next_look }
     }
 
     fn walk(&mut self, steps: usize) -> Result<(), String> {
@@ -182,25 +182,25 @@ impl History {
         if self.clients[client].valid.is_some() {
             return;
         }
-        let Client { watcher, keep, .. } = &mut self.clients[client];
-        let valid = watcher.lock(&mut self.cluster, *keep);
-        let (keep, view) = (*keep, watcher.view());
+        let Client { watcher, key_ttl, .. } = &mut self.clients[client];
+        let valid = watcher.lock(&mut self.cluster, *key_ttl);
+        let (key_ttl, view) = (*key_ttl, watcher.view());
         if valid.is_none() {
-            let over = self.cluster.now + keep;
-            self.clients[client].watcher.ends(&mut self.cluster, keep, over);
+            let over = self.cluster.now + key_ttl;
+            self.clients[client].watcher.ends(&mut self.cluster, key_ttl, over);
         }
         self.won += u32::from(valid.is_some());
         self.clients[client].valid = valid;
-        self.note(format!("client {client} asks for {keep} ms and sees {view}: {valid:?}"));
+        self.note(format!("client {client} asks for {key_ttl} ms and sees {view}: {valid:?}"));
     }
 
     fn unlock(&mut self, client: usize) {
-        let keep = self.clients[client].keep;
+        let key_ttl = self.clients[client].key_ttl;
         if self.clients[client].valid.take().is_some() {
             self.clients[client].watcher.unlock(&mut self.cluster);
             let is_cut = self.clients[client].watcher.cut_off.contains(&true);
-            let over = self.cluster.now + if is_cut { keep } else { 0 };
-            self.clients[client].watcher.ends(&mut self.cluster, keep, over);
+            let over = self.cluster.now + if is_cut { key_ttl } else { 0 };
+            self.clients[client].watcher.ends(&mut self.cluster, key_ttl, over);
             self.note(format!("client {client} releases"));
         }
     }

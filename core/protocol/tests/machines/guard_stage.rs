@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Checkup, ClockReading, Drift, GuardStore, Guards, HolderId, Moment, NodeId, Notice, Pass,
-    Policy, PolicyBuilder, Quorum, Ruling, Surroundings, Ttl, Writing,
+    Checkup, ClockReading, Drift, Environment, GuardStore, Guards, HolderId, Moment, NodeId,
+    Notice, Pass, Policy, PolicyBuilder, Quorum, Ruling, Ttl, Writing,
 };
 
 /// All nodes, at one true time.
@@ -76,7 +76,7 @@ struct Env {
     drawn: u32,
 }
 
-impl Surroundings for Env {
+impl Environment for Env {
     fn now(&self) -> Moment {
         self.now
     }
@@ -294,28 +294,28 @@ impl Watcher {
         panic!("there is always news: {:#?}", self.guards);
     }
 
-    /// Asks for a key for `keep` ms; whether the node's grant counts. A node that has forgotten, or whose clock is
+    /// Asks for a key for `key_ttl` ms; whether the node's grant counts. A node that has forgotten, or whose clock is
     /// not where it should be, is looked at.
-    pub(crate) fn grant_for(&mut self, cluster: &mut Cluster, node: usize, keep: u64) -> bool {
-        let keep = Duration::from_millis(keep);
+    pub(crate) fn grant_for(&mut self, cluster: &mut Cluster, node: usize, key_ttl: u64) -> bool {
+        let key_ttl = Duration::from_millis(key_ttl);
         let Some(Ruling::Open(Pass { relied, longest })) = self.rulings[node].clone() else {
             return false;
         };
         let is_there =
             cluster.nodes[node].is_up && !self.cut_off[node] && !cluster.nodes[node].hangs;
-        if !is_there || longest < keep {
+        if !is_there || longest < key_ttl {
             return false;
         }
         let sent = self.now(cluster);
-        if !self.guards.covers(node_id(node), keep, sent) {
+        if !self.guards.covers(node_id(node), key_ttl, sent) {
             // The look goes out ahead of the command.
             self.look(cluster, node);
             self.follow_up(cluster);
-            if !self.guards.covers(node_id(node), keep, sent) || !self.is_open(node) {
+            if !self.guards.covers(node_id(node), key_ttl, sent) || !self.is_open(node) {
                 return false;
             }
         }
-        let (is_free, remembers) = self.set(cluster, node, keep, &relied);
+        let (is_free, remembers) = self.set(cluster, node, key_ttl, &relied);
         let micros = cluster.micros(node);
         cluster.now += self.latency + cluster.nodes[node].slow;
         let reading = ClockReading { sent, received: self.now(cluster), micros };
@@ -333,14 +333,14 @@ impl Watcher {
         &self,
         cluster: &mut Cluster,
         node: usize,
-        keep: Duration,
+        key_ttl: Duration,
         relied: &quorlock_protocol::Relied,
     ) -> (bool, bool) {
         let micros = cluster.micros(node);
         let site = &mut cluster.nodes[node];
         let is_free = site.key.is_none_or(|key| key.until <= micros || key.owner == self.id);
         if is_free {
-            let until = micros + u64::try_from(keep.as_micros()).expect("a short lock");
+            let until = micros + u64::try_from(key_ttl.as_micros()).expect("a short lock");
             site.key = Some(Key { owner: self.id, until });
         }
         let canary = site.store.canary.as_deref().unwrap_or_default();
@@ -354,33 +354,33 @@ impl Watcher {
 
     /// Asks all nodes for the lock; until when it may be trusted by true time, if a quorum granted it. What was
     /// granted is kept either way, save that a lost round is taken back.
-    pub(crate) fn lock(&mut self, cluster: &mut Cluster, keep: u64) -> Option<u64> {
-        self.announce(cluster, keep);
+    pub(crate) fn lock(&mut self, cluster: &mut Cluster, key_ttl: u64) -> Option<u64> {
+        self.announce(cluster, key_ttl);
         let began = cluster.now;
         let count = cluster.nodes.len();
-        let granted = (0..count).filter(|node| self.grant_for(cluster, *node, keep)).count();
+        let granted = (0..count).filter(|node| self.grant_for(cluster, *node, key_ttl)).count();
         if granted <= count / 2 {
             self.unlock(cluster);
             return None;
         }
-        let ttl = Ttl::from_millis(keep).expect("a ttl");
+        let ttl = Ttl::from_millis(key_ttl).expect("a ttl");
         let valid = Drift::default().end_of(ttl, Moment::default()).since_epoch();
         Some(began + u64::try_from(valid.as_millis()).expect("a short lock"))
     }
 
-    /// It is about to tell the nodes that a lock of `keep` ms will be asked for; whether it has anything to tell.
-    pub(crate) fn means_to_keep(&mut self, cluster: &Cluster, keep: u64) -> bool {
+    /// It is about to tell the nodes that a lock of `key_ttl` ms will be asked for; whether it has anything to tell.
+    pub(crate) fn means_to_keep(&mut self, cluster: &Cluster, key_ttl: u64) -> bool {
         let mut env = self.env(cluster);
-        let wants = self.guards.begin_keep(&mut env, Duration::from_millis(keep));
+        let wants = self.guards.begin_long_lock(&mut env, Duration::from_millis(key_ttl));
         self.drawn = env.drawn;
         self.guards.notes_for(node_id(0), self.now(cluster));
         self.take();
         wants
     }
 
-    /// Has the nodes know that a lock of `keep` ms is about to be asked for.
-    pub(crate) fn announce(&mut self, cluster: &mut Cluster, keep: u64) {
-        if self.means_to_keep(cluster, keep) {
+    /// Has the nodes know that a lock of `key_ttl` ms is about to be asked for.
+    pub(crate) fn announce(&mut self, cluster: &mut Cluster, key_ttl: u64) {
+        if self.means_to_keep(cluster, key_ttl) {
             self.look_around(cluster);
         }
     }
@@ -394,11 +394,11 @@ impl Watcher {
         }
     }
 
-    /// No lock of `keep` ms is left after `at` ms of true time.
-    pub(crate) fn ends(&mut self, cluster: &mut Cluster, keep: u64, at: u64) {
+    /// No lock of `key_ttl` ms is left after `at` ms of true time.
+    pub(crate) fn ends(&mut self, cluster: &mut Cluster, key_ttl: u64, at: u64) {
         let now = self.now(cluster);
         let at = now + Duration::from_millis(at.saturating_sub(cluster.now));
-        self.guards.end_keep(Duration::from_millis(keep), at, now);
+        self.guards.end_long_lock(Duration::from_millis(key_ttl), at, now);
         self.follow_up(cluster);
     }
 

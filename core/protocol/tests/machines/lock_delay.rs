@@ -36,9 +36,9 @@ fn hold(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Working> {
 /// What the command asks the node to keep the keys for, in milliseconds.
 fn asked(command: &Command) -> u64 {
     match command.action {
-        Action::Grant { ttl, .. } | Action::Restore { ttl } | Action::Extend { ttl } => {
-            ttl.as_millis()
-        }
+        Action::Grant { key_ttl, .. }
+        | Action::Restore { key_ttl }
+        | Action::Extend { key_ttl } => key_ttl.as_millis(),
         ref other => panic!("{other:?} keeps nothing"),
     }
 }
@@ -56,7 +56,7 @@ fn the_nodes_are_asked_for_longer_than_the_holder_trusts() {
     assert_eq!(lease.until(), Moment::from_millis(988));
     assert_eq!(lease.ttl().as_millis(), 1000);
     // Sent within 50 ms, kept for 1500 ms by a clock that is 1 % and 2 ms slow.
-    assert_eq!(lease.forgotten(), Moment::from_millis(50 + 1500 + 17));
+    assert_eq!(lease.keys_expire_by(), Moment::from_millis(50 + 1500 + 17));
     let drift = policy(|policy| policy).drift();
     assert_eq!(lease.kept_until(drift), Moment::from_millis(1500 - 17));
 }
@@ -72,7 +72,7 @@ fn a_renewal_asks_for_as_long_and_prolongs_the_trust_by_the_ttl() {
     let trusted = play.machine.lease().until();
     assert!(trusted <= sent_at + Duration::from_millis(988));
     assert!(trusted > Moment::from_millis(1250), "it was renewed");
-    assert!(play.machine.lease().forgotten() > trusted + Duration::from_millis(500));
+    assert!(play.machine.lease().keys_expire_by() > trusted + Duration::from_millis(500));
 }
 
 #[test]

@@ -8,14 +8,14 @@ use quorlock_protocol::{
 };
 
 /// A release at time zero on three nodes that keeps the keys until `keep`, of a lease whose keys last until 988 ms
-/// at least and `forgotten` at most.
-fn release_of(forgotten: u64, keep: u64) -> Play<Withdraw> {
+/// at least and `keys_expire_by` at most.
+fn release_of(keys_expire_by: u64, keep: u64) -> Play<Withdraw> {
     let now = Moment::from_millis(0);
     let withdrawal = Withdrawal {
         ticket: Ticket(7),
         claim: claim("h"),
         quorum: quorum(3),
-        forgotten: Moment::from_millis(forgotten),
+        keys_expire_by: Moment::from_millis(keys_expire_by),
         unsent: Vec::new(),
         node_timeout: Duration::from_millis(50),
     };
@@ -39,7 +39,7 @@ fn until_a_revoke(play: &mut Play<Withdraw>) {
 
 fn asked(command: &Command) -> u64 {
     match command.action {
-        Action::Extend { ttl } => ttl.as_millis(),
+        Action::Extend { key_ttl } => key_ttl.as_millis(),
         ref other => panic!("{other:?} keeps nothing"),
     }
 }

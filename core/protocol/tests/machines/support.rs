@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, Answer, Claim, Command, Fault, FaultKind, FencingToken, Frees, HolderId, Lease,
-    LeaseLife, Machine, Moment, NodeId, Output, Policy, PolicyBuilder, Quorum, Reply, Resources,
-    Surroundings, WorkEnd, WorkId,
+    Action, Answer, Claim, Command, Environment, Fault, FaultKind, FencingToken, Frees, HolderId,
+    Lease, LeaseLife, Machine, Moment, NodeId, Output, Policy, PolicyBuilder, Quorum, Reply,
+    Resources, WorkEnd, WorkId,
 };
 
 /// The world as the test sets it.
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     pub(crate) drawn: u8,
 }
 
-impl Surroundings for Stage {
+impl Environment for Stage {
     fn now(&self) -> Moment {
         self.now
     }
@@ -165,19 +165,19 @@ impl Working {
 impl Machine for Working {
     type Outcome = WorkEnd;
 
-    fn poll(&mut self, env: &mut dyn Surroundings) -> Output<WorkEnd> {
+    fn poll(&mut self, env: &mut dyn Environment) -> Output<WorkEnd> {
         self.life.work(self.id).poll(env)
     }
 
-    fn handle_reply(&mut self, env: &mut dyn Surroundings, node: NodeId, reply: Reply) {
+    fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply) {
         self.life.work(self.id).handle_reply(env, node, reply);
     }
 
-    fn handle_timeout(&mut self, env: &mut dyn Surroundings) {
+    fn handle_timeout(&mut self, env: &mut dyn Environment) {
         self.life.work(self.id).handle_timeout(env);
     }
 
-    fn cancel(&mut self, env: &mut dyn Surroundings) {
+    fn cancel(&mut self, env: &mut dyn Environment) {
         self.life.work(self.id).cancel(env);
     }
 }

@@ -12,7 +12,7 @@ fn withdraw(nodes: usize) -> Play<Withdraw> {
         ticket: Ticket(7),
         claim: claim("h"),
         quorum: quorum(nodes),
-        forgotten: Moment::from_millis(1000),
+        keys_expire_by: Moment::from_millis(1000),
         unsent: Vec::new(),
         node_timeout: Duration::from_millis(50),
     };

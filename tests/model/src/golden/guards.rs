@@ -90,11 +90,11 @@ impl Sentinel {
     pub(super) fn prepare(&mut self, cluster: &mut Cluster, policy: &Policy, now: Moment) {
         self.guards.handle_policy(policy);
         self.env.now = now;
-        let keep = policy.longest_key_ttl();
-        let is_news = self.guards.begin_keep(&mut self.env, keep);
+        let key_ttl = policy.longest_key_ttl();
+        let is_news = self.guards.begin_long_lock(&mut self.env, key_ttl);
         for node in 0..cluster.nodes.len() {
             let is_due = is_news
-                || !self.guards.covers(id_of(node), keep, now)
+                || !self.guards.covers(id_of(node), key_ttl, now)
                 || match &self.rulings[node] {
                     Some(Ruling::Open(_)) => false,
                     Some(Ruling::Quarantined(quarantine)) => quarantine.until <= now,

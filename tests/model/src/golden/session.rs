@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, Action, Command, ErrorKind, HolderId, LeaseLife, LossReason, Machine, Moment, NodeId,
-    Output, Policy, Reply, Surroundings, Ticket, Withdraw, WorkEnd, WorkId,
+    Acquire, Action, Command, Environment, ErrorKind, HolderId, LeaseLife, LossReason, Machine,
+    Moment, NodeId, Output, Policy, Reply, Ticket, Withdraw, WorkEnd, WorkId,
 };
 
 use super::guards::{Cluster, Sentinel};
@@ -59,7 +59,7 @@ pub(super) struct Stage {
     draws: u8,
 }
 
-impl Surroundings for Stage {
+impl Environment for Stage {
     fn now(&self) -> Moment {
         self.now
     }

@@ -70,12 +70,12 @@ impl Request<'_> {
     /// The terms of a first grant, which nodes do by commands of their own if the proposal is near their clock:
     /// first the key, then the fence, then they tell what stands in the canary key, then their clock.
     pub(crate) fn native(&self) -> Option<(Ttl, Option<Fence>)> {
-        let Action::Grant { ttl, fence } = self.command.action else {
+        let Action::Grant { key_ttl, fence } = self.command.action else {
             return None;
         };
         let is_near = fence.is_none_or(|fence| self.is_near(fence));
         let is_first = self.is_first && self.command.ticket == Ticket::default();
-        (is_first && is_near && self.resources.len() == 1).then_some((ttl, fence))
+        (is_first && is_near && self.resources.len() == 1).then_some((key_ttl, fence))
     }
 
     fn is_near(&self, fence: Fence) -> bool {
@@ -103,12 +103,12 @@ impl Site {
 
     /// Does the first of the commands for a first grant: whether the key was free.
     pub(crate) fn begin(&mut self, request: &Request) -> bool {
-        let Some((ttl, _)) = request.native() else {
+        let Some((key_ttl, _)) = request.native() else {
             return false;
         };
         let is_free = request.resources.iter().all(|it| self.keys[usize::from(*it)].is_none());
         if is_free {
-            self.set(request, ttl);
+            self.set(request, key_ttl);
         }
         is_free
     }
@@ -159,12 +159,12 @@ impl Site {
         let found = self.look(request);
         let all_ours = found.ours == request.resources.len();
         match request.command.action {
-            Action::Grant { ttl, fence } => self.grant(request, ttl, fence, &found),
-            Action::Restore { ttl } => self.grant(request, ttl, None, &found),
-            Action::Extend { ttl } => {
+            Action::Grant { key_ttl, fence } => self.grant(request, key_ttl, fence, &found),
+            Action::Restore { key_ttl } => self.grant(request, key_ttl, None, &found),
+            Action::Extend { key_ttl } => {
                 let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
                 if all_ours || makes {
-                    self.set(request, ttl);
+                    self.set(request, key_ttl);
                     return Answer::Ours { token: None, remaining: None };
                 }
                 self.answer(request, &found, false)
@@ -193,7 +193,7 @@ impl Site {
     fn grant(
         &mut self,
         request: &Request,
-        ttl: Ttl,
+        key_ttl: Ttl,
         fence: Option<Fence>,
         found: &Found,
     ) -> Answer {
@@ -201,12 +201,12 @@ impl Site {
         let own = found.ours > 0 && request.flaw == Flaw::RefusesItsOwn;
         if found.theirs.is_some() || own {
             if request.flaw == Flaw::GrantsInPart {
-                self.set(request, ttl);
+                self.set(request, key_ttl);
             }
             return self.refusal(request, found, highest);
         }
         let held_before = found.ours == request.resources.len();
-        self.set(request, ttl);
+        self.set(request, key_ttl);
         let Some(fence) = fence else {
             return Answer::Ours { token: None, remaining: None };
         };
@@ -236,11 +236,11 @@ impl Site {
         }
     }
 
-    /// Takes every key that is free or ours; what is ours is kept for at least the ttl.
-    fn set(&mut self, request: &Request, ttl: Ttl) {
+    /// Takes every key that is free or ours; what is ours is kept for at least `key_ttl`.
+    fn set(&mut self, request: &Request, key_ttl: Ttl) {
         let fresh = Key {
             owner: request.owner,
-            expires: request.clock + ttl.as_millis(),
+            expires: request.clock + key_ttl.as_millis(),
             in_time: request.in_time,
         };
         let granting =

@@ -37,11 +37,11 @@ impl Locks for Here {
     type Held = LeaseGuard;
 
     async fn acquire(&self, resource: String) -> Option<LeaseGuard> {
-        self.0.lock(&resource).ttl(TTL).acquire_here().await.ok()
+        self.0.lock(&resource).ttl(TTL).acquire().await.ok()
     }
 
     async fn hold(&self, resource: String) -> Option<LeaseGuard> {
-        self.0.lock(&resource).ttl(TTL).auto_extend(true).acquire_here().await.ok()
+        self.0.lock(&resource).ttl(TTL).auto_extend(true).acquire().await.ok()
     }
 
     async fn release(&self, held: LeaseGuard) {
@@ -57,12 +57,12 @@ impl Locks for Blocking {
 
     async fn acquire(&self, resource: String) -> Option<LeaseGuard> {
         let lock = self.0.lock(&resource).ttl(TTL);
-        self.0.engine().block_on(lock.acquire_here()).ok()
+        self.0.engine().block_on(lock.acquire()).ok()
     }
 
     async fn hold(&self, resource: String) -> Option<LeaseGuard> {
         let lock = self.0.lock(&resource).ttl(TTL).auto_extend(true);
-        self.0.engine().block_on(lock.acquire_here()).ok()
+        self.0.engine().block_on(lock.acquire()).ok()
     }
 
     async fn release(&self, held: LeaseGuard) {

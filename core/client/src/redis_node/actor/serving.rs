@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::{Actor, End, MOST_AT_ONCE, NodeMessage, closed, state_of};
 use crate::clock;
 use crate::node::NodeState;
+use crate::node_guards::{News, NodeGuard};
 use crate::redis_node::link::{Event, Link};
 use crate::redis_node::session::{Gate, Session, Turn};
 use crate::redis_node::wake_sources::{WakeReason, WakeSources};
-use crate::sentry::{News, Sentry};
 
 /// A second connection that is being made beside a silent one.
 type Successor = Option<BoxFuture<'static, Link>>;
@@ -26,7 +26,7 @@ impl Actor {
     /// Carries requests and replies over `link` until it ends.
     pub(super) async fn serve(&mut self, link: &mut Link) -> End {
         link.drive(Session::begin);
-        let mut wake_sources = WakeSources::new(self.dialer.sentry().cloned());
+        let mut wake_sources = WakeSources::new(self.dialer.node_guard().cloned());
         let mut successor: Successor = None;
         self.probe_in_time(link, &mut wake_sources);
         loop {
@@ -127,7 +127,7 @@ impl Actor {
 
     /// The ruling of the guards may have changed, or this machine may have stood still.
     fn handle_news(&self, link: &mut Link, news: News, is_hung: bool) {
-        let is_wanted = || self.dialer.sentry().is_some_and(Sentry::wants_look);
+        let is_wanted = || self.dialer.node_guard().is_some_and(NodeGuard::wants_look);
         let is_undecided = matches!(link.session().gate(), Gate::Undecided);
         if news == News::Jump || is_undecided || is_wanted() {
             link.drive(Session::probe);
@@ -145,7 +145,7 @@ impl Actor {
         if let Some(due) = link.drive(Session::keep_fences_in_time) {
             wake_sources.remind(after(due));
         }
-        if !self.dialer.sentry().is_some_and(Sentry::looks) {
+        if !self.dialer.node_guard().is_some_and(NodeGuard::looks) {
             return;
         }
         if link.session().probe_at() <= clock::now() {

@@ -32,13 +32,13 @@ impl Gate {
         Self::Open(Pass { relied: Relied::anything(), longest: Duration::MAX })
     }
 
-    /// Why a grant that asks the node to keep keys for `keep` is not sent; `None` if it is.
-    pub(super) fn refusal(&self, keep: Duration, now: Moment) -> Option<Fault> {
+    /// Why a grant that asks the node to keep keys for `key_ttl` is not sent; `None` if it is.
+    pub(super) fn refusal(&self, key_ttl: Duration, now: Moment) -> Option<Fault> {
         let held_back = |words: String| Fault::new(FaultKind::Quarantined, words);
         match self {
-            Self::Open(pass) if keep <= pass.longest => None,
+            Self::Open(pass) if key_ttl <= pass.longest => None,
             Self::Open(pass) => {
-                let left = keep.saturating_sub(pass.longest);
+                let left = key_ttl.saturating_sub(pass.longest);
                 let words = format!("{TOO_LONG} {}", seconds(left));
                 Some(held_back(words).lasting(left))
             }
@@ -103,7 +103,7 @@ pub(super) fn call(notes: &Notes, writing: Option<&Writing>) -> Cmd {
     };
     call.arg(notes.holdings.len());
     for note in &notes.holdings {
-        call.arg(&*note.name).arg(note.version).arg(millis(note.keep));
+        call.arg(&*note.name).arg(note.version).arg(millis(note.key_ttl));
         call.arg(millis(note.began)).arg(millis(note.left));
     }
     for note in &notes.sightings {
@@ -161,12 +161,12 @@ fn read_each<const N: usize, T>(
     groups.iter().map(read).collect()
 }
 
-fn holding([name, version, keep, began, left]: &[Value; 5]) -> Option<HoldingNote> {
+fn holding([name, version, key_ttl, began, left]: &[Value; 5]) -> Option<HoldingNote> {
     let millis = |value| natural(value).map(Duration::from_millis);
     Some(HoldingNote {
         name: text(name)?.into(),
         version: natural(version)?,
-        keep: millis(keep)?,
+        key_ttl: millis(key_ttl)?,
         began: millis(began)?,
         left: millis(left)?,
     })

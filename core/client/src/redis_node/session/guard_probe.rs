@@ -14,12 +14,12 @@ use super::facts::Facts;
 use super::gate::{self, Gate};
 use super::request::Request;
 use crate::clock::ToldClock;
-use crate::sentry::Sentry;
+use crate::node_guards::NodeGuard;
 
 /// The guards' part of a session.
 pub(crate) struct GuardProbe {
     /// `None` for a node of its own, without a manager.
-    sentry: Option<Sentry>,
+    node_guard: Option<NodeGuard>,
     gate: Gate,
     /// When the node must be probed again.
     probe_at: Moment,
@@ -50,12 +50,12 @@ enum State {
 }
 
 impl GuardProbe {
-    pub(crate) fn new(sentry: Option<Sentry>, told_clock: Arc<ToldClock>) -> Self {
-        let looks = sentry.as_ref().is_some_and(Sentry::looks);
+    pub(crate) fn new(node_guard: Option<NodeGuard>, told_clock: Arc<ToldClock>) -> Self {
+        let looks = node_guard.as_ref().is_some_and(NodeGuard::looks);
         let gate = if looks { Gate::Undecided } else { Gate::unguarded() };
         let (probe_at, state) = (Moment::FAR_FUTURE, State::Resting);
         Self {
-            sentry,
+            node_guard,
             gate,
             probe_at,
             state,
@@ -68,24 +68,24 @@ impl GuardProbe {
 
     /// Whether the node is probed at all.
     fn looks(&self) -> bool {
-        self.sentry.as_ref().is_some_and(Sentry::looks)
+        self.node_guard.as_ref().is_some_and(NodeGuard::looks)
     }
 
     /// Whether it matters who the server is.
     pub(super) fn is_on(&self) -> bool {
-        self.sentry.is_some()
+        self.node_guard.is_some()
     }
 
     /// The server has said who it is.
     pub(super) fn handle_facts(&self, facts: &Facts) {
-        if let Some(sentry) = &self.sentry {
-            sentry.handle_identity(facts.identity());
+        if let Some(node_guard) = &self.node_guard {
+            node_guard.handle_identity(facts.identity());
         }
     }
 
     /// Why the node has no vote of its own; `None` if it has.
     pub(super) fn dependence(&self) -> Option<Fault> {
-        self.sentry.as_ref()?.dependence()
+        self.node_guard.as_ref()?.dependence()
     }
 
     /// Why a command is not sent; `None` if it is.
@@ -105,12 +105,13 @@ impl GuardProbe {
 
     /// Whether the node was probed lately, and knows of locks as long as that of a command sent at `sent`.
     fn vouches(&self, request: &Request, (sent, now): (Moment, Moment)) -> bool {
-        let Some(keep) = request.keeps().filter(|_| self.looks()) else {
+        let Some(key_ttl) = request.keeps().filter(|_| self.looks()) else {
             return true;
         };
         let is_recent = self.probed_at.is_some_and(|at| sent.since(at) < PROBED_WITHIN);
-        let sentry = self.sentry.as_ref();
-        is_recent && (keep <= Guards::FLOOR || sentry.is_some_and(|it| it.covers(keep, now)))
+        let node_guard = self.node_guard.as_ref();
+        is_recent
+            && (key_ttl <= Guards::FLOOR || node_guard.is_some_and(|it| it.covers(key_ttl, now)))
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -177,8 +178,9 @@ impl GuardProbe {
 
     /// A node whose server is that of another node is left alone: the canary is the other's.
     fn write(&mut self, writing: Option<&Writing>, now: Moment) -> Option<Cmd> {
-        let sentry = self.sentry.as_ref().filter(|it| it.looks() && it.dependence().is_none());
-        let Some(notes) = sentry.map(|sentry| sentry.notes(now)) else {
+        let node_guard =
+            self.node_guard.as_ref().filter(|it| it.looks() && it.dependence().is_none());
+        let Some(notes) = node_guard.map(|node_guard| node_guard.notes(now)) else {
             self.state = State::Resting;
             self.probe_at = now + gate::PROBE_EVERY;
             return None;
@@ -194,14 +196,14 @@ impl GuardProbe {
         value: &Value,
         facts: &Facts,
     ) -> Option<Cmd> {
-        let sentry = self.sentry.as_ref()?;
+        let node_guard = self.node_guard.as_ref()?;
         self.gate = match gate::read(value, (sent, now), facts) {
             Err(fault) => {
-                sentry.handle_down(now);
+                node_guard.handle_down(now);
                 Gate::Broken(fault)
             }
             Ok(checkup) => {
-                let ruling = sentry.handle_checkup(&checkup, now);
+                let ruling = node_guard.handle_checkup(&checkup, now);
                 self.note_clock(checkup.clock.micros, now);
                 match ruling {
                     Ruling::Write(writing) if self.writings < MOST_WRITINGS => {
@@ -235,9 +237,9 @@ impl GuardProbe {
         if let Some(time) = time {
             self.note_clock(time, now);
         }
-        let sentry = self.sentry.as_ref()?;
+        let node_guard = self.node_guard.as_ref()?;
         let reading = |micros| ClockReading { sent, received: now, micros };
-        let is_steady = time.is_none_or(|time| sentry.handle_clock(reading(time)));
+        let is_steady = time.is_none_or(|time| node_guard.handle_clock(reading(time)));
         let has_forgotten = |answer: &Result<Answer, Fault>| {
             answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Quarantined)
         };

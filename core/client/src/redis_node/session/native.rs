@@ -27,7 +27,7 @@ use crate::redis_node::transport::{Call, Outgoing, Reply, garbled};
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct NativeReply {
     /// What became of the leases, in order.
-    outcomes: SmallVec<[Outcome; 1]>,
+    outcomes: SmallVec<[NativeOutcome; 1]>,
     /// Which reply is next.
     step: Step,
     /// What must stand in the canary key of a guarded node.
@@ -41,7 +41,7 @@ pub(super) struct NativeReply {
 
 /// What became of a lease.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
+pub(super) enum NativeOutcome {
     /// It has its key and the proposed token.
     Granted,
     /// The key exists already.
@@ -94,13 +94,13 @@ pub(super) fn write(
 }
 
 fn write_one(call: &mut Call, request: &Request, prefix: &str, outgoing: &mut Outgoing) {
-    let Action::Grant { ttl, fence } = request.command.action else {
+    let Action::Grant { key_ttl, fence } = request.command.action else {
         return;
     };
     for resource in request.command.claim.resources.as_slice() {
         let key = lock_key(prefix, resource);
         call.begin("SET").arg(&key).arg(request.command.claim.holder.as_str());
-        outgoing.call(call.arg("NX").arg("PX").number(ttl.as_millis()));
+        outgoing.call(call.arg("NX").arg("PX").number(key_ttl.as_millis()));
         if let Some(fence) = fence {
             call.begin("ZADD").arg(FENCES_KEY).arg("GT").arg("CH");
             outgoing.call(call.number(fence.proposal.0).number(bucket(&key)));
@@ -118,18 +118,18 @@ impl NativeReply {
             (Step::Set, value) => {
                 let request = &batch.requests()[self.outcomes.len()];
                 self.outcomes.push(match value {
-                    Value::Okay => Outcome::Granted,
-                    Value::Nil => Outcome::Refused,
+                    Value::Okay => NativeOutcome::Granted,
+                    Value::Nil => NativeOutcome::Refused,
                     Value::ServerError(error) => {
-                        Outcome::Failed(faults::of_reply(&error, Some(request)))
+                        NativeOutcome::Failed(faults::of_reply(&error, Some(request)))
                     }
                     _ => return Err(garbled()),
                 });
             }
             (Step::Raise, Value::Int(1)) => {}
             (Step::Raise, Value::Int(0) | Value::ServerError(_)) => {
-                if let Some(outcome @ Outcome::Granted) = self.outcomes.last_mut() {
-                    *outcome = Outcome::Unclear;
+                if let Some(outcome @ NativeOutcome::Granted) = self.outcomes.last_mut() {
+                    *outcome = NativeOutcome::Unclear;
                 }
             }
             (Step::Canary, Value::BulkString(text)) => {
@@ -176,9 +176,11 @@ impl NativeReply {
 
     /// What became of each lease of `batch`, in order. A grant is in doubt if the canary does not stand, or if the node's
     /// clock does not allow the token.
-    pub(super) fn outcomes(&self, batch: &Batch) -> impl Iterator<Item = &Outcome> {
+    pub(super) fn outcomes(&self, batch: &Batch) -> impl Iterator<Item = &NativeOutcome> {
         let certain = |(outcome, request)| match outcome {
-            &Outcome::Granted if !self.stands || !self.is_timely(request) => &Outcome::Unclear,
+            &NativeOutcome::Granted if !self.stands || !self.is_timely(request) => {
+                &NativeOutcome::Unclear
+            }
             outcome => outcome,
         };
         self.outcomes.iter().zip(batch.requests()).map(certain)
@@ -194,9 +196,12 @@ impl NativeReply {
     /// The answers to those requests of `batch` that were granted.
     pub(super) fn granted(&self, batch: &Batch) -> impl Iterator<Item = Answer> {
         let requests = batch.requests().iter().zip(self.outcomes(batch));
-        requests.filter(|(_, outcome)| matches!(outcome, Outcome::Granted)).map(|(request, _)| {
-            Answer::Ours { token: proposed(request).map(|fence| fence.proposal), remaining: None }
-        })
+        requests.filter(|(_, outcome)| matches!(outcome, NativeOutcome::Granted)).map(
+            |(request, _)| Answer::Ours {
+                token: proposed(request).map(|fence| fence.proposal),
+                remaining: None,
+            },
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::faults;
 use super::in_flight::{InFlight, InFlightKind, Now};
 use super::machine::Session;
-use super::native::{NativeReply, Outcome};
+use super::native::{NativeOutcome, NativeReply};
 use super::request::Request;
 use super::wire::{self, Answers, Form};
 use crate::redis_node::transport::{Reply, garbled};
@@ -194,22 +194,22 @@ impl Session {
         let outcomes: Vec<_> = native.outcomes(&batch).cloned().collect();
         for (mut batch, outcome) in batch.split().zip(outcomes) {
             match outcome {
-                Outcome::Granted => batch.answer_each(granted.next(), now.boot),
-                Outcome::Failed(fault) => {
+                NativeOutcome::Granted => batch.answer_each(granted.next(), now.boot),
+                NativeOutcome::Failed(fault) => {
                     self.heed(&fault, now);
                     batch.answer_all(&fault, now.boot);
                 }
                 // A script would say no more, or there is no time for one: later rounds ask by script.
-                Outcome::Refused
+                NativeOutcome::Refused
                     if !native.asks_time() || batch.first().command.not_after < in_time =>
                 {
                     batch.answer_each([Ok(REFUSED)], now.boot);
                 }
-                Outcome::Refused => {
+                NativeOutcome::Refused => {
                     batch.note_missed();
                     unclear.push(batch);
                 }
-                Outcome::Unclear => unclear.push(batch),
+                NativeOutcome::Unclear => unclear.push(batch),
             }
         }
         self.send_each(unclear, now);

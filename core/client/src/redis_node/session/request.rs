@@ -57,9 +57,9 @@ impl Request {
     /// How long the node is to keep the lock keys, for a command that takes or prolongs a lock.
     pub(super) fn keeps(&self) -> Option<Duration> {
         match self.command.action {
-            Action::Grant { ttl, .. } | Action::Extend { ttl } | Action::Restore { ttl } => {
-                Some(ttl.as_duration())
-            }
+            Action::Grant { key_ttl, .. }
+            | Action::Extend { key_ttl }
+            | Action::Restore { key_ttl } => Some(key_ttl.as_duration()),
             Action::Revoke | Action::RaiseFence { .. } | Action::Inspect => None,
         }
     }

@@ -108,10 +108,10 @@ fn write_extensions(call: &mut Call, requests: &[Request], prefix: &str) {
     }
     for request in requests {
         let claim = &request.command.claim;
-        let Action::Extend { ttl } = request.command.action else {
+        let Action::Extend { key_ttl } = request.command.action else {
             continue;
         };
-        call.arg(claim.holder.as_str()).number(ttl.as_millis());
+        call.arg(claim.holder.as_str()).number(key_ttl.as_millis());
         call.count(claim.resources.as_slice().len());
     }
 }
@@ -144,14 +144,14 @@ fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option
     }
     call.arg(claim.holder.as_str());
     match action {
-        Action::Grant { ttl, fence } => {
-            call.number(ttl.as_millis());
+        Action::Grant { key_ttl, fence } => {
+            call.number(key_ttl.as_millis());
             if let Some(Fence { proposal, .. }) = fence {
                 write_fences(call.number(proposal.0));
             }
         }
-        Action::Restore { ttl } => {
-            call.number(ttl.as_millis());
+        Action::Restore { key_ttl } => {
+            call.number(key_ttl.as_millis());
         }
         Action::RaiseFence { token, .. } => write_fences(call.number(token.0)),
         Action::Inspect => write_fences(call),

@@ -55,11 +55,11 @@ impl Asked {
     }
 
     fn command(self, deadline: Moment) -> Command {
-        let ttl = Ttl::from_millis(10_000).expect("a ttl");
-        let fence = Fence { proposal: FencingToken(TIME), retention: ttl };
+        let key_ttl = Ttl::from_millis(10_000).expect("a key_ttl");
+        let fence = Fence { proposal: FencingToken(TIME), retention: key_ttl };
         let action = match self.kind {
-            Kind::Grant => Action::Grant { ttl, fence: self.is_fenced.then_some(fence) },
-            Kind::Extend => Action::Extend { ttl },
+            Kind::Grant => Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence) },
+            Kind::Extend => Action::Extend { key_ttl },
             Kind::Revoke => Action::Revoke,
         };
         let claim = Claim {

@@ -10,12 +10,12 @@ use quorlock_protocol::{
 use tokio::select;
 use tokio::sync::watch;
 
-use crate::clock::{self, Jumps, LeaseClock, Snapshot, System};
+use crate::clock::{self, ClockJumps, LeaseClock, Snapshot, System};
 use crate::observe::Observer;
 
 /// The guards of one manager.
 #[derive(Clone)]
-pub(crate) struct Watch {
+pub(crate) struct GuardsHandle {
     shared: Arc<Shared>,
 }
 
@@ -26,13 +26,13 @@ struct Shared {
     observer: Observer,
     /// The manager's, set forward by what its guards find to be lost.
     clock: LeaseClock,
-    jumps: Jumps,
+    jumps: ClockJumps,
 }
 
 /// The guards as one node's connection sees them.
 #[derive(Clone)]
-pub(crate) struct Sentry {
-    watch: Watch,
+pub(crate) struct NodeGuard {
+    guards: GuardsHandle,
     node: NodeId,
     /// Whether the node is to be looked at, now and then.
     looks: bool,
@@ -50,8 +50,13 @@ pub(crate) enum News {
     Jump,
 }
 
-impl Watch {
-    pub(crate) fn new(policy: &Policy, quorum: Quorum, observer: Observer, jumps: &Jumps) -> Self {
+impl GuardsHandle {
+    pub(crate) fn new(
+        policy: &Policy,
+        quorum: Quorum,
+        observer: Observer,
+        jumps: &ClockJumps,
+    ) -> Self {
         let guards = Mutex::new(Guards::new(policy, quorum));
         let (changes, jumps) = (watch::Sender::new(0), jumps.clone());
         let clock = LeaseClock::default();
@@ -59,9 +64,9 @@ impl Watch {
     }
 
     /// The side of one node.
-    pub(crate) fn sentry(&self, node: NodeId) -> Sentry {
+    pub(crate) fn node_guard(&self, node: NodeId) -> NodeGuard {
         let (looks, changes) = (self.guards().are_on(), self.shared.changes.subscribe());
-        Sentry { watch: self.clone(), node, looks, changes, jumps: self.shared.jumps.listen() }
+        NodeGuard { guards: self.clone(), node, looks, changes, jumps: self.shared.jumps.listen() }
     }
 
     /// The lease clock of the manager.
@@ -76,14 +81,17 @@ impl Watch {
 
     /// A lock is about to be asked for; `None` if nobody needs to know how long it lasts. Whether the nodes are to be
     /// told first comes with what ends it.
-    pub(crate) fn begin_keep(&self, policy: &Policy) -> Option<(Keeping, bool)> {
-        let keep = policy.longest_key_ttl();
-        if keep <= Guards::FLOOR {
+    pub(crate) fn begin_long_lock(&self, policy: &Policy) -> Option<(LongLockNote, bool)> {
+        let key_ttl = policy.longest_key_ttl();
+        if key_ttl <= Guards::FLOOR {
             return None;
         }
-        let wants_look = self.with(|guards| guards.begin_keep(&mut System, keep));
-        let ends_after = keep + policy.drift().of(policy.ttl());
-        Some((Keeping { watch: self.clone(), keep, ends_after, is_over: false }, wants_look))
+        let wants_look = self.with(|guards| guards.begin_long_lock(&mut System, key_ttl));
+        let ends_after = key_ttl + policy.drift().of(policy.ttl());
+        Some((
+            LongLockNote { guards: self.clone(), key_ttl, ends_after, is_over: false },
+            wants_look,
+        ))
     }
 
     /// What is wrong with the list of nodes, as far as the servers have told it.
@@ -119,18 +127,18 @@ impl Watch {
 }
 
 /// A long lock that may be held: while this is there, other clients know.
-pub(crate) struct Keeping {
-    watch: Watch,
-    keep: Duration,
+pub(crate) struct LongLockNote {
+    guards: GuardsHandle,
+    key_ttl: Duration,
     /// For how long keys may stay that nobody takes back.
     ends_after: Duration,
     is_over: bool,
 }
 
-impl Keeping {
+impl LongLockNote {
     /// For how long nodes are asked to keep keys.
-    pub(crate) fn keep(&self) -> Duration {
-        self.keep
+    pub(crate) fn key_ttl(&self) -> Duration {
+        self.key_ttl
     }
 
     /// Nobody relies on the lock any more, whatever keys are left.
@@ -139,15 +147,15 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for LongLockNote {
     fn drop(&mut self) {
         let now = clock::now();
         let at = if self.is_over { now } else { now + self.ends_after };
-        self.watch.with(|guards| guards.end_keep(self.keep, at, now));
+        self.guards.with(|guards| guards.end_long_lock(self.key_ttl, at, now));
     }
 }
 
-impl Sentry {
+impl NodeGuard {
     /// Whether the node is to be looked at, now and then.
     pub(crate) const fn looks(&self) -> bool {
         self.looks
@@ -155,52 +163,52 @@ impl Sentry {
 
     /// Has the guards know who the node's server is; tells why it has no vote of its own, if so.
     pub(crate) fn handle_identity(&self, identity: &Identity) -> Option<Fault> {
-        self.watch.with(|guards| guards.handle_identity(self.node, identity.clone()));
+        self.guards.with(|guards| guards.handle_identity(self.node, identity.clone()));
         self.dependence()
     }
 
     /// Why the node has no vote of its own, so that its grants never count; `None` if it has.
     pub(crate) fn dependence(&self) -> Option<Fault> {
-        let guards = self.watch.guards();
-        guards.dependence(self.node).map(|it| self.watch.shared.observer.fault_of(it))
+        let guards = self.guards.guards();
+        guards.dependence(self.node).map(|it| self.guards.shared.observer.fault_of(it))
     }
 
     pub(crate) fn handle_down(&self, now: Moment) {
-        self.watch.with(|guards| guards.handle_down(self.node, now));
+        self.guards.with(|guards| guards.handle_down(self.node, now));
     }
 
     /// Tells people that the node takes no part any more, and why.
     pub(crate) fn tell_down(&self, why: Arc<str>) {
-        self.watch.shared.observer.tell(vec![Notice::NodeDown(self.node, why)]);
+        self.guards.shared.observer.tell(vec![Notice::NodeDown(self.node, why)]);
     }
 
     /// Tells people that the node takes part again, after so long.
     pub(crate) fn tell_up(&self, after: Duration) {
-        self.watch.shared.observer.tell(vec![Notice::NodeUp(self.node, after)]);
+        self.guards.shared.observer.tell(vec![Notice::NodeUp(self.node, after)]);
     }
 
     pub(crate) fn handle_checkup(&self, checkup: &Checkup, now: Moment) -> Ruling {
         let mut world = Snapshot::at(now);
-        self.watch.with(|guards| guards.handle_checkup(&mut world, self.node, checkup))
+        self.guards.with(|guards| guards.handle_checkup(&mut world, self.node, checkup))
     }
 
     /// Whether a clock may show what it shows, so that the grant that told it counts.
     pub(crate) fn handle_clock(&self, reading: ClockReading) -> bool {
-        self.watch.with(|guards| guards.handle_clock(self.node, reading))
+        self.guards.with(|guards| guards.handle_clock(self.node, reading))
     }
 
     pub(crate) fn notes(&self, now: Moment) -> Notes {
-        self.watch.guards().notes_for(self.node, now)
+        self.guards.guards().notes_for(self.node, now)
     }
 
-    /// Whether other clients know that the node may be asked to keep keys for `keep`.
-    pub(crate) fn covers(&self, keep: Duration, now: Moment) -> bool {
-        self.watch.guards().covers(self.node, keep, now)
+    /// Whether other clients know that the node may be asked to keep keys for `key_ttl`.
+    pub(crate) fn covers(&self, key_ttl: Duration, now: Moment) -> bool {
+        self.guards.guards().covers(self.node, key_ttl, now)
     }
 
     /// Whether the node is to be looked at now, although its ruling may stand.
     pub(crate) fn wants_look(&self) -> bool {
-        self.watch.guards().wants_look(self.node)
+        self.guards.guards().wants_look(self.node)
     }
 
     /// Waits for something that this node's connection should hear of.

@@ -1,7 +1,8 @@
-//! Keeping a lease alive and telling its loss, on the engine's thread.
+//! Renews a lease and tells its loss, on the engine's thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
+use std::time::Duration;
 
 use quorlock_protocol::{
     Command, ErrorKind, LeaseWork, Loss, LossReason, Machine as _, Moment, NodeId, Output,
@@ -9,10 +10,11 @@ use quorlock_protocol::{
 };
 use tokio::sync::Notify;
 
-use super::{Keeper, LastVotes, Lease, OnLost, Shared, State};
+use super::{LastVotes, Lease, OnLost, Shared, State};
 use crate::clock::Snapshot;
 use crate::error::{LockError, NodeReport};
 use crate::inbox::{Arrival, OperationId};
+use crate::renewal::{Renewable, RenewalScheduler};
 
 impl Lease {
     /// Waits until the lease is lost, and tells why; never ends if it is released first.
@@ -69,7 +71,7 @@ impl Lease {
         let now = self.shared.now();
         let mut state = self.shared.lock();
         state.life.let_run_out(now);
-        state.settle(&self.shared.manager.keeper);
+        state.settle(&self.shared.manager.renewals);
         self.resume(state, now);
     }
 
@@ -79,12 +81,12 @@ impl Lease {
         self.resume(state, self.shared.now());
     }
 
-    /// Has the keeper renew the lease, or watch its end, where that is wanted and does not go on already.
+    /// Has the scheduler renew the lease, or watch its end, if that is wanted and does not go on already.
     pub(super) fn resume(&self, mut state: MutexGuard<'_, State>, now: Moment) {
         let manager = &self.shared.manager;
         if let Some((_, first)) = state.life.resume(now, !manager.is_closed()) {
-            let lease = Arc::downgrade(&self.shared);
-            state.kept = manager.keeper.keep(&manager.engine, lease, first);
+            let lease: Weak<dyn Renewable> = Arc::<Shared>::downgrade(&self.shared);
+            state.renewal = manager.renewals.add(&manager.engine, lease, first);
         }
     }
 
@@ -119,18 +121,20 @@ pub(super) struct ToldLoss {
     callbacks: Vec<OnLost>,
 }
 
-impl Shared {
-    /// Has what keeps the lease take in `replies`, or that its time has come if there are none, and hands what it
-    /// wants sent to `send`, outside of the lock. Tells when it is to be looked at next; never again once it is over, or another
-    /// operation has begun.
-    pub(super) fn step(
-        self: &Arc<Self>,
+impl Renewable for Shared {
+    fn ttl(&self) -> Duration {
+        Self::ttl(self)
+    }
+
+    /// Takes in `replies`, sends outside of the lease's lock, and tells a loss or a round of renewal.
+    fn step(
+        self: Arc<Self>,
         operation: OperationId,
         replies: Vec<Arrival>,
-        send: impl Fn(NodeId, Command),
+        send: &dyn Fn(NodeId, Command),
     ) -> Option<Moment> {
         let mut state = self.lock();
-        if state.kept != operation {
+        if state.renewal != operation {
             return None;
         }
         let env = &mut self.manager.clock.snapshot();
@@ -146,7 +150,7 @@ impl Shared {
             }
         };
         let told = state.note_renewal(&next);
-        let loss = state.take_loss(&self.manager.keeper);
+        let loss = state.take_loss(&self.manager.renewals);
         drop(state);
         for (node, command) in commands {
             send(node, command);
@@ -155,11 +159,13 @@ impl Shared {
         if loss.is_some() {
             let last = self.lock().see_renewal(None);
             self.tell_renewals(last);
-            Lease { shared: Arc::clone(self) }.tell_loss(loss);
+            Lease { shared: self }.tell_loss(loss);
         }
         next.ok()
     }
+}
 
+impl Shared {
     fn tell_renewals(&self, round: Option<RoundReport>) {
         let Some(round) = round else {
             return;
@@ -174,8 +180,8 @@ impl Shared {
 
 impl State {
     /// The loss that nobody was told of yet, if the lease is lost. Nothing more is sent for it.
-    pub(super) fn take_loss(&mut self, keeper: &Keeper) -> Option<ToldLoss> {
-        self.settle(keeper);
+    pub(super) fn take_loss(&mut self, renewals: &RenewalScheduler) -> Option<ToldLoss> {
+        self.settle(renewals);
         let loss = self.life.take_loss()?;
         let extras = self.extras.as_mut();
         let told = extras.map(|it| (Arc::clone(&it.told), std::mem::take(&mut it.on_lost)));

@@ -12,7 +12,7 @@ use crate::time::Moment;
 
 /// For how long this client asks nodes to keep keys, as far as that is longer than the floor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Keeps {
+pub(super) struct OwnLongLocks {
     /// How many locks, leases or withdrawals there are of each length.
     in_use: BTreeMap<Duration, u32>,
     /// What is over at a moment of its own: keys that nobody takes back any more.
@@ -21,44 +21,44 @@ pub(super) struct Keeps {
     name: Option<Arc<str>>,
 }
 
-impl Keeps {
+impl OwnLongLocks {
     /// A lock of this length is about to be asked for. `random` names this client's entry, if it needs one.
-    pub(super) fn begin(&mut self, keep: Duration, random: impl FnOnce() -> u64) {
-        if keep <= FLOOR {
+    pub(super) fn begin(&mut self, key_ttl: Duration, random: impl FnOnce() -> u64) {
+        if key_ttl <= FLOOR {
             return;
         }
-        *self.in_use.entry(keep).or_default() += 1;
-        if class_of(keep).is_none() {
+        *self.in_use.entry(key_ttl).or_default() += 1;
+        if class_of(key_ttl).is_none() {
             self.name.get_or_insert_with(|| format!("{:016x}", random()).into());
         }
     }
 
     /// Keys of this length are over at `at`; whether others are to hear of that at once, as the longest lock of an
     /// entry of this client's own has ended.
-    pub(super) fn end(&mut self, keep: Duration, at: Moment, now: Moment) -> bool {
-        let Some(count) = self.in_use.get_mut(&keep) else {
+    pub(super) fn end(&mut self, key_ttl: Duration, at: Moment, now: Moment) -> bool {
+        let Some(count) = self.in_use.get_mut(&key_ttl) else {
             return false;
         };
         *count -= 1;
         let is_last = *count == 0;
         if is_last {
-            self.in_use.remove(&keep);
+            self.in_use.remove(&key_ttl);
         }
         if at > now {
-            self.ending.push((keep, at));
+            self.ending.push((key_ttl, at));
             return false;
         }
-        let is_own = class_of(keep).is_none();
-        is_own && is_last && self.in_use.keys().all(|other| *other < keep)
+        let is_own = class_of(key_ttl).is_none();
+        is_own && is_last && self.in_use.keys().all(|other| *other < key_ttl)
     }
 
     /// Brings this client's entries in `known` up to date.
     pub(super) fn note(&mut self, known: &mut Holdings, now: Moment) {
         self.ending.retain(|(_, at)| *at > now);
-        let ending = self.ending.iter().map(|(keep, _)| *keep);
+        let ending = self.ending.iter().map(|(key_ttl, _)| *key_ttl);
         let all: Vec<Duration> = self.in_use.keys().copied().chain(ending).collect();
         let (long, short) =
-            all.into_iter().partition::<Vec<_>, _>(|keep| class_of(*keep).is_none());
+            all.into_iter().partition::<Vec<_>, _>(|key_ttl| class_of(*key_ttl).is_none());
         for class in short.into_iter().filter_map(class_of) {
             share(known, class, now);
         }
@@ -68,23 +68,26 @@ impl Keeps {
         };
         match known.get(&name) {
             None if longest.is_zero() => {}
-            None if known.len() >= CROWD => {
+            None if known.len() >= NAMED_ENTRIES => {
                 share(known, long_class(longest), now);
             }
             None => known.put(
                 &name,
-                Holding { version: 1, keep: longest, began: now, until: end(longest, now) },
+                Holding { version: 1, key_ttl: longest, began: now, until: end(longest, now) },
             ),
-            Some(own) if own.keep == longest => {
+            Some(own) if own.key_ttl == longest => {
                 if !longest.is_zero() {
                     known.put(&name, Holding { until: end(longest, now), ..own });
                 }
             }
             Some(own) => {
                 // Those of the old length are still held where the new one is longer.
-                let began = if own.keep.is_zero() { now } else { own.began };
+                let began = if own.key_ttl.is_zero() { now } else { own.began };
                 let until = end(longest, now).max(own.until);
-                known.put(&name, Holding { version: own.version + 1, keep: longest, began, until });
+                known.put(
+                    &name,
+                    Holding { version: own.version + 1, key_ttl: longest, began, until },
+                );
             }
         }
     }
@@ -94,11 +97,11 @@ impl Keeps {
     /// forgotten one of them shortly before for one that knows it.
     pub(super) fn are_covered(
         &self,
-        keep: Duration,
+        key_ttl: Duration,
         (sure, known): (&Holdings, &Holdings),
         now: Moment,
     ) -> bool {
-        let covers = |entry: Holding| entry.keep >= keep && entry.until >= now + keep;
+        let covers = |entry: Holding| entry.key_ttl >= key_ttl && entry.until >= now + key_ttl;
         let is_early = |entry: Holding, known: Holding| entry.began <= known.began + GRAIN;
         let has = |name: &str| {
             sure.get(name)
@@ -106,31 +109,31 @@ impl Keeps {
                 .is_some_and(|(entry, known)| covers(entry) && is_early(entry, known))
         };
         let shares = |class| has(&shared_name(class));
-        keep <= FLOOR
-            || class_of(keep).is_some_and(shares)
+        key_ttl <= FLOOR
+            || class_of(key_ttl).is_some_and(shares)
             || self.name.as_deref().is_some_and(has)
-            || shares(long_class(keep))
+            || shares(long_class(key_ttl))
     }
 }
 
 fn share(known: &mut Holdings, class: Duration, now: Moment) {
-    let entry = Holding { version: 0, keep: class, began: now, until: end(class, now) };
+    let entry = Holding { version: 0, key_ttl: class, began: now, until: end(class, now) };
     known.put(&shared_name(class), entry);
 }
 
 /// Until when an entry holds that is not renewed.
-fn end(keep: Duration, now: Moment) -> Moment {
-    now + keep.saturating_mul(2).saturating_add(RENEWED_WITHIN)
+fn end(key_ttl: Duration, now: Moment) -> Moment {
+    now + key_ttl.saturating_mul(2).saturating_add(RENEWED_WITHIN)
 }
 
 /// The length under which all clients share an entry, if it is not longer than a minute.
-fn class_of(keep: Duration) -> Option<Duration> {
-    CLASSES.into_iter().map(Duration::from_secs).find(|class| keep <= *class)
+fn class_of(key_ttl: Duration) -> Option<Duration> {
+    CLASSES.into_iter().map(Duration::from_secs).find(|class| key_ttl <= *class)
 }
 
 /// Lengths, in seconds, for which there is one entry for all clients.
 const CLASSES: [u64; 5] = [15, 20, 30, 45, 60];
 /// With so many entries on a node no client adds one of its own.
-const CROWD: usize = 48;
+const NAMED_ENTRIES: usize = 48;
 /// A client looks at its nodes at least that often while it holds anything.
 const RENEWED_WITHIN: Duration = Duration::from_secs(20);
