@@ -53,7 +53,7 @@ def _groups(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Most tests wait for a server or a clock, so files run beside each other (868 s one by one, 293 s so).
+# Most tests wait for a server or a clock, so files run side by side (868 s in turn, 293 s so).
 SEVERAL = ["-n", "3", "--dist", "loadfile"]
 
 # The binding for a Python without a GIL, which need not be there for that. Where things are built
