@@ -14,9 +14,10 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.stage import Node
 from tests.support.link import TO_CLIENT, TO_SERVER
 from tests.support.old_data import Failback
+from tests.support.ports import free_port
 from tests.support.proxy import BOTH, FaultProxy
 from tests.support.resp import ReplyError
-from tests.support.servers import HOST, Server, free_port
+from tests.support.servers import HOST, Server
 from tests.support.wait import eventually
 
 Undo = Callable[[], object]

@@ -111,6 +111,31 @@ describe('acquire', () => {
     assert.ok(performance.now() - start < 2000)
   })
 
+  it('tells who takes a lease over no lower fencing token', async () => {
+    const own = await startServers(3)
+    const redlock = new Redlock(own.urls)
+    const lock = await redlock.acquire('a', 30_000)
+    const token = Number(lock.fencingToken)
+    await eventually(async () => (await own.values('a')).every((value) => value === lock.value))
+    // The first node lacks the token, as after a late grant; another that knows it is gone.
+    const fences = 'quorlock:{node}:fences'
+    const [first, second] = own.servers
+    assert.ok(first && second)
+    const [bucket] = /** @type {string[]} */ (await first.command('ZRANGE', fences, 0, -1))
+    assert.ok(bucket)
+    await first.command('ZADD', fences, token - 7, bucket)
+    await second.kill()
+    const taken = redlock.lease('a', lock.value)
+    assert.ok((await taken.check()) > 10_000)
+    assert.equal(taken.fencingToken, token)
+    assert.equal(Number(await first.command('ZSCORE', fences, bucket)), token)
+    await taken.release()
+    const later = await redlock.acquire('a', 30_000)
+    assert.ok(Number(later.fencingToken) > token)
+    await redlock.quit()
+    await own.close()
+  })
+
   it('refuses work after quit', async () => {
     const own = new Redlock(cluster.urls)
     const lock = await own.acquire('a', 5000)

@@ -10,7 +10,9 @@ import pytest
 from quorlock import ConfigError, LeaseLost, LockNotHeld, Redlock
 from tests.python.apis import Api, both_apis, memory_nodes
 from tests.python.programs import run
-from tests.support.servers import Cluster
+from tests.support.servers import Cluster, start_servers
+
+FENCES = "quorlock:{node}:fences"
 
 
 @both_apis
@@ -42,6 +44,27 @@ async def test_an_extension_tells_the_fencing_token_too(api: Api, cluster3: Clus
         plain = api.Redlock(cluster3.urls).lease("r", lease.token, fencing=False)
         await api(plain.extend())
         assert plain.fencing_token is None
+
+
+@both_apis
+async def test_a_lease_taken_over_has_no_lower_fencing_token(api: Api) -> None:
+    with start_servers(3) as servers:
+        lock = api.Redlock(servers.urls).lock("r", ttl=30)
+        assert await api(lock.acquire())
+        own = lock.lease.fencing_token
+        await api.until(lambda: servers.values("r") == [lock.lease.token] * 3)
+        # The first node lacks the token, as after a late grant; another that knows it is gone.
+        (bucket,) = servers[0].command("ZRANGE", FENCES, 0, -1)
+        servers[0].command("ZADD", FENCES, own - 7, bucket)
+        servers[1].kill()
+        taken = api.Redlock(servers.urls).lease("r", lock.lease.token)
+        assert await api(taken.check()) > 10
+        assert taken.fencing_token == own
+        assert int(servers[0].command("ZSCORE", FENCES, bucket)) == own
+        assert await api(taken.release()) == "released"
+        later = api.Redlock(servers.urls).lock("r")
+        assert await api(later.acquire())
+        assert later.lease.fencing_token > own
 
 
 @both_apis

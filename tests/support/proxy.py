@@ -20,7 +20,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from tests.support.link import TO_CLIENT, TO_SERVER, Gate, Link
-from tests.support.servers import HOST, Server, free_port
+from tests.support.ports import free_port
+from tests.support.servers import HOST, Server
 
 T = TypeVar("T")
 BOTH = "both"

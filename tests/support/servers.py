@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import secrets
 import shutil
 import signal
@@ -30,6 +29,7 @@ from urllib.parse import quote
 from tests.support import watchdog
 from tests.support.binary import server_binary
 from tests.support.options import ADMIN, HOST, Options, arguments
+from tests.support.ports import free_port
 from tests.support.resp import Connection, Reply, ReplyError
 from tests.support.wait import eventually
 from tests.support.wall_clock import WallClock
@@ -40,7 +40,6 @@ __all__ = [
     "Options",
     "Server",
     "ServerEnded",
-    "free_port",
     "reset",
     "start_servers",
 ]
@@ -433,16 +432,3 @@ def _started(count: int, options: Options | None) -> Cluster:
             server.wait_ready()
         started.pop_all()  # all came up: now they are the caller's to close
     return Cluster(servers)
-
-
-def free_port() -> int:
-    """A port that nobody listens on, outside the range that outgoing connections are given.
-
-    Within that range a client that keeps dialling a dead server can be handed the server's own
-    port as its source, connect to itself, and keep the server from coming back.
-    """
-    for _ in range(1000):
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
-            return port
-    raise RuntimeError("no free port")

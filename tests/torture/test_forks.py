@@ -16,7 +16,8 @@ import pytest
 
 from tests.python.programs import run
 from tests.support import watchdog
-from tests.support.servers import APART, Cluster, free_port
+from tests.support.ports import free_port
+from tests.support.servers import APART, Cluster
 from tests.support.wait import eventually
 from tests.torture.counts import times
 

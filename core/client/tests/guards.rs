@@ -172,6 +172,23 @@ fn keys_of_another_type_in_the_place_of_the_guards_keys_are_named() {
 }
 
 #[test]
+fn foreign_fields_among_the_notes_are_passed_over() {
+    run(async {
+        let servers = servers(3);
+        for server in &servers {
+            let mut ask = server.ask();
+            let foreign = ["s:foreign", "1 2 3", "s:1", "-", "h:far", "9e99 1 1 9e99", "x", "y"];
+            ask.call(&[&["HSET", "quorlock:{node}:notes"][..], &foreign].concat());
+            let huge = format!("1 1 1 {}", "9".repeat(40));
+            ask.call(&["HSET", "quorlock:{node}:notes", "h:huge", &huge, "s:2", "1  5"]);
+        }
+        let locks = client(urls(&servers), RestartGuard::Auto);
+        let lease = try_lock(&locks).await.expect("nothing is wrong with the nodes");
+        lease.release().await.expect("held until now");
+    });
+}
+
+#[test]
 fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
     run(async {
         let mut scene = Scene::set(TTL).await;

@@ -15,6 +15,7 @@ mod guard_histories;
 mod guard_memory;
 mod guard_newcomers;
 mod guard_stage;
+mod guard_vouching;
 mod guard_waiting;
 mod hold;
 mod inspect;

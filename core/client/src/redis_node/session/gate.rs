@@ -150,7 +150,8 @@ pub(super) fn read(
     })
 }
 
-/// Reads values that come in groups; `None` if one of them is not what it should be.
+/// Reads values that come in groups; `None` if they do not. A group that cannot be read was put on the node by
+/// somebody else, and says nothing.
 fn read_each<const N: usize, T>(
     values: &[Value],
     read: impl Fn(&[Value; N]) -> Option<T>,
@@ -158,7 +159,7 @@ fn read_each<const N: usize, T>(
     let (groups, []) = values.as_chunks::<N>() else {
         return None;
     };
-    groups.iter().map(read).collect()
+    Some(groups.iter().filter_map(read).collect())
 }
 
 fn holding([name, version, key_ttl, began, left]: &[Value; 5]) -> Option<HoldingNote> {

@@ -1,0 +1,61 @@
+//! Which nodes a client believes when they tell that another node has missed nothing.
+
+use std::time::Duration;
+
+use quorlock_protocol::{ClockReading, Ruling};
+
+use crate::guard_stage::{TERM, node_id, settled_in};
+
+#[test]
+fn a_node_whose_clock_was_stepped_does_not_vouch_for_another() {
+    for is_stepped in [false, true] {
+        let (mut cluster, mut client) = settled_in(3);
+        cluster.restart(1);
+        client.look_around(&mut cluster);
+        cluster.pass(TERM);
+        if is_stepped {
+            // A grant tells so. The node does not answer the look that would give it a new memory.
+            cluster.nodes[0].ahead = 60_000;
+            let now = client.now(&cluster);
+            let reading = ClockReading { sent: now, received: now, micros: cluster.micros(0) };
+            assert!(!client.guards.handle_clock(node_id(0), reading));
+            cluster.nodes[0].hangs = true;
+        }
+        client.look(&mut cluster, 2);
+        client.look(&mut cluster, 1);
+        // Long locks need a quorum of other nodes that remember them.
+        let Some(Ruling::Open(pass)) = &client.rulings[1] else {
+            panic!("node 1 is {:?}", client.rulings[1]);
+        };
+        assert_eq!(pass.longest == Duration::MAX, !is_stepped, "longest: {:?}", pass.longest);
+    }
+}
+
+#[test]
+fn nodes_that_were_idle_before_another_forgot_do_not_vouch_for_it() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(40_000);
+    let mut early = cluster.settled_afar(|it| it);
+    cluster.pass(1_000);
+    let mut holder = cluster.settled(|it| it);
+    holder.cut_off[2] = true;
+    assert!(holder.lock(&mut cluster, 10_000).is_some());
+    cluster.restart(1);
+    early.look_around(&mut cluster);
+    assert_eq!(early.view(), "oqo");
+}
+
+#[test]
+fn a_canary_that_asks_for_a_longer_floor_than_there_is_does_not_prolong_a_wait() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    for node in [0, 2] {
+        let canary = cluster.nodes[node].store.canary.as_deref().expect("a canary");
+        let longer = canary.replacen(" 10000 ", " 3600000 ", 1);
+        assert_ne!(*longer, *canary);
+        cluster.nodes[node].store.canary = Some(longer.into());
+    }
+    cluster.restart(1);
+    assert_eq!(cluster.settled(|it| it).left(&cluster, 1), u128::from(TERM));
+}
