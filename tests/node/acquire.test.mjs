@@ -121,7 +121,7 @@ describe('acquire', () => {
     const fences = 'quorlock:{node}:fences'
     const [first, second] = own.servers
     assert.ok(first && second)
-    const [bucket] = /** @type {string[]} */ (await first.command('ZRANGE', fences, 0, -1))
+    const [bucket] = /** @type {string[]} */ (await first.command('ZREVRANGE', fences, 0, 0))
     assert.ok(bucket)
     await first.command('ZADD', fences, token - 7, bucket)
     await second.kill()

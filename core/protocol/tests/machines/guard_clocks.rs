@@ -242,10 +242,12 @@ fn a_fast_clock_is_found_out_however_often_it_is_read() {
 fn a_memory_from_before_a_step_does_not_answer_it() {
     let (mut cluster, mut client) = used(3);
     let mut other = cluster.settled(ttl(1_000));
-    // The other, whose locks are short, finds a small step, and begins a new memory. This one has not looked, but
-    // hears the clock go right, as far as it minds.
+    // The other, whose locks are short, finds a small step, and begins a new memory. It goes before it has noted how
+    // the clock stands to others. This one has not looked, but hears the clock go right, as far as it minds.
     cluster.nodes[1].ahead = 50;
-    other.look_around(&mut cluster);
+    for node in [1, 0, 2, 1] {
+        other.look(&mut cluster, node);
+    }
     assert_eq!(reasons(&other), ["clock-stepped"]);
     cluster.pass(4_000);
     let now = client.now(&cluster);
