@@ -11,20 +11,21 @@
 //! after a quorum has proved that the lease never ended; so no later round can count a key that was
 //! made while others may have held the lock.
 
+mod rounds;
+
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff;
-use crate::command::{Action, Answer, Command, Reply, Ticket};
+use crate::command::{Command, Reply};
 use crate::error::ErrorKind;
 use crate::identity::{Claim, FencingToken, NodeId};
 use crate::lease::Lease;
 use crate::machine::{Environment, Machine, Output};
 use crate::policy::Policy;
 use crate::quorum::{Quorum, Verdict};
-use crate::round::{Round, RoundReport, Window};
+use crate::round::{Round, RoundReport};
 use crate::time::Moment;
 
 /// Prolongs a lease.
@@ -201,33 +202,6 @@ impl Extend {
         }
     }
 
-    fn finish_cancelled(&mut self, now: Moment) {
-        let report = match &self.state {
-            State::Voting(round) => round.report(),
-            State::BackingOff { report, .. } => report.clone(),
-            State::Idle | State::Finished(_) => RoundReport::empty(now),
-        };
-        self.finish_over(now, ErrorKind::Cancelled, report);
-    }
-
-    fn begin_round(&mut self, now: Moment) {
-        if now >= self.until {
-            return self.finish_over(now, ErrorKind::LeaseLost, RoundReport::empty(now));
-        }
-        let deadline = (now + self.policy.node_timeout()).min(self.until);
-        let window = Window { start: now, deadline };
-        let action = Action::Extend { key_ttl: self.policy.key_ttl() };
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        // A shorter ttl may reach some nodes whatever becomes of the round: trust no longer than it.
-        let bound = self.policy.drift.end_of(self.policy.ttl, now);
-        if self.until != Moment::FAR_FUTURE {
-            self.until = self.until.min(bound);
-        }
-        self.expect_keys_of(deadline);
-        self.state = State::Voting(Round::new(ticket, &self.claim, action, window, self.quorum));
-    }
-
     fn judge(&mut self, env: &mut dyn Environment) {
         let State::Voting(round) = &self.state else {
             return;
@@ -247,68 +221,6 @@ impl Extend {
         } else {
             self.fail(env, round.report());
         }
-    }
-
-    fn win(&mut self, now: Moment, round: Round) {
-        let until = self.policy.drift.end_of(self.policy.ttl, round.started());
-        // The verdict came after the old validity, or after the new one: the lease was over in between.
-        if now >= self.until || now >= until {
-            return self.finish_over(now, ErrorKind::LeaseLost, round.report());
-        }
-        self.until = until;
-        let by = until.min(now + self.policy.node_timeout());
-        self.expect_keys_of(by);
-        let lease = Lease {
-            claim: Arc::clone(&self.claim),
-            fencing_token: self.fencing_token,
-            ttl: self.policy.ttl,
-            key_ttl: self.policy.key_ttl(),
-            until,
-            keys_expire_by: self.keys_expire_by,
-            fence_retention: self.policy.fence_retention(),
-            unsent: Vec::new(),
-        };
-        self.sends.extend(
-            round
-                .answers()
-                .filter_map(|(node, answer)| matches!(answer, Ok(Answer::Absent)).then_some(node))
-                .flat_map(|node| heal(node, &lease, by)),
-        );
-        self.finish(now, Ok(lease), LastRound::Counting(round));
-    }
-
-    /// Nodes are asked to keep the keys, at `asked` at the latest.
-    fn expect_keys_of(&mut self, asked: Moment) {
-        let keys_expire_by = self.policy.drift.keys_expire_by(self.policy.key_ttl(), asked);
-        self.keys_expire_by = self.keys_expire_by.max(keys_expire_by);
-    }
-
-    /// Too many faults: nothing is proved either way, so try again while the validity lasts.
-    fn fail(&mut self, env: &mut dyn Environment, report: RoundReport) {
-        let now = env.now();
-        if now >= self.until {
-            return self.finish_over(now, ErrorKind::LeaseLost, report);
-        }
-        if now >= self.give_up {
-            return self.finish_over(now, ErrorKind::QuorumUnreachable, report);
-        }
-        let delay = backoff::doubled(FIRST_RETRY, self.failures, LONGEST_RETRY);
-        let delay = backoff::jittered(delay, delay / 2, backoff::fraction(env.random()));
-        self.failures += 1;
-        let until = (now + delay).min(self.until).min(self.give_up);
-        self.state = State::BackingOff { until, report };
-    }
-
-    fn finish_over(&mut self, now: Moment, kind: ErrorKind, report: RoundReport) {
-        self.finish(now, Err(kind), LastRound::Over(report));
-    }
-
-    fn finish(&mut self, now: Moment, result: Result<Lease, ErrorKind>, last: LastRound) {
-        let attempts = self.failures + 1;
-        let elapsed = now.since(self.started);
-        let until = self.until;
-        let outcome = ExtendOutcome { result, until, attempts, elapsed, last };
-        self.state = State::Finished(Box::new(outcome));
     }
 }
 
@@ -366,25 +278,3 @@ impl Machine for Extend {
         self.finish_cancelled(env.now());
     }
 }
-
-/// Gives a node that has lost them the keys of a proven lease again, and its fence; `by` then or never.
-pub(crate) fn heal(
-    node: NodeId,
-    lease: &Lease,
-    by: Moment,
-) -> impl Iterator<Item = (NodeId, Command)> + use<> {
-    let restore = Action::Restore { key_ttl: lease.key_ttl };
-    let raise = lease
-        .fencing_token
-        .map(|token| Action::RaiseFence { token, retention: lease.fence_retention });
-    let claim = Arc::clone(&lease.claim);
-    std::iter::once(restore).chain(raise).map(move |action| {
-        let claim = Arc::clone(&claim);
-        (node, Command { ticket: HEAL_TICKET, claim, action, not_after: by })
-    })
-}
-
-/// No round waits for the replies to a healing.
-const HEAL_TICKET: Ticket = Ticket(u32::MAX);
-const FIRST_RETRY: Duration = Duration::from_millis(20);
-const LONGEST_RETRY: Duration = Duration::from_millis(500);

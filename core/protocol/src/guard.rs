@@ -45,13 +45,15 @@ mod holdings;
 mod independence;
 mod memory;
 mod notes;
+mod notice;
 mod own_long_locks;
 mod quarantine;
+mod record;
 mod sightings;
 mod store;
 mod suspicion;
+mod times;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::canary::{Canary, NoCanary, Relied};
@@ -64,11 +66,17 @@ use self::independence::Independence;
 pub use self::independence::{Dependence, Identity, Membership};
 use self::memory::{Look, Memory};
 pub use self::notes::{HoldingNote, LeadNote, Notes, SightingNote};
+pub use self::notice::Notice;
 use self::own_long_locks::OwnLongLocks;
 pub use self::quarantine::{Quarantine, QuarantineReason};
+use self::record::{Contact, NodeRecord};
 use self::sightings::{Counts, Leads};
 pub use self::store::GuardStore;
-use self::suspicion::{Alarm, Suspicion};
+use self::suspicion::Suspicion;
+use self::times::{
+    AGES_AGO, BEAT_EVERY, FIRST_CONTACT, FIRST_CONTACT_IF_IDLE, FLOOR, FLOOR_TTL, IDLE, LONG_WAIT,
+    LONGEST_FORGOTTEN, LOOK_AGAIN, LOOKED_AT_WITHIN, NOT_ASKED_WITHIN,
+};
 use crate::identity::NodeId;
 use crate::machine::Environment;
 use crate::policy::{Policy, RestartGuard};
@@ -115,76 +123,6 @@ pub struct Guards {
     /// Whether something has changed that the ruling on another node may depend on.
     has_news: bool,
     independence: Independence,
-}
-
-/// What is known of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct NodeRecord {
-    contact: Contact,
-    /// The memory that its canary named when it was looked at last.
-    memory: Option<Memory>,
-    /// The name that this client has last given to a memory of the node.
-    begun: Option<u64>,
-    /// When this client heard that the memory is a young one, or that there is none.
-    forgot: Option<Moment>,
-    /// When this client first found that there is none,
-    empty_since: Option<Moment>,
-    /// and when a look was sent that found so last.
-    empty_at: Option<Moment>,
-    /// When a look was sent that found that nobody has used the node for a while.
-    idle: Option<Moment>,
-    /// The run of the server at the last look.
-    run: Option<Arc<str>>,
-    /// When the last look was sent.
-    looked_at: Moment,
-    /// The holdings that the node is sure to know since then.
-    sure: Holdings,
-    /// What it tells of the clocks of others.
-    leads: Leads,
-    /// Whether that is to be noted anew, as its own was set back,
-    notes_anew: bool,
-    /// and whether it is being noted so.
-    is_noted_anew: bool,
-    /// Its clock was stepped forward, and no new memory has begun since.
-    alarm: Option<Alarm>,
-    /// Whether this client knows that the memory tells of every long lock.
-    is_vouched: bool,
-    /// Whether it is to be looked at for another reason.
-    recheck: bool,
-    is_told: bool,
-    is_told_long: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Contact {
-    #[default]
-    Unknown,
-    Down,
-    Heard,
-}
-
-/// Something that a person should hear of.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Notice {
-    /// A node's grants are held back, why, and for about how long.
-    Quarantined(NodeId, QuarantineReason, Duration),
-    /// A node's grants are held back for more than a minute, because somebody may hold a long lock.
-    LongWait(NodeId, Duration),
-    /// A lock asks nodes to keep its keys for longer than a node that forgot is held back.
-    LongLock(Duration),
-    /// A node's clock was set back by at least so much: its keys stay longer than they should.
-    ClockSetBack(NodeId, Duration),
-    /// The leases lost up to so much time against all nodes: this machine stood still.
-    Paused(Duration),
-    /// A node's server throws keys out by this policy when memory runs short, keys of locks among them.
-    MayEvict(NodeId, Arc<str>),
-    /// A node has no vote of its own, which is a mistake in the list of nodes.
-    NotIndependent(Dependence),
-    /// A node has stopped taking part, and why.
-    NodeDown(NodeId, Arc<str>),
-    /// It takes part again, after so long.
-    NodeUp(NodeId, Duration),
 }
 
 impl Guards {
@@ -412,34 +350,3 @@ impl Guards {
         Ruling::Open(pass)
     }
 }
-
-impl NodeRecord {
-    fn is_heard(&self) -> bool {
-        self.contact == Contact::Heard
-    }
-}
-
-const FLOOR_TTL: Ttl = Ttl::of_millis(10_000);
-const FLOOR: Duration = FLOOR_TTL.as_duration();
-/// A lock that asks for more is not waited for longer, unless `max_ttl` says so.
-const LONGEST_FORGOTTEN: Duration = Duration::from_secs(3600);
-/// A memory that began when no lock could be held that it does not know is as old as this.
-const AGES_AGO: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// How often the canary is written while anybody looks.
-const BEAT_EVERY: Duration = Duration::from_secs(5);
-/// A command that takes or prolongs goes to a node only if it was looked at within this time.
-const LOOKED_AT_WITHIN: Duration = Duration::from_secs(20);
-/// A node that was not beaten for so long is idle: a client beats before it asks for a lock ([`LOOKED_AT_WITHIN`] and
-/// [`BEAT_EVERY`]).
-const IDLE: Duration = NOT_ASKED_WITHIN.saturating_add(LOOKED_AT_WITHIN).saturating_add(BEAT_EVERY);
-/// A node that is idle was asked for no lock within this time: more than the floor and what clocks may drift.
-const NOT_ASKED_WITHIN: Duration = Duration::from_secs(11);
-/// How long all nodes may take to be reached for the first time.
-const FIRST_CONTACT: Duration = Duration::from_millis(100);
-/// The same where nobody has used the nodes for a while. A node that forgot then counts at once, but only if it is
-/// heard before the others are beaten; else it waits for the floor.
-const FIRST_CONTACT_IF_IDLE: Duration = Duration::from_millis(500);
-/// When to look again at a node that could not be decided on, at the latest.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// People hear of a node that is held back for longer than this.
-const LONG_WAIT: Duration = Duration::from_secs(60);

@@ -11,13 +11,17 @@
 //! The loss is told when the clock passes the end of what was last proved, whether or not any node
 //! answers; or earlier, when so many nodes say that the keys are gone that another may have the lock.
 
+mod end;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::end::{HoldEnd, LossReason};
 use crate::command::{Answer, Command, Reply};
 use crate::error::ErrorKind;
-use crate::extend::{Extend, Extension, LastRound, heal};
+use crate::extend::{Extend, Extension, LastRound};
+use crate::heal::heal;
 use crate::identity::NodeId;
 use crate::lease::Lease;
 use crate::machine::{Environment, Machine, Output};
@@ -57,39 +61,6 @@ enum State {
     /// Boxed: most leases rest most of the time.
     Renewing(Box<Extend>),
     Finished(HoldEnd),
-}
-
-/// Why a lease is no longer held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HoldEnd {
-    /// The lease is over, and why. What becomes of its keys is decided by [`LeaseLife`](crate::LeaseLife).
-    Lost(LossReason),
-    /// The caller stopped the machine.
-    Stopped,
-}
-
-/// How a lease was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LossReason {
-    /// Its validity passed without a renewal that a quorum confirmed.
-    Expired,
-    /// So many nodes had lost the keys, or given them to another, that no quorum is left.
-    Gone,
-    /// It was renewed for as long as `max_hold` allows.
-    HeldTooLong,
-}
-
-impl LossReason {
-    /// What happened, for the middle of a sentence.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Self::Expired => "its validity passed without a renewal confirmed by a quorum",
-            Self::Gone => {
-                "a quorum of nodes no longer holds it (taken by another, deleted or keys_expire_by)"
-            }
-            Self::HeldTooLong => "it was renewed for as long as max_hold allows",
-        }
-    }
 }
 
 impl Hold {

@@ -68,6 +68,7 @@ mod explain;
 mod extend;
 mod fault;
 mod guard;
+mod heal;
 mod hold;
 mod identity;
 mod inspect;

@@ -15,10 +15,14 @@
 //! A release may have to keep the lock from others for a while ([`Withdraw::keeping`]): until then a node
 //! is not sent a revoke but the time that is left, which ends the keys as well, later.
 
+mod outcome;
+mod progress;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff;
+pub use self::outcome::ReleaseOutcome;
+use self::progress::{Progress, State};
 use crate::command::{Action, Answer, Command, Reply, Ticket};
 use crate::fault::{Fault, FaultKind};
 use crate::identity::{Claim, NodeId};
@@ -27,35 +31,6 @@ use crate::quorum::{Quorum, Vote};
 use crate::round::NodeVote;
 use crate::time::Moment;
 use crate::validity::Drift;
-
-/// What became of the keys that a release took back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReleaseOutcome {
-    /// A quorum held the lease until it deleted the keys (or, within `min_hold`, was told when to): no
-    /// one else can have held it.
-    Released,
-    /// The keys were gone on so many nodes that another may have held the lock in between.
-    Expired,
-    /// Another holds the lock.
-    Taken,
-    /// Too many nodes did not answer to tell. The rest is tried again in the background.
-    Unknown,
-}
-
-impl ReleaseOutcome {
-    /// Every outcome, in a fixed order.
-    pub const ALL: [Self; 4] = [Self::Released, Self::Expired, Self::Taken, Self::Unknown];
-
-    /// The word for it: `released`, `expired`, `taken` or `unknown`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Taken => "taken",
-            Self::Unknown => "unknown",
-        }
-    }
-}
 
 /// Takes a claim back from the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,28 +53,6 @@ pub struct Withdraw {
 struct Keep {
     until: Moment,
     drift: Drift,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Progress {
-    state: State,
-    failures: u32,
-    /// The last command got no reply; it may have been done.
-    unheard: bool,
-    /// An earlier command than the last may have been done.
-    asked_again: bool,
-    /// The answer may describe the node after an earlier command: it does not tell whose the keys were.
-    unclear: bool,
-    answer: Option<Result<Answer, Fault>>,
-    took: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum State {
-    Ready,
-    Sent { deadline: Moment },
-    Resting { until: Moment },
-    Settled,
 }
 
 /// The keys to take back, and what is known of them.
@@ -163,10 +116,7 @@ impl Withdraw {
     /// Asks every node again that has not answered, for a driver that missed what came in before.
     pub fn restart(&mut self) {
         for progress in &mut self.nodes {
-            if progress.state != State::Settled {
-                progress.unheard |= matches!(progress.state, State::Sent { .. });
-                progress.state = State::Ready;
-            }
+            progress.restart();
         }
     }
 
@@ -232,8 +182,7 @@ impl Withdraw {
         let deadline = now + self.node_timeout;
         let (action, not_after) = self.action(now, deadline);
         let progress = &mut self.nodes[index];
-        progress.asked_again |= progress.unheard;
-        progress.state = State::Sent { deadline };
+        progress.send(deadline);
         let (ticket, claim) = (self.ticket, Arc::clone(&self.claim));
         let command = Command { ticket, claim, action, not_after };
         Some((NodeId::all(self.nodes.len()).nth(index)?, command))
@@ -270,7 +219,7 @@ impl Withdraw {
         // An earlier command may have deleted the keys (or ended them when their time was up), so that they
         // are gone, or another's, by now.
         let ends = self.keep.is_none_or(|keep| now >= keep.until);
-        let again = ends && (reply.repeated || progress.asked_again);
+        let again = ends && (reply.repeated || progress.is_asked_again());
         match reply.answer {
             Ok(Answer::Absent) if again && now < self.valid_until => {
                 progress.settle(Ok(Answer::Ours { token: None, remaining: None }));
@@ -330,39 +279,4 @@ impl Machine for Withdraw {
     }
 }
 
-impl Progress {
-    const fn new() -> Self {
-        Self {
-            state: State::Ready,
-            failures: 0,
-            unheard: false,
-            asked_again: false,
-            unclear: false,
-            answer: None,
-            took: Duration::ZERO,
-        }
-    }
-
-    fn settle(&mut self, answer: Result<Answer, Fault>) {
-        self.answer = Some(answer);
-        self.state = State::Settled;
-    }
-
-    fn rest(&mut self, now: Moment, fault: Option<Fault>) {
-        self.unheard |= fault.as_ref().is_none_or(|fault| fault.kind().may_have_acted());
-        if let Some(fault) = fault {
-            self.answer = Some(Err(fault));
-        }
-        let delay = backoff::doubled(FIRST_REST, self.failures, LONGEST_REST);
-        self.failures += 1;
-        self.state = State::Resting { until: now + delay };
-    }
-
-    const fn has_had_its_chance(&self) -> bool {
-        matches!(self.state, State::Settled | State::Resting { .. }) || self.failures > 0
-    }
-}
-
 const NEVER_ASKED: &str = "not asked: the lock was never asked of it";
-const FIRST_REST: Duration = Duration::from_millis(50);
-const LONGEST_REST: Duration = Duration::from_secs(2);

@@ -7,6 +7,8 @@
 //! The thread of an event loop must not wait. It drives while some task is ready ([`SharedRuntime::drive_ready`]),
 //! and again when the runtime's descriptor is readable.
 
+mod drive_guard;
+
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,7 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+use self::drive_guard::DriveGuard;
 use super::busy_poll::BusyPoll;
 use crate::tasks::Tasks;
 
@@ -286,122 +289,10 @@ impl Drop for SharedRuntime {
     }
 }
 
-/// Registers a caller that drives the runtime, or waits for the one that does.
-struct DriveGuard<'a> {
-    shared: &'a SharedRuntime,
-    /// No other caller drove when it began.
-    is_alone: bool,
-}
-
-impl<'a> DriveGuard<'a> {
-    fn new(shared: &'a SharedRuntime) -> Self {
-        let mut drivers = shared.lock();
-        drivers.callers += 1;
-        drivers.calls += 1;
-        if drivers.thread == ThreadState::Driving {
-            shared.stop_driving.notify_one();
-        }
-        let is_alone = drivers.callers == 1;
-        if !is_alone {
-            shared.busy_poll.stop();
-        }
-        Self { shared, is_alone }
-    }
-
-    /// Only if nobody else drives or is about to.
-    fn try_new(shared: &'a SharedRuntime, on_available: Option<Waker>) -> Result<Self, Drive> {
-        let mut drivers = shared.lock();
-        if drivers.callers > 0 || drivers.is_stopped {
-            return Err(Drive::Busy);
-        }
-        if drivers.thread == ThreadState::Driving {
-            if let Some(on_available) = on_available
-                && !drivers.on_available.iter().any(|other| other.will_wake(&on_available))
-            {
-                drivers.on_available.push(on_available);
-                shared.stop_driving.notify_one();
-            }
-            return Err(Drive::ThreadDriving);
-        }
-        drivers.callers = 1;
-        drivers.calls += 1;
-        Ok(Self { shared, is_alone: true })
-    }
-}
-
-impl Drop for DriveGuard<'_> {
-    fn drop(&mut self) {
-        let mut drivers = self.shared.lock();
-        drivers.callers -= 1;
-        let has_waiter = self.shared.busy_poll.has_recent_waiter();
-        if drivers.callers == 0 && (has_waiter || drivers.thread == ThreadState::Parked) {
-            // A caller that waits on another thread does not wait for TAKEOVER_AFTER.
-            drivers.thread_is_needed |= has_waiter;
-            self.shared.thread_wake.notify_one();
-        }
-    }
-}
-
 /// The engine's thread drives when no caller has come for this long.
 const TAKEOVER_AFTER: Duration = Duration::from_millis(5);
 /// The longest time, more or less, that an event loop drives at once.
 const LONGEST_DRIVE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_caller_that_never_waits_lets_other_tasks_run() {
-        // Nobody drives but this thread.
-        let shared = SharedRuntime::without_thread().unwrap();
-        let (sender, mut receiver) = tokio::sync::oneshot::channel();
-        shared.tasks().spawn(async { sender.send(()) });
-        assert_eq!(shared.block_on(async { 7 }), 7);
-        assert_eq!(receiver.try_recv(), Ok(()));
-    }
-
-    #[test]
-    fn two_callers_do_not_poll() {
-        let shared = SharedRuntime::without_thread().unwrap();
-        let alone = DriveGuard::new(&shared);
-        let polling = shared.busy_poll.start_for_driver();
-        assert!(alone.is_alone && polling.is_some());
-        let second = DriveGuard::new(&shared);
-        assert!(!second.is_alone);
-        assert!(!shared.busy_poll.is_on());
-    }
-
-    #[test]
-    fn the_last_caller_wakes_the_thread_for_waiters() {
-        // This thread is that of the engine.
-        let shared = SharedRuntime::without_thread().unwrap();
-        assert!(shared.wait_to_drive());
-        drop(DriveGuard::new(&shared));
-        assert!(!shared.lock().thread_is_needed);
-        let _waiter = shared.busy_poll.register_waiter();
-        let last = DriveGuard::new(&shared);
-        drop(DriveGuard::new(&shared));
-        assert!(!shared.lock().thread_is_needed, "another drives");
-        drop(last);
-        assert!(shared.lock().thread_is_needed);
-    }
-
-    #[test]
-    fn a_thread_asked_to_stop_for_nothing_drives_again() {
-        // This thread is that of the engine.
-        let shared = SharedRuntime::without_thread().unwrap();
-        assert!(shared.wait_to_drive());
-        shared.call_thread_back();
-        assert!(!shared.lock().thread_is_needed);
-        assert_eq!(
-            shared.drive_ready(Some(Waker::noop().clone()), || (), Duration::ZERO, || true),
-            Drive::ThreadDriving
-        );
-        shared.call_thread_back();
-        shared.runtime().block_on(shared.asked_to_stop_driving());
-        assert!(shared.lock().thread_is_needed);
-        assert!(shared.wait_to_drive());
-        assert!(!shared.lock().thread_is_needed);
-    }
-}
+mod tests;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Answer, ErrorKind, Failure, Fault, FaultKind, Frees, LossReason, NodeVote, ReleaseOutcome,
-    RoundReport, Vote,
+    Answer, Dependence, ErrorKind, Failure, Fault, FaultKind, Frees, LossReason, NodeId, NodeVote,
+    Notice, Policy, QuarantineReason, ReleaseOutcome, RoundReport, Vote,
 };
 
 use crate::support::{absent, fault, frees_in, ours, resources, theirs};
@@ -199,4 +199,33 @@ fn faults_that_a_person_must_mend_are_not_those_that_may_have_acted() {
         "OTHER",
     ];
     assert_eq!(mended_by_time, wanted);
+}
+
+#[test]
+fn notices_and_losses_are_told_in_words_not_in_names_of_the_code() {
+    let (node, other, time) = (NodeId(0), NodeId(1), Duration::from_secs(90));
+    let notices = [
+        Notice::Quarantined(node, QuarantineReason::Forgot, time),
+        Notice::LongWait(node, time),
+        Notice::LongLock(time),
+        Notice::ClockSetBack(node, time),
+        Notice::Paused(time),
+        Notice::MayEvict(node, "allkeys-lru".into()),
+        Notice::NotIndependent(Dependence::SameServer(node, other)),
+        Notice::NotIndependent(Dependence::ReplicaOf(node, other)),
+        Notice::NotIndependent(Dependence::Replica(node, "10.0.0.1:6379".into())),
+        Notice::NotIndependent(Dependence::OneCluster(node, other)),
+        Notice::NodeDown(node, "it is gone".into()),
+        Notice::NodeUp(node, time),
+    ];
+    let reasons = [LossReason::Expired, LossReason::Gone, LossReason::HeldTooLong];
+    let told = notices.iter().map(|notice| notice.explain(&NODES));
+    let told = told.chain(reasons.map(|reason| reason.describe().to_owned()));
+    for sentence in told {
+        let words = sentence.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        for word in words.filter(|word| word.contains('_')) {
+            let is_option = Policy::options().iter().any(|option| option.name == word);
+            assert!(is_option, "{word}: {sentence}");
+        }
+    }
 }
