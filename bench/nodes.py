@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from bench import prepare
 from bench.machine import SERVERS, placed
 from tests.support import watchdog
-from tests.support.servers import Cluster, Server, start_servers
+from tests.support.cluster import Cluster, start_servers
+from tests.support.servers import Server
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from demo.stage import Terminal, Worker, next_event
 from tests.support.binary import server_version
-from tests.support.servers import Cluster, start_servers
+from tests.support.cluster import Cluster, start_servers
 
 Turn = dict[str, Any]
 NODES = 5

@@ -12,8 +12,9 @@ from typing import Any
 
 from bench import prepare
 from bench.worker import Failed, Silent, Worker
+from tests.support.cluster import Cluster, start_servers
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Options, Server, start_servers
+from tests.support.servers import Options, Server
 from tests.support.wall_clock import WallClock
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ from bench.entrants import FLOOR, Entrant
 from bench.measure import Json, Run, Staying, by_turns, joined, summary
 from bench.nodes import ports, restart, servers
 from bench.worker import Failed, Worker
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 NAME = "faulty"
 #: Seconds for one pair. Who takes longer has failed in this round.

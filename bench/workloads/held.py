@@ -7,7 +7,7 @@ import time
 from bench.measure import Run
 from bench.nodes import load, ports, servers
 from bench.worker import Failed, Worker
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 NAME = "held"
 PATIENCE = 180.0

@@ -18,7 +18,6 @@ import {
   type NativeLease,
   type NativeRedlock,
   type NodeSpec,
-  type NodeStatus as NativeStatus,
   type NodeVote,
   type Notice,
   type Settings as NativeSettings,
@@ -34,7 +33,8 @@ import {
 import type { ReleaseResult } from './release'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
-import { type Client, type LockVote, OfClient, readVotes } from './stats'
+import { type NodeStatus, Status } from './node_status'
+import { type Client, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
 
 /**
@@ -57,23 +57,6 @@ export interface Warning {
   readonly message: string
   /** The address of the node that it is about, without a password, if it is about one. */
   readonly address?: string
-}
-
-/** What is known of one node. */
-export interface NodeStatus {
-  /** Where it is, without a password. */
-  readonly address: string
-  /** What the user named as this node; not printed with the rest. */
-  readonly client: Client
-  /**
-   * `quarantined`: it may have forgotten locks, so that its votes do not count yet. `refusing`: it
-   * gets no locks, see `detail`.
-   */
-  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'quarantined' | 'refusing' | 'down'
-  /** While it is quarantined, refusing or down: why. */
-  readonly detail?: string
-  /** While it is quarantined: for how long yet, in milliseconds. */
-  readonly quarantinedFor?: number
 }
 
 /**
@@ -387,20 +370,6 @@ export class Redlock extends EventEmitter {
   /** @internal How long a node may take, at most, before it counts as silent; in milliseconds. */
   get _patience(): number {
     return Math.min(native.patience(this.#native), LONGEST_PATIENCE)
-  }
-}
-
-class Status extends OfClient implements NodeStatus {
-  declare readonly address: string
-  declare readonly state: NodeStatus['state']
-
-  constructor(client: Client, { address, state, detail, quarantinedFor }: NativeStatus) {
-    super(client)
-    Object.assign(this, {
-      ...{ address, state },
-      ...(detail === undefined ? {} : { detail }),
-      ...(quarantinedFor === undefined ? {} : { quarantinedFor }),
-    })
   }
 }
 

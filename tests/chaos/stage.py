@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.cluster import Cluster, start_servers
 from tests.support.old_data import Failback
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Options, Server, start_servers
+from tests.support.servers import Options, Server
 from tests.support.wall_clock import WallClock
 
 

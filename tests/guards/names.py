@@ -12,7 +12,8 @@ import sys
 import time
 
 from quorlock.aio import Redlock
-from tests.support.servers import Cluster, Server, start_servers
+from tests.support.cluster import Cluster, start_servers
+from tests.support.servers import Server
 
 #: What a node may have more than before, in bytes.
 LIMIT = 10_000_000

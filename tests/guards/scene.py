@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from quorlock import Lock, LockNotAcquired, QuorumUnreachable, Redlock
+from tests.support.cluster import Cluster, start_servers
 from tests.support.old_data import OldData
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Options, Server, start_servers
+from tests.support.servers import Options, Server
 from tests.support.wait import eventually
 
 #: Without these a schedule must end in two holders: else it shows nothing.

@@ -22,8 +22,8 @@ from tests.guards.scene import (
     sleep_until,
 )
 from tests.guards.side_by_side import Case, Schedule, side_by_side
+from tests.support.cluster import Cluster
 from tests.support.old_data import Failback, OldData, OldLog, Reload, Swap
-from tests.support.servers import Cluster
 
 pytestmark = pytest.mark.slow
 

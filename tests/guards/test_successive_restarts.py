@@ -10,7 +10,7 @@ import pytest
 
 from tests.guards.scene import UNGUARDED, Scene, assert_let_in, gets_in, held_back, restart_empty
 from tests.guards.side_by_side import Case, side_by_side
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 

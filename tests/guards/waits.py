@@ -13,7 +13,8 @@ from typing import Any
 
 from quorlock import QuorumUnreachable, Redlock
 from tests.guards.scene import Scene, gets_in, held_back, restart_empty, sleep_until
-from tests.support.servers import Cluster, Server
+from tests.support.cluster import Cluster
+from tests.support.servers import Server
 from tests.support.wait import eventually
 
 #: After so many seconds nobody waits any more.

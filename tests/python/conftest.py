@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.cluster import Cluster, start_servers
 from tests.support.peer_process import PeerProcess
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Options, Server, start_servers
+from tests.support.servers import Options, Server
 from tests.support.tls import Certificates, certificates
 
 

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.servers import APART, Cluster
+from tests.support.cluster import Cluster
+from tests.support.servers import APART
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from quorlock import (
     LockTimeout,
 )
 from tests.python.apis import Api, both_apis, every_api, memory_nodes
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 @every_api

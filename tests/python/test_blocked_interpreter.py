@@ -10,7 +10,7 @@ import threading
 import time
 
 from quorlock import Redlock, aio
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 TTL = 2.0
 BLOCKED = 1.5 * TTL

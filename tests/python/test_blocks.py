@@ -10,7 +10,7 @@ import pytest
 
 from quorlock import LeaseLost, LockNotAcquired, LockTimeout, QuorumUnreachable
 from tests.python.apis import Api, async_apis, both_apis, every_api, memory_nodes
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 def take_away(cluster: Cluster, resource: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from quorlock import Redlock, _async, _sync, aio
 from tests.python.apis import Api, async_apis
 from tests.python.programs import Program, interrupt_the_wait, is_prompt, run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 WAITS = {
     "acquire": "lock.acquire()",

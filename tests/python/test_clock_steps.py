@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.python.programs import run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.support.wall_clock import WallClock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.python.programs import Program, run
-from tests.support.servers import Cluster, Server
+from tests.support.cluster import Cluster
+from tests.support.servers import Server
 from tests.support.tls import Certificates
 from tests.support.wait import eventually
 

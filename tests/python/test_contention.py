@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.python.programs import Program
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 FULL = bool(os.environ.get("QUORLOCK_FULL_CONTENTION"))
 PROCESSES, TASKS, ROUNDS = (4, 50, 50) if FULL else (3, 8, 12)

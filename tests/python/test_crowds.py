@@ -15,7 +15,7 @@ import pytest
 
 from quorlock import LockError, LockNotAcquired, Redlock
 from quorlock.aio import Redlock as AsyncRedlock
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 WAITERS = 500

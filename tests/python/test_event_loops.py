@@ -14,7 +14,7 @@ import uvloop
 
 from quorlock import LeaseLost, LockError, _loops, aio
 from tests.python.apis import memory_nodes
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 class NoReaders(asyncio.SelectorEventLoop):

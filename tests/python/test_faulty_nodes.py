@@ -11,8 +11,8 @@ import pytest
 
 from quorlock import LockTimeout, QuorumUnreachable
 from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster
 
 Proxies = Callable[..., FaultProxy]
 

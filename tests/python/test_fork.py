@@ -11,7 +11,7 @@ import pytest
 
 from quorlock import Redlock, aio
 from tests.python.programs import run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 def test_a_forked_child_leaves_its_parents_lease_alone(cluster3: Cluster) -> None:

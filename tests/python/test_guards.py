@@ -17,8 +17,8 @@ import pytest
 import quorlock.aio
 from quorlock import ConfigError, LockError, QuorumUnreachable
 from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster
 
 #: Seconds; of locks that must outlast a schedule, however slow the machine is.
 TTL = 20.0

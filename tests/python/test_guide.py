@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.python.programs import Program
-from tests.support.servers import Cluster, Options, start_servers
+from tests.support.cluster import Cluster, start_servers
+from tests.support.servers import Options
 from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]

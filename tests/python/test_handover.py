@@ -10,7 +10,7 @@ import pytest
 from quorlock import ConfigError, LeaseLost, LockNotHeld, Redlock
 from tests.python.apis import Api, both_apis, memory_nodes
 from tests.python.programs import run
-from tests.support.servers import Cluster, start_servers
+from tests.support.cluster import Cluster, start_servers
 
 FENCES = "quorlock:{node}:fences"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.python.programs import Program, run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 COMMON = """
     import time, quorlock

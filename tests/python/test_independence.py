@@ -9,8 +9,9 @@ import pytest
 
 from quorlock import ConfigError, QuorumUnreachable, Redlock
 from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster, start_servers
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Options, Server, start_servers
+from tests.support.servers import Options, Server
 
 SAME = "are one and the same server, but a quorum needs servers that fail independently"
 

@@ -17,8 +17,8 @@ import pytest
 
 import quorlock.aio
 from quorlock import LeaseLost, LockNotAcquired, Redlock
+from tests.support.cluster import Cluster, start_servers
 from tests.support.peer_process import PeerError, PeerProcess
-from tests.support.servers import Cluster, start_servers
 from tests.support.wait import eventually
 
 #: How many nodes each takes.

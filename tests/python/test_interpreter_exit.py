@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.python.programs import Program, run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 #: Seconds from the last line of the program to its end, on a shared machine.
 QUICK = 1.0

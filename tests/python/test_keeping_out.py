@@ -16,7 +16,7 @@ import pytest
 
 from quorlock import Lease, LeaseLost, Redlock
 from tests.python.apis import Api, async_apis, both_apis, every_api
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 LONG = 30

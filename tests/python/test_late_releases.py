@@ -8,7 +8,7 @@ import pytest
 
 from quorlock import LeaseLost
 from tests.python.apis import Api, both_apis
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 @pytest.mark.parametrize("managers", [1, 2])

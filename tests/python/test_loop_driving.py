@@ -15,7 +15,7 @@ import uvloop
 from quorlock import Redlock, _loops, aio
 from tests.python.apis import memory_nodes
 from tests.python.programs import run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

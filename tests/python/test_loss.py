@@ -13,7 +13,7 @@ import pytest
 
 from quorlock import LeaseLost
 from tests.python.apis import ASYNCIO, Api, async_apis, both_apis, every_api, memory_nodes
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 #: Seconds between the end of the validity and the telling.
 PROMPT = 0.05

@@ -13,7 +13,7 @@ import quorlock.aio
 from quorlock import ConfigError, LockNotAcquired, redlock
 from tests.python.apis import memory_nodes
 from tests.python.programs import run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import valkey.asyncio
 
 from quorlock import ConfigError, ConfigTypeError, QuorumUnreachable, Redlock, aio
 from tests.python.programs import run
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.support.tls import Certificates
 
 

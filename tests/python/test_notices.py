@@ -13,7 +13,8 @@ import pytest
 from quorlock import ConfigTypeError, Redlock
 from tests.python.apis import Api, both_apis
 from tests.python.programs import Program
-from tests.support.servers import Cluster, Options, start_servers
+from tests.support.cluster import Cluster, start_servers
+from tests.support.servers import Options
 from tests.support.wait import eventually
 
 EVICTS = "may throw out the keys of locks while they are held: set it to noeviction"

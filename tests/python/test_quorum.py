@@ -10,8 +10,8 @@ import pytest
 
 from quorlock import LockNotAcquired, QuorumUnreachable, Redlock
 from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster
 from tests.support.wait import eventually
 
 Proxies = Callable[..., FaultProxy]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]

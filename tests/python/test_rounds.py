@@ -14,8 +14,9 @@ import pytest
 
 from quorlock import QuorumUnreachable, Redlock
 from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
-from tests.support.servers import Cluster, Server
+from tests.support.servers import Server
 from tests.support.wait import eventually
 
 Proxies = Callable[..., FaultProxy]

@@ -19,7 +19,7 @@ import redis
 import quorlock
 from quorlock import LockError, aio
 from tests.python.apis import Api, both_apis
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 USER, SECRET, WRONG = "app", "hunter2-right", "hunter2-wrong"
 #: Every way to write a password must be unseen.

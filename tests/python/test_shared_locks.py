@@ -12,7 +12,7 @@ import pytest
 
 from quorlock import LeaseLost, Lock, LockNotHeld, Redlock, aio
 from tests.python.apis import Api, async_apis, both_apis, memory_nodes
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 def test_threads_share_a_lock_object(cluster3: Cluster) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.cluster import Cluster
 from tests.support.peer_process import NODE_PEERS, PYTHON_PEERS, PeerError, PeerProcess
-from tests.support.servers import Cluster
 from tests.support.wait import eventually
 
 Peers = Callable[[str, Cluster], PeerProcess]

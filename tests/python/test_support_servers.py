@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
 from tests.support.resp import Connection, ReplyError, encode, frame_end
-from tests.support.servers import Cluster, Options, Server
+from tests.support.servers import Options, Server
 from tests.support.tls import Certificates
 
 Servers = Callable[..., Cluster]

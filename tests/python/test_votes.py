@@ -6,7 +6,7 @@ import pytest
 
 from quorlock import LeaseLost, QuorumUnreachable
 from tests.python.apis import Api, both_apis
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 
 
 def outcomes(told: object) -> list[str]:

@@ -30,8 +30,9 @@ import threading
 from typing import Any
 
 from tests.support.binary import server_version
+from tests.support.cluster import reset, start_servers
 from tests.support.proxy import Expectation, FaultProxy
-from tests.support.servers import Options, Server, reset, start_servers
+from tests.support.servers import Options, Server
 
 Json = dict[str, Any]
 _SERVER_METHODS = {

@@ -15,7 +15,7 @@ import pytest
 from quorlock import LockError, _loops
 from quorlock.aio import Redlock
 from tests.python.apis import Api, async_apis
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.torture.counts import times
 
 Body = Callable[[Redlock], Coroutine[Any, Any, object]]

@@ -10,7 +10,8 @@ import random
 
 import quorlock
 import quorlock.aio
-from tests.support.servers import Cluster, Server
+from tests.support.cluster import Cluster
+from tests.support.servers import Server
 from tests.support.wait import eventually
 from tests.torture.counts import times
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.python.programs import Program
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.torture.counts import times
 
 HEAD = """

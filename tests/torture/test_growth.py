@@ -10,7 +10,7 @@ import json
 import pytest
 
 from tests.python.programs import Program
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.torture.counts import FULL, times
 
 HEAD = """

@@ -12,7 +12,7 @@ import pytest
 
 from quorlock import _async, _sync
 from tests.python.programs import Program, interrupt_the_wait, is_prompt
-from tests.support.servers import Cluster
+from tests.support.cluster import Cluster
 from tests.torture.counts import times
 
 HEAD = """

@@ -1,19 +1,19 @@
 //! What the guards add to the world: clients look at nodes as the shipping client does. Owns when a client
 //! looks; what it makes of that is the shipping `Guards`.
 
+mod promises;
+
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, ClockReading, Command, Guards, Moment, NodeId, Pass, Policy, QuarantineReason, Quorum,
-    Ruling,
+    Action, ClockReading, Command, Guards, Moment, NodeId, Pass, Policy, Quorum, Ruling,
 };
 
 use crate::client::{Client, Phase, Status};
 use crate::link::Ward;
 use crate::look::Env;
-use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::{Flaw, Health, Site};
+use crate::site::{Flaw, Health};
 use crate::world::World;
 
 /// A client's side of the guards.
@@ -283,63 +283,6 @@ impl World {
         self.look(scope, client, node);
         self.follow_up(scope, client);
         false
-    }
-
-    /// Whose machine stood still may take a minority of the clocks for wrong that it can reach.
-    pub(crate) fn check_blame(&self, scope: &Scope) -> Result<(), Violation> {
-        let stepped = QuarantineReason::ClockStepped.name();
-        let is_blamed = |node: &usize| {
-            let site: &Site = &self.nodes[*node];
-            let canary = site.store.canary.as_deref();
-            let is_right = site.stepped == 0 && !scope.is_wrong(*node);
-            is_right && canary.is_some_and(|it| it.contains(stepped))
-        };
-        match (0..self.nodes.len()).find(is_blamed).filter(|_| scope.budget.freezes == 0) {
-            None => Ok(()),
-            Some(node) => {
-                let text = format!("node {node} is held back for a clock that nobody set");
-                Err(Violation::new(Property::Blame, text))
-            }
-        }
-    }
-
-    /// A node is held back for as long as a lock may be held that it has forgotten, counted from the beginning of its
-    /// memory, and for no longer.
-    pub(crate) fn check_waits(&self, scope: &Scope) -> Result<(), Violation> {
-        // Whose clocks stood still waits for longer, and so does whoever believes a note of it.
-        let is_exact = scope.budget.freezes == 0 && scope.late == 0;
-        for client in self.clients.iter().filter(|it| it.status == Status::Running && is_exact) {
-            let now = client.boot(scope, self.now);
-            let gates = client.watch.as_deref().into_iter().flat_map(|it| &it.gates);
-            for (node, gate) in self.nodes.iter().zip(gates) {
-                let Some(Ruling::Quarantined(quarantine)) = gate.ruling else {
-                    continue;
-                };
-                let longest = node.born + scope.longest_wait();
-                let left =
-                    u64::try_from(quarantine.until.since(now).as_millis()).unwrap_or(u64::MAX);
-                if self.now + left > longest.max(self.now) {
-                    let text =
-                        format!("a node is held back until {} ms, not {longest}", self.now + left);
-                    return Err(Violation::new(Property::Wait, text));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What a client knows of long locks is on every node that it relies on; and a memory that has ended is not relied
-    /// on, should it come back.
-    pub(crate) fn check_memory(&self) -> Result<(), Violation> {
-        let is_silent = |client: &Client| client.watch.as_deref().is_some_and(|it| it.is_silent);
-        let what = if self.nodes.iter().any(|node| node.is_misled) {
-            "a grant relied on a memory that has ended"
-        } else if self.clients.iter().any(is_silent) {
-            "a node does not tell what was known of long locks when it was relied on"
-        } else {
-            return Ok(());
-        };
-        Err(Violation::new(Property::Memory, what))
     }
 
     pub(crate) fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {

@@ -21,7 +21,7 @@ export class Harness {
 
   /**
    * @param {number} count
-   * @param {object} options as `Options` in tests/support/servers.py
+   * @param {object} options as `Options` in tests/support/options.py
    */
   constructor(count, options) {
     const words = [

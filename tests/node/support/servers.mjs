@@ -12,7 +12,7 @@ import { Harness } from './harness.mjs'
 
 /** @typedef {'both' | 'to_server' | 'to_client'} Direction */
 /**
- * As `Options` in tests/support/servers.py.
+ * As `Options` in tests/support/options.py.
  * @typedef {object} Options
  * @property {string} [password]
  * @property {Record<string, string | string[]>} [users] ACL rules by user name

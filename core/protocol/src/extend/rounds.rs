@@ -1,7 +1,6 @@
 //! The rounds of an extension: how one begins, is won or fails, and how the extension ends.
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use super::{Extend, ExtendOutcome, LastRound, State};

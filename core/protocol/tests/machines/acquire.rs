@@ -2,21 +2,24 @@
 
 use std::time::Duration;
 
-use crate::support::{
-    Play, absent, fault, frees_in, kept, ours, policy, quorum, resources, theirs,
-};
+use crate::support::{Play, absent, fault, frees_in, ours, policy, quorum, resources, theirs};
 use quorlock_protocol::{
-    Acquire, Action, ErrorKind, FaultKind, FencingToken, Frees, Machine, Moment, NodeId, Output,
-    PolicyBuilder, Reply,
+    Acquire, ErrorKind, FaultKind, FencingToken, Frees, Machine, Moment, NodeId, PolicyBuilder,
+    Reply,
 };
 
-fn acquire(nodes: usize, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+pub(crate) fn acquire(
+    nodes: usize,
+    change: impl FnOnce(PolicyBuilder) -> PolicyBuilder,
+) -> Play<Acquire> {
     let now = Moment::from_millis(0);
+
     let known = FencingToken::default();
+
     Play::start(Acquire::new(now, resources(), policy(change), quorum(nodes), known))
 }
 
-fn plain(nodes: usize) -> Play<Acquire> {
+pub(crate) fn plain(nodes: usize) -> Play<Acquire> {
     acquire(nodes, |policy| policy)
 }
 
@@ -331,150 +334,6 @@ fn a_key_without_a_ttl_is_not_waited_for_in_silence() {
     play.answer(0, "grant", theirs(Frees::Never));
     play.answer(1, "grant", theirs(Frees::Never));
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
-}
-
-#[test]
-fn cancelling_takes_the_keys_back() {
-    let mut play = plain(3);
-    play.answer(0, "grant", ours(1000));
-    play.cancel();
-    assert_eq!(play.targets("revoke"), [0, 1, 2]);
-    let outcome = play.outcome();
-    assert_eq!(outcome.result.unwrap_err(), ErrorKind::Cancelled);
-    assert_eq!(outcome.withdrawals.len(), 1, "nodes that have not confirmed are asked again");
-}
-
-#[test]
-fn cancelling_a_win_that_nobody_was_told_of_takes_the_keys_back() {
-    let patient = |policy: PolicyBuilder| policy.node_timeout(Duration::from_millis(500));
-    let mut play = acquire(3, patient);
-    for node in 0..3 {
-        play.answer(node, "grant", theirs(frees_in(5000)));
-    }
-    // What is left of the first round is due again just when the second is won, and is sent first.
-    play.answer(2, "revoke", fault(FaultKind::Broken));
-    play.wake();
-    play.answer(2, "revoke", fault(FaultKind::Broken));
-    play.wake();
-    let holder = play.last(0, "grant").claim.holder.clone();
-    play.stage.now = play.wake_at.expect("the revoke goes out again");
-    play.machine.handle_timeout(&mut play.stage);
-    for node in 0..2 {
-        let ticket = play.last(node, "grant").ticket;
-        let reply = Reply { ticket, answer: ours(1000), repeated: false };
-        play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
-    }
-    let next = play.machine.poll(&mut play.stage);
-    assert!(matches!(next, Output::Send(NodeId(2), command) if command.action == Action::Revoke));
-    play.cancel();
-    let of_it = play.sent.iter().filter(|(_, it)| it.claim.holder == holder);
-    let revoked: Vec<_> = of_it.filter(|(_, it)| it.action == Action::Revoke).collect();
-    assert_eq!(revoked.len(), 3, "{:?}", play.sent);
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
-}
-
-#[test]
-fn cancelling_between_the_rounds_sends_nothing() {
-    let mut play = plain(3);
-    for node in 0..3 {
-        play.answer(node, "grant", theirs(frees_in(5000)));
-    }
-    for node in 0..3 {
-        play.answer(node, "revoke", absent());
-    }
-    let before = play.sent.len();
-    play.cancel();
-    assert_eq!(play.sent.len(), before);
-    assert!(play.outcome().withdrawals.is_empty());
-}
-
-#[test]
-fn a_token_that_no_quorum_knows_is_written_back_before_the_lease_is_handed_out() {
-    let mut play = plain(5);
-    play.answer(0, "grant", ours(1000));
-    play.answer(1, "grant", ours(1007));
-    play.answer(2, "grant", ours(1000));
-    assert!(play.done.is_none());
-    assert_eq!(play.targets("raise"), [0, 2]);
-    let raised = play.last(0, "raise").action;
-    assert!(matches!(raised, Action::RaiseFence { token: FencingToken(1007), .. }));
-    play.answer(0, "raise", ours(1007));
-    assert!(play.done.is_none());
-    play.answer(2, "raise", ours(1007));
-    let won = play.outcome().result.unwrap();
-    assert_eq!(won.lease.fencing_token(), Some(FencingToken(1007)));
-}
-
-#[test]
-fn a_late_grant_joins_the_write_back() {
-    let mut play = plain(5);
-    play.answer(0, "grant", ours(1000));
-    play.answer(1, "grant", ours(1007));
-    play.answer(2, "grant", ours(1000));
-    play.answer(3, "grant", ours(1007));
-    play.answer(4, "grant", ours(1000));
-    assert_eq!(play.targets("raise"), [0, 2, 4]);
-    play.answer(4, "raise", ours(1007));
-    assert!(play.outcome().result.is_ok(), "nodes 1, 3 and 4 know the token");
-}
-
-#[test]
-fn a_write_back_without_a_quorum_is_a_lost_round() {
-    let mut play = acquire(3, PolicyBuilder::try_once);
-    play.answer(0, "grant", ours(1000));
-    play.answer(1, "grant", ours(1007));
-    play.wait_until(50);
-    assert_eq!(play.targets("revoke"), [0, 1, 2]);
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
-}
-
-#[test]
-fn the_next_proposal_is_above_every_floor_seen() {
-    let mut play = plain(3);
-    let floor = Some(FencingToken(5000));
-    let refused = quorlock_protocol::Answer::Theirs { floor, frees: frees_in(1) };
-    play.answer(0, "grant", Ok(refused));
-    play.answer(1, "grant", Ok(refused));
-    play.wait_until(100);
-    let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else { panic!() };
-    assert_eq!(fence.proposal, FencingToken(5001));
-}
-
-#[test]
-fn a_proposal_goes_by_the_clocks_of_the_nodes_once_they_are_known() {
-    let far = 4_000 + quorlock_protocol::Fence::SLACK_MICROS;
-    let cases = [
-        (None, 5_000, 5_001),
-        (Some(50_000), 5_000, 50_000),
-        (Some(4_000), 5_000, 5_001),
-        (Some(4_000), far - 1, far),
-        // What no node would take comes of a clock that is far ahead.
-        (Some(4_000), far, 4_000),
-    ];
-    for (nodes, floor, expected) in cases {
-        let mut play = plain(3);
-        let (floor, frees) = (Some(FencingToken(floor)), frees_in(1));
-        for node in [0, 1] {
-            play.answer(node, "grant", Ok(quorlock_protocol::Answer::Theirs { floor, frees }));
-        }
-        // An hour, or seconds, behind or ahead: it is not asked any more.
-        play.stage.wall = if nodes.is_some() { 3_600_000_000 } else { 1_000 };
-        play.stage.nodes = nodes;
-        play.wait_until(100);
-        let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else {
-            panic!()
-        };
-        assert_eq!(fence.proposal, FencingToken(expected), "{nodes:?}, {floor:?}");
-    }
-}
-
-#[test]
-fn without_fencing_there_is_no_token_and_no_second_trip() {
-    let mut play = acquire(3, |policy| policy.fencing(false));
-    play.answer(0, "grant", kept());
-    play.answer(1, "grant", kept());
-    let won = play.outcome().result.unwrap();
-    assert_eq!(won.lease.fencing_token(), None);
 }
 
 #[test]

@@ -7,11 +7,15 @@
 )]
 
 mod acquire;
+mod acquire_cancelled;
+mod acquire_tokens;
 mod extend;
 mod extremes;
 mod guard_clocks;
 mod guard_founding;
 mod guard_histories;
+mod guard_idle;
+mod guard_long_locks;
 mod guard_memory;
 mod guard_newcomers;
 mod guard_stage;

@@ -1,11 +1,14 @@
 //! What a Redis node says when its server refuses, and how keys look on the server.
 
+mod rights;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::time::Duration;
 
 use quorlock::{Address, NodeSettings, NodeState, connect};
 use quorlock_protocol::{Action, Answer, FaultKind, Frees};
+use rights::whole_life;
 use support::server::Server;
 use support::*;
 use tokio::runtime::Handle;
@@ -147,148 +150,6 @@ fn a_login_that_becomes_valid_is_used_without_help() {
         let acl = ["ACL", "SETUSER", "late", "on", ">pw", "~*", "&*", "+@all"];
         assert_eq!(server.ask().call(&acl), "OK");
         client.until(|state| *state == NodeState::Healthy).await;
-    });
-}
-
-/// What a user needs who may do nothing else, as the messages recommend it.
-const NEEDED: [&str; 14] = [
-    "+eval",
-    "+evalsha",
-    "+script|load",
-    "+get",
-    "+set",
-    "+del",
-    "+pexpire",
-    "+pttl",
-    "+time",
-    "+zadd",
-    "+zscore",
-    "+hgetall",
-    "+hset",
-    "+hdel",
-];
-
-#[test]
-fn the_recommended_access_list_is_enough() {
-    run(async {
-        let server = Server::start();
-        let mut client = user(&server, &[&NEEDED[..], &["~r*", "~quorlock:*"]].concat());
-        whole_life(&mut client, "r").await;
-    });
-}
-
-#[test]
-fn a_user_who_may_not_load_scripts_sends_them_whole() {
-    run(async {
-        let server = Server::start();
-        let rules: Vec<_> = NEEDED.into_iter().filter(|it| *it != "+script|load").collect();
-        let mut client = user(&server, &[&rules[..], &["~r*", "~quorlock:*"]].concat());
-        whole_life(&mut client, "r").await;
-        assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
-        whole_life(&mut client, "r").await;
-    });
-}
-
-#[test]
-fn a_user_without_the_fence_can_lock_without_fencing() {
-    run(async {
-        let server = Server::start();
-        let mut client = user(&server, &[&NEEDED[..], &["~r*"]].concat());
-        let mine = claim(&["r", "r2"], "a");
-        assert_eq!(client.grant(&mine, 60_000).await, OURS);
-        let looked = client.ask(&mine, Action::Inspect).await;
-        assert!(
-            matches!(looked, Ok(Answer::Ours { token: None, remaining: Some(_) })),
-            "{looked:?}"
-        );
-        let fault = client.fault(&mine, fenced(1_000, 5)).await;
-        assert_eq!(fault.kind(), FaultKind::NotPermitted);
-        assert!(fault.detail().contains("~quorlock:*"), "{fault}");
-        // What is not granted leaves no key.
-        assert_eq!(client.ask(&mine, Action::Revoke).await, ABSENT);
-        assert_eq!(client.grant(&mine, 60_000).await, OURS);
-        assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
-    });
-}
-
-/// Some servers have a command of their own for what the script does.
-#[test]
-fn a_revoke_needs_no_more_than_the_script() {
-    run(async {
-        let server = Server::start();
-        let rules = ["~*", "+@all", "-delifeq", "-delex"];
-        // A server that does not know the commands does not know the rules.
-        let known: Vec<_> =
-            rules.into_iter().filter(|it| knows(&server, it.trim_start_matches('-'))).collect();
-        let mut client = user(&server, &known);
-        for _ in 0..2 {
-            whole_life(&mut client, "r").await;
-            let (mine, other) = (claim(&["r"], "a"), claim(&["r"], "b"));
-            assert_eq!(client.grant(&mine, 60_000).await, OURS);
-            let refused = client.ask(&other, Action::Revoke).await;
-            assert!(matches!(refused, Ok(Answer::Theirs { .. })), "{refused:?}");
-            assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
-            assert_eq!(client.ask(&mine, Action::Revoke).await, ABSENT);
-        }
-    });
-}
-
-fn knows(server: &Server, rule: &str) -> bool {
-    !rule.starts_with("del") || server.ask().call(&["COMMAND", "INFO", rule]).contains(rule)
-}
-
-#[test]
-fn missing_permissions_are_told_with_the_rule_to_add() {
-    run(async {
-        let server = Server::start();
-        let keys = ["~r*", "~quorlock:*"];
-        // A lock that is free is taken without looking at it.
-        assert_eq!(server.ask().call(&["SET", "r_held", "another"]), "OK");
-        for (missing, name) in [
-            ("+evalsha", "r"),
-            ("+set", "r"),
-            ("+get", "r_held"),
-            ("+time", "r"),
-            ("+zadd", "r"),
-            ("+zscore", "r"),
-            // The table of fences would have no end.
-            ("+pexpire", "r"),
-            ("+pttl", "r"),
-        ] {
-            let rules: Vec<_> = NEEDED.into_iter().filter(|it| *it != missing).collect();
-            let mut client = user(&server, &[&rules[..], &keys[..]].concat());
-            // It would be left alone if it had just been told to be kept.
-            server.ask().call(&["DEL", FENCES]);
-            let fault = client.fault(&claim(&[name], "a"), fenced(1_000, 5)).await;
-            assert_eq!(fault.kind(), FaultKind::NotPermitted, "{missing}: {fault}");
-            assert!(fault.detail().contains("ACL SETUSER"), "{missing}: {fault}");
-            assert!(fault.detail().contains(missing), "{missing}: {fault}");
-            assert!(!fault.detail().contains("script:"), "{missing}: {fault}");
-        }
-        let mut client = user(&server, &[&NEEDED[..], &keys[..]].concat());
-        for action in [grant(1_000), fenced(1_000, 5), extend(1_000)] {
-            let fault = client.fault(&claim(&["elsewhere"], "a"), action).await;
-            assert_eq!(fault.kind(), FaultKind::NotPermitted);
-            assert!(fault.detail().contains("the keys of 'elsewhere'"), "{fault}");
-        }
-        assert_eq!(client.node.state(), NodeState::Healthy);
-    });
-}
-
-#[test]
-fn a_right_that_is_withdrawn_costs_no_other_lease_its_extension() {
-    run(async {
-        let server = Server::start();
-        let mut client = user(&server, &["+@all", "~r*", "~s*"]);
-        let claims = ["r", "s", "r2"].map(|name| claim(&[name], "a"));
-        for claim in &claims {
-            assert_eq!(client.grant(claim, 60_000).await, OURS);
-        }
-        assert_eq!(server.ask().call(&["ACL", "SETUSER", "app", "resetkeys", "~r*"]), "OK");
-        let tickets: Vec<_> = claims.iter().map(|it| client.send(it, extend(60_000))).collect();
-        let replies = client.replies_to(&tickets).await;
-        assert_eq!([&replies[0].answer, &replies[2].answer], [&OURS, &OURS]);
-        assert_eq!(kind(&replies[1].answer), Some(FaultKind::NotPermitted));
     });
 }
 
@@ -446,32 +307,6 @@ fn a_cluster_takes_single_locks_and_refuses_the_rest_in_words() {
             }
         }
     });
-}
-
-/// Every action once, as it should be.
-async fn whole_life(client: &mut Client, name: &str) {
-    let mine = claim(&[name], "a");
-    let plain = claim(&[name], "b");
-    assert_eq!(client.grant(&plain, 60_000).await, OURS);
-    assert_eq!(client.ask(&plain, Action::Revoke).await, OURS);
-    let granted = client.ask(&mine, fenced(60_000, 5)).await;
-    assert!(matches!(granted, Ok(Answer::Ours { token: Some(_), .. })), "{granted:?}");
-    assert_eq!(client.ask(&mine, extend(60_000)).await, OURS);
-    let raised = client.ask(&mine, raise(9)).await;
-    assert!(matches!(raised, Ok(Answer::Ours { token: Some(_), .. })), "{raised:?}");
-    let looked = client.ask(&mine, Action::Inspect).await;
-    assert!(matches!(looked, Ok(Answer::Ours { token: Some(_), .. })), "{looked:?}");
-    assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
-    // So that the next one begins anew.
-    assert_eq!(client.ask(&mine, Action::Inspect).await, ABSENT);
-}
-
-/// A node that logs in as a new user with these rules.
-fn user(server: &Server, rules: &[&str]) -> Client {
-    let mut words = vec!["ACL", "SETUSER", "app", "reset", "on", ">pw"];
-    words.extend(rules);
-    assert_eq!(server.ask().call(&words), "OK");
-    node_at(&format!("redis://app:pw@127.0.0.1:{}", server.port()))
 }
 
 /// The fault of a node that cannot be used.

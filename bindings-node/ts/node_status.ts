@@ -1,0 +1,36 @@
+// What is known of one node, as users see it.
+
+import type { NodeStatus as NativeStatus } from './native'
+import { type Client, OfClient } from './stats'
+
+/** What is known of one node. */
+export interface NodeStatus {
+  /** Where it is, without a password. */
+  readonly address: string
+  /** What the user named as this node; not printed with the rest. */
+  readonly client: Client
+  /**
+   * `quarantined`: it may have forgotten locks, so that its votes do not count yet. `refusing`: it
+   * gets no locks, see `detail`.
+   */
+  readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'quarantined' | 'refusing' | 'down'
+  /** While it is quarantined, refusing or down: why. */
+  readonly detail?: string
+  /** While it is quarantined: for how long yet, in milliseconds. */
+  readonly quarantinedFor?: number
+}
+
+/** One that does not print the client object with the rest. */
+export class Status extends OfClient implements NodeStatus {
+  declare readonly address: string
+  declare readonly state: NodeStatus['state']
+
+  constructor(client: Client, { address, state, detail, quarantinedFor }: NativeStatus) {
+    super(client)
+    Object.assign(this, {
+      ...{ address, state },
+      ...(detail === undefined ? {} : { detail }),
+      ...(quarantinedFor === undefined ? {} : { quarantinedFor }),
+    })
+  }
+}

@@ -1,0 +1,95 @@
+//! The fencing tokens of an acquisition: what is proposed, written back and handed out.
+
+use quorlock_protocol::{Action, ErrorKind, FencingToken, PolicyBuilder};
+
+use crate::acquire::{acquire, plain};
+use crate::support::{frees_in, kept, ours};
+
+#[test]
+fn a_token_that_no_quorum_knows_is_written_back_before_the_lease_is_handed_out() {
+    let mut play = plain(5);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1007));
+    play.answer(2, "grant", ours(1000));
+    assert!(play.done.is_none());
+    assert_eq!(play.targets("raise"), [0, 2]);
+    let raised = play.last(0, "raise").action;
+    assert!(matches!(raised, Action::RaiseFence { token: FencingToken(1007), .. }));
+    play.answer(0, "raise", ours(1007));
+    assert!(play.done.is_none());
+    play.answer(2, "raise", ours(1007));
+    let won = play.outcome().result.unwrap();
+    assert_eq!(won.lease.fencing_token(), Some(FencingToken(1007)));
+}
+
+#[test]
+fn a_late_grant_joins_the_write_back() {
+    let mut play = plain(5);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1007));
+    play.answer(2, "grant", ours(1000));
+    play.answer(3, "grant", ours(1007));
+    play.answer(4, "grant", ours(1000));
+    assert_eq!(play.targets("raise"), [0, 2, 4]);
+    play.answer(4, "raise", ours(1007));
+    assert!(play.outcome().result.is_ok(), "nodes 1, 3 and 4 know the token");
+}
+
+#[test]
+fn a_write_back_without_a_quorum_is_a_lost_round() {
+    let mut play = acquire(3, PolicyBuilder::try_once);
+    play.answer(0, "grant", ours(1000));
+    play.answer(1, "grant", ours(1007));
+    play.wait_until(50);
+    assert_eq!(play.targets("revoke"), [0, 1, 2]);
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
+}
+
+#[test]
+fn the_next_proposal_is_above_every_floor_seen() {
+    let mut play = plain(3);
+    let floor = Some(FencingToken(5000));
+    let refused = quorlock_protocol::Answer::Theirs { floor, frees: frees_in(1) };
+    play.answer(0, "grant", Ok(refused));
+    play.answer(1, "grant", Ok(refused));
+    play.wait_until(100);
+    let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else { panic!() };
+    assert_eq!(fence.proposal, FencingToken(5001));
+}
+
+#[test]
+fn a_proposal_goes_by_the_clocks_of_the_nodes_once_they_are_known() {
+    let far = 4_000 + quorlock_protocol::Fence::SLACK_MICROS;
+    let cases = [
+        (None, 5_000, 5_001),
+        (Some(50_000), 5_000, 50_000),
+        (Some(4_000), 5_000, 5_001),
+        (Some(4_000), far - 1, far),
+        // What no node would take comes of a clock that is far ahead.
+        (Some(4_000), far, 4_000),
+    ];
+    for (nodes, floor, expected) in cases {
+        let mut play = plain(3);
+        let (floor, frees) = (Some(FencingToken(floor)), frees_in(1));
+        for node in [0, 1] {
+            play.answer(node, "grant", Ok(quorlock_protocol::Answer::Theirs { floor, frees }));
+        }
+        // An hour, or seconds, behind or ahead: it is not asked any more.
+        play.stage.wall = if nodes.is_some() { 3_600_000_000 } else { 1_000 };
+        play.stage.nodes = nodes;
+        play.wait_until(100);
+        let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else {
+            panic!()
+        };
+        assert_eq!(fence.proposal, FencingToken(expected), "{nodes:?}, {floor:?}");
+    }
+}
+
+#[test]
+fn without_fencing_there_is_no_token_and_no_second_trip() {
+    let mut play = acquire(3, |policy| policy.fencing(false));
+    play.answer(0, "grant", kept());
+    play.answer(1, "grant", kept());
+    let won = play.outcome().result.unwrap();
+    assert_eq!(won.lease.fencing_token(), None);
+}

@@ -1,0 +1,114 @@
+//! Nodes that forgot while nobody used the cluster: when they are used at once.
+
+use std::time::Duration;
+
+use crate::guard_stage::{Cluster, settled_in};
+
+#[test]
+fn a_node_that_forgot_while_nobody_used_the_cluster_is_used_at_once() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(36_001);
+    cluster.restart(1);
+    let newcomer = cluster.settled_afar(|it| it);
+    assert_eq!(newcomer.view(), "ooo");
+    // Whoever comes later does not have to find that out again.
+    cluster.pass(1_000);
+    assert_eq!(cluster.settled_afar(|it| it).view(), "ooo");
+}
+
+#[test]
+fn a_cluster_that_was_used_a_moment_ago_is_not_idle() {
+    for others_look in [false, true] {
+        let (mut cluster, mut client) = settled_in(3);
+        if others_look {
+            // Somebody has looked since, at a quorum that may have granted.
+            cluster.pass(36_001);
+            client.look_around(&mut cluster);
+        } else {
+            cluster.pass(35_999);
+        }
+        cluster.restart(1);
+        assert_eq!(cluster.settled(|it| it).view(), "oqo", "looked at since: {others_look}");
+    }
+}
+
+#[test]
+fn with_few_that_remember_nobody_knows_whether_the_cluster_was_idle() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(40_000);
+    cluster.restart_each([1, 2]);
+    assert_eq!(cluster.settled_afar(|it| it).view(), "oqq");
+}
+
+#[test]
+fn an_idle_cluster_waits_for_a_long_lock_that_may_be_held() {
+    let (mut cluster, mut client) = settled_in(3);
+    assert!(client.lock(&mut cluster, 60_000).is_some());
+    drop(client);
+    cluster.pass(40_000);
+    cluster.restart(1);
+    let newcomer = cluster.settled_afar(|it| it);
+    assert_eq!(newcomer.view(), "oqo");
+    assert!(newcomer.left(&cluster, 1) > 20_000);
+}
+
+#[test]
+fn nodes_that_forgot_themselves_do_not_vouch_for_each_other_by_being_idle() {
+    let limit = Some(Duration::from_secs(600));
+    let change = |it: quorlock_protocol::PolicyBuilder| it.max_ttl(limit);
+    let mut cluster = Cluster::fresh(3);
+    drop(cluster.settled(change));
+    let mut holder = cluster.client(change);
+    holder.cut_off[2] = true;
+    holder.look_around(&mut cluster);
+    let until = holder.lock(&mut cluster, 600_000).expect("a lock of ten minutes");
+    cluster.pass(6_000);
+    cluster.restart_each([0, 1]);
+    // Somebody looks, and goes. Nobody uses the cluster for a while.
+    drop(cluster.settled_afar(change));
+    cluster.pass(40_000);
+    let mut newcomer = cluster.settled_afar(change);
+    assert_eq!(newcomer.view(), "qqo");
+    cluster.pass(1_000);
+    newcomer.look_around(&mut cluster);
+    assert!(u128::from(cluster.now) + newcomer.left(&cluster, 0) >= u128::from(until));
+}
+
+#[test]
+fn whoever_finds_a_node_idle_asks_the_others_before_it_beats() {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    cluster.pass(40_000);
+    cluster.restart(2);
+    let mut newcomer = cluster.client(|it| it);
+    newcomer.latency = 1;
+    let beats = cluster.nodes[0].store.clone();
+    newcomer.look(&mut cluster, 0);
+    assert_eq!((newcomer.view(), &cluster.nodes[0].store), ("?--".into(), &beats));
+    newcomer.look_around(&mut cluster);
+    assert_eq!(newcomer.view(), "ooo");
+}
+
+#[test]
+fn a_node_that_forgot_may_be_far_and_is_used_at_once_if_nobody_used_the_cluster() {
+    for (late, view) in [(300, "ooo"), (600, "ooq")] {
+        let (mut cluster, client) = settled_in(3);
+        drop(client);
+        cluster.pass(40_000);
+        cluster.restart(2);
+        let mut newcomer = cluster.client(|it| it);
+        newcomer.latency = 1;
+        newcomer.look(&mut cluster, 0);
+        newcomer.look(&mut cluster, 1);
+        cluster.pass(late);
+        // These are heard again before the far one is for the first time.
+        newcomer.look(&mut cluster, 0);
+        newcomer.look(&mut cluster, 1);
+        for _ in 0..2 {
+            newcomer.look_around(&mut cluster);
+        }
+        assert_eq!(newcomer.view(), view, "after {late} ms");
+    }
+}
