@@ -191,14 +191,18 @@ fn entries_of_long_locks_outlive_nodes_that_restart_one_after_another() {
 
 #[test]
 fn a_client_learns_of_a_long_lock_before_the_last_node_that_knows_of_it_goes() {
-    let (mut cluster, mut watcher) = settled_in(3);
-    let mut holder = cluster.settled(|it| it);
-    // The watcher has looked before the lock was asked for, and does not look again by itself.
-    assert!(holder.lock(&mut cluster, 600_000).is_some());
-    drop(holder);
-    one_restart_after_another(&mut watcher, &mut cluster);
-    let newcomer = cluster.settled(|it| it);
-    assert!(newcomer.left(&cluster, 0) > 580_000, "{}", newcomer.left(&cluster, 0));
+    // Who watches clocks has one more reason to look.
+    for watches_clocks in [true, false] {
+        let (mut cluster, _) = settled_in(3);
+        let mut watcher = cluster.settled(|it| it.clock_guard(watches_clocks));
+        let mut holder = cluster.settled(|it| it);
+        // The watcher has looked before the lock was asked for, and does not look again by itself.
+        assert!(holder.lock(&mut cluster, 600_000).is_some());
+        drop(holder);
+        one_restart_after_another(&mut watcher, &mut cluster);
+        let newcomer = cluster.settled(|it| it);
+        assert!(newcomer.left(&cluster, 0) > 580_000, "{}", newcomer.left(&cluster, 0));
+    }
 }
 
 /// A lock of a minute on nodes 0 and 1, of which `forgetful` forget; whether another gets a lock before it is over,
