@@ -1,12 +1,12 @@
 //! What users can set, checked once: the one home of units, defaults and bounds.
 
-mod builder;
+mod checks;
+mod derived;
 mod guards;
 mod options;
 
 use std::time::Duration;
 
-pub use self::builder::PolicyBuilder;
 pub use self::guards::RestartGuard;
 pub use self::options::{OptionDefault, OptionInfo, OptionKind};
 
@@ -51,25 +51,9 @@ impl Policy {
         self.ttl
     }
 
-    /// What is asked of the nodes: the ttl and the lock-delay.
-    pub fn key_ttl(&self) -> Ttl {
-        self.ttl.and(self.lock_delay)
-    }
-
     /// The allowance for clocks that run apart.
     pub const fn drift(&self) -> Drift {
         self.drift
-    }
-
-    /// How long one node may take; derived from the ttl where it is not set.
-    ///
-    /// A fiftieth of the ttl, between 50 ms and 250 ms, and never above half the ttl. A slow node
-    /// adds nothing while a quorum answers, so a generous value costs only where the quorum needs
-    /// the node.
-    pub fn node_timeout(&self) -> Duration {
-        let ttl = self.ttl.as_duration();
-        let derived = (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(250));
-        self.node_timeout.unwrap_or(derived).min(ttl / 2)
     }
 
     /// How long the whole acquisition may take; `None` waits until it is held.
@@ -85,13 +69,6 @@ impl Policy {
     /// Whether leases are renewed until they are released.
     pub const fn auto_extend(&self) -> bool {
         self.auto_extend
-    }
-
-    /// The same settings without renewal.
-    #[must_use]
-    pub const fn without_auto_extend(mut self) -> Self {
-        self.auto_extend = false;
-        self
     }
 
     /// How long to go on without a reachable quorum where waiting has no other limit.
@@ -119,24 +96,6 @@ impl Policy {
         self.max_ttl
     }
 
-    /// How long somebody waits for a lock at the most: the timeout, or what the retries come to; `None` without a limit.
-    pub fn longest_wait(&self) -> Option<Duration> {
-        let delay = self.retry_delay.saturating_add(self.retry_jitter);
-        self.timeout.or_else(|| self.retry_limit.map(|limit| delay.saturating_mul(limit)))
-    }
-
-    /// The longest ttl that a key of a lock may be given: a least hold is waited out by the slowest clock that is allowed.
-    pub fn longest_key_ttl(&self) -> Duration {
-        let hold = Ttl::from_duration(self.min_hold);
-        let hold = hold.map_or(Duration::ZERO, |hold| hold.as_duration() + self.drift.of(hold));
-        self.key_ttl().as_duration().max(hold)
-    }
-
-    /// The longest time for which nodes are asked to keep a key.
-    pub(crate) fn longest_keep(&self) -> Duration {
-        (self.ttl.as_duration() + self.lock_delay).max(self.min_hold)
-    }
-
     /// For how long the nodes keep the keys of a lease beyond its ttl.
     pub const fn lock_delay(&self) -> Duration {
         self.lock_delay
@@ -150,15 +109,6 @@ impl Policy {
     /// Whether acquisitions get a fencing token.
     pub const fn fencing(&self) -> bool {
         self.fencing
-    }
-
-    /// For how long nodes remember fences once nobody tells them to any more: as set, and never for less than
-    /// makes up for what their clocks may differ by.
-    ///
-    /// It need not outlast a lease. What is forgotten was granted so long ago that the clock of the node, below
-    /// which it grants no token, has overtaken it.
-    pub(crate) fn fence_retention(&self) -> Ttl {
-        self.fence_retention.max(LEAST_RETENTION)
     }
 }
 
@@ -186,37 +136,171 @@ impl Default for Policy {
     }
 }
 
-/// What is forgotten was granted so long ago, less the ten seconds between two calls that put the end off and the
-/// second on either side by which tokens may differ from the clock of their node: 18 s are left for the
-/// differences between those clocks.
-const LEAST_RETENTION: Ttl = Ttl::of_millis(30_000);
+/// Collects settings and checks them together.
+///
+/// ```
+/// use quorlock_protocol::Policy;
+/// use std::time::Duration;
+///
+/// let policy = Policy::builder().ttl(Duration::from_secs(5)).try_once().build()?;
+/// assert_eq!(policy.ttl().as_millis(), 5000);
+/// assert!(Policy::builder().ttl(Duration::ZERO).build().is_err());
+/// # Ok::<(), quorlock_protocol::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct PolicyBuilder {
+    policy: Policy,
+    raw_ttl: Option<Duration>,
+    raw_drift: Option<f64>,
+    raw_retention: Option<Duration>,
+    raw_max_ttl: Option<Duration>,
+}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl From<Policy> for PolicyBuilder {
+    fn from(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+}
 
-    #[test]
-    fn the_node_timeout_follows_the_ttl_within_bounds() {
-        let of = |ttl| {
-            let ttl = Duration::from_millis(ttl);
-            Policy::builder().ttl(ttl).build().unwrap().node_timeout().as_millis()
-        };
-        assert_eq!([of(20), of(1_000), of(10_000), of(600_000)], [10, 50, 200, 250]);
+impl PolicyBuilder {
+    /// How long the nodes keep the keys, unless they are extended. Default 10 s, whole milliseconds.
+    ///
+    /// Raise it when the network or the process may stall for long; lower it to be free of a crashed
+    /// holder sooner.
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.raw_ttl = Some(ttl);
+        self
     }
 
-    #[test]
-    fn fences_are_never_forgotten_before_clocks_have_made_up_for_them() {
-        let retention = |seconds| {
-            let policy = Policy::builder().fence_retention(Duration::from_secs(seconds)).build();
-            policy.unwrap().fence_retention().as_duration().as_secs()
-        };
-        assert_eq!([1, 30, 31, 86_400].map(retention), [30, 30, 31, 86_400]);
-        assert_eq!(Policy::default().fence_retention().as_millis(), 120_000);
+    /// The part of the ttl that is given away for clocks that run at different rates. Default 0.01.
+    pub const fn drift_factor(mut self, factor: f64) -> Self {
+        self.raw_drift = Some(factor);
+        self
     }
 
-    #[test]
-    fn the_nodes_are_asked_for_the_ttl_and_the_lock_delay() {
-        let policy = Policy::builder().lock_delay(Duration::from_micros(1_500)).build().unwrap();
-        assert_eq!((policy.ttl().as_millis(), policy.key_ttl().as_millis()), (10_000, 10_002));
+    /// How long one node may take to answer. Default: see [`Policy::node_timeout`].
+    ///
+    /// Raise it for distant nodes; lower it to fail sooner when a majority is down.
+    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.policy.node_timeout = Some(timeout);
+        self
+    }
+
+    /// How long an acquisition may take as a whole. Default: until it is held. Zero, and anything below a
+    /// millisecond, tries once.
+    pub const fn timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.policy.timeout = timeout;
+        self
+    }
+
+    /// Exactly one round: no waiting.
+    pub const fn try_once(mut self) -> Self {
+        self.policy.retry_limit = Some(0);
+        self.policy.timeout = None;
+        self
+    }
+
+    /// How many rounds may follow the first. Default: no limit.
+    pub const fn retry_limit(mut self, limit: Option<u32>) -> Self {
+        self.policy.retry_limit = limit;
+        self
+    }
+
+    /// The mean delay between two rounds. Default 100 ms.
+    pub const fn retry_delay(mut self, delay: Duration) -> Self {
+        self.policy.retry_delay = delay;
+        self
+    }
+
+    /// How much shorter or longer than the mean a delay may be. Default 50 ms.
+    pub const fn retry_jitter(mut self, jitter: Duration) -> Self {
+        self.policy.retry_jitter = jitter;
+        self
+    }
+
+    /// How long to go on without a reachable quorum where neither a timeout nor a limit of retries
+    /// is set. Default 3 s.
+    pub const fn unreachable_timeout(mut self, timeout: Duration) -> Self {
+        self.policy.unreachable_timeout = timeout;
+        self
+    }
+
+    /// Whether acquisitions get a fencing token. Default on.
+    pub const fn fencing(mut self, on: bool) -> Self {
+        self.policy.fencing = on;
+        self
+    }
+
+    /// How long nodes remember the fencing tokens that they have granted, once no client tells them to any more
+    /// (each does every 10 s, while it is connected). Default 120 s; what is below 30 s counts as 30 s. Of several
+    /// clients the longest counts.
+    ///
+    /// Raise it where the clocks of the nodes may differ by more than a minute: what is forgotten is made up for by
+    /// them alone.
+    pub const fn fence_retention(mut self, retention: Duration) -> Self {
+        self.raw_retention = Some(retention);
+        self
+    }
+
+    /// Whether leases are renewed until they are released. Default off.
+    pub const fn auto_extend(mut self, on: bool) -> Self {
+        self.policy.auto_extend = on;
+        self
+    }
+
+    /// For how long, at most, a lease is renewed, so that a stuck process does not hold for ever.
+    /// Default 24 hours.
+    pub const fn max_hold(mut self, limit: Duration) -> Self {
+        self.policy.max_hold = limit;
+        self
+    }
+
+    /// What is done about nodes that may have forgotten locks. Default [`RestartGuard::Auto`].
+    pub const fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.policy.restart_guard = guard;
+        self
+    }
+
+    /// Whether the nodes' clocks are watched, and a node whose clock was set forward is held back like
+    /// one that has forgotten. Default on; of no use with one node.
+    pub const fn clock_guard(mut self, on: bool) -> Self {
+        self.policy.clock_guard = on;
+        self
+    }
+
+    /// The longest time for which any lock may ask nodes to keep its keys; a longer one is refused.
+    /// Default: no limit.
+    ///
+    /// A node that may have forgotten locks is held back for so long. Without it, the guards go by the
+    /// longest time that this client has asked for, or that others have noted on the nodes, up to a
+    /// day. All clients should have the same.
+    pub const fn max_ttl(mut self, limit: Option<Duration>) -> Self {
+        self.policy.max_ttl = None;
+        self.raw_max_ttl = limit;
+        self
+    }
+
+    /// How much longer than the ttl the nodes keep the keys of a lease that is not released: of one that
+    /// was lost, or whose process died. Default 0, whole milliseconds.
+    ///
+    /// Raise it where no fencing token can be checked, to the longest time for which work may go on after
+    /// its lease has ended (a pause, a request under way): until it has passed nobody else can begin.
+    /// Every crash costs that much more. A release gives the lock to others at once, even after a loss:
+    /// it says that the work has ended.
+    pub const fn lock_delay(mut self, delay: Duration) -> Self {
+        self.policy.lock_delay = delay;
+        self
+    }
+
+    /// How long the lock is kept from others, at least, from its acquisition on: a release before that
+    /// leaves the keys until then. Default 0.
+    ///
+    /// Raise it for a job that several machines begin at the same time of day: to more than their clocks
+    /// may differ, and less than its period, so that a short run is not repeated by the next machine.
+    /// It binds releases alone: a lease that is lost, or whose process died, ends as always.
+    pub const fn min_hold(mut self, least: Duration) -> Self {
+        self.policy.min_hold = least;
+        self
     }
 }

@@ -55,17 +55,17 @@ pub enum OptionDefault {
 impl Policy {
     /// Every setting, in the order in which several of them are to be set.
     pub fn options() -> &'static [OptionInfo] {
-        static OPTIONS: LazyLock<[OptionInfo; 17]> = LazyLock::new(|| table(Policy::default()));
-        &*OPTIONS
+        static OPTIONS: LazyLock<Vec<OptionInfo>> = LazyLock::new(|| table(Policy::default()));
+        &OPTIONS
     }
 }
 
 #[rustfmt::skip] // two lines each
-fn table(default: Policy) -> [OptionInfo; 17] {
+fn table(default: Policy) -> Vec<OptionInfo> {
     use OptionDefault::{Flag, Number, Time, Unset, Word};
     use OptionKind as Kind;
     let option = |name, kind, default, meaning| OptionInfo { name, kind, default, meaning };
-    [
+    vec![
         option("ttl", Kind::Time(PolicyBuilder::ttl), Time(default.ttl.as_duration()),
             "how long the nodes keep the keys"),
         option("drift_factor", Kind::Number(PolicyBuilder::drift_factor), Number(default.drift.factor()),

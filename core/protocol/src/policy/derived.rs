@@ -1,0 +1,93 @@
+//! What follows from the settings of a lock.
+
+use std::time::Duration;
+
+use super::Policy;
+use crate::time::Ttl;
+
+impl Policy {
+    /// What is asked of the nodes: the ttl and the lock-delay.
+    pub fn key_ttl(&self) -> Ttl {
+        self.ttl.and(self.lock_delay)
+    }
+
+    /// How long one node may take; derived from the ttl where it is not set.
+    ///
+    /// A fiftieth of the ttl, between 50 ms and 250 ms, and never above half the ttl. A slow node
+    /// adds nothing while a quorum answers, so a generous value costs only where the quorum needs
+    /// the node.
+    pub fn node_timeout(&self) -> Duration {
+        let ttl = self.ttl.as_duration();
+        let derived = (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(250));
+        self.node_timeout.unwrap_or(derived).min(ttl / 2)
+    }
+
+    /// How long somebody waits for a lock at the most: the timeout, or what the retries come to; `None` without a limit.
+    pub fn longest_wait(&self) -> Option<Duration> {
+        let delay = self.retry_delay.saturating_add(self.retry_jitter);
+        self.timeout.or_else(|| self.retry_limit.map(|limit| delay.saturating_mul(limit)))
+    }
+
+    /// The longest ttl that a key of a lock may be given: a least hold is waited out by the slowest clock that is allowed.
+    pub fn longest_key_ttl(&self) -> Duration {
+        let hold = Ttl::from_duration(self.min_hold);
+        let hold = hold.map_or(Duration::ZERO, |hold| hold.as_duration() + self.drift.of(hold));
+        self.key_ttl().as_duration().max(hold)
+    }
+
+    /// The longest time for which nodes are asked to keep a key.
+    pub(crate) fn longest_keep(&self) -> Duration {
+        (self.ttl.as_duration() + self.lock_delay).max(self.min_hold)
+    }
+
+    /// For how long nodes remember fences once nobody tells them to any more: as set, and never for less than
+    /// makes up for what their clocks may differ by.
+    ///
+    /// It need not outlast a lease. What is forgotten was granted so long ago that the clock of the node, below
+    /// which it grants no token, has overtaken it.
+    pub(crate) fn fence_retention(&self) -> Ttl {
+        self.fence_retention.max(LEAST_RETENTION)
+    }
+
+    /// The same settings without renewal.
+    #[must_use]
+    pub const fn without_auto_extend(mut self) -> Self {
+        self.auto_extend = false;
+        self
+    }
+}
+
+/// What is forgotten was granted so long ago, less the ten seconds between two calls that put the end off and the
+/// second on either side by which tokens may differ from the clock of their node: 18 s are left for the
+/// differences between those clocks.
+const LEAST_RETENTION: Ttl = Ttl::of_millis(30_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_timeout_follows_the_ttl_within_bounds() {
+        let of = |ttl| {
+            let ttl = Duration::from_millis(ttl);
+            Policy::builder().ttl(ttl).build().unwrap().node_timeout().as_millis()
+        };
+        assert_eq!([of(20), of(1_000), of(10_000), of(600_000)], [10, 50, 200, 250]);
+    }
+
+    #[test]
+    fn fences_are_never_forgotten_before_clocks_have_made_up_for_them() {
+        let retention = |seconds| {
+            let policy = Policy::builder().fence_retention(Duration::from_secs(seconds)).build();
+            policy.unwrap().fence_retention().as_duration().as_secs()
+        };
+        assert_eq!([1, 30, 31, 86_400].map(retention), [30, 30, 31, 86_400]);
+        assert_eq!(Policy::default().fence_retention().as_millis(), 120_000);
+    }
+
+    #[test]
+    fn the_nodes_are_asked_for_the_ttl_and_the_lock_delay() {
+        let policy = Policy::builder().lock_delay(Duration::from_micros(1_500)).build().unwrap();
+        assert_eq!((policy.ttl().as_millis(), policy.key_ttl().as_millis()), (10_000, 10_002));
+    }
+}
