@@ -76,6 +76,7 @@ PARTS = [
     Part("ruff check", _groups("lint python"), _python("ruff", "check")),
     Part("ruff format", _groups("lint python"), _python("ruff", "format", "--check")),
     Part("circles", _groups("lint"), lambda: [PYTHON, "scripts/circles.py"]),
+    Part("named places", _groups("lint"), lambda: [PYTHON, "scripts/named_places.py"]),
     Part("prettier", _groups("lint node"), _npm("format:check")),
     Part(
         "cargo clippy",

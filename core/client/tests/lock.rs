@@ -200,6 +200,18 @@ async fn a_lease_can_be_taken_over_by_its_token() {
 }
 
 #[tokio::test]
+async fn a_lease_that_is_over_is_not_brought_back_by_its_token() {
+    let locks = three_nodes();
+    let first = locks.lock("r").acquire().await.unwrap().into_lease();
+    first.release().await.unwrap();
+    // Somebody else may have had the lock in between.
+    let second = locks.lease(["r"], first.token()).unwrap();
+    assert_eq!(kind(second.extend(None).await), ErrorKind::LeaseLost);
+    assert!(!second.is_valid());
+    locks.lock("r").try_once().acquire().await.expect("no key is left");
+}
+
+#[tokio::test]
 async fn checking_tells_a_lost_lease() {
     let locks = three_nodes();
     let lease = locks.lock("r").acquire().await.unwrap().into_lease();

@@ -165,7 +165,7 @@ const SEED: &str = ", seed ";
 /// What begins the line that a hunt prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
-const NODE_FLAWS: [(Flaw, &str, &str); 12] = [
+const NODE_FLAWS: [(Flaw, &str, &str); 11] = [
     (
         Flaw::RevokesOvertake,
         "node: revokes overtake grants",
@@ -175,11 +175,6 @@ const NODE_FLAWS: [(Flaw, &str, &str); 12] = [
         Flaw::RevokesAnyones,
         "node: revoke without owner check",
         "a release deletes whatever is there (the plain DEL of early clients)",
-    ),
-    (
-        Flaw::ExtendMakesKeys,
-        "node: extend makes keys anew",
-        "an expired lock is 'extended' by making its keys again (redsync, aioredlock)",
     ),
     (
         Flaw::GrantsInPart,

@@ -42,8 +42,6 @@ pub(crate) enum Flaw {
     None,
     /// A revoke deletes whatever is there.
     RevokesAnyones,
-    /// An extension makes keys that are gone anew.
-    ExtendMakesKeys,
     /// A grant takes the free keys although others of the claim are not free.
     GrantsInPart,
     /// The fence does not step over what the node has seen.
@@ -162,8 +160,7 @@ impl Site {
             Action::Grant { key_ttl, fence } => self.grant(request, key_ttl, fence, &found),
             Action::Restore { key_ttl } => self.grant(request, key_ttl, None, &found),
             Action::Extend { key_ttl } => {
-                let makes = request.flaw == Flaw::ExtendMakesKeys && found.theirs.is_none();
-                if all_ours || makes {
+                if all_ours {
                     self.set(request, key_ttl);
                     return Answer::Ours { token: None, remaining: None };
                 }
