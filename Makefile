@@ -44,8 +44,9 @@ model-long: ## the same with liveness from every state; larger worlds, for SECON
 soak: ## random schedules for SECONDS=600, from a new seed
 	@$(MODEL) soak --seconds $(or $(SECONDS),600)
 
-teeth: ## break a copy of the protocol in every listed way; the search must notice each
+teeth: ## break a copy of the protocol, and of the session with a server, in every listed way; each must be noticed
 	@$(MODEL) teeth --write
+	@$(PYTHON) scripts/session_mutants.py
 
 torture: ## fork, interrupt, cancel and end programs as often as it takes (an hour)
 	@$(CHECK) build
