@@ -30,6 +30,7 @@ from pathlib import Path
 import environment
 from environment import BIN, PYTHON, ROOT, VENV
 from parts import PARTS, Part
+from progress import shown
 from runners import Command, Counts
 
 LOGS = ROOT / "target" / "check"
@@ -118,11 +119,15 @@ def _run_all(parts: Sequence[Part], tally: Tally) -> None:
         beside = {part.name: pool.submit(_done, part) for part in parts if part.beside}
         for number, part in enumerate([it for it in parts if not it.beside], 1):
             print(f"[{number:2}/{len(parts)}] {part.name:28} ", end="", flush=True)
-            _tell(part, done := _done(part))
+            with shown(_log_of(part)):
+                done = _done(part)
+            _tell(part, done)
             tally.add(part.name, done.seconds, done.result)
         for number, part in enumerate([it for it in parts if it.beside], len(parts) - len(beside)):
             print(f"[{number + 1:2}/{len(parts)}] {part.name:28} ", end="", flush=True)
-            _tell(part, done := beside[part.name].result())
+            with shown(_log_of(part)):
+                done = beside[part.name].result()
+            _tell(part, done)
             tally.add(part.name, done.seconds, done.result)
 
 
@@ -136,7 +141,8 @@ def _setup_failed(count: int) -> bool:
     start = time.monotonic()
     print(f"[ 0/{count}] {'setup':28} ", end="", flush=True)
     try:
-        environment.setup()
+        with shown():
+            environment.setup()
     except (environment.SetupError, subprocess.CalledProcessError) as error:
         print(f"FAILED {time.monotonic() - start:6.1f} s\n{error}", flush=True)
         return True
@@ -144,8 +150,12 @@ def _setup_failed(count: int) -> bool:
     return False
 
 
+def _log_of(part: Part) -> Path:
+    return LOGS / f"{part.name.replace(' ', '-')}.log"
+
+
 def _done(part: Part) -> Done:
-    start, log = time.monotonic(), LOGS / f"{part.name.replace(' ', '-')}.log"
+    start, log = time.monotonic(), _log_of(part)
     before = _contents(part.generated)
     output, code = _capture(part.command(), log, lowest=part.beside)
     changed = [name for name, text in _contents(part.generated).items()

@@ -54,7 +54,8 @@ def node_environment() -> None:
     wanted = _digest(ROOT / "package-lock.json")
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"])
+    # Of what it installed it writes to standard output, of what is wrong to the other.
+    _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], is_quiet=True)
     stamp.write_text(wanted)
 
 
@@ -124,8 +125,21 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes() + sys.version.encode()).hexdigest()
 
 
-def _run(command: Sequence[str | Path], environment: dict[str, str] | None = None) -> None:
-    subprocess.run(list(command), cwd=ROOT, check=True, stdin=subprocess.DEVNULL, env=environment)
+def _run(
+    command: Sequence[str | Path],
+    environment: dict[str, str] | None = None,
+    *,
+    is_quiet: bool = False,
+) -> None:
+    output = subprocess.DEVNULL if is_quiet else None
+    subprocess.run(
+        list(command),
+        cwd=ROOT,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        stdout=output,
+    )
 
 
 if __name__ == "__main__":
