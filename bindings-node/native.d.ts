@@ -133,7 +133,7 @@ export interface NodeVote {
   detail?: string
 }
 
-/** Something that a person should hear of. */
+/** Something that a person should know. */
 export interface Notice {
   /** A stable name, such as `quarantined`. */
   name: string
@@ -143,7 +143,7 @@ export interface Notice {
   address?: string
 }
 
-/** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of. */
+/** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should know. */
 export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): ExternalObject<Manager> | Failure
 
 /** How long a node may take to answer, whatever the duration of a lock; in milliseconds. */

@@ -79,12 +79,12 @@ pub fn flush(bridge: &External<Bridge>) -> bool {
 /// parts of its outcome.
 #[napi(ts_return_type = "Array<unknown>")]
 pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
-    let kept = bridge.queue.take();
+    let ended = bridge.queue.take();
     if let Some(loop_driver) = &bridge.loop_driver {
         loop_driver.resume(&bridge.queue);
     }
-    let mut list = Vec::with_capacity(3 * kept.len());
-    for (id, outcome) in kept {
+    let mut list = Vec::with_capacity(3 * ended.len());
+    for (id, outcome) in ended {
         let (value, beside) = parts::parts(outcome, &bridge.queue);
         list.extend([Part::A(id), value, beside]);
     }

@@ -38,7 +38,7 @@ pub struct NodeStatus {
     pub quarantined_for: Option<f64>,
 }
 
-/// Makes a manager; nothing is connected yet. `on_notice` is called with what a person should hear of.
+/// Makes a manager; nothing is connected yet. `on_notice` is called with what a person should know.
 #[napi]
 // What JavaScript passes is a copy of its own already.
 #[allow(clippy::needless_pass_by_value)]

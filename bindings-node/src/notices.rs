@@ -1,4 +1,4 @@
-//! What people should hear of, on its way into JavaScript. Owns the call there; the words are the core's.
+//! Hands notices to JavaScript. Owns the call there; the words are the core's.
 
 use napi::Status;
 use napi::bindgen_prelude::Function;
@@ -8,7 +8,7 @@ use quorlock::NoticeReport;
 
 use crate::spelling;
 
-/// Something that a person should hear of.
+/// Something that a person should know.
 #[napi(object, object_from_js = false)]
 pub struct Notice {
     /// A stable name, such as `quarantined`.
@@ -19,7 +19,7 @@ pub struct Notice {
     pub address: Option<String>,
 }
 
-/// Weak: that there may be something to hear of does not keep the process alive.
+/// Weak: it does not keep the process alive.
 type Call = ThreadsafeFunction<Notice, (), Notice, Status, false, true, 0>;
 
 /// What the core is to call, on its own thread, so that `listener` is called on JavaScript's.

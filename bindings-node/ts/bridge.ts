@@ -16,7 +16,7 @@ export interface Settled {
   readonly error: Failure | undefined
 }
 
-/** Who hears of a watched lease. */
+/** What is called when a watched lease changes. */
 export interface Watcher {
   /** It is lost; nothing comes after this. */
   lost(error: Failure | undefined): void
@@ -152,7 +152,7 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
   }
 }
 
-/** What is under way when the process exits is withdrawn; nodes that answer at once hear of it. */
+/** What is under way when the process exits is withdrawn, on all nodes that answer at once. */
 function finish(): void {
   clearInterval(anchor)
   if (own !== undefined) native.finish(own, EXIT_PATIENCE)
@@ -175,5 +175,5 @@ function nextId(): number {
  * How long the end of the process may be held up, in milliseconds: only if a node does not answer.
  */
 const EXIT_PATIENCE = 100
-/** So many operations are worth a wake-up of their own. */
+/** After this many operations the engine is woken without waiting for the turn to end. */
 const PART = 32

@@ -40,7 +40,7 @@ export class Lock {
   /** What is locked. */
   readonly resources: string[]
   /**
-   * The holder id, which the keys hold: whoever knows it can take the lock over with {@link
+   * The holder id, which the keys hold: a program that knows it can take the lock over with {@link
    * Redlock.lease}.
    */
   readonly value: string

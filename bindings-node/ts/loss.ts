@@ -11,7 +11,7 @@ export type RedlockAbortSignal = AbortSignal & {
 }
 
 /** What a wait for a loss makes of what it hears. */
-export interface Hearing {
+export interface LossHandlers {
   /** The reason of the signal. */
   errorOf(failure: Failure): Error
   /** A node did not consent to a renewal. */
@@ -25,7 +25,7 @@ export class LossWatch {
   #holds: boolean
 
   /** `alive`: keeps the process alive until the lease is lost or {@link end}ed. */
-  constructor(lease: NativeLease, alive: boolean, { errorOf, renewed }: Hearing) {
+  constructor(lease: NativeLease, alive: boolean, { errorOf, renewed }: LossHandlers) {
     this.#holds = alive
     if (alive) ref()
     const lost = (error: Failure | undefined): void => {

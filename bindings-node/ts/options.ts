@@ -72,7 +72,7 @@ export interface Settings {
   readonly clockGuard?: boolean
   /**
    * The longest duration that a lock may have; a longer one is refused. A node that may have
-   * forgotten locks is held back for so long. Default: no limit; then the longest duration counts
+   * forgotten locks is held back for that time. Default: no limit; then the longest duration counts
    * that this manager has asked for or that others have noted on the nodes. The same for all who
    * use the nodes.
    */

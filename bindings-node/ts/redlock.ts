@@ -38,7 +38,7 @@ import { type Client, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
 
 /**
- * Something that a person should hear of, although nothing has failed because of it yet: the
+ * Something that a person should know, although nothing has failed because of it yet: the
  * argument of `warning` events.
  */
 export interface Warning {

@@ -158,7 +158,7 @@ class VotesAgainst extends Map<Client, Error> {
  * The votes once every node has answered or had its time (in milliseconds), after which it counts
  * as failed.
  *
- * Keeps the process alive for so long only if `alive` is set.
+ * Keeps the process alive until then only if `alive` is set.
  */
 export async function lateVotes(
   look: () => LockVote[],

@@ -1,11 +1,11 @@
 //! Which lease belongs to whom, when threads or tasks share one lock object. No I/O.
 //!
 //! An acquisition belongs to the task, greenlet or thread that made it. A lock taken in one thread may be
-//! released in another, as with `threading.Lock`; but whoever has acquired through the object and released
-//! may not release again what somebody else is at work under.
+//! released in another, as with `threading.Lock`; but a thread that has acquired through the object and released
+//! may not release again a lease that another works under.
 //!
-//! Each method is one step for Python: Ctrl-C comes before it or after it. No Python code runs while the
-//! book is locked, and nothing of Python's is dropped.
+//! Each method is one step for Python: Ctrl-C comes before it or after it. While the list
+//! of leases is locked, no Python code runs and no Python object is dropped.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,11 @@ use crate::operation::Operation;
 #[pyclass(frozen, module = "quorlock._native")]
 #[derive(Default)]
 pub(crate) struct Acquisitions {
-    book: Mutex<Book>,
+    held: Mutex<Held>,
 }
 
 #[derive(Default)]
-struct Book {
+struct Held {
     holds: Vec<Hold>,
     /// Who has acquired so far, as far as they are still there; in the order of their addresses.
     seen: Vec<Py<PyWeakrefReference>>,
@@ -62,13 +62,13 @@ impl Acquisitions {
         let mark = PyWeakrefReference::new(&context)?;
         let lease = kind.call1((operation,))?.cast_into::<LeaseState>()?;
         let hold = Hold { context: context.unbind(), lease: lease.clone().unbind(), is_block };
-        let mut book = self.book();
-        let stale = book.remove(|it| {
+        let mut held = self.held();
+        let stale = held.remove(|it| {
             !it.is_block && it.context.is(&hold.context) && !it.lease.get().is_valid()
         });
-        book.holds.push(hold);
-        let unneeded = book.mark(mark);
-        drop(book);
+        held.holds.push(hold);
+        let unneeded = held.mark(mark);
+        drop(held);
         drop((stale, unneeded));
         Ok(lease)
     }
@@ -78,17 +78,17 @@ impl Acquisitions {
         let taken = operation.taken();
         operation.cancel();
         let is_it = |hold: &Hold| taken.as_deref().is_some_and(|it| hold.lease.get().has_token(it));
-        let undone = self.book().remove(is_it);
-        drop(undone);
+        let removed = self.held().remove(is_it);
+        drop(removed);
     }
 
     /// Takes out the lease of the innermost block of the current context, with its release begun (which
     /// goes on by itself if the operation is dropped or cancelled) unless it was given back inside the block.
     fn leave_block(&self, py: Python<'_>) -> PyResult<Option<Left>> {
         let context = context::current(py);
-        // Whoever interrupted the asking: the lease is given back all the same.
+        // Even if a signal interrupted this, the lease is given back.
         let who = context.as_ref().ok().cloned().or_else(|| context::current(py).ok());
-        let hold = self.book().take_block(who.as_ref());
+        let hold = self.held().take_block(who.as_ref());
         let left = hold.map(|hold| {
             let release = hold.lease.get().begin_due_release(py);
             release.map(|operation| (hold.lease, operation))
@@ -105,7 +105,7 @@ impl Acquisitions {
             return Ok(None);
         };
         let operation = lease.get().begin_release(py)?;
-        let taken = self.book().remove(|hold| !hold.is_block && hold.lease.is(&lease));
+        let taken = self.held().remove(|hold| !hold.is_block && hold.lease.is(&lease));
         drop(taken);
         Ok(Some((lease, operation)))
     }
@@ -113,21 +113,21 @@ impl Acquisitions {
     /// The current context's latest lease, or else the latest.
     fn current(&self, py: Python<'_>) -> PyResult<Option<Py<LeaseState>>> {
         let context = context::current(py)?;
-        let book = self.book();
-        let mine = book.latest(|hold| hold.context.is(&context));
-        Ok(mine.or_else(|| book.latest(|_| true)).map(|hold| hold.lease.clone_ref(py)))
+        let held = self.held();
+        let mine = held.latest(|hold| hold.context.is(&context));
+        Ok(mine.or_else(|| held.latest(|_| true)).map(|hold| hold.lease.clone_ref(py)))
     }
 
     fn __len__(&self) -> usize {
-        self.book().holds.len()
+        self.held().holds.len()
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // It is never locked for longer than a step: by nobody while garbage is collected.
-        let Ok(book) = self.book.try_lock() else {
+        let Ok(held) = self.held.try_lock() else {
             return Ok(());
         };
-        for hold in &book.holds {
+        for hold in &held.holds {
             visit.call(&hold.context)?;
             visit.call(&hold.lease)?;
         }
@@ -135,7 +135,7 @@ impl Acquisitions {
     }
 
     fn __clear__(&self) {
-        let holds = mem::take(&mut self.book().holds);
+        let holds = mem::take(&mut self.held().holds);
         drop(holds);
     }
 }
@@ -144,19 +144,19 @@ impl Acquisitions {
     fn to_release(&self, context: &Bound<'_, PyAny>) -> PyResult<Option<Py<LeaseState>>> {
         let py = context.py();
         let mark = PyWeakrefReference::new(context)?;
-        let book = self.book();
-        if let Some(hold) = book.latest(|hold| hold.context.is(context)) {
+        let held = self.held();
+        if let Some(hold) = held.latest(|hold| hold.context.is(context)) {
             return Ok(Some(hold.lease.clone_ref(py)));
         }
-        let is_stranger = book.place_of(mark.as_any()).is_err();
-        let theirs: Vec<_> = book
+        let is_stranger = held.place_of(mark.as_any()).is_err();
+        let theirs: Vec<_> = held
             .holds
             .iter()
             .rev()
             .filter(|hold| !hold.lease.get().is_released())
             .map(|hold| (hold.context.clone_ref(py), hold.lease.clone_ref(py)))
             .collect();
-        drop(book);
+        drop(held);
         for (context, lease) in theirs {
             if is_stranger || context::is_over(context.bind(py))? {
                 return Ok(Some(lease));
@@ -165,12 +165,12 @@ impl Acquisitions {
         Ok(None)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl Held {
     /// The latest of those whose lease was not given back.
     fn latest(&self, is_meant: impl Fn(&Hold) -> bool) -> Option<&Hold> {
         let is_held = |hold: &&Hold| is_meant(hold) && !hold.lease.get().is_released();
@@ -186,7 +186,7 @@ impl Book {
         Some(self.holds.remove(index))
     }
 
-    /// What is removed is for the caller to drop, when the book is not locked any more.
+    /// What is removed is for the caller to drop, when the held is not locked any more.
     fn remove(&mut self, is_meant: impl Fn(&Hold) -> bool) -> Vec<Hold> {
         self.holds.extract_if(.., |hold| is_meant(hold)).collect()
     }

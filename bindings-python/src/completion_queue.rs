@@ -28,7 +28,7 @@ pub(crate) struct Inner {
 #[derive(Default)]
 struct Slot {
     posted: Vec<Completion>,
-    /// Whoever empties it was woken.
+    /// The reader was woken, and has not emptied it yet.
     is_woken: bool,
     closed: bool,
 }

@@ -62,7 +62,7 @@ impl LeaseState {
         self.lease.get().is_none_or(Lease::is_released)
     }
 
-    /// The holder id, which is the value of the keys on the nodes. Whoever knows it can extend and
+    /// The holder id, which is the value of the keys on the nodes. A program that knows it can extend and
     /// release the lease: `locks.lease(resource, token)`.
     #[getter]
     fn token(&self) -> &str {

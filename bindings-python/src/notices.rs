@@ -24,7 +24,7 @@ struct State {
 }
 
 impl Notices {
-    /// Keeps a notice until it is logged, which whoever listens does now. Called on the engine's thread.
+    /// Keeps a notice until it is logged, and wakes the thread that does. Called on the engine's thread.
     pub(crate) fn keep(&self, notice: &NoticeReport) {
         let mut state = self.state();
         if state.queue.len() == MOST {

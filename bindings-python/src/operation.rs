@@ -24,7 +24,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// Has `future` run by whoever waits, or by the engine once it is announced; dropped before, it is
+    /// Runs `future` on the thread that waits, or on the engine once it is announced. Dropped before, it is
     /// given up.
     pub(crate) fn new(
         engine: &'static Engine,

@@ -53,7 +53,7 @@ async def _ended_here(operation: Operation) -> bool:
 
 
 def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
-    """Arrange for whoever is to hear of the loss of this lease on this loop."""
+    """Arrange what is called, or cancelled, on this loop when the lease is lost."""
     told = None if behaviour.on_lost is None else telling(behaviour.on_lost)
     task = asyncio.current_task() if is_block and behaviour.raise_on_lost else None
     if task is not None:

@@ -1,4 +1,4 @@
-"""What people should hear of, in Python's logging, when it comes up. Owns who logs it.
+"""Logs notices with Python's logging when they come. Owns the thread that does.
 
 That is a thread of its own, or the hub of greenlets: never a thread that waits for a lock, and
 nobody once the interpreter ends.

@@ -89,10 +89,10 @@ class ManagerOptions(LockOptions, total=False):
     history is used at once, and a single node always. `strict`: without these exceptions."""
     clock_guard: bool | None
     """Whether a node whose clock was set forward is held back as if it had forgotten. Default yes;
-    of no use with one node."""
+    it does nothing with one node."""
     max_ttl: Seconds
     """The longest that a lock may keep its keys: ttl and `lock_delay` together, or `min_hold`. A
-    longer one is refused. A node that may have forgotten locks is held back for so long.
+    longer one is refused. A node that may have forgotten locks is held back for that time.
     Default: no limit; then the longest counts that this manager has asked for or that others have
     noted on the nodes. The same for all who use the nodes."""
 

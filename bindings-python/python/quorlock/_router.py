@@ -1,8 +1,8 @@
 """From the engine's queues to Python code. Owns the routing and the threads that call back.
 
-The engine's thread never touches Python: it completions a number. Whoever waits for it empties the
-queue: an event loop, a gevent hub, or a daemon thread. There is one of those for the callbacks of
-blocking code, started when the first is registered, and one for notices (see `_notices`).
+The engine's thread never touches Python: it posts a number to a queue. An event loop, a gevent hub
+or a daemon thread empties the queue. There is one such thread for the callbacks of blocking code,
+started when the first is registered, and one for notices (see `_notices`).
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class Redlock(RedlockBase):
 
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person
-    should hear of (a node that may have forgotten locks, a clock that was set, a server that may
+    should know (a node that may have forgotten locks, a clock that was set, a server that may
     throw locks out, a ttl of more than an hour without a `max_ttl`) is a warning of
     `logging.getLogger("quorlock")`, logged when it is seen, by a thread of this package.
 
