@@ -62,13 +62,13 @@ impl Acquisitions {
         let mark = PyWeakrefReference::new(&context)?;
         let lease = kind.call1((operation,))?.cast_into::<LeaseState>()?;
         let hold = Hold { context: context.unbind(), lease: lease.clone().unbind(), is_block };
-        let mut held = self.held();
-        let stale = held.remove(|it| {
+        let mut list = self.held();
+        let stale = list.remove(|it| {
             !it.is_block && it.context.is(&hold.context) && !it.lease.get().is_valid()
         });
-        held.holds.push(hold);
-        let unneeded = held.mark(mark);
-        drop(held);
+        list.holds.push(hold);
+        let unneeded = list.mark(mark);
+        drop(list);
         drop((stale, unneeded));
         Ok(lease)
     }

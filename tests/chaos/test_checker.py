@@ -77,13 +77,13 @@ def test_a_later_acquisition_without_a_larger_token(token: int) -> None:
     assert kinds(verdict_on(A, replace(B, token=token), ended=103.0)) == ["token order"]
 
 
-def test_acquisitions_under_way_at_once_may_have_tokens_in_any_order() -> None:
+def test_concurrent_acquisitions_have_tokens_in_any_order() -> None:
     first = replace(A, until=100.5)
     second = replace(B, began=99.95, at=100.6, token=9)
     assert kinds(verdict_on(first, second)) == []
 
 
-def test_tokens_are_compared_with_the_highest_before_not_only_with_the_last() -> None:
+def test_tokens_are_compared_with_the_highest_before() -> None:
     high = replace(A, lease="h#1", token=50, began=100.0, at=100.0, until=100.1)
     low = replace(B, lease="l#1", token=40, began=100.05, at=100.2, until=100.3)
     last = replace(B, lease="z#1", token=45, began=100.25, at=100.4, until=100.5)

@@ -87,5 +87,5 @@ def the_next_job_runs(scene: Scene) -> None:
 @side_by_side(
     {"one by one, jobs in between": no_job_is_skipped, "all, and then a job": the_next_job_runs}
 )
-def test_a_job_that_does_not_wait_is_not_skipped_by_a_redeployment(case: Case) -> None:
+def test_a_redeployment_skips_no_job_that_does_not_wait(case: Case) -> None:
     case.end()

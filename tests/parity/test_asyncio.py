@@ -84,7 +84,7 @@ def test_blocks_are_entered_by_with_or_async_with(kind: str) -> None:
     assert inspect.iscoroutinefunction(aio.__aexit__)
 
 
-def test_the_lock_of_the_module_takes_what_the_lock_of_a_manager_takes() -> None:
+def test_the_modules_lock_takes_what_a_managers_does() -> None:
     of_manager = list(inspect.signature(quorlock.Redlock.lock).parameters.values())[1:]
     assert list(inspect.signature(quorlock.redlock).parameters.values()) == of_manager
     assert public(type(quorlock.redlock("r"))) == public(quorlock.Lock)

@@ -111,7 +111,7 @@ def test_only_who_never_succeeds_is_left_out_of_further_rounds() -> None:
     assert not stay.asked("never")
 
 
-def test_the_page_names_the_commit_and_the_targets_that_are_missed(tmp_path: Path) -> None:
+def test_the_page_names_the_commit_and_missed_targets(tmp_path: Path) -> None:
     rows = [row("floor", 0, 100.0), row("quorlock Python", 0, 136.0)]
     told = {**content(rows), "versions": {"commit": "abc1234-dirty"}}
     page.write(told, Path("bench/results/latest.json"), tmp_path)
@@ -149,7 +149,7 @@ def test_every_workload_is_named_after_its_file() -> None:
 
 
 @pytest.mark.parametrize("crate", ["core/client", "core/protocol", "bench/contestants/rust"])
-def test_the_lock_file_of_the_rust_peers_knows_what_our_crates_need(crate: str) -> None:
+def test_the_rust_peers_lock_file_has_what_our_crates_need(crate: str) -> None:
     # A workspace of its own, which no other check builds.
     lock = tomllib.loads((prepare.HERE / "contestants/rust_peers/Cargo.lock").read_text())
     manifest = tomllib.loads((prepare.ROOT / crate / "Cargo.toml").read_text())

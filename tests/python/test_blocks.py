@@ -68,7 +68,7 @@ async def test_a_loss_is_raised_at_the_end_of_the_block(api: Api, cluster3: Clus
 
 
 @both_apis
-async def test_a_block_that_ends_after_its_validity_is_lost_though_no_node_answers(
+async def test_a_block_that_ends_too_late_is_lost_without_an_answer(
     api: Api, cluster3: Cluster
 ) -> None:
     lock = api.Redlock(cluster3.urls).lock("r", ttl=0.3, auto_extend=False, raise_on_lost=True)

@@ -212,7 +212,7 @@ def test_ctrl_c_just_after_the_lock_was_won_leaves_no_key(
 
 
 @pytest.mark.parametrize("call", ["acquire", "__aenter__"])
-def test_a_cancellation_just_after_the_lock_was_won_leaves_no_key(
+def test_a_cancellation_just_after_winning_leaves_no_key(
     cluster3: Cluster, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
@@ -286,9 +286,7 @@ def test_garbage_collection_of_a_waiting_task_leaves_no_key(cluster3: Cluster) -
 
 
 @pytest.mark.parametrize("where", ["outside", "in another loop"])
-def test_a_block_that_outlives_its_loop_ends_quietly_and_leaves_no_key(
-    cluster3: Cluster, where: str
-) -> None:
+def test_a_block_that_outlives_its_loop_leaves_no_key(cluster3: Cluster, where: str) -> None:
     inside = asyncio.Event()
 
     async def hold() -> None:

@@ -176,7 +176,7 @@ def test_who_closes_leaves_the_others_alone(servers: Callable[..., Cluster]) -> 
         made.write("\n")
 
 
-def test_a_manager_that_is_dropped_leaves_its_connection_for_five_seconds(
+def test_a_dropped_manager_keeps_its_connection_five_seconds(
     servers: Callable[..., Cluster],
 ) -> None:
     cluster = servers(1)

@@ -89,7 +89,7 @@ async def test_raised_errors_carry_their_fields_and_pickle(api: Api) -> None:
     assert vars(same) == vars(error)
 
 
-def test_asyncio_timeouts_of_the_standard_library_catch_a_lock_timeout() -> None:
+def test_timeouts_of_asyncio_catch_a_lock_timeout() -> None:
     with pytest.raises(asyncio.TimeoutError):
         raise quorlock.LockTimeout("it took too long")
 

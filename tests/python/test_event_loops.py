@@ -161,7 +161,7 @@ class Struck(asyncio.Future[None]):
         return was_done
 
 
-def test_ctrl_c_between_two_steps_of_a_delivery_keeps_nobody_waiting(
+def test_ctrl_c_during_a_delivery_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Full:

@@ -49,7 +49,7 @@ def test_a_forked_child_leaves_its_parents_lease_alone(cluster3: Cluster) -> Non
     assert out == "0 True True released"
 
 
-def test_a_child_that_leaves_the_parents_block_does_not_release_it(cluster3: Cluster) -> None:
+def test_a_child_that_leaves_a_parents_block_releases_nothing(cluster3: Cluster) -> None:
     out = run(
         """
         import os, sys, quorlock
@@ -175,9 +175,7 @@ IN_A_THREAD = {
 
 
 @pytest.mark.parametrize("deed", IN_A_THREAD)
-def test_a_child_that_was_forked_by_a_thread_ends_when_it_returns(
-    cluster3: Cluster, deed: str
-) -> None:
+def test_a_child_forked_by_a_thread_ends_when_it_returns(cluster3: Cluster, deed: str) -> None:
     out = run(
         f"""
         import asyncio, os, threading, time, quorlock.aio

@@ -173,7 +173,7 @@ async def test_without_the_guards_there_are_two_holders(
 
 
 @both_apis
-async def test_a_majority_that_restarts_is_told_with_the_time_that_is_left(
+async def test_a_restarted_majority_is_told_with_the_time_left(
     api: Api, servers: Callable[..., Cluster]
 ) -> None:
     cluster = servers(3)

@@ -63,7 +63,7 @@ def test_the_guide_runs(language: str, cluster3: Cluster) -> None:
     eventually(lambda: cluster3.values("invoice:42") == [None] * 3)
 
 
-def test_a_program_that_is_terminated_gives_its_lock_back_if_it_does_as_told(
+def test_a_terminated_program_gives_its_lock_back(
     cluster3: Cluster,
 ) -> None:
     handler = blocks("programs.md", "python")[0]
@@ -82,7 +82,7 @@ with quorlock.redlock("report", ttl=600):
     assert None not in after_sigterm(without, cluster3)
 
 
-def test_a_task_that_is_terminated_gives_its_lock_back_if_it_does_as_told(
+def test_a_terminated_task_gives_its_lock_back(
     cluster3: Cluster,
 ) -> None:
     handler, main = blocks("programs.md", "python")[:2]
@@ -109,7 +109,7 @@ def after_sigterm(code: str, cluster: Cluster) -> list[str | None]:
     return cluster.values("report")
 
 
-def test_a_program_for_node_that_is_terminated_gives_its_lock_back(cluster3: Cluster) -> None:
+def test_a_terminated_node_program_gives_its_lock_back(cluster3: Cluster) -> None:
     code = f"""
 import {{ Redlock }} from 'quorlock'
 const redlock = new Redlock({cluster3.urls!r})

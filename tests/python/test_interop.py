@@ -107,7 +107,7 @@ def test_ours_is_kept_out_until_theirs_releases(both: Both) -> None:
     assert both.ours.lock("shared", timeout=5).acquire()
 
 
-def test_theirs_cannot_extend_or_release_what_ours_has_acquired_since(both: Both) -> None:
+def test_theirs_cannot_extend_or_release_a_later_one_of_ours(both: Both) -> None:
     assert both.theirs.acquire("shared") is not None
     both.forget()
     with both.ours.lock("shared", auto_extend=False) as lease:
@@ -122,7 +122,7 @@ def test_theirs_cannot_extend_or_release_what_ours_has_acquired_since(both: Both
         assert lease.check() > 0
 
 
-def test_ours_cannot_extend_or_release_what_theirs_has_acquired_since(both: Both) -> None:
+def test_ours_cannot_extend_or_release_a_later_one_of_theirs(both: Both) -> None:
     lock = both.ours.lock("shared")
     assert lock.acquire()
     lease = lock.lease

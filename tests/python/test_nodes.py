@@ -144,7 +144,7 @@ async def used_alone(url: str, *, use: bool) -> redis.asyncio.Redis:
     return client
 
 
-def test_a_client_of_asyncio_with_one_connection_is_refused_once_it_has_it(
+def test_an_asyncio_client_of_one_connection_is_refused(
     cluster3: Cluster,
 ) -> None:
     asyncio.run(used_alone(cluster3[0].url, use=True))

@@ -79,7 +79,7 @@ async def test_a_node_that_is_held_back_is_logged_and_shown(
 
 
 @both_apis
-async def test_a_node_that_stops_taking_part_is_logged_once_and_when_it_is_back(
+async def test_a_node_is_logged_once_when_it_goes_and_comes_back(
     api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = servers(3)

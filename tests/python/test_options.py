@@ -218,7 +218,7 @@ def test_locks_start_from_the_managers_options() -> None:
         assert lease.ttl == 4.0
 
 
-def test_a_callback_of_which_python_tells_nothing_is_called_with_the_loss(
+def test_a_callback_without_a_signature_gets_the_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for problem in (ValueError, SystemError):

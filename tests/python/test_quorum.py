@@ -57,7 +57,7 @@ async def test_a_split_vote_is_lost_and_settles(api: Api, cluster5: Cluster, cou
 
 
 @both_apis
-async def test_a_held_lock_is_told_from_trouble_with_a_node_down_and_one_slow(
+async def test_a_held_lock_is_told_from_trouble_with_nodes(
     api: Api, cluster3: Cluster, fault_proxy: Proxies
 ) -> None:
     slow = fault_proxy(cluster3[2])

@@ -153,7 +153,7 @@ def test_the_task_of_wait_for_hands_its_lease_on() -> None:
     asyncio.run(main())
 
 
-def test_a_generator_may_be_entered_and_left_by_different_threads() -> None:
+def test_a_generator_may_move_between_threads() -> None:
     lock = Redlock(memory_nodes("generator")).lock("r")
 
     def generate(lock: Lock) -> Any:
@@ -188,7 +188,7 @@ def test_waiting_threads_take_turns() -> None:
     assert time.monotonic() - start < 20
 
 
-def test_a_lease_is_found_while_another_thread_gives_its_own_back() -> None:
+def test_a_lease_is_found_while_another_thread_releases() -> None:
     lock = Redlock(memory_nodes("moving")).lock("r", ttl=0.1, raise_on_lost=False)
     assert lock.acquire()
     mine = lock.lease

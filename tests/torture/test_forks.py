@@ -222,7 +222,7 @@ def test_a_fork_from_a_thread_and_in_a_callback(cluster3: Cluster) -> None:
     assert out == "3"
 
 
-def test_children_that_end_in_the_ordinary_way_leave_the_parents_locks_alone(
+def test_children_that_end_leave_the_parents_locks_alone(
     cluster3: Cluster,
 ) -> None:
     out = run(
@@ -248,7 +248,7 @@ def test_children_that_end_in_the_ordinary_way_leave_the_parents_locks_alone(
     assert out == "True released"
 
 
-def test_a_child_hears_of_its_own_losses_also_where_its_parent_waits_for_some(
+def test_a_child_is_told_of_its_own_losses(
     cluster3: Cluster,
 ) -> None:
     out = run(

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_that_owe_an_answer_are_sent_to_first_and_who_was_asked_last_before_all() {
+    async fn nodes_that_owe_an_answer_are_sent_to_first() {
         let owing = [None, Some(1), None].map(|since| move || since.map(Moment::from_millis));
         assert_eq!(order(&[0, 1, 2], owing).await, [(1, 1), (0, 0), (2, 2)]);
         let owing = [Some(1), None, Some(2)].map(|since| move || since.map(Moment::from_millis));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_for_one_node_stays_in_its_order_whatever_it_owes_meanwhile() {
+    async fn commands_for_one_node_stay_in_their_order() {
         let flips = || {
             let owes = AtomicBool::new(false);
             move || owes.fetch_not(Ordering::Relaxed).then_some(Moment::FAR_FUTURE)

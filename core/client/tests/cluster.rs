@@ -44,7 +44,7 @@ async fn median<F: Future<Output = ()>>(rounds: usize, mut pair: impl FnMut() ->
 }
 
 #[test]
-fn one_stopped_and_one_killed_of_five_cost_nothing_and_come_back_by_themselves() {
+fn one_stopped_and_one_killed_of_five_cost_nothing() {
     run(async {
         let mut servers = servers(5);
         // So long that a node which is waited for would show, and that no other is given up.
@@ -109,7 +109,7 @@ fn a_loss_is_told_on_time_while_every_server_hangs() {
 }
 
 #[test]
-fn a_release_after_the_end_tells_the_loss_though_no_server_answers() {
+fn a_late_release_tells_the_loss_though_no_server_answers() {
     run(async {
         let servers = servers(3);
         let lock = over(&servers).lock("r");
@@ -201,7 +201,7 @@ fn a_lost_reply_to_the_release_does_not_make_it_a_loss() {
 }
 
 #[test]
-fn an_acquisition_given_up_leaves_no_key_also_on_a_stopped_server() {
+fn a_cancelled_acquisition_leaves_no_key_on_a_stopped_server() {
     run(async {
         let servers = servers(3);
         let locks = over(&servers);

@@ -244,7 +244,7 @@ fn forgotten_scripts_and_lost_replies_change_nothing() {
 
 /// The server does what it has read of the commands; the rest never comes.
 #[test]
-fn a_connection_lost_in_the_middle_of_a_grant_leaves_nothing_half_done() {
+fn a_connection_lost_during_a_grant_leaves_nothing_half_done() {
     run(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;

@@ -115,7 +115,7 @@ fn an_old_client_does_not_count_on_a_node_that_came_back_empty() {
 }
 
 #[test]
-fn a_client_that_sees_only_the_other_side_does_not_count_on_it_either() {
+fn a_client_that_reaches_only_one_side_does_not_rely_on_it() {
     run(async {
         let result = crash_recovery(async |scene| {
             scene.servers[2].restart();
@@ -155,7 +155,7 @@ fn a_flushed_node_is_held_back_without_a_reconnection() {
 }
 
 #[test]
-fn keys_of_another_type_in_the_place_of_the_guards_keys_are_named() {
+fn foreign_keys_in_the_place_of_the_guards_keys_are_named() {
     run(async {
         for key in ["quorlock:{node}:canary", "quorlock:{node}:notes"] {
             let servers = servers(3);
@@ -207,7 +207,7 @@ fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
 }
 
 #[test]
-fn the_quarantine_ends_with_the_last_lock_that_may_have_been_forgotten() {
+fn a_quarantine_ends_with_the_last_lock_forgotten() {
     run(async {
         let mut scene = Scene::set(SHORT).await;
         scene.servers[2].restart();
@@ -241,7 +241,7 @@ fn the_holder_goes_on_and_heals_the_node_that_forgot() {
 }
 
 #[test]
-fn what_is_left_of_a_lease_that_is_lost_early_keeps_others_out_until_its_holder_lets_go() {
+fn a_lease_lost_early_keeps_others_out_until_released() {
     run(async {
         let servers = servers(5);
         let proxies = [Proxy::to(servers[3].port()).await, Proxy::to(servers[4].port()).await];
@@ -282,7 +282,7 @@ fn what_is_left_of_a_lease_that_is_lost_early_keeps_others_out_until_its_holder_
 }
 
 #[test]
-fn a_majority_that_restarts_blocks_new_locks_and_says_for_how_long() {
+fn a_restarted_majority_blocks_locks_and_says_for_how_long() {
     run(async {
         let mut servers = servers(3);
         let locks = client_of(SHORT, urls(&servers), RestartGuard::Auto);
@@ -368,7 +368,7 @@ fn a_lock_above_the_longest_ttl_is_refused() {
 }
 
 #[test]
-fn an_extension_beyond_every_ttl_is_noted_on_the_nodes_before_it_is_done() {
+fn a_long_extension_is_noted_on_the_nodes_first() {
     run(async {
         let servers = servers(3);
         let locks = client(urls(&servers), RestartGuard::Auto);

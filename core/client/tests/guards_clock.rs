@@ -61,7 +61,7 @@ fn assert_held_back(result: Result<LeaseGuard, LockError>) {
 }
 
 #[test]
-fn an_old_client_does_not_count_on_a_node_whose_clock_was_set_forward() {
+fn an_old_client_does_not_rely_on_a_stepped_clock() {
     run(async {
         let result = clock_jump(async |servers| {
             let locks = client(urls(servers), true);
@@ -113,7 +113,7 @@ fn a_clock_that_is_set_back_costs_nothing() {
 }
 
 #[test]
-fn a_node_whose_clock_was_set_forward_takes_part_again_after_the_quarantine() {
+fn a_node_with_a_stepped_clock_comes_back_after_quarantine() {
     run(async {
         let servers = servers();
         let locks = client_of(SHORT, urls(&servers), true);

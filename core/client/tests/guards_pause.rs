@@ -93,7 +93,7 @@ fn what_one_cluster_shows_moves_nothing_on_another() {
 /// What one manager has found has the others of its engine look at once, each at its own nodes; those of another
 /// engine look by themselves, in ten seconds.
 #[test]
-fn all_managers_of_an_engine_look_at_once_when_one_has_lost_time() {
+fn all_managers_look_at_once_when_one_has_lost_time() {
     run(async {
         let servers = servers();
         let engine = Engine::start().unwrap();

@@ -168,7 +168,7 @@ async fn first_operation(nodes: [String; 3], last: &Server) -> Result<(), LockEr
 }
 
 #[test]
-fn the_first_operation_waits_a_moment_for_the_nodes_beyond_a_quorum() {
+fn the_first_operation_waits_briefly_for_the_other_nodes() {
     run(async {
         let (master, other) = (master(), Server::start());
         let replica = replica_of(&master).await;
@@ -302,7 +302,7 @@ impl Moved {
 }
 
 #[test]
-fn a_double_that_is_found_later_has_no_vote_and_the_others_go_on() {
+fn a_double_found_later_has_no_vote() {
     run(async {
         let scene = Moved::set().await;
         scene.lead_astray().await;

@@ -69,7 +69,7 @@ fn leases_that_are_due_together_share_a_command_a_node() {
 }
 
 #[test]
-fn a_callback_that_panics_does_not_end_its_lease_and_silences_no_other() {
+fn a_panicking_callback_ends_no_lease_and_silences_no_other() {
     run(async {
         let locks = three_nodes();
         let renewed = [hold(&locks, "renewed", Duration::from_millis(600), true).await];

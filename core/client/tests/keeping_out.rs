@@ -50,7 +50,7 @@ async fn lost(lock: Lock) -> Lease {
 }
 
 #[test]
-fn the_keys_of_a_lost_lease_stay_until_the_holder_says_that_its_work_has_ended() {
+fn keys_of_a_lost_lease_stay_until_the_holder_releases() {
     run(async {
         let servers = servers();
         let locks = over(&servers);
@@ -121,7 +121,7 @@ fn a_lease_that_is_taken_over_is_not_trusted_for_its_delay() {
 }
 
 #[test]
-fn an_early_release_keeps_others_out_until_the_least_hold_is_over() {
+fn an_early_release_keeps_others_out_for_the_least_hold() {
     run(async {
         let servers = servers();
         let locks = over(&servers);
@@ -142,7 +142,7 @@ fn an_early_release_keeps_others_out_until_the_least_hold_is_over() {
 }
 
 #[test]
-fn a_lease_that_is_over_is_expired_for_its_release_although_its_keys_stand() {
+fn a_lease_that_is_over_is_released_as_expired() {
     run(async {
         let servers = servers();
         let locks = over(&servers);
@@ -173,7 +173,7 @@ fn a_release_after_the_least_hold_deletes() {
 }
 
 #[test]
-fn a_dropped_guard_keeps_the_least_hold_and_an_acquisition_that_is_given_up_does_not() {
+fn a_dropped_guard_keeps_the_least_hold() {
     run(async {
         let servers = servers();
         let locks = over(&servers);

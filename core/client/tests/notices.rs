@@ -104,7 +104,7 @@ fn a_node_that_is_held_back_is_told_of() {
 }
 
 #[test]
-fn a_node_that_stops_taking_part_is_told_of_once_and_when_it_is_back() {
+fn a_node_is_reported_once_when_it_goes_and_when_it_is_back() {
     run(async {
         let mut servers = [Server::start(), Server::start(), Server::start()];
         let told = Told::default();

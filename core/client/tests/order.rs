@@ -80,7 +80,7 @@ fn a_shorter_ttl_is_trusted_no_longer_from_before_it_is_sent() {
 }
 
 #[test]
-fn who_listens_or_gives_renewal_up_during_an_extension_leaves_it_alone() {
+fn watching_or_letting_run_out_leaves_an_extension_alone() {
     run(async {
         for gives_up in [false, true] {
             let name = if gives_up { "giving-up" } else { "listening" };

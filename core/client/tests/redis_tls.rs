@@ -59,7 +59,7 @@ fn an_unknown_authority_is_refused_with_advice() {
 }
 
 #[test]
-fn a_certificate_for_another_host_is_refused_unless_told_otherwise() {
+fn a_certificate_for_another_host_is_refused_by_default() {
     run(async {
         let front = Front::start(Authority::new(), &["cache.example"], false).await;
         let tls = Tls::default().with_ca_pem(front.authority.pem().as_bytes()).unwrap();

@@ -125,7 +125,7 @@ fn the_last_to_close_ends_the_connection_at_once() {
 }
 
 #[test]
-fn a_connection_outlives_managers_that_are_dropped_by_five_seconds() {
+fn a_connection_outlives_dropped_managers_by_five_seconds() {
     run(async {
         let server = Server::start();
         let engine = Engine::start().unwrap();
@@ -248,7 +248,7 @@ fn a_server_that_hung_goes_on_with_one_connection() {
 }
 
 #[test]
-fn who_comes_while_a_server_hangs_uses_the_connection_that_there_is() {
+fn managers_made_while_a_server_hangs_share_its_connection() {
     run(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;

@@ -105,7 +105,7 @@ fn a_client_that_dies_leaves_no_fence_without_an_end() {
 
 /// The clock of the client is an hour behind that of the node, or ahead of it.
 #[test]
-fn tokens_grow_when_a_node_has_forgotten_and_the_client_is_an_hour_off() {
+fn tokens_grow_for_a_client_an_hour_off_and_a_node_that_forgot() {
     for ahead in [3_600, -3_600] {
         run(async {
             let server = Server::with_clock();
@@ -135,7 +135,7 @@ fn set_fence(server: &Server, name: &str, token: u64) {
 }
 
 #[test]
-fn who_takes_a_lease_over_gets_no_lower_token_and_whoever_comes_later_a_higher_one() {
+fn a_take_over_gets_no_lower_token_and_later_ones_are_higher() {
     run(async {
         let mut servers = [Server::start(), Server::start(), Server::start()];
         let (holder, second) = (locks_over(&servers), locks_over(&servers));

@@ -51,7 +51,7 @@ fn a_node_that_is_down_costs_nothing() {
 }
 
 #[test]
-fn commands_wait_for_the_first_connection_until_they_are_too_late() {
+fn commands_wait_for_the_first_connection_while_in_time() {
     run(async {
         let server = Server::start();
         server.pause();

@@ -77,7 +77,7 @@ fn a_hung_server_is_noticed_in_time_and_not_too_early() {
 }
 
 #[test]
-fn a_dead_connection_is_replaced_while_the_server_answers_on_a_new_one() {
+fn a_dead_connection_is_replaced_if_the_server_answers_anew() {
     run(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
@@ -197,7 +197,7 @@ fn words_that_nobody_asked_for_end_the_connection() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_down_after_the_time_for_connecting() {
+fn a_silent_server_is_down_after_the_connect_timeout() {
     run(async {
         let connect_timeout = Duration::from_millis(100);
         let settings = NodeSettings { connect_timeout, ..NodeSettings::default() };

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_one_cluster_depend_on_each_other_if_either_knows_it() {
+    fn members_of_one_cluster_are_found_by_either_of_them() {
         for (one, two) in [(&["a", "c"][..], &["c"][..]), (&["a"], &["c", "a"])] {
             let mut guards = guards();
             guards.handle_identity(A, member("a", one));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_are_never_forgotten_before_clocks_have_made_up_for_them() {
+    fn fences_are_kept_until_clocks_make_up_for_them() {
         let retention = |seconds| {
             let policy = Policy::builder().fence_retention(Duration::from_secs(seconds)).build();
             policy.unwrap().fence_retention().as_duration().as_secs()

@@ -64,7 +64,7 @@ fn a_quorum_that_comes_after_the_validity_is_no_lease() {
 }
 
 #[test]
-fn a_split_vote_of_an_even_number_is_lost_and_taken_back_everywhere() {
+fn an_even_split_is_lost_and_withdrawn_everywhere() {
     let mut play = acquire(4, PolicyBuilder::try_once);
     for (node, answer) in [(0, ours(1000)), (1, ours(1000)), (2, theirs(frees_in(9)))] {
         play.answer(node, "grant", answer);
@@ -76,7 +76,7 @@ fn a_split_vote_of_an_even_number_is_lost_and_taken_back_everywhere() {
 }
 
 #[test]
-fn a_node_that_is_known_to_be_down_counts_at_once_and_needs_no_revoke() {
+fn a_node_known_to_be_down_counts_at_once() {
     let mut play = acquire(3, PolicyBuilder::try_once);
     play.answer(0, "grant", fault(FaultKind::NotSent));
     play.answer(1, "grant", fault(FaultKind::NotSent));
@@ -199,7 +199,7 @@ fn refusals_decide_also_beside_what_was_never_sent() {
 }
 
 #[test]
-fn what_came_while_the_process_stood_still_is_read_before_nodes_count_as_silent() {
+fn replies_from_a_standstill_are_read_before_timeouts() {
     let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
     play.stage.now = Moment::from_millis(400);
     play.wake();
@@ -273,7 +273,7 @@ fn faults_that_only_a_person_can_mend_end_the_wait() {
 }
 
 #[test]
-fn waiting_without_a_limit_ends_when_no_quorum_can_be_reached_for_long() {
+fn waiting_without_a_limit_ends_without_a_quorum() {
     let mut play = acquire(3, |policy| policy.unreachable_timeout(Duration::from_millis(400)));
     while play.done.is_none() {
         play.answer(0, "grant", fault(FaultKind::NotSent));
@@ -288,7 +288,7 @@ fn waiting_without_a_limit_ends_when_no_quorum_can_be_reached_for_long() {
 }
 
 #[test]
-fn a_held_lock_is_told_as_held_also_before_the_slowest_node_has_answered() {
+fn a_held_lock_is_reported_before_the_slowest_node_answers() {
     // One of three is down, and of the two others one is always slower.
     let mut play = acquire(3, PolicyBuilder::try_once);
     play.answer(0, "grant", fault(FaultKind::NotSent));

@@ -6,7 +6,7 @@ use crate::acquire::{acquire, plain};
 use crate::support::{frees_in, kept, ours};
 
 #[test]
-fn a_token_that_no_quorum_knows_is_written_back_before_the_lease_is_handed_out() {
+fn a_token_is_known_to_a_quorum_before_the_lease_is_given() {
     let mut play = plain(5);
     play.answer(0, "grant", ours(1000));
     play.answer(1, "grant", ours(1007));
@@ -58,7 +58,7 @@ fn the_next_proposal_is_above_every_floor_seen() {
 }
 
 #[test]
-fn a_proposal_goes_by_the_clocks_of_the_nodes_once_they_are_known() {
+fn proposals_go_by_node_clocks_once_they_are_known() {
     let far = 4_000 + quorlock_protocol::Fence::SLACK_MICROS;
     let cases = [
         (None, 5_000, 5_001),

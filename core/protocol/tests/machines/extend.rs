@@ -28,7 +28,7 @@ fn extend(nodes: usize, until: u64) -> Play<Extend> {
 }
 
 #[test]
-fn a_quorum_prolongs_from_the_start_of_the_round_and_keeps_the_token() {
+fn an_extension_counts_from_its_start_and_keeps_the_token() {
     let mut play = extend(3, 500);
     play.stage.now = Moment::from_millis(20);
     play.answer(0, "extend", kept());
@@ -39,7 +39,7 @@ fn a_quorum_prolongs_from_the_start_of_the_round_and_keeps_the_token() {
 }
 
 #[test]
-fn is_lost_when_so_many_nodes_have_lost_the_keys_that_another_may_hold_them() {
+fn is_lost_when_another_may_hold_a_quorum() {
     let mut play = extend(3, 500);
     play.answer(0, "extend", absent());
     assert!(play.done.is_none());
@@ -58,7 +58,7 @@ fn a_lost_extension_makes_no_key() {
 }
 
 #[test]
-fn a_node_that_lost_the_keys_is_healed_only_after_a_quorum_has_proved_the_lease() {
+fn a_node_is_healed_only_after_a_quorum_proved_the_lease() {
     let mut play = extend(3, 500);
     play.answer(2, "extend", absent());
     assert_eq!(play.count("restore"), 0);
@@ -107,7 +107,7 @@ fn silence_to_the_end_of_the_validity_is_a_loss() {
 }
 
 #[test]
-fn silence_beyond_the_callers_patience_is_unknown_and_leaves_the_validity() {
+fn silence_beyond_the_patience_is_unknown_and_no_loss() {
     let mut play = extend(3, 900);
     play.wait_until(500);
     let outcome = play.outcome();

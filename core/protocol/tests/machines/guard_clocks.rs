@@ -13,7 +13,7 @@ fn used(count: usize) -> (Cluster, Watcher) {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_holds_its_node_back_from_the_very_grant_that_told() {
+fn a_clock_jump_holds_its_node_back_from_the_first_grant_on() {
     let (mut cluster, mut client) = used(3);
     cluster.nodes[1].ahead = 60_000;
     assert!(!client.grant(&mut cluster, 1));
@@ -49,7 +49,7 @@ fn a_jump_within_the_drift_allowance_passes() {
 }
 
 #[test]
-fn a_client_of_long_locks_alone_allows_no_more_than_one_of_usual_ones() {
+fn long_locks_do_not_raise_the_clock_allowance() {
     // Others may hold locks of ten seconds, whatever this client asks for.
     let mut cluster = Cluster::fresh(3);
     let mut client = cluster.settled(ttl(600_000));
@@ -115,7 +115,7 @@ fn standing_still_does_not_shorten_a_quarantine() {
 }
 
 #[test]
-fn standing_still_does_not_shorten_a_quarantine_that_others_have_begun() {
+fn standing_still_does_not_shorten_a_quarantine_of_others() {
     let (mut cluster, mut client) = used(3);
     let mut other = cluster.settled(|it| it);
     for _ in 0..12 {
@@ -134,7 +134,7 @@ fn standing_still_does_not_shorten_a_quarantine_that_others_have_begun() {
 }
 
 #[test]
-fn a_clock_that_was_stepped_while_this_client_stood_still_is_quarantined() {
+fn a_clock_step_during_a_pause_of_the_client_is_noticed() {
     for (stepped, view) in ["qoo", "oqo", "ooq"].into_iter().enumerate() {
         let (mut cluster, mut client) = used(3);
         cluster.nodes[stepped].ahead = 60_000;
@@ -260,7 +260,7 @@ fn a_memory_from_before_a_step_does_not_answer_it() {
 }
 
 #[test]
-fn what_was_asked_before_the_first_sign_does_not_tell_whether_this_client_stood_still() {
+fn answers_from_before_the_first_sign_prove_no_standstill() {
     let (mut cluster, mut client) = used(3);
     let asked = client.now(&cluster);
     // It stands still for two seconds, after it has asked node 0, and node 0 has answered.

@@ -25,7 +25,7 @@ fn a_fresh_cluster_is_used_at_once() {
 }
 
 #[test]
-fn a_cluster_that_forgets_as_a_whole_is_a_new_one_to_who_comes_before_the_others_look() {
+fn a_cluster_that_forgot_as_a_whole_is_new_to_newcomers() {
     for (guard, is_used) in [(RestartGuard::Auto, true), (RestartGuard::Strict, false)] {
         let (mut cluster, mut other) = settled_in(3);
         cluster.nodes.iter_mut().for_each(PretendNode::flush);
@@ -39,7 +39,7 @@ fn a_cluster_that_forgets_as_a_whole_is_a_new_one_to_who_comes_before_the_others
 }
 
 #[test]
-fn a_strict_client_heeds_what_is_told_of_long_locks_from_before_a_cluster_forgot_as_a_whole() {
+fn a_strict_client_heeds_long_locks_from_before_all_forgot() {
     let change = |it: PolicyBuilder| it.restart_guard(RestartGuard::Strict);
     let mut cluster = Cluster::fresh(3);
     let mut holder = cluster.settled(change);
@@ -109,7 +109,7 @@ fn who_comes_while_a_cluster_is_set_up_waits_for_it() {
 }
 
 #[test]
-fn a_founder_that_dies_half_way_leaves_nodes_that_are_waited_for() {
+fn nodes_of_a_founder_that_died_are_waited_for() {
     let mut cluster = Cluster::fresh(3);
     let mut founder = cluster.client(|it| it);
     for node in [0, 1, 2, 0] {
@@ -232,7 +232,7 @@ fn who_saw_only_quarantines_does_not_take_the_cluster_for_new() {
 }
 
 #[test]
-fn who_has_known_the_cluster_does_not_take_the_word_of_a_founder() {
+fn an_old_client_does_not_believe_a_founder() {
     let (mut cluster, mut old) = settled_in(3);
     assert!(old.lock(&mut cluster, 60_000).is_some());
     for node in 0..3 {

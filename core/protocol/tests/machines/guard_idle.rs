@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::guard_stage::{Cluster, settled_in};
 
 #[test]
-fn a_node_that_forgot_while_nobody_used_the_cluster_is_used_at_once() {
+fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster() {
     let (mut cluster, client) = settled_in(3);
     drop(client);
     cluster.pass(36_001);
@@ -34,7 +34,7 @@ fn a_cluster_that_was_used_a_moment_ago_is_not_idle() {
 }
 
 #[test]
-fn with_few_that_remember_nobody_knows_whether_the_cluster_was_idle() {
+fn without_a_quorum_that_remembers_no_cluster_is_idle() {
     let (mut cluster, client) = settled_in(3);
     drop(client);
     cluster.pass(40_000);
@@ -55,7 +55,7 @@ fn an_idle_cluster_waits_for_a_long_lock_that_may_be_held() {
 }
 
 #[test]
-fn nodes_that_forgot_themselves_do_not_vouch_for_each_other_by_being_idle() {
+fn idle_nodes_that_forgot_do_not_vouch_for_each_other() {
     let limit = Some(Duration::from_secs(600));
     let change = |it: quorlock_protocol::PolicyBuilder| it.max_ttl(limit);
     let mut cluster = Cluster::fresh(3);
@@ -92,7 +92,7 @@ fn whoever_finds_a_node_idle_asks_the_others_before_it_beats() {
 }
 
 #[test]
-fn a_node_that_forgot_may_be_far_and_is_used_at_once_if_nobody_used_the_cluster() {
+fn a_far_node_that_forgot_is_used_at_once_in_an_idle_cluster() {
     for (late, view) in [(300, "ooo"), (600, "ooq")] {
         let (mut cluster, client) = settled_in(3);
         drop(client);

@@ -7,7 +7,7 @@ use quorlock_protocol::Notice;
 use crate::guard_stage::{Cluster, TERM, Watcher, node_id, settled_in, term};
 
 #[test]
-fn a_long_lock_that_is_held_is_waited_for_and_one_that_is_released_is_not() {
+fn only_long_locks_that_are_held_are_waited_for() {
     for is_released in [false, true] {
         let (mut cluster, mut client) = settled_in(3);
         let (keep, taken) = (600_000, cluster.now);
@@ -46,7 +46,7 @@ fn a_long_lock_is_over_when_its_entry_is() {
 }
 
 #[test]
-fn a_long_lock_that_was_asked_for_later_does_not_hold_a_memory_back() {
+fn a_later_long_lock_does_not_hold_a_memory_back() {
     let (mut cluster, mut client) = settled_in(3);
     cluster.restart(1);
     client.look_around(&mut cluster);
@@ -59,7 +59,7 @@ fn a_long_lock_that_was_asked_for_later_does_not_hold_a_memory_back() {
 }
 
 #[test]
-fn more_clients_than_a_node_has_room_for_begin_long_locks_at_once() {
+fn more_clients_than_there_is_room_for_begin_long_locks() {
     let (mut cluster, _) = settled_in(3);
     let (mut clients, keep): (Vec<_>, _) =
         ((0..90).map(|_| cluster.settled(|it| it)).collect(), 120_000);
@@ -78,7 +78,7 @@ fn more_clients_than_a_node_has_room_for_begin_long_locks_at_once() {
 }
 
 #[test]
-fn a_node_that_was_told_of_a_long_lock_too_late_does_not_vouch_for_it() {
+fn a_node_told_of_a_long_lock_too_late_does_not_cover_it() {
     let (mut cluster, mut client) = settled_in(3);
     let keep = Duration::from_secs(90);
     client.means_to_keep(&cluster, 90_000);
@@ -95,7 +95,7 @@ fn a_node_that_was_told_of_a_long_lock_too_late_does_not_vouch_for_it() {
 }
 
 #[test]
-fn a_node_that_was_told_of_a_long_lock_a_moment_late_has_others_heed_it() {
+fn others_heed_a_long_lock_that_was_noted_a_moment_late() {
     let (mut cluster, mut holder) = settled_in(3);
     holder.cut_off[2] = true;
     holder.means_to_keep(&cluster, 90_000);
@@ -118,7 +118,7 @@ fn a_node_that_was_told_of_a_long_lock_a_moment_late_has_others_heed_it() {
 }
 
 #[test]
-fn a_longer_lock_of_the_same_client_does_not_hide_the_one_before() {
+fn a_longer_lock_does_not_hide_an_earlier_one_of_its_client() {
     let (mut cluster, mut client) = settled_in(3);
     assert!(client.lock(&mut cluster, 90_000).is_some());
     cluster.restart(0);
@@ -133,7 +133,7 @@ fn a_longer_lock_of_the_same_client_does_not_hide_the_one_before() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_does_not_make_long_locks_look_younger() {
+fn a_clock_set_back_does_not_make_long_locks_look_younger() {
     let (mut cluster, mut holder) = settled_in(3);
     holder.cut_off[1] = true;
     let keep = 90_000;
@@ -164,7 +164,7 @@ fn one_restart_after_another(watcher: &mut Watcher, cluster: &mut Cluster) {
 }
 
 #[test]
-fn entries_of_long_locks_outlive_nodes_that_restart_one_after_another() {
+fn entries_of_long_locks_outlive_successive_restarts() {
     for is_cut_off in [false, true] {
         let (mut cluster, mut watcher) = settled_in(3);
         let mut holder = cluster.settled(|it| it);
@@ -190,7 +190,7 @@ fn entries_of_long_locks_outlive_nodes_that_restart_one_after_another() {
 }
 
 #[test]
-fn a_client_learns_of_a_long_lock_before_the_last_node_that_knows_of_it_goes() {
+fn a_client_learns_of_long_locks_before_their_last_node_forgets() {
     // Who watches clocks has one more reason to look.
     for watches_clocks in [true, false] {
         let (mut cluster, _) = settled_in(3);
@@ -238,7 +238,7 @@ fn gets_a_lock(client: &mut Watcher, cluster: &mut Cluster, before: u64) -> bool
 }
 
 #[test]
-fn long_locks_that_nobody_in_sight_knows_of_are_safe_only_with_max_ttl() {
+fn long_locks_that_no_reachable_node_knows_need_max_ttl() {
     for (forgetful, out_of_sight) in [(&[0][..], &[1][..]), (&[0, 1], &[])] {
         assert!(is_forgotten(forgetful, out_of_sight, None), "a limit that the manual names");
         let limit = Some(Duration::from_secs(60));
@@ -271,7 +271,7 @@ fn is_outlived(limit: Option<Duration>) -> bool {
 }
 
 #[test]
-fn a_renewed_lock_whose_entry_has_ended_in_sight_is_safe_only_with_max_ttl() {
+fn a_renewed_lock_with_an_ended_entry_needs_max_ttl() {
     assert!(is_outlived(None), "a limit that the manual names");
     assert!(!is_outlived(Some(Duration::from_secs(20))));
 }

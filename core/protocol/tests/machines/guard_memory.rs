@@ -98,7 +98,7 @@ fn an_older_state_in_the_same_run_is_noticed_by_the_next_grant() {
 }
 
 #[test]
-fn a_newcomer_tells_an_older_state_by_what_others_have_left_on_other_nodes() {
+fn a_newcomer_finds_an_older_state_by_notes_on_other_nodes() {
     for may_ask in [true, false] {
         let (mut cluster, _) = come_back(may_ask);
         let mut newcomer = cluster.client(|it| it);
@@ -180,7 +180,7 @@ fn a_durable_node_with_an_older_state_has_forgotten() {
 }
 
 #[test]
-fn a_node_that_was_not_durable_before_its_restart_may_have_forgotten() {
+fn a_node_not_durable_before_its_restart_may_have_forgotten() {
     let (mut cluster, mut client) = used(3);
     cluster.nodes[0].run += 1;
     cluster.nodes[0].durable = true;
@@ -195,7 +195,7 @@ fn a_node_that_was_not_durable_before_its_restart_may_have_forgotten() {
 }
 
 #[test]
-fn two_nodes_of_three_in_quarantine_leave_no_quorum_until_it_ends() {
+fn two_of_three_in_quarantine_leave_no_quorum() {
     let (mut cluster, mut client) = used(3);
     cluster.restart(0);
     client.look_around(&mut cluster);
@@ -240,7 +240,7 @@ fn an_older_state_that_another_has_taken_up_is_told_by_its_text() {
 }
 
 #[test]
-fn what_was_heard_of_a_memory_after_it_was_looked_at_does_not_condemn_it() {
+fn beats_heard_of_after_a_look_do_not_condemn_a_memory() {
     let (mut cluster, mut client) = settled_in(3);
     let mut other = cluster.settled(|it| it);
     cluster.pass(5_000);

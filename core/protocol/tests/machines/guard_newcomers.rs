@@ -17,7 +17,7 @@ fn a_newcomer_tells_a_jump_from_what_others_have_noted() {
 }
 
 #[test]
-fn a_newcomer_takes_clocks_for_right_that_stand_as_they_were_noted() {
+fn a_newcomer_trusts_clocks_that_stand_as_noted() {
     let mut cluster = Cluster::fresh(3);
     (cluster.nodes[1].ahead, cluster.nodes[2].ahead) = (3_600_000, -500_000);
     drop(cluster.settled(|it| it));
@@ -80,7 +80,7 @@ fn a_step_right_after_the_first_client_has_come_is_told() {
 }
 
 #[test]
-fn a_newcomer_that_does_not_see_the_step_does_not_hide_it_from_the_next() {
+fn a_newcomer_that_misses_a_step_does_not_hide_it() {
     let (mut cluster, _) = used(3);
     cluster.nodes[1].ahead = 60_000;
     // It has no eye on clocks, and leaves notes all the same, or none.
@@ -90,7 +90,7 @@ fn a_newcomer_that_does_not_see_the_step_does_not_hide_it_from_the_next() {
 }
 
 #[test]
-fn a_newcomer_waits_for_the_other_nodes_before_it_trusts_a_clock() {
+fn a_newcomer_trusts_no_clock_before_it_knows_the_others() {
     let (mut cluster, _) = used(3);
     let mut newcomer = cluster.client(|it| it);
     newcomer.look(&mut cluster, 1);
@@ -119,7 +119,7 @@ fn old_clients_and_newcomers_wait_for_the_same_step_once() {
 }
 
 #[test]
-fn clients_that_come_one_after_another_see_the_quarantine_of_a_step_end() {
+fn successive_clients_see_the_quarantine_of_a_step_end() {
     for life in [0, 200, 2_000] {
         let (mut cluster, _) = used(3);
         cluster.nodes[1].ahead = 60_000;
@@ -133,7 +133,7 @@ fn clients_that_come_one_after_another_see_the_quarantine_of_a_step_end() {
 }
 
 #[test]
-fn the_next_step_after_a_quarantine_is_noticed_by_newcomers_again() {
+fn newcomers_notice_the_next_step_after_a_quarantine() {
     let (mut cluster, mut client) = used(3);
     cluster.nodes[1].ahead = 60_000;
     client.look_around(&mut cluster);
@@ -146,7 +146,7 @@ fn the_next_step_after_a_quarantine_is_noticed_by_newcomers_again() {
 }
 
 #[test]
-fn a_note_of_two_clocks_is_not_replaced_by_one_that_lies_further_ahead() {
+fn a_note_of_two_clocks_is_not_replaced_by_a_larger_one() {
     let mut store = GuardStore::default();
     store.canary = Some("whatever".into());
     let mut leave = |most_micros| {

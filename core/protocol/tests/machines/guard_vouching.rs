@@ -32,7 +32,7 @@ fn a_node_whose_clock_was_stepped_does_not_vouch_for_another() {
 }
 
 #[test]
-fn nodes_that_were_idle_before_another_forgot_do_not_vouch_for_it() {
+fn nodes_idle_before_another_forgot_do_not_vouch_for_it() {
     let (mut cluster, client) = settled_in(3);
     drop(client);
     cluster.pass(40_000);
@@ -47,7 +47,7 @@ fn nodes_that_were_idle_before_another_forgot_do_not_vouch_for_it() {
 }
 
 #[test]
-fn a_canary_that_asks_for_a_longer_floor_than_there_is_does_not_prolong_a_wait() {
+fn a_canary_cannot_raise_the_floor_above_ten_seconds() {
     let (mut cluster, client) = settled_in(3);
     drop(client);
     for node in [0, 2] {

@@ -95,7 +95,7 @@ fn max_ttl_is_waited_for_where_few_remember() {
 }
 
 #[test]
-fn a_node_that_was_not_looked_at_since_another_forgot_does_not_vouch_for_it() {
+fn a_node_not_looked_at_since_does_not_vouch_for_another() {
     let change = |it: quorlock_protocol::PolicyBuilder| it.max_ttl(Some(Duration::from_secs(60)));
     let mut cluster = Cluster::fresh(3);
     let mut client = cluster.settled(change);

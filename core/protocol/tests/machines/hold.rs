@@ -94,7 +94,7 @@ fn warns_before_the_end() {
 }
 
 #[test]
-fn tells_the_loss_at_the_end_of_the_validity_though_no_node_answers() {
+fn tells_the_loss_at_the_end_though_no_node_answers() {
     let mut play = hold(|policy| policy);
     play.wait_until(987);
     assert!(play.done.is_none());
@@ -166,7 +166,7 @@ fn stopping_sends_nothing_more() {
 }
 
 #[test]
-fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_last() {
+fn keys_of_an_unanswered_renewal_are_withdrawn_to_their_end() {
     let renewed = policy(|policy| policy.auto_extend(true));
     let now = Moment::from_millis(0);
     let life = LeaseLife::won(now, lease(), renewed, quorum(3));
@@ -184,7 +184,7 @@ fn keys_that_an_unheard_renewal_kept_alive_are_taken_back_for_as_long_as_they_la
 }
 
 #[test]
-fn the_last_round_is_told_once_it_is_over_with_the_votes_that_come_late() {
+fn the_last_round_is_told_with_its_late_votes() {
     let votes = |play: &Play<Hold>| {
         let round = play.machine.last_round()?;
         Some(round.votes.iter().map(|vote| vote.vote).collect::<Vec<_>>())

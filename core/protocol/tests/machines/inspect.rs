@@ -20,7 +20,7 @@ fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
 }
 
 #[test]
-fn a_quorum_proves_the_lease_for_as_long_as_its_weakest_member_keeps_it() {
+fn a_lease_is_proved_for_as_long_as_its_weakest_node_keeps_it() {
     let mut play = inspect(5);
     play.answer(0, "inspect", left(900, 41));
     play.answer(1, "inspect", left(500, 41));
@@ -61,7 +61,7 @@ fn a_token_that_a_quorum_knows_costs_no_further_trip() {
 }
 
 #[test]
-fn the_highest_fence_of_several_resources_is_written_back_for_all_of_them() {
+fn the_highest_of_several_fences_is_written_back_for_all() {
     let resources = Resources::new(["r", "s"]).expect("two names");
     let holder = HolderId::adopt("h").expect("a valid id");
     let claim = Arc::new(Claim { resources, holder });
@@ -165,7 +165,7 @@ fn a_fault_does_not_end_the_round_before_the_others_could_tell() {
 }
 
 #[test]
-fn a_node_that_forgot_the_key_does_not_end_the_round_before_the_others_could_tell() {
+fn a_node_that_forgot_does_not_end_the_round_early() {
     let mut play = inspect(3);
     play.answer(0, "inspect", absent());
     play.answer(1, "inspect", theirs(frees_in(5)));

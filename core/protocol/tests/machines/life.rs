@@ -83,7 +83,7 @@ fn loss(life: &mut LeaseLife) -> (LossReason, bool) {
 }
 
 #[test]
-fn an_extension_stops_the_renewal_whose_late_replies_change_nothing() {
+fn an_extension_stops_the_renewal_and_its_late_replies() {
     let mut play = renewed(|it| it);
     play.wait_until(330);
     let old = play.machine.id;
@@ -115,7 +115,7 @@ fn a_newer_extension_puts_an_end_to_the_older() {
 }
 
 #[test]
-fn a_release_during_an_extension_ends_the_trust_whatever_is_answered_later() {
+fn a_release_during_an_extension_ends_the_lease_for_good() {
     let mut play = extended(100, |it| it);
     play.answer(0, "extend", kept());
     let (old, now) = (play.machine.id, play.stage.now);
@@ -170,7 +170,7 @@ fn a_check_does_not_bring_back_what_is_over_by_the_clock() {
 }
 
 #[test]
-fn a_check_keeps_what_is_proved_and_loses_what_is_proved_to_be_gone() {
+fn a_check_keeps_or_loses_a_lease_by_proof_alone() {
     let mut life = life(|it| it);
     let (id, standing) = look(&life, 100, &held(300));
     life.checked(at(100), id, &standing);
@@ -241,7 +241,7 @@ fn losses(change: impl Fn(PolicyBuilder) -> PolicyBuilder + Copy) -> Vec<LeaseLi
 }
 
 #[test]
-fn the_keys_of_a_lost_lease_are_left_if_it_is_gone_or_has_a_lock_delay_however_it_was_lost() {
+fn keys_of_a_lost_lease_stay_if_it_is_gone_or_has_a_delay() {
     let told = |life: &mut LeaseLife| loss(life);
     let plain: Vec<_> = losses(|it| it).iter_mut().map(told).collect();
     let (expired, gone) = ((LossReason::Expired, true), (LossReason::Gone, false));
@@ -251,7 +251,7 @@ fn the_keys_of_a_lost_lease_are_left_if_it_is_gone_or_has_a_lock_delay_however_i
 }
 
 #[test]
-fn the_release_of_a_lost_lease_takes_back_what_was_left_and_nothing_else() {
+fn the_release_of_a_lost_lease_takes_back_only_its_keys() {
     for mut life in losses(|it| it).into_iter().chain(losses(delayed)) {
         let (reason, is_taken_back) = loss(&mut life);
         let Release::Lost(left) = life.release(at(1000)) else { panic!("it is lost") };

@@ -105,7 +105,7 @@ fn the_keys_of_a_lease_that_ran_out_are_left_to_their_delay() {
 }
 
 #[test]
-fn so_are_those_of_a_lease_that_was_renewed_to_its_limit_and_of_one_that_is_gone() {
+fn keys_of_other_losses_are_left_to_their_delay() {
     let mut play = hold(|policy| policy.max_hold(Duration::from_millis(100)));
     play.wait_until(988);
     assert_eq!(loss(play), (LossReason::HeldTooLong, None));

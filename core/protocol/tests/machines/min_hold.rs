@@ -80,7 +80,7 @@ fn a_node_that_was_not_reached_is_asked_for_less_and_less() {
 }
 
 #[test]
-fn a_node_that_is_reached_when_the_time_has_passed_is_to_delete_the_keys() {
+fn a_node_reached_after_the_least_hold_deletes_the_keys() {
     let mut play = release_of(10_000, 3000);
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
@@ -108,7 +108,7 @@ fn what_comes_too_late_is_not_done() {
 }
 
 #[test]
-fn keys_that_are_gone_or_anothers_while_they_are_kept_are_the_sign_of_a_loss() {
+fn keys_gone_or_taken_within_the_least_hold_are_a_loss() {
     let mut play = release();
     play.wait_until(2000);
     // None of the commands before this answer can have ended the keys.
@@ -118,7 +118,7 @@ fn keys_that_are_gone_or_anothers_while_they_are_kept_are_the_sign_of_a_loss() {
 }
 
 #[test]
-fn keys_that_are_gone_afterwards_may_have_ended_as_they_were_told() {
+fn keys_gone_after_the_least_hold_ended_as_asked() {
     let mut play = release_of(10_000, 3000);
     play.answer(0, "extend", kept());
     until_a_revoke(&mut play);
@@ -129,7 +129,7 @@ fn keys_that_are_gone_afterwards_may_have_ended_as_they_were_told() {
 }
 
 #[test]
-fn keys_that_are_gone_within_the_validity_were_ended_by_the_release() {
+fn keys_gone_within_the_validity_were_ended_by_the_release() {
     let mut play = release_of(1012, 300);
     play.answer(0, "extend", kept());
     until_a_revoke(&mut play);

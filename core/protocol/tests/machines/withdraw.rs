@@ -111,7 +111,7 @@ fn repeated(play: &mut Play<Withdraw>, node: u8, answer: Result<Answer, Fault>) 
 }
 
 #[test]
-fn a_key_that_is_gone_within_the_validity_was_deleted_by_the_revoke_whose_reply_was_lost() {
+fn a_key_gone_within_the_validity_was_deleted_by_the_revoke() {
     let mut play = withdraw(1);
     play.machine = play.machine.valid_until(Moment::from_millis(988));
     repeated(&mut play, 0, absent());
@@ -119,7 +119,7 @@ fn a_key_that_is_gone_within_the_validity_was_deleted_by_the_revoke_whose_reply_
 }
 
 #[test]
-fn a_key_that_is_gone_after_a_repeated_revoke_may_as_well_have_run_out() {
+fn a_key_gone_after_a_repeated_revoke_may_have_run_out() {
     let mut play = withdraw(3);
     play.answer(0, "revoke", kept());
     play.answer(1, "revoke", absent());
@@ -129,7 +129,7 @@ fn a_key_that_is_gone_after_a_repeated_revoke_may_as_well_have_run_out() {
 }
 
 #[test]
-fn another_that_took_the_key_after_the_first_revoke_is_no_sign_of_a_loss() {
+fn a_new_holder_after_the_first_revoke_is_no_sign_of_a_loss() {
     let mut play = withdraw(3);
     play.wait_until(100);
     assert_eq!(play.count("revoke"), 6);

@@ -178,7 +178,7 @@ fn outcomes_votes_and_losses_have_names() {
 }
 
 #[test]
-fn faults_that_a_person_must_mend_are_not_those_that_may_have_acted() {
+fn permanent_faults_are_not_those_that_may_have_acted() {
     for kind in FaultKind::ALL {
         assert!(!(kind.is_permanent() && kind.may_have_acted()), "{kind:?}");
     }
@@ -202,7 +202,7 @@ fn faults_that_a_person_must_mend_are_not_those_that_may_have_acted() {
 }
 
 #[test]
-fn notices_and_losses_are_told_in_words_not_in_names_of_the_code() {
+fn messages_use_words_and_not_names_of_the_code() {
     let (node, other, time) = (NodeId(0), NodeId(1), Duration::from_secs(90));
     let notices = [
         Notice::Quarantined(node, QuarantineReason::Forgot, time),
