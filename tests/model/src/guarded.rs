@@ -183,7 +183,7 @@ impl World {
         if pass.longest < key_ttl.as_duration() {
             return Err(());
         }
-        Ok(Some(Ward { relied: pass.relied, sent: now, micros: None }))
+        Ok(Some(Ward { relied: pass.relied, sent: now, micros: None, is_misled: false }))
     }
 
     /// The connection to the node is lost, or the node is.

@@ -62,6 +62,8 @@ pub(crate) struct Ward {
     pub(crate) sent: Moment,
     /// What the node's clock showed when it was done.
     pub(crate) micros: Option<u64>,
+    /// Whether the memory that the node had then has ended.
+    pub(crate) is_misled: bool,
 }
 
 impl Hash for Sent {
@@ -179,6 +181,14 @@ impl Link {
                 (sent.progress, sent.ward) = (Progress::Again, ward);
                 self.out.push_back(sent);
             }
+        }
+    }
+
+    /// Notes that the node does the next command with a memory that has ended.
+    pub(crate) fn mislead(&mut self) {
+        let next = self.out.iter_mut().find(|sent| !sent.is_done());
+        if let Some(ward) = next.and_then(|sent| sent.ward.as_mut()) {
+            ward.is_misled = true;
         }
     }
 

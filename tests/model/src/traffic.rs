@@ -65,10 +65,12 @@ impl World {
             acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
         }
         let remembers = self.remembers(scope, node, sent.ward.as_ref());
-        let site = &mut self.nodes[place];
+        let site = &self.nodes[place];
         let is_over =
             sent.ward.is_some() && site.memory().is_some_and(|id| site.ended.contains(&id));
-        site.is_misled |= remembers && is_over;
+        if remembers && is_over {
+            self.link_mut(client, node).mislead();
+        }
         let has_looked = scope.flaw == Flaw::LooksAhead && sent.progress == Progress::Begun(true);
         let part = if scope.in_parts && !has_looked {
             self.do_part(scope, &request, place, (sent.progress, remembers, goes_out))
@@ -178,8 +180,12 @@ impl World {
         if let Some(ward) = ward {
             let has_forgotten = reply.answer.is_err();
             let counts = self.inspect_grant(scope, client, node, &ward, has_forgotten);
-            if !counts && matches!(reply.answer, Ok(Answer::Ours { .. })) {
-                reply.answer = Err(Fault::new(FaultKind::Quarantined, ""));
+            if matches!(reply.answer, Ok(Answer::Ours { .. })) {
+                if counts {
+                    self.nodes[usize::from(node)].is_misled |= ward.is_misled;
+                } else {
+                    reply.answer = Err(Fault::new(FaultKind::Quarantined, ""));
+                }
             }
         }
         Some((op, reply))
