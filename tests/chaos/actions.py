@@ -171,7 +171,10 @@ def _fill_memory(node: Node, _: float) -> Undo:
 
 def _fill_disk(node: Node, _: float) -> Undo:
     # A save that cannot put its file in place: a directory has the name. Works for root, too.
-    (node.server.directory / "dump.rdb" / "in the way").mkdir(parents=True, exist_ok=True)
+    file = node.server.directory / "dump.rdb"
+    if file.is_file():
+        file.unlink()
+    (file / "in the way").mkdir(parents=True, exist_ok=True)
     node.server.command("CONFIG", "SET", "save", "3600 1000000")
     with contextlib.suppress(ReplyError):  # one is under way
         node.server.command("BGSAVE")

@@ -132,6 +132,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _hurries(server: Server) -> None:
     """Replication begins at once, and what arrives is loaded at once: each would take a second."""
+    server.command("CONFIG", "SET", "repl-diskless-sync", "yes")  # Redis 6.2 would write a file
     server.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
     server.command("CONFIG", "SET", "repl-diskless-load", "swapdb")
 
