@@ -55,7 +55,8 @@ fn main() -> ExitCode {
         ["search", "--every"] => table::search_whole(&scopes::small(), 1),
         ["search", "--long"] => search_long(LONG),
         ["search", "--long", "--seconds", seconds] => number(seconds).is_some_and(search_long),
-        ["search", "--scope", name] => table::search_named(name),
+        ["search", "--scope", name] => table::search_named(name, search::SOME),
+        ["search", "--every", "--scope", name] => table::search_named(name, 1),
         ["limits"] => table::show_limits(),
         ["simulate", "--seed", seed] => number(seed).is_some_and(|it| replay_seed(it, world_of)),
         ["simulate", "--unguarded", "--seed", seed] => {
@@ -190,7 +191,7 @@ const HELP: &str = "\
 quorlock-model search                           every schedule of the small worlds, and the known limits
 quorlock-model search --every                   the same, and from every state a lone client gets the lock
 quorlock-model search --long [--seconds N]      larger worlds, as far as an hour (or N seconds) goes
-quorlock-model search --scope NAME              every schedule of the worlds with NAME in their names
+quorlock-model search [--every] --scope NAME    every schedule of the worlds with NAME in their names
 quorlock-model limits                           only the known limits
 quorlock-model simulate [[--unguarded] --seed N]
                                                 random walks for 20 s, or the one of a seed

@@ -103,13 +103,13 @@ fn print_row(scope: &Scope, report: &Report) {
     }
 }
 
-pub(crate) fn search_named(part: &str) -> bool {
+pub(crate) fn search_named(part: &str, share: u64) -> bool {
     let all = scopes::small().into_iter().chain(scopes::long()).chain(scopes::limits());
     let mut chosen: Vec<_> = all.filter(|scope| scope.name.contains(part)).collect();
     if chosen.iter().any(|scope| scope.name == part) {
         chosen.retain(|scope| scope.name == part);
     }
-    let Searched { whole, is_well, .. } = search_each(&chosen, |_| NAMED);
+    let Searched { whole, is_well, .. } = search_each(&chosen, |_| Limits { share, ..NAMED });
     println!("{whole} of {} worlds were searched to their end", chosen.len());
     !chosen.is_empty() && is_well
 }
