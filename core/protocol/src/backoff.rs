@@ -1,4 +1,5 @@
-//! How long to wait before the next try. Owns no randomness: the caller brings it.
+//! Computes how long to wait before the next try. Owns no randomness: the caller passes random
+//! bytes in.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ pub(crate) fn fraction(random: [u8; HolderId::RANDOM_BYTES]) -> f64 {
     f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
 }
 
-/// A delay drawn evenly from `delay - jitter ..= delay + jitter`, never below zero.
+/// A delay drawn evenly from `delay - jitter ..= delay + jitter`, but never below zero.
 ///
-/// The spread keeps clients that were refused together from coming back together and splitting
+/// Clients that were refused at the same time would otherwise try again at the same time and split
 /// the votes again.
 pub(crate) fn jittered(delay: Duration, jitter: Duration, fraction: f64) -> Duration {
     let span = jitter.saturating_mul(2).mul_f64(fraction);

@@ -1,4 +1,4 @@
-//! What can go wrong, as one list that every language shares. Owns the kinds and their codes.
+//! The list of errors that users meet, the same in every language. Owns the kinds and their codes.
 
 use std::fmt;
 
@@ -10,17 +10,18 @@ use std::fmt;
 pub enum ErrorKind {
     /// Another holds the resource, and the caller did not want to wait (or to try again).
     NotAcquired,
-    /// Another held the resource until the caller's timeout ran out.
+    /// Another held the resource until the caller's timeout ended.
     AcquireTimedOut,
-    /// Too many nodes broke for any verdict.
+    /// Too many nodes failed to tell whether the lock is free.
     QuorumUnreachable,
-    /// The lease is over or taken by another; what ran under it may have overlapped another holder.
+    /// The lease has ended or was taken by another; the work under it may have overlapped another
+    /// holder's.
     LeaseLost,
     /// There is no lease to release, extend or check.
     LockNotHeld,
     /// A setting or argument is wrong.
     Config,
-    /// The caller gave the operation up.
+    /// The caller cancelled the operation.
     Cancelled,
     /// The manager was closed.
     Closed,
@@ -60,7 +61,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A setting or argument that is wrong, in a sentence that says what is wrong with it.
+/// The error for a wrong setting or argument; its sentence says what is wrong with the value.
 ///
 /// ```
 /// let error = quorlock_protocol::Ttl::from_millis(0).unwrap_err();
@@ -73,7 +74,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error with this sentence.
+    /// An error that shows `message`.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

@@ -1,4 +1,5 @@
-//! The sentences for people. Owns the wording of outcomes; decides nothing.
+//! Writes the sentences in which errors tell people how an operation ended. Owns the wording;
+//! decides nothing.
 
 mod notices;
 
@@ -12,7 +13,7 @@ use crate::identity::Resources;
 use crate::quorum::{Quorum, Vote};
 use crate::round::{NodeVote, RoundReport};
 
-/// What there is to tell about an operation that failed.
+/// Everything that the message about a failed operation may mention.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure<'a> {
     /// What kind of failure.
@@ -100,7 +101,7 @@ impl Failure<'_> {
         text
     }
 
-    /// `: 2 of 3 nodes have no key of it`, or what was in the way of a quorum until it was over.
+    /// `: 2 of 3 nodes have no key of it`, or what prevented a quorum until the lease ended.
     fn loss(&self) -> String {
         let (tally, nodes) = (self.report.tally(), self.addresses.len());
         let absent = self.absent();
@@ -118,7 +119,7 @@ impl Failure<'_> {
         }
     }
 
-    /// How many nodes have no key, so that they refuse nobody but whoever says to hold it.
+    /// How many nodes have no key of the lease: any other client can take the key there.
     fn absent(&self) -> usize {
         let is_absent = |vote: &&NodeVote| vote.answer == Some(Ok(Answer::Absent));
         self.report.votes.iter().filter(is_absent).count()
@@ -134,7 +135,7 @@ impl Failure<'_> {
             (absent, "without a key of it"),
         ];
         let told = counts.iter().enumerate();
-        // That nobody has granted is told, unless the nodes were asked for what they have.
+        // "0 granted" is told, too, unless the nodes were only asked what they hold.
         let told = told.filter(|(place, (count, _))| *count > 0 || (*place == 0 && absent == 0));
         let told: Vec<_> = told.map(|(_, (count, what))| format!("{count} {what}")).collect();
         let mut text = told.join(", ");
@@ -171,8 +172,8 @@ impl Failure<'_> {
         text
     }
 
-    /// How many nodes' grants are held back, and in what time so many of them are free again that
-    /// there can be a quorum.
+    /// How many nodes' grants are held back, and after what time enough of them count again for a
+    /// quorum.
     fn quarantine(&self) -> (usize, Option<Duration>) {
         let faults =
             || self.report.votes.iter().filter_map(|vote| vote.answer.as_ref()?.as_ref().err());
@@ -193,7 +194,7 @@ impl Failure<'_> {
                 continue;
             };
             let fault = fault.to_string();
-            // Some say themselves which node they are about.
+            // Some faults already name the node that they are about.
             if fault.starts_with(address) {
                 told.push((String::new(), fault));
                 continue;

@@ -1,19 +1,20 @@
-//! Why a node could not answer. Owns the list of faults and their words; a refusal is not a fault.
+//! The list of reasons why a node could not answer, with their words. A refusal is an answer, not a
+//! fault.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a node broke its part of a round.
+/// Why a node did not give a usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
     /// The command was never sent: the node is known to be down.
     NotSent,
-    /// The command was never sent: this process got to it too late, as it stood still or had too much to do.
+    /// The command was never sent: this process was paused or too busy to send it in time.
     Late,
-    /// No reply in time; the command may yet be done.
+    /// No reply came in time; the node may still carry the command out.
     TimedOut,
-    /// The connection broke after the command was sent; it may have been done.
+    /// The connection broke after the command was sent; the node may have carried it out.
     Broken,
     /// The node refused the user name or password.
     Unauthenticated,
@@ -31,7 +32,8 @@ pub enum FaultKind {
     Garbled,
     /// The TLS handshake failed.
     Tls,
-    /// The node may have forgotten locks; its grants do not count until none of those can be valid.
+    /// The node may have forgotten locks; its grants do not count until none of those locks can be
+    /// valid.
     Quarantined,
     /// The node is not independent of another one that is listed.
     NotIndependent,
@@ -80,17 +82,17 @@ impl FaultKind {
         }
     }
 
-    /// Whether the command never went to the node.
+    /// Whether the command never reached the node.
     pub const fn is_unsent(self) -> bool {
         matches!(self, Self::NotSent | Self::Late)
     }
 
-    /// Whether the command may have had its effect on the node all the same.
+    /// Whether the command may have taken effect on the node in spite of the fault.
     pub const fn may_have_acted(self) -> bool {
         matches!(self, Self::TimedOut | Self::Broken | Self::Garbled | Self::Other)
     }
 
-    /// Whether only a person can mend it, so that trying again is of no use.
+    /// Whether only a person can correct it, so that another try cannot succeed.
     pub const fn is_permanent(self) -> bool {
         matches!(
             self,
@@ -104,7 +106,7 @@ impl FaultKind {
     }
 }
 
-/// A fault of one node: its kind, and a sentence for a person that never holds a password.
+/// A fault of one node: its kind, and a sentence for people that never contains a password.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fault {
     kind: FaultKind,
@@ -118,14 +120,14 @@ impl Fault {
         Self { kind, detail: detail.into(), lasts: None }
     }
 
-    /// The same fault, which ends by itself in `time`.
+    /// The same fault, marked as one that ends by itself after `time`.
     #[must_use]
     pub const fn lasting(mut self, time: Duration) -> Self {
         self.lasts = Some(time);
         self
     }
 
-    /// In what time the fault ends by itself, where that is known.
+    /// After what time the fault ends by itself, where that is known.
     pub const fn lasts(&self) -> Option<Duration> {
         self.lasts
     }

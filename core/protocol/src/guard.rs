@@ -1,40 +1,46 @@
-//! The guards: which nodes may have forgotten locks, so that their grants must not count.
+//! The guards decide which nodes' grants count: a node that may have forgotten locks must not vote.
 //!
-//! Redlock is safe while nodes remember their keys for as long as they were asked to. Two things break
-//! that without a sign: a node that restarts without its keys, and a clock that is set forward. The
-//! guards see both from outside and hold the node's grants back (*quarantine*) until every lock that it
-//! may have forgotten is over.
+//! Redlock is safe while nodes remember their keys for as long as they were asked to. Two events
+//! break that without any error: a node restarts without its keys, or its clock is set forward. The
+//! guards detect both from the client's side and ignore the node's grants (*quarantine*) until
+//! every lock that it may have forgotten has ended.
 //!
 //! # A memory has a name, a count and an age
-//! Each node carries a *canary*: a key that goes when its other keys go. It names the memory (a random number), the
-//! server that it was written on, and how often it was written. Clients write it anew every few seconds (a *beat*),
-//! and leave the count on the other nodes. A grant counts only while the canary names the memory that the client
-//! relies on, beaten no less often than is known. So a memory that is lost, or comes back in an older state, is
-//! noticed; it gets a new name, and the old one must never come back.
+//! Each node carries a *canary*: a key that disappears
+//! together with the node's other keys. It names the memory (a random number), the server that it
+//! was written on, and how often it was written. Clients rewrite it every few seconds (a *beat*),
+//! and record the count on the other nodes. A grant counts only while the canary names the memory
+//! that the client relies on, with at least as many beats as the client knows of. So a memory that
+//! is lost, or comes back in an older state, is noticed; the node gets a new memory name, and the
+//! old one is never accepted again.
 //!
-//! # Trust is never written down
-//! Whether a node's grants count is worked out by each client at each look, from what it has read:
+//! # Trust is never stored
+//! Each client decides at each look whether a node's grants count, from
+//! what it has read:
 //!
 //! - the *age* of the memory: at least so long ago a lock was asked for that the memory does not know;
 //! - the *holdings*: which locks may still be held that last longer than the *floor* (ten seconds). Whoever asks
 //!   for such a lock leaves an entry on the nodes before a grant counts.
 //!
-//! A node is open when its age is above the floor, and above the length of every lock that may be held and that
-//! it may have forgotten. What clients know is joined by maximum, so that nobody can overwrite what another knows.
+//! A node is open when its age is above the floor, and above the length of every lock that may
+//! still be held and that the node may have forgotten. Clients join what they know by taking the
+//! maximum, so that none can overwrite what another knows.
 //!
 //! # Clocks
-//! Every grant tells the node's time. A clock that jumps ahead of the client's makes its node suspect; then all
-//! nodes are asked. If a majority jumped, it was this client that stood still (its leases end sooner); otherwise
-//! the node gets a new memory as after a restart. Clients leave on each node how the others' clocks stand to its
-//! own, so that newcomers notice a step, too.
+//! Every grant tells the node's time. A clock that jumps ahead of the client's makes its
+//! node suspect; then all nodes are asked. If a majority jumped, this client itself was paused,
+//! and its leases end sooner; otherwise the node gets a new memory name, as after a restart. On
+//! each node clients record how far the other nodes' clocks are ahead of its own, so that a client
+//! that starts later notices a step, too.
 //!
-//! The clock of the guards is the operating system's, which stops for nobody: what a client's leases have lost
-//! while it stood still is no waiting, and moves nothing here.
+//! The guards read the operating system's clock, which no correction of the lease clock changes.
+//! Time that a client's leases lost while it was paused does not count as waiting for a
+//! quarantine to end.
 //!
 //! # Independence
-//! At every connection the server says who it is and whom it follows. An address that leads to a server
-//! which is there already under another, to a replica, or to a second member of one Redis Cluster has
-//! no vote.
+//! At every connection the server says who it is and from which server it
+//! replicates. An address has no vote if it leads to a server that is already listed under another
+//! address, to a replica, or to a second member of one Redis Cluster.
 
 mod canary;
 mod checkup;
@@ -92,12 +98,14 @@ pub struct Guards {
     restart: RestartGuard,
     watches_clocks: bool,
     drift: Drift,
-    /// The longest time for which any lock may ask nodes to keep keys, where that was set.
+    /// The longest time for which any lock may ask nodes to keep keys (`max_ttl`), where it is set.
     limit: Option<Duration>,
-    /// For so long every client waits at a node that forgot: the longest that is known of any.
+    /// How long every client waits at a node that forgot: the longest drift-adjusted floor of any
+    /// client.
     floor: Duration,
-    /// The shortest time for which this client asks, at most the floor, as others may ask for less than it does: its
-    /// drift allowance is what a clock may be off.
+    /// The shortest time for which this client asks nodes to keep keys, at most the floor (others
+    /// may ask for less than this client does). Its drift allowance is how much a clock may be
+    /// wrong.
     shortest: Ttl,
     records: Vec<NodeRecord>,
     clocks: Clocks,
@@ -106,19 +114,19 @@ pub struct Guards {
     own_long_locks: OwnLongLocks,
     founding: Founding,
     suspicion: Option<Suspicion>,
-    /// When this client first heard of any node,
+    /// When this client first reached any node,
     contact_since: Option<Moment>,
-    /// and when one came or went last.
+    /// and when a node last became reachable or unreachable.
     contact_changed: Moment,
-    /// Nodes that were not looked at since then are to be looked at now.
+    /// Nodes whose last look is older than this are to be looked at now.
     look_since: Moment,
-    /// When this client was last found to have stood still.
+    /// When this client was last found to have been paused.
     paused_until: Moment,
-    /// What the leases have lost and the driver was not told of yet.
+    /// Time that the leases have lost and that the driver has not been told of yet.
     lost_time: Duration,
     notices: Vec<Notice>,
     is_long_told: bool,
-    /// Whether a node has a memory whose clock the others may not tell of yet.
+    /// Whether the clock of some node's memory may not be recorded on the other nodes yet.
     has_new_clock: bool,
     /// Whether something has changed that the ruling on another node may depend on.
     has_news: bool,
@@ -126,10 +134,11 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// Locks that ask nodes to keep keys for at most so long are over at a node that forgot, whatever is known of them.
+    /// Locks that ask nodes to keep keys for at most this long have ended by the time a node that
+    /// forgot is trusted, whatever is known of them.
     pub const FLOOR: Duration = FLOOR;
 
-    /// Guards over the nodes of `quorum` that know nothing yet.
+    /// Guards over the nodes of `quorum`, with no knowledge of any node yet.
     pub fn new(policy: &Policy, quorum: Quorum) -> Self {
         let nodes = quorum.nodes();
         let restart = match policy.restart_guard() {
@@ -165,18 +174,18 @@ impl Guards {
         }
     }
 
-    /// Whether there is anything to guard.
+    /// Whether any guard is turned on.
     pub fn are_on(&self) -> bool {
         self.guards_memory() || self.watches_clocks
     }
 
-    /// Learns that locks of `policy` will be asked for.
+    /// Takes note of the settings of locks that will be acquired.
     pub fn handle_policy(&mut self, policy: &Policy) {
         self.shortest = self.shortest.min(policy.ttl());
     }
 
-    /// A lock is about to be asked for that asks nodes to keep its keys for `key_ttl`; whether all nodes are to be
-    /// looked at first. Each such call is followed by one of [`Self::end_long_lock`].
+    /// Call before asking for a lock whose keys nodes are to keep for `key_ttl`. Tells whether all
+    /// nodes must be looked at first. Each such call is followed by one of [`Self::end_long_lock`].
     pub fn begin_long_lock(&mut self, env: &mut dyn Environment, key_ttl: Duration) -> bool {
         if key_ttl <= FLOOR || !self.are_on() {
             return false;
@@ -192,15 +201,15 @@ impl Guards {
         covered < self.records.iter().filter(|record| record.is_heard()).count()
     }
 
-    /// Keys that nodes were asked to keep for `key_ttl` are gone at the moment `at`, at the latest.
+    /// Keys that nodes were asked to keep for `key_ttl` are gone by the moment `at`.
     pub fn end_long_lock(&mut self, key_ttl: Duration, at: Moment, now: Moment) {
         if key_ttl > FLOOR && self.are_on() && self.own_long_locks.end(key_ttl, at, now) {
             self.look_around(now);
         }
     }
 
-    /// Whether a grant that asks a node to keep a key for `key_ttl` counts there, as far as other clients need to
-    /// know of it: the node has told so at a look that is not old.
+    /// Whether a grant with this `key_ttl` counts on the node as far as other clients must know of
+    /// the lock: at a recent look the node reported that it knows.
     pub fn covers(&self, node: NodeId, key_ttl: Duration, now: Moment) -> bool {
         let record = &self.records[node.index()];
         let is_recent = now.since(record.looked_at) < LOOKED_AT_WITHIN;
@@ -220,7 +229,7 @@ impl Guards {
         }
     }
 
-    /// A node was looked at: what to do about it.
+    /// Takes the result of a look at a node; tells what to do about it.
     pub fn handle_checkup(
         &mut self,
         env: &mut dyn Environment,
@@ -239,7 +248,8 @@ impl Guards {
         };
         self.spread_leads(now);
         match ruling {
-            // Its clock is not known by this, and grants go by it.
+            // The reading is too old to tell where the node's clock stands now, and grants depend
+            // on that clock.
             Ruling::Open(_) if self.spans_pause(checkup.clock) => {
                 Ruling::Undecided(now + LOOK_AGAIN)
             }
@@ -247,7 +257,7 @@ impl Guards {
         }
     }
 
-    /// Takes in what a look has told.
+    /// Records what a look has told.
     fn read(&mut self, look: Look<'_>, now: Moment) {
         let Checkup { clock, notes, .. } = look.checkup;
         let record = &mut self.records[look.node.index()];
@@ -274,7 +284,8 @@ impl Guards {
         self.own_long_locks.note(&mut self.holdings, now);
     }
 
-    /// Has nodes looked at whose memory was seen to be beaten more often than it was when it was looked at.
+    /// Requests another look at nodes whose memory has been seen with more beats than their last
+    /// look showed.
     fn recheck_older_states(&mut self) {
         for record in &mut self.records {
             let counts = &self.counts;
@@ -295,17 +306,18 @@ impl Guards {
         Notes { holdings: self.holdings.missing_in(&record.sure, now), sightings }
     }
 
-    /// Whether other nodes are to be looked at again that are not decided on, since this was last asked.
+    /// Whether nodes without a decision should be looked at again because something changed since
+    /// the last call.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
     }
 
-    /// Takes what people should hear of.
+    /// Takes the notices that people should be told.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether a node is to be looked at now, although its ruling may stand.
+    /// Whether a node should be looked at now, although its ruling may still hold.
     pub fn wants_look(&self, node: NodeId) -> bool {
         let record = &self.records[node.index()];
         let is_asked = record.is_heard() && record.looked_at < self.look_since;
@@ -316,19 +328,19 @@ impl Guards {
         self.restart != RestartGuard::Off
     }
 
-    /// Has every node looked at that was not since then.
+    /// Requests a look at every node that was not looked at since then.
     fn look_around(&mut self, since: Moment) {
         self.has_news |= since > self.look_since;
         self.look_since = self.look_since.max(since);
     }
 
-    /// Whether every node was tried, or has had `patience` for it.
+    /// Whether every node was tried, or was given `patience` to be reached.
     fn has_contacted_all(&self, patience: Duration, now: Moment) -> bool {
         let all = self.records.iter().all(|record| record.contact != Contact::Unknown);
         all || self.contact_since.is_some_and(|since| now.since(since) >= patience)
     }
 
-    /// Without canaries a clock step is this client's own affair.
+    /// Without canaries a clock step concerns only this client.
     fn rule_alarm(&mut self, node: NodeId, now: Moment) -> Ruling {
         let pass = Pass { relied: Relied::anything(), longest: Duration::MAX };
         if let Some(until) = self.clock_undecided(now, node)

@@ -1,4 +1,5 @@
-//! Gives nodes that have lost the keys of a proven lease these keys again.
+//! Restores the keys of a confirmed lease on nodes that have lost them. Owns that one command;
+//! decides nothing about when.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use crate::identity::NodeId;
 use crate::lease::Lease;
 use crate::time::Moment;
 
-/// Gives a node that has lost them the keys of a proven lease again, and its fence; `by` then or never.
+/// The command that restores the keys and the fence of a confirmed lease on one node; not carried
+/// out after `by`.
 pub(crate) fn heal(
     node: NodeId,
     lease: &Lease,
@@ -24,5 +26,5 @@ pub(crate) fn heal(
     })
 }
 
-/// No round waits for the replies to a healing.
+/// The ticket of every healing: no round waits for its reply.
 const HEAL_TICKET: Ticket = Ticket(u32::MAX);

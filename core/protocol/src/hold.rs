@@ -1,4 +1,4 @@
-//! The hold machine: renews a lease in time, and tells its loss by the clock.
+//! The hold machine: renews a lease in time, and reports its loss by the clock.
 //!
 //! ```text
 //!            a third of the validity is used
@@ -8,8 +8,9 @@
 //!      └────────────────── prolonged ────────────┘
 //! ```
 //!
-//! The loss is told when the clock passes the end of what was last proved, whether or not any node
-//! answers; or earlier, when so many nodes say that the keys are gone that another may have the lock.
+//! A loss is reported when the clock passes the end of the last proved validity, even if no node
+//! answers. It is reported earlier if so many nodes say that the keys are gone that another client
+//! may have the lock.
 
 mod end;
 
@@ -30,23 +31,23 @@ use crate::quorum::Quorum;
 use crate::round::{Round, RoundReport};
 use crate::time::Moment;
 
-/// Keeps a lease alive and watches its end.
+/// Renews a lease and watches for its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     lease: Lease,
     policy: Arc<Policy>,
     quorum: Quorum,
-    /// When renewal stops for good.
+    /// When renewal stops (`max_hold`).
     limit: Moment,
     next_ticket: u32,
     failed: bool,
-    /// Boxed, as most leases have none most of the time.
+    /// Boxed, as most leases have none at any given time.
     straggling: Option<Box<Straggling>>,
     state: State,
 }
 
-/// The round that decided the last renewal, which may still get the answer of a node that has lost the keys; and
-/// what gives them to such nodes again.
+/// The round that decided the last renewal, which may still receive the answer of a node that has
+/// lost the keys; and what is needed to heal such nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Straggling {
     round: Round,
@@ -88,12 +89,12 @@ impl Hold {
         hold
     }
 
-    /// The lease as it stands now.
+    /// The lease as it is known now.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// When it is to be polled first.
+    /// When the machine is to be polled first.
     pub(crate) fn first_wake(&self) -> Moment {
         match &self.state {
             State::Resting { renew_at } => (*renew_at).min(self.lease.until()),
@@ -111,8 +112,8 @@ impl Hold {
         failing && self.lease.validity(now) < self.lease.ttl().as_duration() / 3
     }
 
-    /// What every node did in the last round of renewal that is over, won or not, with the votes that
-    /// came late; `None` before the first is over, and whenever one has only begun.
+    /// What every node did in the last completed round of renewal, won or lost, with the votes that
+    /// came late; `None` before the first one has ended, and while the next one has no vote yet.
     pub fn last_round(&self) -> Option<RoundReport> {
         match &self.state {
             State::Renewing(extend) => extend.failed_round().cloned(),
@@ -122,14 +123,14 @@ impl Hold {
         }
     }
 
-    /// Forgets the last round of renewal if nothing more can come of it, for a driver that has noted what
-    /// [`Self::last_round`] told.
+    /// Drops the last round of renewal if no more votes can come, for a driver that has kept what
+    /// [`Self::last_round`] returned.
     pub fn close_round(&mut self) {
         self.straggling = self.straggling.take().filter(|it| !it.round.is_complete());
     }
 
-    /// Rests until a third of the validity is used, cut to a grid so that many leases fall due
-    /// together and share one command a node.
+    /// Waits until a third of the validity is used, rounded to a grid so that many leases fall due
+    /// together and share one command per node.
     fn rest(&mut self, now: Moment) {
         let validity = self.lease.validity(now);
         let grain = (self.lease.ttl().as_duration() / RENEWALS_SHARE).max(Duration::from_millis(1));
@@ -155,7 +156,7 @@ impl Hold {
         self.state = State::Renewing(Box::new(extend));
     }
 
-    /// Lets the renewal under way speak, and takes over its result.
+    /// Polls the renewal under way and takes over its result.
     fn poll_renewal(&mut self, env: &mut dyn Environment) -> Option<Output<HoldEnd>> {
         let State::Renewing(extend) = &mut self.state else {
             return None;
@@ -196,7 +197,7 @@ impl Hold {
         self.state = State::Finished(HoldEnd::Lost(reason));
     }
 
-    /// The clock alone decides: whatever woke the machine, look at it first.
+    /// The clock alone decides, so it is read first, whatever woke the machine.
     fn watch_the_clock(&mut self, now: Moment) {
         if now < self.lease.until() || matches!(self.state, State::Finished(_)) {
             return;
@@ -255,7 +256,7 @@ impl Machine for Hold {
         }
     }
 
-    /// Stops renewing; the caller releases the lease or lets it run out.
+    /// Stops renewal; the caller releases the lease or lets it expire.
     fn cancel(&mut self, _env: &mut dyn Environment) {
         self.state = State::Finished(HoldEnd::Stopped);
     }
@@ -267,5 +268,5 @@ fn nanos(count: u128) -> Duration {
     Duration::new(seconds, u32::try_from(count % per_second).unwrap_or(0))
 }
 
-/// Into how many steps a ttl is cut for the grid of renewals.
+/// The number of steps of the renewal grid in one ttl.
 const RENEWALS_SHARE: u32 = 32;

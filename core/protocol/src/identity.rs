@@ -1,4 +1,5 @@
-//! The names of things: resources, nodes, holders, fencing tokens. Owns what makes a name valid.
+//! The names of resources, nodes, holders and fencing tokens. Owns the rules that make a name
+//! valid.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -21,7 +22,8 @@ impl Resource {
     /// The longest name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 4096;
 
-    /// How the keys begin that nodes keep for this library itself. No lock key begins so.
+    /// The prefix of the keys that nodes keep for this library itself. No lock key may begin with
+    /// it.
     pub const RESERVED: &str = "quorlock:";
 
     /// A resource called `name`.
@@ -46,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// The name as it was given.
+    /// The name as the user gave it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -60,18 +62,19 @@ impl fmt::Display for Resource {
 
 /// The random value of one round, and the value of the key on the nodes.
 ///
-/// A fresh one is drawn for every round, also when a round is repeated: with one id over several
-/// rounds, a late revoke of the first would delete the key of the second.
+/// A fresh id is drawn for every round, also when a round is repeated: if several rounds shared one
+/// id, a late revoke of the first would delete the key of the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderId(Box<str>);
 
 impl HolderId {
     /// The number of random bytes behind a fresh id.
     pub const RANDOM_BYTES: usize = 20;
-    /// The longest id that can be taken over, in bytes.
+    /// The longest id that can be adopted, in bytes.
     pub const MAX_BYTES: usize = 1024;
 
-    /// The id that spells `random`, which must come from a cryptographic source, in lowercase hex.
+    /// The id that spells `random` in lowercase hex; the bytes must come from a cryptographic
+    /// source.
     pub fn fresh(random: [u8; Self::RANDOM_BYTES]) -> Self {
         let mut text = String::with_capacity(2 * Self::RANDOM_BYTES);
         for byte in random {
@@ -82,7 +85,7 @@ impl HolderId {
         Self(text.into())
     }
 
-    /// An id that another process (or another Redlock library) drew and handed over.
+    /// Takes an id that another process (or another Redlock library) drew and handed over.
     ///
     /// # Errors
     /// [`ConfigError`] if it is empty or longer than [`Self::MAX_BYTES`].
@@ -97,7 +100,7 @@ impl HolderId {
         }
     }
 
-    /// The id as it stands in the key.
+    /// The id as it is stored in the key.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -109,24 +112,25 @@ impl fmt::Display for HolderId {
     }
 }
 
-/// What one round is about: all its resources together, and the id of their would-be holder.
+/// The subject of one round: all its resources together, and the id of the client that wants to
+/// hold them.
 ///
 /// Shared by every command of the round and of the lease that it may win.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// The resources, in the order given, without duplicates.
     pub resources: Resources,
-    /// The id that the keys hold while the claim is granted.
+    /// The value that the keys have while the claim is granted.
     pub holder: HolderId,
 }
 
-/// One or more distinct resources that are locked all or nothing.
+/// One or more distinct resources that are locked all together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resources(Names);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Names {
-    /// Without a list around it: nearly all locks are on one.
+    /// A single resource without a list: nearly all locks are on one.
     One(Resource),
     Many(Arc<[Resource]>),
 }
@@ -203,7 +207,7 @@ impl NodeId {
     /// The largest number of nodes.
     pub const MAX_COUNT: usize = 255;
 
-    /// The place in a list by node.
+    /// The node's index in the user's list.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -214,7 +218,7 @@ impl NodeId {
     }
 }
 
-/// A number that grows with every acquisition of a resource, checked by what the lock protects.
+/// A number that grows with every acquisition of a resource; the protected resource checks it.
 ///
 /// Always below 2^53, so that it is exact in Lua and JavaScript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,5 @@
-//! The inspect machine: one round that only looks, to tell what the nodes say of a claim now. For who takes a lease
-//! over it also finds a fencing token, and sees to it that a quorum knows it.
+//! The inspect machine: one round that reads what the nodes hold for a claim, and changes nothing.
+//! For a client that takes a lease over it also finds a fencing token, and writes it to a quorum.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,19 +26,19 @@ pub struct Inspect {
     finished: bool,
 }
 
-/// The token that is found, and the round that has nodes know it.
+/// The token that was found, and the round that writes it to the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Raising {
     token: FencingToken,
     round: Round,
 }
 
-/// What the nodes say of a claim.
+/// What the nodes say about a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Inspection {
     /// Whether the claim is held.
     pub standing: Standing,
-    /// Whether so many nodes have a key of another that nobody else could get the lock now.
+    /// Whether so many nodes have another holder's key that nobody else could get the lock now.
     pub held_by_another: bool,
     /// Whether a quorum of nodes has neither a key of the claim nor one of another.
     pub is_free: bool,
@@ -46,7 +46,7 @@ pub struct Inspection {
     pub report: RoundReport,
 }
 
-/// Whether a claim is held: three-valued, because silence proves nothing.
+/// Whether a claim is held. There are three answers, because missing replies prove nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// A quorum holds it, for as long as the lease says.
@@ -58,24 +58,26 @@ pub enum Standing {
 }
 
 impl Inspect {
-    /// Starts to look at `claim`.
+    /// Starts to ask about `claim`.
     pub fn new(now: Moment, claim: &Arc<Claim>, policy: Policy, quorum: Quorum) -> Self {
         let window = Window { start: now, deadline: now + policy.node_timeout() };
         let round = Round::new(Ticket(0), claim, Action::Inspect, window, quorum);
         Self { policy, quorum, round, wants_token: false, raising: None, finished: false }
     }
 
-    /// Finds a fencing token, too, for a lease that is taken over: the highest that a quorum of the nodes with
-    /// its keys knows. It is no less than that of its acquisition, which one of them at least was told, and no
-    /// less than any that was found before; and it is told to a quorum of them before it is handed out, so that
-    /// every later holder's is higher. Where that fails, the lease is told without a token.
+    /// Also finds a fencing token, for a lease that is taken over: the highest fence that a quorum
+    /// of the nodes with its keys knows. At least one of them was told the token of the acquisition
+    /// and every token found before, so that it is no lower than those. It is written to a quorum
+    /// of them before it is returned, so that every later holder's token is higher. If that fails,
+    /// the lease is returned without a token.
     #[must_use]
     pub const fn with_token(mut self) -> Self {
         self.wants_token = true;
         self
     }
 
-    /// Silence is waited for until the deadline, as long as it could still tell: faults prove nothing.
+    /// Missing replies are waited for until the deadline while they could still decide: faults
+    /// prove nothing.
     fn judge(&mut self, env: &dyn Environment) {
         let tally = self.round.tally();
         let others = self.others();
@@ -93,7 +95,7 @@ impl Inspect {
         self.finished = tally.missing == 0 || (standing_is_certain && others_are_certain);
     }
 
-    /// How many nodes have a key of another.
+    /// How many nodes have another holder's key.
     fn others(&self) -> usize {
         let is_other = |answer: &Result<Answer, Fault>| matches!(answer, Ok(Answer::Theirs { .. }));
         self.round.answers().filter(|(_, answer)| is_other(answer)).count()
@@ -112,10 +114,12 @@ impl Inspect {
         Inspection { standing, held_by_another, is_free, report }
     }
 
-    /// Has a quorum of the nodes that hold the claim know the highest of their fences. (One that a late grant, or
-    /// another in the same bucket, has raised further is of no harm: tokens may only grow.)
+    /// Writes the highest fence of the nodes that hold the claim to a quorum of them. (It does no
+    /// harm if a late grant, or another resource in the same bucket, has raised it further: tokens
+    /// may only grow.)
     ///
-    /// A node without a fence has forgotten it, so long ago that the clocks of the nodes have overtaken the token.
+    /// A node without a fence forgot it so long ago that the nodes' clocks have overtaken the
+    /// token.
     fn raise(&self, env: &dyn Environment) -> Option<Raising> {
         let fences = || self.round.answers().filter_map(|(_, answer)| granted_token(answer));
         let highest = fences().max()?;
@@ -132,13 +136,14 @@ impl Inspect {
         Some(Raising { token, round })
     }
 
-    /// The token that a quorum knows.
+    /// The token that a quorum knows by now.
     fn token(&self) -> Option<FencingToken> {
         let raising = self.raising.as_ref()?;
         (raising.round.verdict(self.quorum) == Verdict::Won).then_some(raising.token)
     }
 
-    /// The lease that the answers prove: it lasts as long as a quorum's keys do, but for the lock-delay.
+    /// The lease that the answers prove: it lasts as long as a quorum's keys do, less the
+    /// lock-delay.
     fn held(&self) -> Option<Lease> {
         let mut left: Vec<Duration> = Vec::new();
         for (_, answer) in self.round.answers() {
@@ -207,8 +212,8 @@ impl Machine for Inspect {
     }
 }
 
-/// Has a node that holds the claim know the token. Of several resources it tells the highest fence, which says nothing
-/// of the others: then it is asked in any case.
+/// Writes the token to a node that holds the claim. For several resources a node tells only the
+/// highest fence, which says nothing of the others: then it is asked in any case.
 fn join<F>(round: &mut Round, node: NodeId, answer: &Result<Answer, F>, token: FencingToken) {
     if round.claim().resources.as_slice().len() == 1 {
         join_raise(round, node, answer, token);
@@ -217,7 +222,7 @@ fn join<F>(round: &mut Round, node: NodeId, answer: &Result<Answer, F>, token: F
     }
 }
 
-/// The moment after which nothing that an inspection proved may be trusted.
+/// The end of what an inspection proved.
 impl Inspection {
     /// Until when the claim is proved to be held.
     pub const fn until(&self) -> Option<Moment> {

@@ -1,4 +1,5 @@
-//! What a won round gives. Owns nothing but the facts of it; only the machines can make one.
+//! The lease that a won round gives: its claim, token and validity. Owns only these facts; only the
+//! machines create one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,9 @@ use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
 use crate::time::{Moment, Ttl};
 use crate::validity::Drift;
 
-/// A claim that a quorum granted, and until when that may be trusted.
+/// A claim that a quorum granted, and the time until which it may be trusted.
 ///
-/// Only a won round makes one, or prolongs one into the next: there is no public constructor.
+/// Only a won round or extension creates one: there is no public constructor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     pub(crate) claim: Arc<Claim>,
@@ -43,18 +44,19 @@ impl Lease {
         self.fencing_token
     }
 
-    /// From which its validity was reckoned.
+    /// The time to live from which its validity was computed.
     pub const fn ttl(&self) -> Ttl {
         self.ttl
     }
 
-    /// The end of the validity: from then on another may hold the lock.
+    /// The end of the validity: after it another client may hold the lock.
     pub const fn until(&self) -> Moment {
         self.until
     }
 
-    /// Until when the keys cannot have run out by themselves: the end of the validity, and the lock-delay
-    /// beyond it. Nobody else can have held the lock before then, trusted or not.
+    /// The time until which the keys cannot have expired: the end of the validity plus the
+    /// lock-delay. Nobody else can have held the lock before then, whether the lease was trusted or
+    /// not.
     pub fn kept_until(&self, drift: Drift) -> Moment {
         if self.key_ttl == self.ttl {
             return self.until;
@@ -63,7 +65,7 @@ impl Lease {
         self.until + end(self.key_ttl).since(end(self.ttl))
     }
 
-    /// When the last node will have forgotten the keys by itself, however late it was asked.
+    /// When the keys have expired on every node, however late the node was asked.
     pub const fn keys_expire_by(&self) -> Moment {
         self.keys_expire_by
     }
@@ -73,18 +75,19 @@ impl Lease {
         &self.unsent
     }
 
-    /// An extension is under way: it may give the keys to any node, to be kept until `keys_expire_by`.
+    /// Notes that an extension is under way: it may set the keys on any node, to be kept until
+    /// `keys_expire_by`.
     pub fn outlast(&mut self, keys_expire_by: Moment) {
         self.keys_expire_by = self.keys_expire_by.max(keys_expire_by);
         self.unsent.clear();
     }
 
-    /// Trusts the lease no longer than `until`.
+    /// Shortens the trust in the lease to `until`.
     pub fn limit(&mut self, until: Moment) {
         self.until = self.until.min(until);
     }
 
-    /// What is left of the validity.
+    /// The time that is left of the validity.
     pub const fn validity(&self, now: Moment) -> Duration {
         self.until.since(now)
     }

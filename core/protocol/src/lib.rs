@@ -1,10 +1,10 @@
 //! The Redlock protocol as pure state machines: no sockets, no clock, no randomness of their own.
 //!
-//! A distributed lock over N independent nodes is won by a quorum of grants and trusted for a
-//! *validity* that leaves out the time spent and the drift of clocks. This crate holds all of that
-//! logic; it is driven by whoever can send a [`Command`] and tell the time, and it is searched
-//! exhaustively for the same reason. Users want the crate `quorlock`, which drives it over Redis and
-//! Valkey.
+//! A distributed lock over N independent nodes is won by a quorum of grants. It is trusted for a
+//! *validity*, which leaves out the time that the round took and the drift of clocks. This crate
+//! holds all of that logic. Its driver sends each [`Command`] and tells the time; that is also why
+//! every schedule of messages can be searched. Users want the crate `quorlock`, which drives it
+//! over Redis and Valkey.
 //!
 //! # Where things are
 //!

@@ -1,5 +1,5 @@
-//! The life of a lease, from the round that won it (or its take-over) to its end: what may be done with it when, in which
-//! order, until when it is trusted, and what becomes of its keys.
+//! The life of a lease, from the round that won it (or the call that took it over) to its end. Owns
+//! which operation may run when, how long the lease is trusted, and what becomes of its keys.
 //!
 //! ```text
 //!    won ──▶ Idle ◀── resume / stop ──▶ Renewing ──validity over, or proved gone──▶ Lost
@@ -9,9 +9,10 @@
 //!            any of them, and Lost ──release, withdraw──▶ Released ◀───────────────────┘
 //! ```
 //!
-//! One thing at a time is at work on a lease: its renewal or an extension. Each has a number ([`WorkId`]), and
-//! whoever drives it hands its replies and timers in under that number ([`LeaseLife::work`]): what comes for
-//! something that has ended changes nothing. A lease that is lost or released is never held again.
+//! One operation at a time works on a lease: its renewal or an extension. Each has a number
+//! ([`WorkId`]), and the driver hands in its replies and timers under that number
+//! ([`LeaseLife::work`]): input for an operation that has ended changes nothing. A lease that is
+//! lost or released is never held again.
 
 mod end;
 mod work;
@@ -42,40 +43,40 @@ pub struct LeaseLife {
     work: Work,
     work_id: WorkId,
     stage: Stage,
-    /// Why it was lost, also after its release.
+    /// Why it was lost; kept after its release.
     lost: Option<LossReason>,
     is_at_risk: bool,
     is_watched: bool,
-    /// What its drivers have not taken yet. Boxed, as most leases have none most of the time.
+    /// What its driver has not taken yet. Boxed, as most leases have none at any given time.
     untold: Option<Box<Untold>>,
 }
 
-/// How far its life has come.
+/// The stage that a lease has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Nobody has given it back, and no loss is known. Whether it may be trusted is told by its validity.
+    /// Neither released nor known to be lost. Its validity tells whether it may be trusted.
     Held,
-    /// It is lost, and not given back.
+    /// It is lost, and not released.
     Lost(LossReason),
-    /// It was given back, or withdrawn.
+    /// It was released or withdrawn.
     Released,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Untold {
     loss: Option<Loss>,
-    /// An extension that ended because the lease did, for its driver.
+    /// The result of an extension that ended because the lease did, for its driver.
     cut_short: Option<(WorkId, ExtensionEnd)>,
 }
 
 impl LeaseLife {
-    /// Begins with a lease that was won, at `now`.
+    /// Starts with a lease that was won, at `now`.
     pub fn won(now: Moment, lease: Lease, policy: impl Into<Arc<Policy>>, quorum: Quorum) -> Self {
         Self::new(now, policy.into(), quorum, Work::Idle(Box::new(lease)))
     }
 
-    /// Takes over the lease of another, by its claim. Nothing is proved of it until an extension or a check has
-    /// proved it.
+    /// Takes another process's lease over, by its claim. Nothing is proved until an extension or a
+    /// check has proved it.
     pub fn taken_over(
         now: Moment,
         claim: Arc<Claim>,
@@ -100,12 +101,12 @@ impl LeaseLife {
         }
     }
 
-    /// How far its life has come.
+    /// The stage that it has reached.
     pub const fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// Why it was lost, if it was before its release.
+    /// Why it was lost, if that happened before its release.
     pub const fn lost(&self) -> Option<LossReason> {
         self.lost
     }
@@ -120,7 +121,7 @@ impl LeaseLife {
         self.since
     }
 
-    /// Whose keys.
+    /// The claim whose keys it holds.
     pub fn claim(&self) -> &Arc<Claim> {
         match &self.work {
             Work::Unproved(claim) => claim,
@@ -130,7 +131,8 @@ impl LeaseLife {
         }
     }
 
-    /// What is proved of it, also once it is over; `None` for one that was taken over and not confirmed.
+    /// What is proved of it, also after its end; `None` for one that was taken over and not
+    /// confirmed.
     pub fn lease(&self) -> Option<&Lease> {
         match &self.work {
             Work::Unproved(_) => None,
@@ -145,7 +147,7 @@ impl LeaseLife {
         self.lease()?.fencing_token()
     }
 
-    /// For how long it may yet be trusted; zero once it is lost or released.
+    /// How much longer it may be trusted; zero once it is lost or released.
     pub fn validity(&self, now: Moment) -> Duration {
         match (self.lease(), self.stage) {
             (Some(lease), Stage::Held) => lease.validity(now),
@@ -153,12 +155,12 @@ impl LeaseLife {
         }
     }
 
-    /// Whether nothing is left of a validity that was proved.
+    /// Whether a proved validity has ended.
     pub fn is_over(&self, now: Moment) -> bool {
         self.lease().is_some() && self.validity(now).is_zero()
     }
 
-    /// Whether its renewal had failed when last looked at, and less than a third of the ttl was left.
+    /// Whether at the last poll its renewal had failed and less than a third of the ttl was left.
     pub const fn is_at_risk(&self) -> bool {
         self.is_at_risk
     }
@@ -168,12 +170,12 @@ impl LeaseLife {
         matches!(self.work, Work::Extending(_))
     }
 
-    /// Whether it is renewed, or its end is watched.
+    /// Whether it is being renewed, or its end is being watched.
     pub const fn is_kept(&self) -> bool {
         matches!(self.work, Work::Renewing(_))
     }
 
-    /// What every node did in the last round of renewal that is over ([`Hold::last_round`]).
+    /// What every node did in the last completed round of renewal ([`Hold::last_round`]).
     pub fn last_round(&self) -> Option<RoundReport> {
         match &self.work {
             Work::Renewing(hold) => hold.last_round(),
@@ -181,7 +183,8 @@ impl LeaseLife {
         }
     }
 
-    /// [`Self::last_round`], for a driver that remembers it: nothing more is kept of one that is complete.
+    /// [`Self::last_round`], for a driver that keeps the result: the machine drops a round that is
+    /// complete.
     pub fn take_round(&mut self) -> Option<RoundReport> {
         let round = self.last_round();
         if let Work::Renewing(hold) = &mut self.work {
@@ -190,14 +193,14 @@ impl LeaseLife {
         round
     }
 
-    /// Somebody waits to be told of its loss: its end is watched from the next [`Self::resume`] on.
+    /// The user wants to be told of its loss: its end is watched from the next [`Self::resume`] on.
     pub const fn watch(&mut self) {
         self.is_watched = true;
     }
 
-    /// Renews it where its settings say so (and `may_renew`), and watches its end where that is wanted, unless
-    /// that, or an extension, is at work already. Tells the number and when to look at it first; there is nothing
-    /// to send before.
+    /// Starts to renew the lease if its settings say so (and `may_renew`), and to watch its end if
+    /// the user wants that, unless an operation is at work already. Returns the operation's number
+    /// and when to poll it first; there is nothing to send before.
     pub fn resume(&mut self, now: Moment, may_renew: bool) -> Option<(WorkId, Moment)> {
         let is_wanted = self.policy.auto_extend || self.is_watched;
         if !is_wanted || self.stage != Stage::Held || !matches!(self.work, Work::Idle(_)) {
@@ -213,7 +216,8 @@ impl LeaseLife {
         Some((self.begin(Work::Renewing(Box::new(hold))), first))
     }
 
-    /// Renews it no longer: it ends with the validity that is proved, unless it is extended or released before.
+    /// Stops renewal: the lease ends with the validity that is proved, unless it is extended or
+    /// released before.
     pub fn let_run_out(&mut self, now: Moment) {
         Arc::make_mut(&mut self.policy).auto_extend = false;
         if self.is_kept() {
@@ -221,8 +225,8 @@ impl LeaseLife {
         }
     }
 
-    /// Begins to prolong it by the ttl of `policy`; what was at work on it is stopped. `None` if it is not held any
-    /// more: its [`Self::stage`] says why.
+    /// Starts to prolong the lease by the ttl of `policy`; the operation that was at work is
+    /// stopped. `None` if the lease is not held any more: [`Self::stage`] says why.
     pub fn extend(&mut self, now: Moment, policy: Arc<Policy>) -> Option<WorkId> {
         self.expire(now);
         if self.stage != Stage::Held {
@@ -243,21 +247,24 @@ impl LeaseLife {
         Some(self.begin(Work::extending(lease, extend)))
     }
 
-    /// Whether it has no fencing token although it should: nodes tell it, and an extension does not ask for it.
+    /// Whether a fencing token is missing although the settings ask for one: a look finds it, an
+    /// extension does not.
     pub fn lacks_token(&self, policy: &Policy) -> bool {
         policy.fencing && self.fencing_token().is_none()
     }
 
-    /// A look at what the nodes hold, for [`Self::learn`] and [`Self::checked`], with the number to hand in there.
+    /// Creates an inspection of what the nodes hold. Hand its result to [`Self::learn`] or
+    /// [`Self::checked`], with the number returned here.
     pub fn look(&self, now: Moment, policy: &Policy) -> (WorkId, Inspect) {
         let machine = Inspect::new(now, self.claim(), *policy, self.quorum);
         let lacks_token = self.lacks_token(policy);
         (self.work_id, if lacks_token { machine.with_token() } else { machine })
     }
 
-    /// Keeps what a look has proved, if it is the first proof of a lease that was taken over, or the first with
-    /// its fencing token. Otherwise what was proved before may reach further than the slowest node's answer; and
-    /// if something else was begun since the look, that knows better.
+    /// Records what an inspection has proved, if it is the first proof of a lease that was taken
+    /// over, or the first with its fencing token. In other cases an earlier proof may reach further
+    /// than the slowest node's answer; and if another operation was started since the inspection,
+    /// that one knows better.
     pub fn learn(&mut self, now: Moment, asked: WorkId, standing: &Standing) {
         let Standing::Held(found) = standing else {
             return;
@@ -275,8 +282,8 @@ impl LeaseLife {
         self.rest(Some(Box::new(lease)));
     }
 
-    /// A check has ended: it proves the lease, or that it is gone, or nothing. What it proves does not bring back
-    /// what is over by the clock.
+    /// Takes the result of a check: it proves the lease, or that it is gone, or nothing. It cannot
+    /// restore a lease that has ended by the clock.
     pub fn checked(&mut self, now: Moment, asked: WorkId, standing: &Standing) {
         self.learn(now, asked, standing);
         match standing {
@@ -286,7 +293,7 @@ impl LeaseLife {
         }
     }
 
-    /// Nothing may be left of its validity: looks at the clock, for a lease whose end nobody watches.
+    /// Compares the validity with the clock, for a lease whose end nobody watches.
     pub fn expire(&mut self, now: Moment) {
         if self.is_over(now) {
             self.lose(now, LossReason::Expired);

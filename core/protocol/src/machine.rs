@@ -1,37 +1,39 @@
-//! The contract between every machine and its driver. Owns the trait; knows no particular machine.
+//! The contract between every state machine and the driver that runs it. Owns the trait; knows no
+//! particular machine.
 
 use crate::command::{Command, Reply};
 use crate::identity::{HolderId, NodeId};
 use crate::time::Moment;
 
-/// A part of the protocol as a state machine without input or output of its own.
+/// A part of the protocol as a state machine that does no input or output itself.
 ///
-/// A driver polls it until it must wait, waits for a reply or for the moment named, hands that in
-/// and polls again; see the crate's page for the loop.
+/// A driver polls it until it must wait, waits for a reply or for the moment named, hands that in,
+/// and polls again; the crate's page shows the loop.
 pub trait Machine {
-    /// What the machine is for.
+    /// The result of the machine.
     type Outcome;
 
-    /// The next thing to do. Must be called again after every `Send`, and after every input.
+    /// Returns the next thing to do. Must be called again after every `Send`, and after every
+    /// input.
     fn poll(&mut self, env: &mut dyn Environment) -> Output<Self::Outcome>;
 
     /// A node answered a command of this machine. Unknown and repeated replies are ignored.
     fn handle_reply(&mut self, env: &mut dyn Environment, node: NodeId, reply: Reply);
 
-    /// Time has passed; called at (or after) the moment that the last poll named.
+    /// Time has passed; called at (or after) the moment that the last poll returned.
     fn handle_timeout(&mut self, env: &mut dyn Environment);
 
-    /// What is waited for may be free now: a hint, which is never needed.
+    /// The resource may be free now. This is only a hint: a machine works without it.
     fn handle_freed(&mut self) {}
 
-    /// The caller gave up: withdraw what was asked for and finish.
+    /// The caller cancelled: withdraw what was asked for and finish.
     fn cancel(&mut self, env: &mut dyn Environment);
 }
 
-/// What a machine wants of its driver.
+/// What a machine asks its driver to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<T> {
-    /// Send this command to this node, in order with what was sent to it before.
+    /// Send this command to this node, after everything that was sent to the node before.
     Send(NodeId, Command),
     /// Nothing to do before this moment, unless a reply comes.
     WakeAt(Moment),
@@ -39,21 +41,21 @@ pub enum Output<T> {
     Done(T),
 }
 
-/// What a machine may ask of the world around it.
+/// The clocks and the randomness that a machine may ask its driver for.
 pub trait Environment {
-    /// For machines the lease clock, for the [guards](crate::Guards) a clock that is never corrected; both monotonic,
-    /// and counting the time that the computer sleeps.
+    /// The lease clock for most machines, and a clock that is never corrected for the
+    /// [guards](crate::Guards). Both are monotonic and count the time in which the computer sleeps.
     ///
-    /// The lease clock is what the other would show, had it not stood still with its machine: the driver sets it
-    /// forward by [`Guards::take_lost_time`](crate::Guards::take_lost_time).
+    /// The lease clock shows what the other one would show if this process had not been paused: the
+    /// driver sets it forward by [`Guards::take_lost_time`](crate::Guards::take_lost_time).
     fn now(&self) -> Moment;
 
-    /// The wall clock in microseconds since 1970: only ever a hint for fencing tokens.
+    /// The wall clock in microseconds since 1970; only a hint for fencing tokens.
     fn wall_micros(&self) -> u64;
 
-    /// The middle one of the nodes' own clocks, as far as they are known, in microseconds since 1970; `None`
-    /// (the default) while none is known. Fencing tokens are proposed by it, so that they do not depend on the
-    /// clock of this machine.
+    /// The median of the nodes' own clocks, as far as they are known, in microseconds since 1970;
+    /// `None` (the default) while none is known. Fencing tokens are proposed from it, so that they
+    /// do not depend on this machine's clock.
     fn nodes_micros(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! What users can set, checked once: the one home of units, defaults and bounds.
+//! The settings of a lock, checked when they are built. Owns their units, defaults and bounds.
 
 mod checks;
 mod derived;
@@ -46,7 +46,7 @@ impl Policy {
         PolicyBuilder::from(self)
     }
 
-    /// From which the validity is reckoned.
+    /// The ttl from which the validity is computed.
     pub const fn ttl(&self) -> Ttl {
         self.ttl
     }
@@ -56,7 +56,7 @@ impl Policy {
         self.drift
     }
 
-    /// How long the whole acquisition may take; `None` waits until it is held.
+    /// How long the whole acquisition may take; `None` waits until the lock is held.
     pub const fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
@@ -71,7 +71,7 @@ impl Policy {
         self.auto_extend
     }
 
-    /// How long to go on without a reachable quorum where waiting has no other limit.
+    /// How long an acquisition continues without a reachable quorum where nothing else limits it.
     pub const fn unreachable_timeout(&self) -> Duration {
         self.unreachable_timeout
     }
@@ -86,7 +86,7 @@ impl Policy {
         self.restart_guard
     }
 
-    /// Whether the nodes' clocks are watched.
+    /// Whether the nodes' clocks are compared.
     pub const fn clock_guard(&self) -> bool {
         self.clock_guard
     }
@@ -101,7 +101,8 @@ impl Policy {
         self.lock_delay
     }
 
-    /// For how long, at least, the lock is kept from others once it was acquired, however soon it is released.
+    /// How long, at least, the lock is kept from others after it was acquired, however soon it is
+    /// released.
     pub const fn min_hold(&self) -> Duration {
         self.min_hold
     }
@@ -166,14 +167,14 @@ impl From<Policy> for PolicyBuilder {
 impl PolicyBuilder {
     /// How long the nodes keep the keys, unless they are extended. Default 10 s, whole milliseconds.
     ///
-    /// Raise it when the network or the process may stall for long; lower it to be free of a crashed
-    /// holder sooner.
+    /// Raise it when the network or the process may stall for long; lower it so that a crashed
+    /// holder's lock is free sooner.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.raw_ttl = Some(ttl);
         self
     }
 
-    /// The part of the ttl that is given away for clocks that run at different rates. Default 0.01.
+    /// The part of the ttl that is subtracted because clocks run at different rates. Default 0.01.
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.raw_drift = Some(factor);
         self
@@ -187,7 +188,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// How long an acquisition may take as a whole. Default: until it is held. Zero, and anything below a
+    /// How long an acquisition may take as a whole. Default: no limit. Zero, and anything below a
     /// millisecond, tries once.
     pub const fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.policy.timeout = timeout;
@@ -219,8 +220,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// How long to go on without a reachable quorum where neither a timeout nor a limit of retries
-    /// is set. Default 3 s.
+    /// How long an acquisition continues without a reachable quorum where neither a timeout nor a
+    /// limit of retries is set. Default 3 s.
     pub const fn unreachable_timeout(mut self, timeout: Duration) -> Self {
         self.policy.unreachable_timeout = timeout;
         self
@@ -232,12 +233,12 @@ impl PolicyBuilder {
         self
     }
 
-    /// How long nodes remember the fencing tokens that they have granted, once no client tells them to any more
-    /// (each does every 10 s, while it is connected). Default 120 s; what is below 30 s counts as 30 s. Of several
-    /// clients the longest counts.
+    /// How long nodes remember the fencing tokens that they have granted after the last client
+    /// asked them to (each client does every 10 s while it is connected). Default 120 s; less than
+    /// 30 s counts as 30 s. The longest value of all clients applies.
     ///
-    /// Raise it where the clocks of the nodes may differ by more than a minute: what is forgotten is made up for by
-    /// them alone.
+    /// Raise it where the clocks of the nodes may differ by more than a minute: once tokens are
+    /// forgotten, only those clocks keep tokens growing.
     pub const fn fence_retention(mut self, retention: Duration) -> Self {
         self.raw_retention = Some(retention);
         self
@@ -262,8 +263,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// Whether the nodes' clocks are watched, and a node whose clock was set forward is held back like
-    /// one that has forgotten. Default on; of no use with one node.
+    /// Whether the nodes' clocks are compared, and the grants of a node whose clock was set forward
+    /// stop counting as after a restart. Default on; has no effect with one node.
     pub const fn clock_guard(mut self, on: bool) -> Self {
         self.policy.clock_guard = on;
         self
@@ -272,9 +273,9 @@ impl PolicyBuilder {
     /// The longest time for which any lock may ask nodes to keep its keys; a longer one is refused.
     /// Default: no limit.
     ///
-    /// A node that may have forgotten locks is held back for so long. Without it, the guards go by the
-    /// longest time that this client has asked for, or that others have noted on the nodes, up to a
-    /// day. All clients should have the same.
+    /// A node that may have forgotten locks is not trusted for this time. Without it, the guards
+    /// use the longest time that this client has asked for, or that others have noted on the nodes,
+    /// up to a day. All clients should have the same value.
     pub const fn max_ttl(mut self, limit: Option<Duration>) -> Self {
         self.policy.max_ttl = None;
         self.raw_max_ttl = limit;
@@ -284,10 +285,10 @@ impl PolicyBuilder {
     /// How much longer than the ttl the nodes keep the keys of a lease that is not released: of one that
     /// was lost, or whose process died. Default 0, whole milliseconds.
     ///
-    /// Raise it where no fencing token can be checked, to the longest time for which work may go on after
-    /// its lease has ended (a pause, a request under way): until it has passed nobody else can begin.
-    /// Every crash costs that much more. A release gives the lock to others at once, even after a loss:
-    /// it says that the work has ended.
+    /// Raise it where no fencing token can be checked, to the longest time for which work may
+    /// continue after its lease has ended (a pause, a request under way): until it has passed
+    /// nobody else can begin. Every crash blocks the lock for that much longer. A release frees the
+    /// lock at once, even after a loss: it says that the work has ended.
     pub const fn lock_delay(mut self, delay: Duration) -> Self {
         self.policy.lock_delay = delay;
         self
@@ -296,9 +297,10 @@ impl PolicyBuilder {
     /// How long the lock is kept from others, at least, from its acquisition on: a release before that
     /// leaves the keys until then. Default 0.
     ///
-    /// Raise it for a job that several machines begin at the same time of day: to more than their clocks
-    /// may differ, and less than its period, so that a short run is not repeated by the next machine.
-    /// It binds releases alone: a lease that is lost, or whose process died, ends as always.
+    /// Raise it for a job that several machines begin at the same time of day: to more than their
+    /// clocks may differ, and less than its period, so that the next machine does not repeat a
+    /// short run. Only releases are delayed: a lease that is lost, or whose process died, ends as
+    /// always.
     pub const fn min_hold(mut self, least: Duration) -> Self {
         self.policy.min_hold = least;
         self

@@ -1,4 +1,5 @@
-//! Votes and what they add up to. Owns the arithmetic of majorities; knows nothing of time.
+//! Counts votes and decides what they add up to. Owns the arithmetic of majorities; knows nothing
+//! of time.
 
 use crate::command::Answer;
 use crate::fault::Fault;
@@ -33,7 +34,7 @@ impl Quorum {
         self.nodes
     }
 
-    /// Whether so many votes against make a quorum in favour impossible.
+    /// Whether this many votes against make a quorum in favour impossible.
     pub const fn is_blocked_by(self, against: usize) -> bool {
         against + self.size() > self.nodes
     }
@@ -48,7 +49,7 @@ pub enum Vote {
     Granted,
     /// The keys are another's, or gone.
     Refused,
-    /// The node broke.
+    /// The node failed.
     Failed,
 }
 
@@ -92,7 +93,7 @@ pub struct Tally {
     pub granted: usize,
     /// Nodes that refused.
     pub refused: usize,
-    /// Nodes that broke.
+    /// Nodes that failed.
     pub failed: usize,
     /// Nodes that have not answered.
     pub missing: usize,
@@ -113,7 +114,7 @@ impl Tally {
         tally
     }
 
-    /// The verdict at the first moment when it is certain.
+    /// The verdict, as soon as it is certain.
     pub const fn verdict(self, quorum: Quorum) -> Verdict {
         if self.granted >= quorum.size() {
             Verdict::Won

@@ -1,4 +1,5 @@
-//! One command to all nodes, and their votes. Owns deadlines of nodes; knows no retry and no validity.
+//! One command to all nodes, and the votes that come back. Owns each node's deadline; knows no
+//! retry and no validity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub struct Round {
     action: Action,
     started: Moment,
     deadline: Moment,
-    /// For how long this process was away at least, as far as it has shown.
+    /// How long this process was paused at least, as far as the round could tell.
     stood_still: Duration,
     ballots: Vec<Ballot>,
 }
@@ -30,7 +31,7 @@ struct Ballot {
     took: Duration,
 }
 
-/// When a round starts, and when a node that has not answered counts as broken.
+/// When a round starts, and when a node without an answer counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Window {
     pub(crate) start: Moment,
@@ -77,7 +78,7 @@ impl Round {
         self.ballots[node.index()].wanted = true;
     }
 
-    /// Writes down what is known of a node without asking it.
+    /// Records a node's known answer without asking the node.
     pub(crate) fn settle(&mut self, node: NodeId, answer: Answer) {
         self.ballots[node.index()].answer = Some(Ok(answer));
     }
@@ -112,8 +113,8 @@ impl Round {
         true
     }
 
-    /// Counts every node that has not answered as broken, if the deadline has come. Where this process stood still, what
-    /// has come meanwhile is read first.
+    /// Counts every node without an answer as failed, if the deadline has come. If this process was
+    /// paused, the replies that arrived meanwhile are read first.
     pub(crate) fn handle_timeout(&mut self, now: Moment) {
         if now < self.deadline {
             return;
@@ -131,7 +132,8 @@ impl Round {
         }
     }
 
-    /// Notes that the process was to wake at `due`, and wakes at `now`; whether that is the first standstill of the round.
+    /// Notes that the process was to wake at `due` and wakes at `now`; tells whether that is the
+    /// first pause of the round.
     pub(crate) fn note_standstill(&mut self, now: Moment, due: Moment) -> bool {
         let late = now.since(due);
         let is_first = self.stood_still.is_zero() && late >= STANDSTILL;
@@ -174,7 +176,7 @@ impl Round {
             .filter_map(|(node, ballot)| Some((node, ballot.answer.as_ref()?)))
     }
 
-    /// The nodes to which the command never went.
+    /// The nodes to which the command was never sent.
     pub(crate) fn unsent(&self) -> Vec<NodeId> {
         let is_unsent = |answer: &Result<Answer, Fault>| {
             answer.as_ref().is_err_and(|fault| fault.kind().is_unsent())
@@ -203,7 +205,8 @@ impl Round {
 pub struct RoundReport {
     /// When the round started, by the lease clock.
     pub started: Moment,
-    /// For how long this process stood still meanwhile, or had too much else to do; zero if it did not show.
+    /// How long this process was paused or too busy meanwhile; zero if the round did not notice any
+    /// of that.
     pub stood_still: Duration,
     /// One entry a node.
     pub votes: Vec<NodeVote>,
@@ -232,9 +235,9 @@ impl RoundReport {
     }
 }
 
-/// A process that wakes so much later than it wanted to has stood still.
+/// A process that wakes this much later than planned was paused.
 const STANDSTILL: Duration = Duration::from_millis(10);
-/// How long it then takes to read what has come.
+/// How long it then takes to read the replies that have arrived.
 const TO_READ: Duration = Duration::from_millis(5);
 
 fn no_answer_in(waited: Duration) -> Fault {

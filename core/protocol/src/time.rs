@@ -1,4 +1,4 @@
-//! Points in time and the time to live. Owns their arithmetic; never reads a clock.
+//! Points in time, and the time to live of keys. Owns their arithmetic; never reads a clock.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -7,8 +7,9 @@ use crate::error::ConfigError;
 
 /// A reading of one of the driver's clocks: the time since an epoch that the driver chooses.
 ///
-/// They must be monotonic and must count the time that the machine sleeps; see
-/// [`Environment::now`](crate::Environment::now) for which is which. All arithmetic saturates, so a ttl of centuries is safe.
+/// The clocks must be monotonic and must count the time in which the machine sleeps;
+/// [`Environment::now`](crate::Environment::now) tells which clock is read where. All arithmetic
+/// saturates, so a ttl of centuries is safe.
 ///
 /// ```
 /// use quorlock_protocol::Moment;
@@ -78,10 +79,10 @@ impl Ttl {
     /// The first number of milliseconds that is too large.
     pub const LIMIT_MILLIS: u64 = 1 << 53;
 
-    /// The shortest that nodes know.
+    /// The shortest ttl that nodes accept.
     pub(crate) const SHORTEST: Self = Self(1);
 
-    /// One of the library's own.
+    /// A ttl from one of the library's own constants.
     pub(crate) const fn of_millis(millis: u64) -> Self {
         Self(millis)
     }
@@ -108,13 +109,13 @@ impl Ttl {
         Self::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// This and `more` together, at most the longest that there is.
+    /// This ttl plus `more`, at most the longest one.
     pub(crate) fn and(self, more: Duration) -> Self {
         let more = u64::try_from(more.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(more).min(Self::LIMIT_MILLIS - 1))
     }
 
-    /// This without `less`, at least the shortest that there is.
+    /// This ttl minus `less`, at least the shortest one.
     pub(crate) fn without(self, less: Duration) -> Self {
         let less = u64::try_from(less.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_sub(less).max(1))

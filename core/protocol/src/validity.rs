@@ -1,4 +1,5 @@
-//! How long a lease may be trusted. The one place where elapsed time and drift are subtracted.
+//! Computes how long a lease may be trusted. The only place where elapsed time and drift are
+//! subtracted.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use crate::time::{Moment, Ttl};
 
 /// How far the clocks of the client and of the nodes may run apart during one ttl.
 ///
-/// `ttl * factor + constant`: the factor allows for different rates, the constant for the grain of
-/// a node's expiry (1 ms) and of its clock. Every rounding goes against the holder.
+/// `ttl * factor + constant`: the factor covers different clock rates, the constant covers the
+/// grain of a node's expiry (1 ms) and of its clock. Every rounding shortens the validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     parts_per_million: u32,
@@ -30,7 +31,7 @@ impl Drift {
                 "the drift factor must be at least 0 and below 1, not {factor}"
             )));
         }
-        // In range by the check above, and rounded up: against the holder.
+        // In range by the check above, and rounded up, which shortens the validity.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let parts_per_million = (factor * f64::from(Self::MILLION)).ceil() as u32;
         Ok(Self { parts_per_million })
@@ -76,7 +77,7 @@ impl Drift {
         start + ttl.as_duration().saturating_sub(self.of(ttl))
     }
 
-    /// The ttl with which keys last for `time` on the fastest node that the allowance covers.
+    /// The ttl with which keys last for `time` on a node with the fastest permitted clock.
     pub(crate) fn lasting(self, time: Duration) -> Ttl {
         let slower = u128::from(Self::MILLION.saturating_sub(self.parts_per_million).max(1));
         let nanos = time.as_nanos().saturating_mul(u128::from(Self::MILLION)).div_ceil(slower);
@@ -84,7 +85,8 @@ impl Drift {
         Ttl::SHORTEST.and(Duration::from_millis(millis).saturating_add(Self::CONSTANT))
     }
 
-    /// When the slowest node has forgotten keys that it was asked to keep at `asked` at the latest.
+    /// When the keys have expired on the node with the slowest permitted clock, if it was asked at
+    /// `asked` at the latest.
     pub(crate) fn keys_expire_by(self, ttl: Ttl, asked: Moment) -> Moment {
         asked + ttl.as_duration() + self.of(ttl)
     }
@@ -127,7 +129,7 @@ mod tests {
             let start = Moment::from_millis(start);
             let end = drift.end_of(ttl, start);
             prop_assert!(end <= start + ttl.as_duration());
-            // Whatever was cut off is at least the exact product.
+            // The allowance with the rounded-up part is at least the exact product.
             let exact = u128::from(ttl.as_millis()) * u128::from(ppm);
             prop_assert!(ttl.as_duration().saturating_sub(end.since(start)).as_nanos()
                 >= exact.min(ttl.as_duration().as_nanos()));

@@ -8,12 +8,12 @@
 //!     └───────────────────────── Resting ─────────▶ Settled (late reply)
 //! ```
 //!
-//! Each node goes its own way. The outcome is known when a quorum has spoken
-//! ([`Withdraw::outcome`]); the machine goes on until every node has answered, or has forgotten the
-//! keys by itself because their ttl has passed.
+//! Nodes are handled independently of each other. The outcome is known when a quorum has answered
+//! ([`Withdraw::outcome`]); the machine continues until every node has answered, or its keys have
+//! expired.
 //!
-//! A release may have to keep the lock from others for a while ([`Withdraw::keeping`]): until then a node
-//! is not sent a revoke but the time that is left, which ends the keys as well, later.
+//! A release may have to keep the lock from others for a while ([`Withdraw::keeping`]): until then
+//! a node is sent no revoke but an extension by the time that is left, after which the keys expire.
 
 mod outcome;
 mod progress;
@@ -39,16 +39,16 @@ pub struct Withdraw {
     claim: Arc<Claim>,
     quorum: Quorum,
     started: Moment,
-    /// When the last node will have forgotten the keys by itself.
+    /// When the keys have expired on every node.
     keys_expire_by: Moment,
-    /// Until when the keys cannot have run out.
+    /// The time before which the keys cannot have expired.
     valid_until: Moment,
     keep: Option<Keep>,
     node_timeout: Duration,
     nodes: Vec<Progress>,
 }
 
-/// Until when the keys are to stay, and how far the clocks of nodes may run ahead of it.
+/// Until when the keys must stay, and how much faster than the lease clock a node's clock may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Keep {
     until: Moment,
@@ -60,15 +60,15 @@ struct Keep {
 pub struct Withdrawal {
     /// Unique among the rounds of the machine or lease that asks.
     pub ticket: Ticket,
-    /// Whose keys.
+    /// The claim whose keys are taken back.
     pub claim: Arc<Claim>,
     /// How many nodes there are.
     pub quorum: Quorum,
-    /// When the last node will have forgotten the keys by itself; no node is asked after that.
+    /// When the keys have expired on every node; no node is asked after that.
     pub keys_expire_by: Moment,
     /// Nodes that cannot hold the keys, because the grant was never sent to them: they are not asked.
     pub unsent: Vec<NodeId>,
-    /// How long to wait for one node before the outcome is told without it.
+    /// How long to wait for one node before the outcome is decided without it.
     pub node_timeout: Duration,
 }
 
@@ -92,16 +92,16 @@ impl Withdraw {
         }
     }
 
-    /// Says until when the keys cannot have run out by themselves: keys that are gone before then,
-    /// after a command whose reply was lost, were taken away by it. Without that nothing is known of them.
+    /// Sets the time before which the keys cannot have expired: if keys are gone earlier, and the
+    /// reply to a command was lost, that command deleted them. Without it nothing can be concluded.
     #[must_use]
     pub const fn valid_until(mut self, until: Moment) -> Self {
         self.valid_until = until;
         self
     }
 
-    /// Leaves the keys on their nodes until then, by the slowest clock that `drift` allows for: a node is
-    /// asked for what is left of that time, and for the keys only afterwards.
+    /// Leaves the keys on their nodes until then, by the slowest clock that `drift` allows: a node
+    /// is asked to keep them for the time that is left, and to delete them only afterwards.
     #[must_use]
     pub fn keeping(mut self, until: Moment, drift: Drift) -> Self {
         self.keep = (until > self.started).then_some(Keep { until, drift });
@@ -113,7 +113,7 @@ impl Withdraw {
         &self.claim
     }
 
-    /// Asks every node again that has not answered, for a driver that missed what came in before.
+    /// Asks every node without an answer again, for a driver that missed earlier replies.
     pub fn restart(&mut self) {
         for progress in &mut self.nodes {
             progress.restart();
@@ -124,8 +124,8 @@ impl Withdraw {
         self.ticket
     }
 
-    /// What became of the keys, as soon as that is certain; `Unknown` once every node has had its
-    /// chance.
+    /// What became of the keys, as soon as that is certain; `Unknown` once every node was asked and
+    /// too few have answered.
     pub fn outcome(&self) -> Option<ReleaseOutcome> {
         let (mut ours, mut absent, mut theirs) = (0, 0, 0);
         for progress in self.nodes.iter().filter(|progress| !progress.unclear) {
@@ -133,7 +133,7 @@ impl Withdraw {
                 Some(Ok(Answer::Ours { .. })) => ours += 1,
                 Some(Ok(Answer::Absent)) => absent += 1,
                 Some(Ok(Answer::Theirs { .. })) => theirs += 1,
-                // A key of another type is not ours: another program has put it in its place.
+                // A key of another type is not ours: another program wrote it.
                 Some(Err(fault)) if fault.kind() == FaultKind::WrongType => theirs += 1,
                 Some(Err(_)) | None => {}
             }
@@ -171,7 +171,7 @@ impl Withdraw {
         self.nodes.iter().filter(|progress| !progress.has_had_its_chance()).count()
     }
 
-    /// Whether no node needs anything more.
+    /// Whether no node needs another command.
     pub fn is_done(&self) -> bool {
         self.nodes.iter().all(|progress| progress.state == State::Settled)
     }
@@ -188,8 +188,8 @@ impl Withdraw {
         Some((NodeId::all(self.nodes.len()).nth(index)?, command))
     }
 
-    /// What to ask of a node now, and until when it is worth doing: the time that is left to keep is right
-    /// only for a while, and makes the keys last.
+    /// What to ask a node now, and until when the command may be carried out: a time to keep the
+    /// keys is right only for a while, and prolongs them.
     fn action(&mut self, now: Moment, deadline: Moment) -> (Action, Moment) {
         let Some(Keep { until, drift }) = self.keep.filter(|keep| now < keep.until) else {
             return (Action::Revoke, self.keys_expire_by);
@@ -216,8 +216,8 @@ impl Withdraw {
             return;
         }
         progress.took = now.since(self.started);
-        // An earlier command may have deleted the keys (or ended them when their time was up), so that they
-        // are gone, or another's, by now.
+        // An earlier command may have deleted the keys (or shortened them to expire): so they may
+        // be gone, or another's, by now.
         let ends = self.keep.is_none_or(|keep| now >= keep.until);
         let again = ends && (reply.repeated || progress.is_asked_again());
         match reply.answer {
@@ -271,7 +271,7 @@ impl Machine for Withdraw {
         self.expire(env.now());
     }
 
-    /// Gives the rest up: the keys go when their ttl has passed.
+    /// Stops asking: the remaining keys expire.
     fn cancel(&mut self, _env: &mut dyn Environment) {
         for progress in &mut self.nodes {
             progress.state = State::Settled;

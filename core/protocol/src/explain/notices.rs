@@ -1,4 +1,5 @@
-//! The sentences about nodes that are not fit, and about this machine.
+//! Writes the warnings for people: about nodes whose grants do not count, and about this machine's
+//! clock. Owns the wording.
 
 use super::seconds;
 use crate::guard::{Dependence, Notice};

@@ -1,4 +1,5 @@
-//! What stands in a node's canary key. Owns its text form; decides nothing.
+//! The value of a node's canary key, by which clients recognise the node's memory. Owns its text
+//! form; decides nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +11,13 @@ use super::quarantine::QuarantineReason;
 
 /// The value of the key by which a node shows which memory it has.
 ///
-/// The key goes when the node's other keys go (a restart without persistence, `FLUSHALL`). It names the
-/// memory, the server that it was written on, and how often it was written: so a copy of it (an old
-/// snapshot, a replica that took over) is told from the original.
+/// The key disappears together with the node's other keys (a restart without persistence,
+/// `FLUSHALL`). It names the memory, the server that it was written on, and how often it was
+/// written: so a copy of it (an old snapshot, a replica that took over) can be told from the
+/// original.
 ///
-/// The text begins with what never changes while the memory lasts ([`Self::prefix`]). What follows is
-/// written anew with each beat; the node itself puts its clock behind it.
+/// The text begins with the part that never changes while the memory lasts ([`Self::prefix`]). The
+/// rest is rewritten with each beat; the node itself appends its clock.
 ///
 /// ```
 /// use quorlock_protocol::{Canary, QuarantineReason};
@@ -48,11 +50,10 @@ pub struct Canary {
     pub durable: bool,
     /// How often the canary was written. It never goes back while the memory lasts.
     pub count: u64,
-    /// Locks that ask nodes to keep keys for at most so long need not be noted: every client waits for
-    /// at least so long at a node that forgot.
+    /// Locks that ask nodes to keep keys for at most this long need no note on the nodes: every
+    /// client waits at least this long at a node that forgot.
     pub floor: Duration,
-    /// At least so long before the last beat it was that a lock was asked for which this memory does
-    /// not know.
+    /// Before the last beat, no lock that this memory does not know was asked for within this time.
     pub age: Duration,
     /// Why the memory began.
     pub reason: QuarantineReason,
@@ -70,14 +71,14 @@ impl Canary {
         format!("{VERSION} {id} {run} {line} {} ", u8::from(*durable))
     }
 
-    /// The whole text but the node's clock, which the node puts behind it.
+    /// The whole text except the node's clock, which the node appends.
     pub fn text_to_write(&self) -> String {
         let Self { count, reason, wall_micros, .. } = self;
         let (floor, age) = (self.floor.as_millis(), self.age.as_millis());
         format!("{}{count} {floor} {age} {} {wall_micros}", self.prefix(), reason.name())
     }
 
-    /// How long the last beat is over, as far as the two clocks tell: the longer time and the shorter one.
+    /// How long ago the last beat was, by the two clocks: the longer time and the shorter one.
     pub(super) fn since_beat(&self, node_micros: u64, wall_micros: u64) -> (Duration, Duration) {
         let by_node = node_micros.saturating_sub(self.node_micros);
         let by_wall = wall_micros.saturating_sub(self.wall_micros);
@@ -91,7 +92,7 @@ impl fmt::Display for Canary {
     }
 }
 
-/// The text is not that of a canary of this version.
+/// The error for text that is not a canary of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a canary of this version")]
 pub struct NoCanary;
@@ -114,7 +115,8 @@ impl FromStr for Canary {
             run: name(run),
             line: name(line),
             durable: durable == "1",
-            // A count that cannot go on, or that no sighting can tell, was written by nobody.
+            // A count that cannot be incremented, or that a note cannot hold, was not written by a
+            // client.
             count: number(count).and_then(below_ended)?,
             floor: millis(floor)?,
             age: millis(age)?,
@@ -125,27 +127,28 @@ impl FromStr for Canary {
     }
 }
 
-/// What must stand in the canary key for a grant to count: the same memory, beaten at least as often.
+/// What the canary key must contain for a grant to count: the same memory, with at least as many
+/// beats.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Relied {
-    /// How the text begins; empty if nothing is compared.
+    /// How the text begins; empty if the canary is not compared.
     pub prefix: Arc<str>,
     /// The highest number of beats that is known.
     pub count: u64,
 }
 
 impl Relied {
-    /// Nothing is guarded: whatever stands in the key is right.
+    /// Accepts any canary: nothing is guarded.
     pub fn anything() -> Self {
         Self { prefix: "".into(), count: 0 }
     }
 
-    /// Whether nothing is compared.
+    /// Whether any canary is accepted.
     pub fn is_anything(&self) -> bool {
         self.prefix.is_empty()
     }
 
-    /// The number of beats in `text`, if it shows the memory relied on, and no older state of it.
+    /// The number of beats in `text`, if it shows the expected memory and not an older state of it.
     pub fn count_in(&self, text: &[u8]) -> Option<u64> {
         if self.is_anything() {
             return Some(0);

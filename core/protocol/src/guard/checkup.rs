@@ -1,5 +1,5 @@
-//! What a look at a node tells, and what is to be done about it. Owns the words between the guards and
-//! the node; knows no wire format.
+//! What a client reads at a look at a node, and what it is to do about that node then. Owns these
+//! types, which the guards and the node code exchange; knows no wire format.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::notes::{GRAIN, Notes};
 use super::quarantine::Quarantine;
 use crate::time::Moment;
 
-/// What is read of a node at every connection, and now and then.
+/// What a client reads from a node at every connection, and from time to time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Checkup {
     /// The run of the server: a new one with each start of it. `None` if this user may not ask.
@@ -48,7 +48,8 @@ impl CanaryKey {
         canary.map_or_else(|_| Self::Unreadable(text.into()), Self::Present)
     }
 
-    /// Whether it was written by a later time than the node's clock shows: that was set back since.
+    /// Whether it was written at a later time than the node's clock shows now: the clock was set
+    /// back since.
     pub(super) fn is_ahead_of(&self, micros: u64) -> bool {
         let margin = u64::try_from(GRAIN.as_micros()).unwrap_or(u64::MAX);
         matches!(self, Self::Present(it) if it.node_micros > micros.saturating_add(margin))
@@ -69,16 +70,17 @@ impl CanaryKey {
 pub enum Ruling {
     /// Grants count.
     Open(Pass),
-    /// Leave the notes there, and put the canary there if what was found still stands; then look again.
+    /// Leave the notes there, and write the canary if the key still holds what was found; then look
+    /// again.
     Write(Writing),
     /// Grants do not count before `until`; look again then, and every second before.
     Quarantined(Quarantine),
-    /// It depends on the other nodes. Grants do not count; look again when more is known of them, at
-    /// this moment at the latest.
+    /// The decision depends on other nodes. Grants do not count; look again when more is known of
+    /// them, at this moment at the latest.
     Undecided(Moment),
 }
 
-/// Under which conditions a node's grants count.
+/// The conditions under which a node's grants count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pass {
     /// What must stand in the canary key.
@@ -87,11 +89,11 @@ pub struct Pass {
     pub longest: Duration,
 }
 
-/// A canary to be put in the place of what was found.
+/// A canary to write in the place of the value that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Writing {
     /// What was found in the canary key.
     pub expected: Option<Arc<str>>,
-    /// What is to stand there, without the node's clock, which the node puts behind it.
+    /// The new value, without the node's clock, which the node appends.
     pub canary: Arc<str>,
 }

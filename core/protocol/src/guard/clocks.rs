@@ -1,5 +1,5 @@
-//! The nodes' clocks against the lease clock. Owns the arithmetic of offsets and steps; trusts and
-//! distrusts nobody.
+//! Compares the nodes' clocks with the lease clock. Owns the arithmetic of offsets and steps;
+//! decides nothing about nodes.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct ClockReading {
     pub micros: u64,
 }
 
-/// How far a node's clock lies ahead of the lease clock: somewhere between two bounds, in microseconds.
+/// How far a node's clock is ahead of the lease clock: a value between two bounds, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offset {
     pub(super) low: i64,
@@ -25,18 +25,18 @@ pub(super) struct Offset {
     pub(super) at: Moment,
 }
 
-/// What a reading says of a clock that was read before.
+/// How a reading compares with earlier readings of the same clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// It went on as clocks do.
+    /// The clock ran at a normal rate.
     Steady,
-    /// It lies ahead of where it can be.
+    /// The clock is ahead of where it can be.
     Ahead(Lead),
-    /// It lies behind where it can be, by at least so much.
+    /// The clock is behind where it can be, by at least this much.
     Behind(Duration),
 }
 
-/// How far a clock lies ahead of where it was: somewhere between two bounds.
+/// How far a clock is ahead of where it was: a value between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lead {
     pub(super) least: Duration,
@@ -53,8 +53,9 @@ pub(super) struct Clocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Known {
     offset: Offset,
-    /// The least upper bounds of this span of time and of the one before. Readings within the allowance do not
-    /// move them, so that a clock that gains a little with each reading is found out however often it is read.
+    /// The smallest upper bounds of this span of time and of the one before. Readings within the
+    /// allowance do not move them. So a clock that gains a little with each reading is detected,
+    /// however often it is read.
     ceilings: [Offset; 2],
     /// When this span began.
     since: Moment,
@@ -65,7 +66,7 @@ impl Known {
         Self { offset, ceilings: [offset; 2], since: offset.at }
     }
 
-    /// The highest that the clock can lie at `now`.
+    /// The highest offset that the clock can have at `now`.
     fn ceiling(&self, now: Moment) -> i64 {
         let [this, before] = self.ceilings.map(|it| it.aged(now).high);
         this.min(before)
@@ -95,8 +96,8 @@ impl Clocks {
         self.known[node.index()].map(|known| known.offset)
     }
 
-    /// Compares a reading with what is known of the clock. What is steady is known from now on; a step
-    /// is only told, until it is accepted.
+    /// Compares a reading with what is known of the clock. A steady reading is recorded at once; a
+    /// step is only reported, until the caller accepts it.
     pub(super) fn compare(
         &self,
         node: NodeId,
@@ -123,7 +124,7 @@ impl Clocks {
         (Step::Steady, read.narrowed_by(known))
     }
 
-    /// Takes a steady reading for what is known.
+    /// Records a steady reading.
     pub(super) fn accept(&mut self, node: NodeId, offset: Offset) {
         match &mut self.known[node.index()] {
             Some(known) => known.accept(offset),
@@ -131,13 +132,13 @@ impl Clocks {
         }
     }
 
-    /// Takes a reading for what is known, whatever was known before: the clock or the client's own was set.
+    /// Records a reading and drops all earlier ones: the node's clock or the client's own was set.
     pub(super) fn begin_anew(&mut self, node: NodeId, offset: Offset) {
         self.known[node.index()] = Some(Known::new(offset));
     }
 
-    /// This client stood still since the node's clock was read: what is known of that clock lies further
-    /// ahead by now.
+    /// This client was paused since the node's clock was read: the recorded offset grows by
+    /// `by`.
     pub(super) fn shift(&mut self, node: NodeId, by: Lead) {
         if let Some(known) = &mut self.known[node.index()] {
             let low = known.offset.low.saturating_add(micros(by.least));
@@ -154,25 +155,25 @@ impl Offset {
         Self { low: lies(reading.received), high: lies(reading.sent), at: reading.received }
     }
 
-    /// The bounds at a later moment: clocks run apart meanwhile.
+    /// The bounds at a later moment; they widen because clocks run at different rates.
     pub(super) fn aged(self, now: Moment) -> Self {
         Self { at: now.max(self.at), ..self.widened(now.since(self.at)) }
     }
 
-    /// The bounds when so much time has passed that clocks ran apart.
+    /// The bounds after `age`, in which the clocks may have run apart.
     pub(super) fn widened(self, age: Duration) -> Self {
         let slack = micros(age) / RATE_DIVISOR;
         let (low, high) = (self.low.saturating_sub(slack), self.high.saturating_add(slack));
         Self { low, high, ..self }
     }
 
-    /// How far this lies ahead of `other`.
+    /// How far this offset is above `other`.
     pub(super) fn over(self, other: Self) -> Self {
         let low = self.low.saturating_sub(other.high);
         Self { low, high: self.high.saturating_sub(other.low), at: self.at }
     }
 
-    /// What both say; a step within the allowance leaves the newer.
+    /// The range that both allow; after a step within the allowance, the newer range.
     pub(super) fn narrowed_by(self, other: Self) -> Self {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         if low <= high { Self { low, high, at: self.at } } else { self }
@@ -191,9 +192,9 @@ pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A gain is found out that comes to more than the allowance within one to two such spans.
+/// A clock that gains more than the allowance within one to two such spans is detected.
 const SPAN: Duration = Duration::from_secs(5);
-/// Clocks that are kept by NTP run apart by one part in so many at the most (500 ppm).
+/// Clocks that are kept by NTP run apart by at most one part in this many (500 ppm).
 pub(super) const RATE_DIVISOR: i64 = 2000;
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Whether a cluster is new, so that its nodes have forgotten nothing. Owns who may say so.
+//! Decides whether a cluster is new, so that its nodes have forgotten nothing, and which one client
+//! may declare that.
 //!
-//! A client that finds all listed nodes empty, within a second, may found the cluster: it writes the first canary to
-//! one node, the same for everybody (the *registrar*, whose server has the smallest run). The one client whose
-//! canary stands there has founded; it then writes those of the other nodes. So a client that reaches only nodes
-//! which forgot founds nothing, and of two that begin at the same time one waits for the other.
+//! A client that finds all listed nodes empty within one second may found the cluster. It writes
+//! the first canary to one node, the same node for every client (the *registrar*, whose server has
+//! the smallest run). The client whose canary is found there has founded the cluster; it then
+//! writes the canaries of the other nodes. So a client that reaches only nodes which forgot founds
+//! nothing, and of two clients that begin at the same time one waits for the other.
 
 use super::checkup::{CanaryKey, Ruling};
 use super::memory::{Look, SETTING_UP};
@@ -18,14 +20,15 @@ use crate::time::Moment;
 pub(super) enum Founding {
     #[default]
     No,
-    /// It has written this memory to the registrar, if nobody was there before.
+    /// This client has written this memory to the registrar, provided that the key was empty.
     Asked(NodeId, u64),
     /// It has founded the cluster.
     Won(Moment),
 }
 
 impl Guards {
-    /// What to do about an empty node, if this client founds the cluster; `None` if it does not, or not yet.
+    /// What to do about an empty node, if this client founds the cluster; `None` if it does not, or
+    /// not yet.
     pub(super) fn found(&mut self, env: &mut dyn Environment, look: Look<'_>) -> Option<Ruling> {
         let now = env.now();
         match self.founding {

@@ -1,5 +1,6 @@
-//! From when on a node's grants count. Owns the arithmetic of waiting; trusts no flag: it is worked out anew at
-//! each look from what is known of ages and of locks that may still be held.
+//! Decides from when on a node's grants count. Owns the arithmetic of waiting. It stores no flag:
+//! each look computes the answer anew from the ages of memories and the locks that may still be
+//! held.
 
 use std::time::Duration;
 
@@ -20,17 +21,18 @@ impl Guards {
             return Ruling::Undecided(now + LOOK_AGAIN);
         };
         if heard < self.quorum.size() {
-            // Too few to tell from each other's notes whether its clock is right.
+            // Too few nodes to tell from each other's notes whether this node's clock is right.
             return Ruling::Undecided(now + LOOK_AGAIN);
         }
         let reason = memory.canary.reason;
-        // Whether the cluster was new or has forgotten as a whole, a strict client does not take a founder's word for.
+        // A strict client does not believe a founder that the cluster was new (it may have
+        // forgotten as a whole).
         let is_strict = self.restart == RestartGuard::Strict;
         let founded = memory.since_founding(now).filter(|_| is_strict);
         let age = founded.unwrap_or_else(|| memory.age(now));
         let relied =
             Relied { prefix: memory.canary.prefix().into(), count: self.counts.of(memory.id) };
-        // Nobody can tell of more than the founder could.
+        // No other client can know more than the founder did.
         let others_remember =
             founded.is_some() || self.remembering_beside(node, now) >= self.quorum.size();
         let until = self.opens_at(age, others_remember, now);
@@ -40,14 +42,16 @@ impl Guards {
         }
         let record = &mut self.records[node.index()];
         record.is_vouched |= others_remember;
-        // Whoever runs long locks expects that others did, which nobody is left to tell of.
+        // A client that uses long locks expects that others used them, too, and no node is left
+        // that could tell.
         let knows_all = record.is_vouched || self.is_old(age);
         let longest =
             if knows_all { Duration::MAX } else { self.without_drift(age).max(self.floor) };
         Ruling::Open(Pass { relied, longest })
     }
 
-    /// How many other nodes are known to tell of every long lock that a node with this memory may have forgotten.
+    /// How many other nodes certainly know every long lock that a node with this memory may have
+    /// forgotten.
     fn remembering_beside(&self, node: NodeId, now: Moment) -> usize {
         let found = self.records[node.index()].memory.as_ref().map(|memory| memory.found);
         let remembers = |record: &NodeRecord| {
@@ -59,7 +63,7 @@ impl Guards {
         others.filter(|(_, record)| remembers(record)).count()
     }
 
-    /// When grants count at a node whose memory has this age.
+    /// When grants begin to count at a node whose memory has this age.
     fn opens_at(&self, age: Duration, others_remember: bool, now: Moment) -> Moment {
         let mut required = self.floor;
         if !others_remember {
@@ -96,7 +100,7 @@ impl Guards {
         }
     }
 
-    /// No lock is waited for longer.
+    /// The longest lock that is waited for.
     fn longest_forgotten(&self) -> Duration {
         self.limit.unwrap_or(Duration::ZERO).max(LONGEST_FORGOTTEN)
     }
@@ -110,16 +114,16 @@ impl Guards {
         self.with_drift(self.longest_forgotten())
     }
 
-    /// So long by the slowest clock that is allowed.
+    /// The time that the slowest permitted clock takes to show `time`.
     pub(super) fn with_drift(&self, time: Duration) -> Duration {
         Ttl::from_duration(time).map_or(time, |ttl| time.saturating_add(self.drift.of(ttl)))
     }
 
-    /// The longest time that is over when `age` has passed by the fastest clock that is allowed.
+    /// The longest time that has certainly passed when the fastest permitted clock shows `age`.
     fn without_drift(&self, age: Duration) -> Duration {
         Ttl::from_duration(age).map_or(Duration::ZERO, |ttl| age.saturating_sub(self.drift.of(ttl)))
     }
 }
 
-/// Whether a lock was asked for before a memory began is not told if less lies between the two.
+/// If a lock was asked for and a memory began within this time, nobody knows which came first.
 const SAME_MOMENT: Duration = Duration::from_secs(1).saturating_add(GRAIN);

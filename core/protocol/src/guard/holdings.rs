@@ -1,9 +1,10 @@
-//! Which locks may still be held that last longer than the floor. Owns the joining of what many clients say of
-//! that; knows no node.
+//! Records which locks longer than the floor may still be held, as all clients together know them.
+//! Owns how entries are joined; knows no node.
 //!
-//! An entry says: locks that ask nodes to keep keys for at most `key_ttl` were asked for since `began`, and after
-//! `until` none of them is held. What two clients know is joined so that nobody can overwrite what another knows:
-//! the higher version wins, and an entry lasts as long as the longest-lived of those that it replaces.
+//! An entry says: locks that ask nodes to keep keys for at most `key_ttl` were asked for since
+//! `began`, and after `until` none of them is held. Entries are joined so that no client can
+//! overwrite what another knows: the higher version wins, and an entry lasts as long as the
+//! longest-lived of those that it replaces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// What both know.
+    /// The entry that says everything that either of the two says.
     fn joined(self, other: Self) -> Self {
         let until = self.until.max(other.until);
         let newer = if self.version >= other.version { self } else { other };
@@ -40,8 +41,8 @@ impl Holding {
         Self { version: self.version, key_ttl, began, until }
     }
 
-    /// Whether `self` says nothing that `read` does not say: differences in time that clocks and networks make do
-    /// not count, or an entry that is passed round would never end.
+    /// Whether `self` says nothing that `read` does not say. Small differences in time are ignored:
+    /// clocks and networks cause them, and an entry would otherwise be passed on for ever.
     fn is_in(self, read: Self) -> bool {
         let is_older = read.version > self.version;
         let same = read.version == self.version
@@ -52,12 +53,13 @@ impl Holding {
 }
 
 impl Holdings {
-    /// Reads what a node told, so that the locks last for as long as they can: for what this client is to know.
+    /// Reads a node's notes with the longest times they allow: what this client must take into
+    /// account.
     pub(super) fn read(notes: &[HoldingNote], clock: ClockReading) -> Self {
         Self::read_at(notes, clock.sent, clock.received)
     }
 
-    /// The same so that they last for as short as they can: for what the node is sure to know.
+    /// Reads a node's notes with the shortest times they allow: what the node certainly knows.
     pub(super) fn read_sure(notes: &[HoldingNote], clock: ClockReading) -> Self {
         Self::read_at(notes, clock.received, clock.sent)
     }
@@ -72,8 +74,8 @@ impl Holdings {
         Self { entries: notes.iter().map(|note| (Arc::clone(&note.name), entry(note))).collect() }
     }
 
-    /// The same where the node's clock was set back since then: nobody can tell from it since when the entries hold,
-    /// save of those that are in `known`.
+    /// The same where the node's clock was set back since: it no longer tells since when the
+    /// entries hold, except for those that are in `known`.
     pub(super) fn of_unknown_age(mut self, known: &Self) -> Self {
         for (name, entry) in &mut self.entries {
             let is_known = known.get(name).is_some_and(|known| known.version == entry.version);
@@ -84,20 +86,20 @@ impl Holdings {
         self
     }
 
-    /// Takes in what another has read.
+    /// Joins what another client has told.
     pub(super) fn join(&mut self, other: &Self) {
         for (name, entry) in &other.entries {
             self.put(name, *entry);
         }
     }
 
-    /// Takes in one entry.
+    /// Joins one entry.
     pub(super) fn put(&mut self, name: &Arc<str>, entry: Holding) {
         let known = self.entries.entry(Arc::clone(name)).or_insert(entry);
         *known = known.joined(entry);
     }
 
-    /// Drops what says nothing any more.
+    /// Drops entries that have ended.
     pub(super) fn expire(&mut self, now: Moment) {
         self.entries.retain(|_, entry| entry.until > now);
     }
@@ -115,7 +117,7 @@ impl Holdings {
         self.entries.values().copied()
     }
 
-    /// What is to be left on a node that has told `read`.
+    /// The entries to leave on a node whose notes say `read`.
     pub(super) fn missing_in(&self, read: &Self, now: Moment) -> Vec<HoldingNote> {
         let fitting = self.fitting(read);
         let is_missing = |(name, entry): &(&Arc<str>, &Holding)| {
@@ -131,8 +133,8 @@ impl Holdings {
         fitting.entries.iter().filter(is_missing).map(note).collect()
     }
 
-    /// The same in as many entries as there is room for on a node that has told `read`: what finds none there goes
-    /// into an entry that clients share.
+    /// The same in as many entries as the node has room for, given its notes `read`: an entry
+    /// without room of its own is merged into one that clients share.
     fn fitting(&self, read: &Self) -> Self {
         let mut room = MOST.saturating_sub(read.len());
         let mut fitting = Self::default();

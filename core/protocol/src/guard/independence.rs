@@ -1,5 +1,5 @@
-//! Whether nodes are independent of each other: tells from what their servers say of themselves. Owns the
-//! rules; knows no address but as text to compare, asks nobody.
+//! Decides whether nodes are independent of each other, from what their servers say of themselves.
+//! Owns the rules; knows addresses only as text to compare.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use super::{Contact, Guards, Notice};
 use crate::identity::NodeId;
 use crate::quorum::Quorum;
 
-/// What a server says of itself when a connection is made. What it does not tell is `None`, and nothing
-/// follows from it.
+/// What a server says of itself when a connection is made. A field is `None` if the server does not
+/// tell, and then nothing is concluded from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Its run: a new one with each start of it.
     pub run: Option<Arc<str>>,
     /// The name of the history of writes that it shares with its replicas.
     pub history: Option<Arc<str>>,
-    /// Whom it replicates from, as `host:port`.
+    /// The server that it replicates from, as `host:port`.
     pub follows: Option<Arc<str>>,
-    /// Where the user says that it is, as `host:port`.
+    /// The address that the user listed, as `host:port`.
     pub listed_as: Option<Arc<str>>,
     /// Its place in a Redis Cluster, if it is in one.
     pub cluster: Option<Membership>,
-    /// The policy by which it throws keys out when its memory is full, if there is a limit.
+    /// The policy by which it evicts keys when its memory is full, if there is a limit.
     pub evicts_by: Option<Arc<str>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Membership {
     pub all: Arc<[Arc<str>]>,
 }
 
-/// Why a node has no vote of its own.
+/// Why a node has no vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dependence {
     /// Both addresses lead to one server.
@@ -48,21 +48,21 @@ pub enum Dependence {
 }
 
 impl Dependence {
-    /// Whether it lies in the list of nodes, whatever roles the servers have: a master that is not listed
-    /// may have changed places with its replica.
+    /// Whether the fault is in the user's list of nodes, whatever roles the servers have: a master
+    /// that is not listed may have changed places with its replica.
     pub const fn is_mistake(&self) -> bool {
         !matches!(self, Self::Replica(..))
     }
 }
 
-/// Who the nodes are, as far as it is known.
+/// What is known of the nodes' identities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Independence {
     known: Vec<Option<Known>>,
     verdicts: Vec<Option<Dependence>>,
-    /// How many servers have come so far.
+    /// How many servers have been seen so far.
     arrivals: u32,
-    /// Of which nodes people were told that they throw keys out when memory runs short.
+    /// For each node, whether people were told that it evicts keys when memory runs short.
     evictions_told: Vec<bool>,
 }
 
@@ -71,7 +71,7 @@ struct Known {
     identity: Identity,
     /// The memory that its canary names.
     memory: Option<u64>,
-    /// When its server came, as a number that grows.
+    /// The order in which servers were seen, as a growing number.
     arrival: u32,
 }
 
@@ -86,11 +86,12 @@ impl Independence {
         }
     }
 
-    /// Learns who a node is; whether that changes who is independent.
+    /// Records who a node is; tells whether that changes which nodes are independent.
     pub(super) fn learn(&mut self, node: NodeId, identity: Identity) -> bool {
         let known = &mut self.known[node.index()];
         let same = known.as_ref().filter(|known| known.identity.run == identity.run);
-        // Whoever has votes out keeps its place before one that comes to the same server later.
+        // A node that votes already keeps its place before one that later turns out to be the same
+        // server.
         let arrival = same.map_or(self.arrivals, |known| known.arrival);
         self.arrivals += u32::from(same.is_none());
         let memory = known.as_ref().and_then(|known| known.memory);
@@ -98,8 +99,9 @@ impl Independence {
         self.judge_all()
     }
 
-    /// Learns which memory a node has: two that have the same one are one server, also where a user may not ask who
-    /// they are. Whether that changes who is independent.
+    /// Records which memory a node has; tells whether that changes which nodes are independent. Two
+    /// nodes with the same memory are one server, which works also where the user may not ask the
+    /// servers who they are.
     fn learn_memory(&mut self, node: NodeId, memory: u64) -> bool {
         match &mut self.known[node.index()] {
             Some(known) if known.memory != Some(memory) => known.memory = Some(memory),
@@ -115,12 +117,13 @@ impl Independence {
         is_news
     }
 
-    /// Why a node has no vote of its own; `None` if it has.
+    /// Why a node has no vote; `None` if it has one.
     pub(super) fn verdict(&self, node: NodeId) -> Option<&Dependence> {
         self.verdicts[node.index()].as_ref()
     }
 
-    /// The first mistake in the list of nodes. Where each is a replica, none of them can grant anything.
+    /// The first mistake in the list of nodes. If every node is a replica, no lock can be granted
+    /// at all.
     pub(super) fn mistake(&self) -> Option<&Dependence> {
         let mut verdicts = self.verdicts.iter().flatten();
         let all_follow = self.verdicts.iter().all(|it| matches!(it, Some(Dependence::Replica(..))));
@@ -156,7 +159,8 @@ impl Independence {
 }
 
 impl Guards {
-    /// A node's server says who it is: before its first check-up, and whenever it may be another.
+    /// Takes who a node's server says it is: before the node's first look, and whenever it may be
+    /// another server.
     pub fn handle_identity(&mut self, node: NodeId, identity: Identity) {
         if let Some(policy) = &identity.evicts_by
             && !std::mem::replace(&mut self.independence.evictions_told[node.index()], true)
@@ -179,14 +183,14 @@ impl Guards {
         let mistake = self.mistake().filter(|mistake| before.as_ref() != Some(*mistake)).cloned();
         self.notices.extend(mistake.map(Notice::NotIndependent));
         for (node, record) in NodeId::all(self.records.len()).zip(&mut self.records) {
-            // Nobody looks at it, and nobody is to wait for that.
+            // The node is not looked at, so no other node must wait for its look.
             if self.independence.verdict(node).is_some() {
                 record.contact = Contact::Down;
             }
         }
     }
 
-    /// Why a node has no vote of its own, so that its grants never count; `None` if it has.
+    /// Why a node has no vote, so that its grants never count; `None` if it has one.
     pub fn dependence(&self, node: NodeId) -> Option<&Dependence> {
         self.independence.verdict(node)
     }
@@ -208,7 +212,7 @@ impl Known {
 impl Identity {
     fn replicates(&self, other: &Self) -> bool {
         let is_named = self.follows.is_some() && self.follows == other.listed_as;
-        // A replica takes over the name of the history, whatever its master is called where.
+        // A replica has its master's history name, under whatever address the master is known.
         let is_copy = self.history.is_some() && self.history == other.history;
         is_named || (is_copy && other.follows.is_none())
     }

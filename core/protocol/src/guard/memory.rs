@@ -1,5 +1,5 @@
-//! Which memory a node has: whether it is the one that its canary names, and how long ago it may have forgotten
-//! locks. Says what is to stand in the canary key. Knows no clock step.
+//! Decides which memory a node has: whether it is the one that its canary names, and how long ago
+//! it may have forgotten locks. Owns what the canary key is to contain; knows no clock step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,38 +22,39 @@ use crate::time::Moment;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Memory {
     pub(super) id: u64,
-    /// When this client first heard of it.
+    /// When this client first saw it.
     pub(super) found: Moment,
-    /// What stood in the canary key at the last look.
+    /// The canary at the last look.
     pub(super) canary: Canary,
-    /// How old it was at least, and when.
+    /// Its age at least, and when it had that age.
     age: (Duration, Moment),
     /// Whether this client has known another memory of the node.
     had_another: bool,
 }
 
 impl Memory {
-    /// At least so long ago it is that a lock was asked for which the memory does not know.
+    /// Within this time no lock was asked for that the memory does not know.
     ///
-    /// That a new cluster has forgotten nothing was found by a client that saw no other memory. One that
-    /// did knows better, and counts from the beginning of this one.
+    /// A client that saw no other memory of the node may have concluded that the cluster is new and
+    /// has forgotten nothing. A client that did see another one counts from the beginning of this
+    /// memory.
     pub(super) fn age(&self, now: Moment) -> Duration {
         let age = self.whole_age(now);
         if self.had_another { age.checked_sub(AGES_AGO).unwrap_or(age) } else { age }
     }
 
-    /// How long ago a founder began it, if one did.
+    /// How long ago a founder began this memory, if one did.
     pub(super) fn since_founding(&self, now: Moment) -> Option<Duration> {
         self.whole_age(now).checked_sub(AGES_AGO)
     }
 
-    /// The same as all clients tell each other.
+    /// The age as all clients tell it to each other.
     fn whole_age(&self, now: Moment) -> Duration {
         let (age, then) = self.age;
         age.saturating_add(now.since(then))
     }
 
-    /// No lock was asked for within `age` that the memory does not know.
+    /// Records that no lock was asked for within `age` that the memory does not know.
     fn is_at_least(&mut self, age: Duration, now: Moment) {
         if self.whole_age(now) < age {
             self.age = (age, now);
@@ -80,7 +81,7 @@ impl Guards {
         };
         let sent = look.checkup.clock.sent;
         if canary.count < self.counts.of(canary.id) && self.counts.are_newer(canary.id, sent) {
-            // It was beaten between this look and what was heard since: the next one tells.
+            // A beat may have fallen between this look and that note: the next look decides.
             self.records[look.node.index()].recheck = true;
             self.has_news = true;
             return Ruling::Undecided(now);
@@ -106,15 +107,15 @@ impl Guards {
             return self.rule_gate(look.node, now);
         }
         if !self.has_contacted_all(FIRST_CONTACT, now) {
-            // One of those who were not heard yet may know that this is an older state of the memory: with one
-            // beat more nobody could tell.
+            // A node that was not asked yet may know that this is an older state of the memory:
+            // after one more beat nobody could tell.
             return Ruling::Undecided(now + FIRST_CONTACT);
         }
         self.beat(look, canary, wall, now)
     }
 
-    /// Notes that nobody has used the node for a while, this client included; `false` if that is to stay so for now,
-    /// until it is known whether any other node has forgotten.
+    /// Records that nobody, this client included, has used the node for a while. Returns `false` if
+    /// the node is to stay idle for now, until it is known whether any other node has forgotten.
     fn note_idle(&mut self, look: Look<'_>, now: Moment) -> bool {
         let sent = look.checkup.clock.sent;
         self.records[look.node.index()].idle = Some(sent);
@@ -123,9 +124,10 @@ impl Guards {
             && forgot.is_none_or(|forgot| sent > forgot)
     }
 
-    /// Nodes that forgot while nobody used the cluster have forgotten no lock that was asked for a moment ago: each
-    /// lock was asked for at a quorum, and one node of that quorum would have been beaten shortly before. That node
-    /// may have forgotten longer locks itself, so that this says nothing of them.
+    /// Nodes that forgot while nobody used the cluster have forgotten no lock of the last moments:
+    /// each lock was asked for at a quorum, and one node of that quorum would have had a beat
+    /// shortly before. That node may itself have forgotten longer locks, so nothing is concluded
+    /// about those.
     fn judge_idle(&mut self, now: Moment) {
         for node in NodeId::all(self.records.len()) {
             let record = &self.records[node.index()];
@@ -147,11 +149,12 @@ impl Guards {
         }
     }
 
-    /// Why what stands there is not the memory that it names; `None` if it is.
+    /// Why the canary does not belong to the memory that it names; `None` if it does.
     fn mistrusts(&self, look: Look<'_>, canary: &Canary) -> Option<QuarantineReason> {
         let Checkup { run, line, durable, .. } = look.checkup;
         let known = self.records[look.node.index()].memory.as_ref().map(|memory| &memory.canary);
-        // One beat has one text: another is that of an older state which somebody has taken up.
+        // Each beat has exactly one text: another text with this count comes from an older state
+        // that some client continued.
         let is_forked = known.is_some_and(|known| {
             known.id == canary.id && known.count == canary.count && known != canary
         });
@@ -159,7 +162,7 @@ impl Guards {
             return Some(QuarantineReason::Forgot);
         }
         if differ(run.as_ref(), canary.run.as_ref()) {
-            // It has every key that it ever confirmed: the same memory, in a new run.
+            // The server has every key that it ever confirmed: the same memory, in a new run.
             return (!(canary.durable && *durable)).then_some(QuarantineReason::Restarted);
         }
         let lines = line.as_ref().zip(canary.line.as_ref());
@@ -217,7 +220,7 @@ impl Guards {
         self.learn_memory(look.node, canary.id);
     }
 
-    /// Whether the node is to be told of something at once.
+    /// Whether the node must be told of something at once.
     fn has_news_for(&self, look: Look<'_>, canary: &Canary, wall: u64, now: Moment) -> bool {
         let Checkup { run, line, durable, notes, clock, .. } = look.checkup;
         let Some(memory) = &self.records[look.node.index()].memory else {
@@ -238,7 +241,7 @@ impl Guards {
             || self.counts.ended().iter().any(|id| !has_ended(*id))
     }
 
-    /// Writes the canary anew, one beat further, and with it all that the node is to know.
+    /// Writes the canary anew with one more beat, together with all that the node is to know.
     fn beat(&mut self, look: Look<'_>, canary: &Canary, wall: u64, now: Moment) -> Ruling {
         let Checkup { run, line, durable, .. } = look.checkup;
         let age = match &self.records[look.node.index()].memory {
@@ -257,7 +260,8 @@ impl Guards {
         })
     }
 
-    /// Writes down that the node has a new memory from now on: it may have forgotten whatever was asked of it before.
+    /// Records that the node has a new memory from now on: it may have forgotten everything asked
+    /// of it before.
     pub(super) fn begin_memory(
         &mut self,
         env: &mut dyn Environment,
@@ -320,7 +324,8 @@ impl Guards {
         Ruling::Undecided(now + SETTING_UP / 16)
     }
 
-    /// Whether it is certain that nobody sets the cluster up right now, where nothing has changed since `since`.
+    /// Whether it is certain that no client is founding the cluster now, given that nothing has
+    /// changed since `since`.
     fn is_not_founded(&self, since: Moment, now: Moment) -> bool {
         let memories = self.records.iter().filter_map(|record| record.memory.as_ref());
         let begun: Vec<_> = memories
@@ -331,8 +336,8 @@ impl Guards {
         is_odd || (begun.is_empty() && now.since(since) >= SETTING_UP)
     }
 
-    /// How old the nodes of a new cluster are: no lock was ever asked for that they do not know. With `max_ttl` a strict
-    /// founder writes down that nothing is known of what was before.
+    /// The age of the nodes of a new cluster: no lock was ever asked for that they do not know.
+    /// With `max_ttl` a strict founder records that nothing is known of earlier times.
     pub(super) fn age_of_new_clusters(&self) -> Duration {
         match (self.restart, self.limit) {
             (RestartGuard::Strict, Some(_)) => Duration::ZERO,
@@ -348,12 +353,13 @@ impl Look<'_> {
     }
 }
 
-/// Whether both are known, and not the same.
+/// Whether both are known and differ.
 pub(super) fn differ(one: Option<&Arc<str>>, other: Option<&Arc<str>>) -> bool {
     one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
-/// `master_replid2:rdb_last_load_keys_loaded`: the first is zero again when a lone master forgets whom it followed.
+/// `master_replid2:rdb_last_load_keys_loaded`: the first becomes zero again when a master without
+/// replicas forgets its former master.
 fn is_same_line(line: &str, noted: &str) -> bool {
     let parts =
         |text: &str| text.split_once(':').map(|(one, two)| (one.to_owned(), two.to_owned()));

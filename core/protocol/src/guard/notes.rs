@@ -1,22 +1,23 @@
-//! What clients leave on a node for each other. Owns the words; who reads and joins them stands elsewhere.
+//! The notes that clients leave on a node for each other. Owns their form; other files read and
+//! join them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What clients leave on a node for each other. All times are told from the moment of the look, so that
-/// nobody needs another's clock to read them.
+/// The notes that clients leave on a node for each other. All times count from the moment of the
+/// look, so that a reader needs no other machine's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Notes {
-    /// For how long locks may be held that last longer than the floor.
+    /// How long locks may be held that last longer than the floor.
     pub holdings: Vec<HoldingNote>,
-    /// What was seen of the memories and the clocks of other nodes.
+    /// What was seen of the memories and clocks of other nodes.
     pub sightings: Vec<SightingNote>,
 }
 
 /// One entry about locks that last longer than the floor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HoldingNote {
-    /// Whose entry: a manager's, or a length that many managers share.
+    /// Who owns the entry: one manager, or all managers that use locks of one length.
     pub name: Arc<str>,
     /// A higher one replaces a lower one.
     pub version: u64,
@@ -24,7 +25,7 @@ pub struct HoldingNote {
     pub key_ttl: Duration,
     /// No lock of the entry was asked for longer ago than this.
     pub began: Duration,
-    /// After so long the entry says nothing any more.
+    /// After this time the entry has no meaning.
     pub left: Duration,
 }
 
@@ -33,9 +34,10 @@ pub struct HoldingNote {
 pub struct SightingNote {
     /// Its memory.
     pub id: u64,
-    /// The highest number of beats that was seen of it; [`SightingNote::ENDED`] if it must not come back.
+    /// The highest number of beats that was seen of it; [`SightingNote::ENDED`] if it must not be
+    /// accepted again.
     pub count: u64,
-    /// How its clock stood to that of the node that the note is left on.
+    /// How far its clock was ahead of the clock of the node that carries the note.
     pub lead: Option<LeadNote>,
 }
 
@@ -47,23 +49,25 @@ impl SightingNote {
 /// How far the clock of one node was ahead of another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeadNote {
-    /// At most so many microseconds ahead (below zero: at least so many behind)
+    /// The clock was at most this many microseconds ahead (below zero: at least so far behind),
     pub most_micros: i64,
-    /// so many microseconds ago.
+    /// by readings that were this many microseconds old.
     pub age_micros: u64,
-    /// Whether it replaces what was noted before, however much it is: the node that it is left on was seen to have
-    /// its clock set back.
+    /// Whether it replaces the earlier note even with a larger value: the clock of the node that
+    /// carries it was set back.
     pub anew: bool,
 }
 
-/// Whether an entry has a place on a node also when there are too many: there are few of these.
+/// Whether an entry is stored on a node even if the node has too many: there are only a few shared
+/// names.
 pub(super) fn is_shared(name: &str) -> bool {
     name.starts_with(SHARED)
 }
 
-/// With this begin the names of the entries that all clients share.
+/// The prefix of the names of entries that all clients share.
 pub(super) const SHARED: &str = "all:";
-/// By how much two accounts of one moment may differ and still say the same: more than a look takes.
+/// Two statements about one moment may differ by this much and still mean the same: longer than a
+/// look takes.
 pub(super) const GRAIN: Duration = Duration::from_secs(1);
-/// How many entries of either kind a node keeps, beside those holdings that clients share.
+/// How many entries of either kind a node keeps, not counting holdings that clients share.
 pub(super) const MOST: usize = 64;

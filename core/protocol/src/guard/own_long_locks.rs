@@ -1,5 +1,5 @@
-//! The long locks of this client: what it must leave on the nodes about them, and for how long. Owns its own
-//! entries; those of others it never changes.
+//! Keeps this client's own long locks: what it must leave on the nodes about them, and for how
+//! long. Never changes the entries of other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use super::holdings::{Holding, Holdings, long_class, shared_name};
 use super::notes::GRAIN;
 use crate::time::Moment;
 
-/// For how long this client asks nodes to keep keys, as far as that is longer than the floor.
+/// How long this client asks nodes to keep keys, where that is longer than the floor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct OwnLongLocks {
     /// How many locks, leases or withdrawals there are of each length.
     in_use: BTreeMap<Duration, u32>,
-    /// What is over at a moment of its own: keys that nobody takes back any more.
+    /// Locks that end at a known moment: keys that no operation will take back any more.
     ending: Vec<(Duration, Moment)>,
     /// The name of this client's own entry.
     name: Option<Arc<str>>,
 }
 
 impl OwnLongLocks {
-    /// A lock of this length is about to be asked for. `random` names this client's entry, if it needs one.
+    /// A lock of this length will be asked for. `random` gives the name of this client's entry, if
+    /// it needs one.
     pub(super) fn begin(&mut self, key_ttl: Duration, random: impl FnOnce() -> u64) {
         if key_ttl <= FLOOR {
             return;
@@ -33,8 +34,8 @@ impl OwnLongLocks {
         }
     }
 
-    /// Keys of this length are over at `at`; whether others are to hear of that at once, as the longest lock of an
-    /// entry of this client's own has ended.
+    /// Keys of this length are gone at `at`. Tells whether other clients should learn that at once,
+    /// because the longest lock of this client's own entry has ended.
     pub(super) fn end(&mut self, key_ttl: Duration, at: Moment, now: Moment) -> bool {
         let Some(count) = self.in_use.get_mut(&key_ttl) else {
             return false;
@@ -81,7 +82,7 @@ impl OwnLongLocks {
                 }
             }
             Some(own) => {
-                // Those of the old length are still held where the new one is longer.
+                // Locks of the old length may still be held where the new one is longer.
                 let began = if own.key_ttl.is_zero() { now } else { own.began };
                 let until = end(longest, now).max(own.until);
                 known.put(
@@ -92,9 +93,9 @@ impl OwnLongLocks {
         }
     }
 
-    /// Whether a node that is sure to know `sure` respects locks of this length, of which this client knows `known`. If
-    /// it was told late, it takes them to be asked for since then alone, and others would take a node that has
-    /// forgotten one of them shortly before for one that knows it.
+    /// Whether a node that certainly knows `sure` takes into account locks of this length, of which
+    /// this client knows `known`. A node that was told late counts them only from then on, and
+    /// other clients would trust it although it forgot one of them shortly before.
     pub(super) fn are_covered(
         &self,
         key_ttl: Duration,
@@ -126,14 +127,14 @@ fn end(key_ttl: Duration, now: Moment) -> Moment {
     now + key_ttl.saturating_mul(2).saturating_add(RENEWED_WITHIN)
 }
 
-/// The length under which all clients share an entry, if it is not longer than a minute.
+/// The length under which all clients share an entry, for locks of up to a minute.
 fn class_of(key_ttl: Duration) -> Option<Duration> {
     CLASSES.into_iter().map(Duration::from_secs).find(|class| key_ttl <= *class)
 }
 
 /// Lengths, in seconds, for which there is one entry for all clients.
 const CLASSES: [u64; 5] = [15, 20, 30, 45, 60];
-/// With so many entries on a node no client adds one of its own.
+/// With this many entries on a node no client adds an entry of its own.
 const NAMED_ENTRIES: usize = 48;
-/// A client looks at its nodes at least that often while it holds anything.
+/// A client looks at its nodes at least this often while it holds anything.
 const RENEWED_WITHIN: Duration = Duration::from_secs(20);

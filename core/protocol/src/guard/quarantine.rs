@@ -1,11 +1,12 @@
-//! Until when and why a node is held back. Owns the words for it.
+//! The end and the reason of a quarantine: the time in which a node's grants do not count. Owns the
+//! words for it.
 
 use crate::time::Moment;
 
 /// Until when a node's grants do not count, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantine {
-    /// The end of it, by the clock of the guards.
+    /// When it ends, by the clock of the guards.
     pub until: Moment,
     /// Why.
     pub reason: QuarantineReason,
@@ -14,7 +15,7 @@ pub struct Quarantine {
 /// Why a node may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuarantineReason {
-    /// The server was started anew.
+    /// The server was restarted.
     Restarted,
     /// Its keys were deleted (`FLUSHALL`, `FLUSHDB`) or replaced by older ones.
     Forgot,

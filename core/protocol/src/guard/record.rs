@@ -1,4 +1,4 @@
-//! What one client knows of one node.
+//! One client's knowledge of one node, as the guards use it. Owns the fields; decides nothing.
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ use crate::time::Moment;
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct NodeRecord {
     pub(super) contact: Contact,
-    /// The memory that its canary named when it was looked at last.
+    /// The memory that its canary named at the last look.
     pub(super) memory: Option<Memory>,
-    /// The name that this client has last given to a memory of the node.
+    /// The last memory name that this client gave to the node.
     pub(super) begun: Option<u64>,
-    /// When this client heard that the memory is a young one, or that there is none.
+    /// When this client learned that the memory is young, or that there is none.
     pub(super) forgot: Option<Moment>,
-    /// When this client first found that there is none,
+    /// When this client first found that there is no memory,
     pub(super) empty_since: Option<Moment>,
-    /// and when a look was sent that found so last.
+    /// and when the last look that found none was sent.
     pub(super) empty_at: Option<Moment>,
-    /// When a look was sent that found that nobody has used the node for a while.
+    /// When a look was sent that found the node unused for a while.
     pub(super) idle: Option<Moment>,
     /// The run of the server at the last look.
     pub(super) run: Option<Arc<str>>,
     /// When the last look was sent.
     pub(super) looked_at: Moment,
-    /// The holdings that the node is sure to know since then.
+    /// The holdings that the node certainly knows since then.
     pub(super) sure: Holdings,
-    /// What it tells of the clocks of others.
+    /// What its notes say of other nodes' clocks.
     pub(super) leads: Leads,
-    /// Whether that is to be noted anew, as its own was set back,
+    /// Whether those notes must be replaced, as the node's own clock was set back,
     pub(super) notes_anew: bool,
-    /// and whether it is being noted so.
+    /// and whether replacing them is under way.
     pub(super) is_noted_anew: bool,
     /// Its clock was stepped forward, and no new memory has begun since.
     pub(super) alarm: Option<Alarm>,
-    /// Whether this client knows that the memory tells of every long lock.
+    /// Whether this client knows that the memory has every long lock.
     pub(super) is_vouched: bool,
-    /// Whether it is to be looked at for another reason.
+    /// Whether it must be looked at for another reason.
     pub(super) recheck: bool,
     pub(super) is_told: bool,
     pub(super) is_told_long: bool,

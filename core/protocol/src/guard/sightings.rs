@@ -1,5 +1,6 @@
-//! What clients have seen of nodes and leave on the others: how often each memory was beaten, and how the clocks
-//! stood to each other. Owns the joining of it; judges nobody.
+//! Records what clients have seen of nodes and leave on the other nodes: how often each memory was
+//! beaten, and how far the clocks were apart. Owns how these are joined; decides nothing about a
+//! node.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +20,12 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Count {
     beats: u64,
-    /// When this client heard so: what a node answered to a look that was sent before proves nothing against it.
+    /// When this client learned that: a look that was sent earlier cannot contradict it.
     heard: Moment,
 }
 
 impl Counts {
-    /// Learns at `now` that the memory was beaten so often.
+    /// Records at `now` that the memory has had this many beats.
     pub(super) fn raise(&mut self, id: u64, beats: u64, now: Moment) {
         let known = self.known.entry(id).or_default();
         if beats <= known.beats {
@@ -40,35 +41,36 @@ impl Counts {
         }
     }
 
-    /// The memory was replaced by a new one: should it come back, it lacks what happened since.
+    /// The memory was replaced by a new one: if it came back, it would lack what happened since.
     pub(super) fn end(&mut self, id: u64, now: Moment) {
         self.raise(id, SightingNote::ENDED, now);
     }
 
-    /// Whether more beats of the memory were heard of after a look at it was sent.
+    /// Whether this client learned of more beats of the memory after it sent a look at it.
     pub(super) fn are_newer(&self, id: u64, sent: Moment) -> bool {
         self.known.get(&id).is_some_and(|count| count.heard > sent)
     }
 
-    /// The memory was looked at after all that is known of it: when that was heard is of no use any more.
+    /// The memory was looked at after all that is known of it: the time at which that was learned
+    /// is not needed any more.
     pub(super) fn settle(&mut self, id: u64, sent: Moment) {
         if let Some(count) = self.known.get_mut(&id).filter(|count| count.heard <= sent) {
             count.heard = Moment::default();
         }
     }
 
-    /// Zero if nothing is known of it.
+    /// The highest known number of beats; zero if nothing is known.
     pub(super) fn of(&self, id: u64) -> u64 {
         self.known.get(&id).map_or(0, |count| count.beats)
     }
 
-    /// The memories that must not come back, the latest of them.
+    /// The memories that must not be accepted again, the latest of them.
     pub(super) fn ended(&self) -> &[u64] {
         &self.ended
     }
 }
 
-/// What one node tells of the clocks of others, by their memories.
+/// What one node's notes say of other nodes' clocks, by their memories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Leads {
     known: BTreeMap<u64, Lead>,
@@ -82,14 +84,15 @@ struct Lead {
 }
 
 impl Leads {
-    /// Reads what a node told at `now`.
+    /// Reads a node's notes at `now`.
     pub(super) fn read(notes: &[SightingNote], now: Moment) -> Self {
         let lead = |note: LeadNote| Lead { most_micros: note.aged(), at: now };
         let known = notes.iter().filter_map(|note| Some((note.id, lead(note.lead?))));
         Self { known: known.collect() }
     }
 
-    /// How far at most the clock of the memory `id` may be ahead at `now`, if it runs as clocks do.
+    /// How far the clock of the memory `id` may be ahead at `now`, at most, if it runs at a
+    /// permitted rate.
     pub(super) fn most(&self, id: u64, now: Moment) -> Option<i64> {
         let lead = self.known.get(&id)?;
         Some(lead.most_micros.saturating_add(micros(now.since(lead.at)) / RATE_DIVISOR))
@@ -97,12 +100,12 @@ impl Leads {
 }
 
 impl LeadNote {
-    /// What may have become of the lead since: clocks run apart.
+    /// The lead now: it may have grown, as clocks run apart.
     pub(super) fn aged(self) -> i64 {
         let age = i64::try_from(self.age_micros).unwrap_or(i64::MAX);
         self.most_micros.saturating_add(age / RATE_DIVISOR)
     }
 }
 
-/// How many memories that must not come back are kept, and told to each node.
+/// How many memories that must not be accepted again are kept, and noted on each node.
 const MOST_ENDED: usize = 32;

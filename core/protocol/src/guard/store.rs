@@ -1,5 +1,5 @@
-//! What a node keeps for the guards, and what a look does with it. The script that real nodes run does the same,
-//! and a test compares the two; models of nodes use this.
+//! What a node stores for the guards, and what a look does with it, for nodes that are not servers.
+//! The script for real nodes does the same, and a test compares the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ struct StoredSighting {
 }
 
 impl GuardStore {
-    /// One look, when the node's clock shows `micros`: puts the new canary in the place of the one expected, joins
-    /// what the client leaves, and tells what stands there then.
+    /// One look while the node's clock shows `micros`: replaces the expected canary by the new one,
+    /// joins the client's notes, and returns what is stored then.
     pub fn look(
         &mut self,
         writing: Option<&Writing>,
@@ -136,7 +136,8 @@ impl StoredHolding {
 }
 
 impl StoredSighting {
-    /// How far the other clock may be ahead by now; `None` if nothing is known, or this node's was set back since.
+    /// How far the other clock may be ahead by now; `None` if nothing is known, or this node's
+    /// clock was set back since.
     fn aged(self, now: i64) -> Option<i64> {
         let most = self.most.filter(|_| self.at <= now)?;
         Some(most.saturating_add((now - self.at) / RATE_DIVISOR))

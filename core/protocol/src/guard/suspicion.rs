@@ -1,5 +1,5 @@
-//! Whether a node's clock was stepped, or this client stood still. Owns the judgement of clocks; knows
-//! no canary.
+//! Decides, after clocks disagree, whether a node's clock was stepped or this client was paused.
+//! Knows no canary.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::{FIRST_CONTACT, Guards, LOOK_AGAIN, Leads, NodeRecord, Notice};
 use crate::identity::NodeId;
 use crate::time::Moment;
 
-/// Some clock jumped ahead: what all nodes have shown since.
+/// Some clock jumped ahead: what all nodes' clocks have shown since.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Suspicion {
     since: Moment,
-    /// The memories that the nodes had then.
+    /// The memories that the nodes had at that time.
     memories: Vec<Option<u64>>,
-    /// What raised it: only what was asked later tells whether this client stood still before.
+    /// The readings that raised it: only later readings can tell whether this client was paused.
     signs: Vec<Option<Shown>>,
     shown: Vec<Option<Shown>>,
 }
@@ -47,7 +47,8 @@ pub(super) struct Alarm {
 }
 
 impl Guards {
-    /// A node told its time: whether it is one that its clock may show, so that its grant counts.
+    /// Takes the time that a node told. Tells whether its clock may show that, so that its grant
+    /// counts.
     pub fn handle_clock(&mut self, node: NodeId, reading: ClockReading) -> bool {
         if !self.watches_clocks {
             return true;
@@ -62,7 +63,7 @@ impl Guards {
             Step::Behind(by) => {
                 self.clocks.begin_anew(node, offset);
                 self.notices.push(Notice::ClockSetBack(node, by));
-                // By its clock, all others seem to have moved ahead.
+                // Compared with its clock, all others seem to have moved ahead.
                 let record = &mut self.records[node.index()];
                 (record.leads, record.notes_anew) = (Leads::default(), true);
             }
@@ -77,19 +78,19 @@ impl Guards {
         shown.lead().is_none()
     }
 
-    /// Whether the node was asked before this client was found to have stood still. Then it may have answered before
-    /// that: by a clock that stood still meanwhile, its own would seem to have been set back.
+    /// Whether the node was asked before this client was found to have been paused. The node may
+    /// then have answered before that, and its clock would seem to have been set back.
     pub(super) fn spans_pause(&self, reading: ClockReading) -> bool {
         self.watches_clocks && reading.sent < self.paused_until
     }
 
-    /// The time that this client's leases have lost since this was last asked: it stood still for so long,
-    /// and its lease clock is to be set forward. The clock of the guards is not.
+    /// The time that this client's leases have lost since the last call because it was paused:
+    /// the lease clock is to be set forward by it, the clock of the guards is not.
     pub fn take_lost_time(&mut self) -> Duration {
         std::mem::take(&mut self.lost_time)
     }
 
-    /// When to look at a node again whose clock is not decided on; `None` if nothing is wrong with it.
+    /// When to look again at a node whose clock is undecided; `None` if nothing is wrong with it.
     pub(super) fn clock_undecided(&mut self, now: Moment, node: NodeId) -> Option<Moment> {
         self.judge(now);
         self.compare_pairs(now);
@@ -101,7 +102,8 @@ impl Guards {
         is_ahead.then(|| suspicion.since + LOOK_AGAIN)
     }
 
-    /// How the clocks of other nodes stand to that of `node`, for clients that come later.
+    /// How far the clocks of other nodes are ahead of the clock of `node`, for clients that start
+    /// later.
     pub(super) fn sightings_for(&self, node: NodeId, now: Moment) -> Vec<SightingNote> {
         let anew = self.records[node.index()].notes_anew;
         let others = NodeId::all(self.quorum.nodes()).filter(|other| *other != node);
@@ -120,8 +122,8 @@ impl Guards {
         seen.filter(|sighting| sighting.count != SightingNote::ENDED).chain(ended).collect()
     }
 
-    /// Has nodes looked at once more that do not tell yet how a clock stands to theirs which this client has come to
-    /// know: at the first looks of all clients most clocks were unknown.
+    /// Requests one more look at nodes whose notes lack a clock that this client knows by now: at
+    /// the first looks most clocks were unknown.
     pub(super) fn spread_leads(&mut self, now: Moment) {
         if !self.has_new_clock
             || !self.watches_clocks
@@ -143,7 +145,7 @@ impl Guards {
         }
     }
 
-    /// How far the clock of one node is ahead of that of another, if both were read just now and nothing is
+    /// How far one node's clock is ahead of another's, if both were read just now and nothing is
     /// wrong with them.
     fn lead(&self, node: NodeId, other: NodeId, now: Moment) -> Option<Offset> {
         if self.suspicion.is_some() {
@@ -157,8 +159,8 @@ impl Guards {
         Some(steady(node)?.over(steady(other)?))
     }
 
-    /// Compares how every two clocks stand to each other with what was left of that on the nodes: so a client
-    /// that comes anew finds a step that it has not seen itself.
+    /// Compares the distances between every two clocks with those noted on the nodes: so a client
+    /// that starts later finds a step that it has not seen itself.
     fn compare_pairs(&mut self, now: Moment) {
         let allowance = micros(self.allowance());
         let all = || NodeId::all(self.quorum.nodes());
@@ -179,7 +181,7 @@ impl Guards {
         }
     }
 
-    /// What a clock may be off: what the shortest lock allows for.
+    /// How much a clock may be wrong: the drift allowance of the shortest lock.
     fn allowance(&self) -> Duration {
         self.drift.of(self.shortest)
     }
@@ -232,15 +234,17 @@ impl Guards {
         }
     }
 
-    /// The clock of a node was stepped, which had the memory `memory` when that was seen first.
+    /// Records that the clock of a node was stepped, whose memory was `memory` when the step was
+    /// first seen.
     fn tell_step(&mut self, node: NodeId, shown: Shown, memory: Option<u64>) {
         let steady = self.clocks.offset(node).map_or(shown.offset.at, |known| known.at);
         self.clocks.begin_anew(node, shown.offset);
         self.raise_alarm(node, memory, (steady, shown.offset.at));
     }
 
-    /// This client stood still: its leases end sooner by what it has lost. What the clocks of a quorum show was
-    /// lost by this client; a clock that shows more was stepped as well.
+    /// This client was paused: its leases end sooner by the time that they lost. The forward
+    /// jump that a quorum of clocks shares is this client's loss; a clock that jumped further was
+    /// stepped as well.
     fn tell_pause(&mut self, now: Moment) {
         let Some(suspicion) = self.suspicion.take() else {
             return;
@@ -269,8 +273,8 @@ impl Guards {
 }
 
 impl NodeRecord {
-    /// Whether the memory `id`, which at most `age` before `now` began, began after the alarm had reason to be
-    /// raised: then another client has answered it.
+    /// Whether the memory `id`, which began at most `age` before `now`, began after the alarm had
+    /// reason to be raised: then another client has dealt with the step.
     pub(super) fn is_alarm_answered(&self, id: u64, age: Duration, now: Moment) -> bool {
         self.alarm.is_some_and(|alarm| alarm.memory != Some(id) && now.before(age) > alarm.steady)
     }
@@ -282,5 +286,5 @@ impl Suspicion {
     }
 }
 
-/// How old readings may be to be compared with each other.
+/// Two readings are compared only if neither is older than this.
 const FRESH: Duration = Duration::from_secs(11);

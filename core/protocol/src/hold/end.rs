@@ -1,9 +1,10 @@
-//! How the holding of a lease ends, and the words for it.
+//! The list of ways in which the holding of a lease ends, and the words for them.
 
 /// Why a lease is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
-    /// The lease is over, and why. What becomes of its keys is decided by [`LeaseLife`](crate::LeaseLife).
+    /// The lease was lost, for this reason. [`LeaseLife`](crate::LeaseLife) decides what becomes of
+    /// its keys.
     Lost(LossReason),
     /// The caller stopped the machine.
     Stopped,
@@ -12,11 +13,11 @@ pub enum HoldEnd {
 /// How a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossReason {
-    /// Its validity passed without a renewal that a quorum confirmed.
+    /// Its validity ended without a renewal that a quorum confirmed.
     Expired,
-    /// So many nodes had lost the keys, or given them to another, that no quorum is left.
+    /// So many nodes had lost the keys, or had given them to another, that no quorum is left.
     Gone,
-    /// It was renewed for as long as `max_hold` allows.
+    /// It was renewed for as long as `max_hold` permits.
     HeldTooLong,
 }
 

@@ -1,4 +1,4 @@
-//! How a lease ends: lost, given back or withdrawn. Owns what becomes of its keys in each case.
+//! How a lease ends: lost, released or withdrawn. Owns what becomes of its keys in each case.
 
 use std::sync::Arc;
 
@@ -8,45 +8,46 @@ use crate::hold::LossReason;
 use crate::time::Moment;
 use crate::withdraw::{ReleaseOutcome, Withdraw, Withdrawal};
 
-/// A lease is lost: what its driver has to tell and to do.
+/// The loss of a lease: what its driver has to report and to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loss {
-    /// Why.
+    /// Why the lease was lost.
     pub reason: LossReason,
-    /// Takes back what keys are left; `None` if these stay.
+    /// Takes the remaining keys back; `None` if they stay.
     pub withdraw: Option<Withdraw>,
 }
 
-/// What becomes of a lease that its user gives back.
+/// What a release by the user leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Release {
     /// It was released before.
     NotHeld,
-    /// It was lost before, so that it had expired. The work under it has ended now: takes back the keys that
-    /// were left for that.
+    /// It was lost before, so it had expired. The work under it has ended now, so keys that stayed
+    /// until then are taken back.
     Lost(Option<Withdraw>),
-    /// The nodes are asked; what they tell is to be seen by [`ReleaseOutcome::seen`].
+    /// The nodes are asked; [`ReleaseOutcome::seen`] turns their answer into the outcome for the
+    /// user.
     Asked {
         /// Takes the keys back, and tells what became of them.
         withdraw: Withdraw,
-        /// Whether nothing was left of the validity.
+        /// Whether the validity had ended.
         was_over: bool,
     },
 }
 
-/// Whether its user has had it.
+/// Whether the lease had reached its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// `min_hold` counts.
+    /// It had, so `min_hold` applies.
     GivenBack,
-    /// It was lost, or never reached its user.
+    /// The lease was lost, or never reached its user.
     Withdrawn,
 }
 
 impl ReleaseOutcome {
-    /// What its user is told: a lease whose validity was over at the call had expired, whatever keys still stood.
-    /// So whoever asks the lease and whoever releases it hear the same.
+    /// The outcome for the user: a lease whose validity had ended at the call had expired, even if
+    /// its keys still existed. So a release and a check at the same moment agree.
     #[must_use]
     pub const fn seen(self, was_over: bool) -> Self {
         match self {
@@ -57,14 +58,14 @@ impl ReleaseOutcome {
 }
 
 impl LeaseLife {
-    /// The loss that its driver was not told yet; at most once in its life there is one.
+    /// The loss, if its driver has not taken it yet; a lease has at most one.
     pub fn take_loss(&mut self) -> Option<Loss> {
         let loss = self.untold.as_mut()?.loss.take();
         self.tidy();
         loss
     }
 
-    /// The user gives it back: the work under it has ended.
+    /// The user releases the lease: the work under it has ended.
     pub fn release(&mut self, now: Moment) -> Release {
         let was_over = self.is_over(now);
         match self.end(now) {
@@ -80,19 +81,20 @@ impl LeaseLife {
         }
     }
 
-    /// Ends it as if it had never been won, because it has not reached its user. `None` if it is over already.
+    /// Ends the lease as if it had never been won, because it has not reached its user. `None` if
+    /// it has ended already.
     pub fn withdraw(&mut self, now: Moment) -> Option<Withdraw> {
         let was_held = self.end(now) == Stage::Held;
         was_held.then(|| self.withdrawal(now, Ending::Withdrawn))
     }
 
-    /// Ends it by its user's will; tells what it was before.
+    /// Ends the lease because its user wants that; returns the stage before.
     fn end(&mut self, now: Moment) -> Stage {
         self.stop_work(now);
         std::mem::replace(&mut self.stage, Stage::Released)
     }
 
-    /// It is lost: nothing more is done for it, and its user is to be told.
+    /// Marks the lease as lost: no operation works on it any more, and its user must be told.
     pub(super) fn lose(&mut self, now: Moment, reason: LossReason) {
         if self.stage != Stage::Held {
             return;
@@ -105,14 +107,15 @@ impl LeaseLife {
         self.untold().loss = Some(Loss { reason, withdraw });
     }
 
-    /// Whether the keys that are left of a lost lease stay until its user has let go of it, or they run out. With a
-    /// lock-delay they do: it is for such an end that they last longer. So they do where the nodes have told of the
-    /// loss: until the user hears of that, it may rely on a validity that it has read.
+    /// Whether the remaining keys of a lost lease stay until its user releases it or they expire.
+    /// With a lock-delay they stay: it makes them last longer for this case. They also stay if the
+    /// nodes have reported the loss: until the user learns of that, it may rely on a validity that
+    /// it has read.
     fn keys_stay(&self, reason: LossReason) -> bool {
         !self.policy.lock_delay.is_zero() || reason == LossReason::Gone
     }
 
-    /// Takes the keys back, wherever they may be.
+    /// The machine that takes the keys back from all nodes.
     fn withdrawal(&self, now: Moment, ending: Ending) -> Withdraw {
         let (policy, lease) = (&self.policy, self.lease());
         let (keys_expire_by, valid_until) = match lease {
@@ -123,7 +126,7 @@ impl LeaseLife {
             ticket: Ticket(0),
             claim: Arc::clone(self.claim()),
             quorum: self.quorum,
-            // At least one try, also for a lease that is long over.
+            // At least one try, also for a lease that ended long ago.
             keys_expire_by: keys_expire_by.max(now + policy.node_timeout()),
             unsent: lease.map(|lease| lease.unsent().to_vec()).unwrap_or_default(),
             node_timeout: policy.node_timeout(),

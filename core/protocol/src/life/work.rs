@@ -1,4 +1,5 @@
-//! What is at work on a lease: its renewal, or an extension. Owns which of them may speak, and what comes of it.
+//! The one operation that works on a lease: its renewal, or an extension. Owns which of them may
+//! act, and applies its result.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,14 +16,15 @@ use crate::machine::{Environment, Machine, Output};
 use crate::round::RoundReport;
 use crate::time::Moment;
 
-/// Tells apart what is at work on one lease from what was before.
+/// Tells the current operation on a lease from earlier ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WorkId(u32);
 
-/// What is proved of a lease, and what is at work on it. Boxed, so that a lease that rests takes little room.
+/// What is proved of a lease, and the operation at work on it. Boxed, so that a lease at rest takes
+/// little memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// Nothing is proved of the lease with this claim, and nothing at work.
+    /// Nothing is proved of the lease with this claim, and no operation is at work.
     Unproved(Arc<Claim>),
     Idle(Box<Lease>),
     Renewing(Box<Hold>),
@@ -35,21 +37,22 @@ pub(super) struct Extending {
     extend: Extend,
 }
 
-/// What is at work on a lease, for whoever drives it: a [`Machine`] until it has ended.
+/// The operation at work on a lease, as its driver sees it: a [`Machine`] until it has ended.
 #[derive(Debug)]
 pub struct LeaseWork<'a> {
     life: &'a mut LeaseLife,
     id: WorkId,
 }
 
-/// How it ended.
+/// How the operation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WorkEnd {
-    /// The lease is lost; with the round that proved it, if one did. See [`LeaseLife::take_loss`].
+    /// The lease is lost; with the round that proved it, if a round did. See
+    /// [`LeaseLife::take_loss`].
     Lost(Option<RoundReport>),
     /// An extension has ended.
     Extended(ExtensionEnd),
-    /// It was stopped, by its driver or because something else was begun.
+    /// It was stopped, by its driver or because another operation was started.
     Stopped,
 }
 
@@ -81,7 +84,8 @@ impl Extending {
         self.extend.claim()
     }
 
-    /// It may give the keys to any node; and nodes may have them for a shorter time by now.
+    /// Limits the trust in the lease: the operation may set the keys on any node, and some nodes
+    /// may have them for a shorter time by now.
     fn bound(&mut self) {
         if let Some(lease) = &mut self.lease {
             lease.limit(self.extend.until());
@@ -102,12 +106,13 @@ impl ExtensionEnd {
 }
 
 impl LeaseLife {
-    /// The number of what is at work now, if anything is.
+    /// The number of the operation at work now, if there is one.
     pub const fn work_id(&self) -> WorkId {
         self.work_id
     }
 
-    /// What is at work under the number `id`, for its driver. If that has ended, it does nothing any more.
+    /// The operation with the number `id`, for its driver. If it has ended, it does nothing any
+    /// more.
     pub const fn work(&mut self, id: WorkId) -> LeaseWork<'_> {
         LeaseWork { life: self, id }
     }
@@ -118,13 +123,13 @@ impl LeaseLife {
         self.work_id
     }
 
-    /// What is at work, or the lease that is at rest, out of its place.
+    /// Takes the operation, or the lease at rest, out of its field.
     fn take_work(&mut self) -> Work {
         let nothing = Work::Unproved(Arc::clone(self.claim()));
         mem::replace(&mut self.work, nothing)
     }
 
-    /// The lease that is at rest, out of its place.
+    /// Takes the lease at rest out of its field.
     pub(super) fn take_idle(&mut self) -> Option<Box<Lease>> {
         match self.take_work() {
             Work::Idle(lease) => Some(lease),
@@ -135,7 +140,7 @@ impl LeaseLife {
         }
     }
 
-    /// Nothing is at work on the lease any more, of which this is proved.
+    /// No operation is at work any more; this much is proved of the lease.
     pub(super) fn rest(&mut self, lease: Option<Box<Lease>>) {
         let idle = match lease {
             Some(lease) => Work::Idle(lease),
@@ -144,7 +149,7 @@ impl LeaseLife {
         self.begin(idle);
     }
 
-    /// Stops what is at work: nothing is sent for it after this, and nothing that comes for it counts.
+    /// Stops the operation at work: nothing more is sent for it, and its later inputs are ignored.
     pub(super) fn stop_work(&mut self, now: Moment) {
         let id = self.work_id;
         match &self.work {
@@ -168,7 +173,7 @@ impl LeaseLife {
         self.untold.get_or_insert_default()
     }
 
-    /// Drops what is empty.
+    /// Drops an empty box.
     pub(super) fn tidy(&mut self) {
         self.untold = self.untold.take().filter(|it| it.loss.is_some() || it.cut_short.is_some());
     }
@@ -213,7 +218,7 @@ impl LeaseLife {
         if let Work::Extending(extending) = self.take_work() {
             let Extending { lease, extend } = *extending;
             if prolonged.is_some() {
-                // It may have been told meanwhile to renew no longer.
+                // Renewal may have been turned off meanwhile.
                 let renews = self.policy.auto_extend;
                 self.policy = extend.into_policy();
                 if self.policy.auto_extend && !renews {
@@ -228,7 +233,7 @@ impl LeaseLife {
         end
     }
 
-    /// The end of an extension that was stopped with the lease.
+    /// The result of an extension that was stopped when the lease ended.
     fn take_cut_short(&mut self, id: WorkId) -> WorkEnd {
         let cut_short = self.untold.as_mut().and_then(|it| it.cut_short.take_if(|it| it.0 == id));
         self.tidy();
@@ -237,7 +242,7 @@ impl LeaseLife {
 }
 
 impl LeaseWork<'_> {
-    /// What is at work, if it is still what this is about.
+    /// The operation at work, if it is still the one that this value stands for.
     fn current(&mut self) -> Option<&mut Work> {
         (self.id == self.life.work_id).then_some(&mut self.life.work)
     }
@@ -270,7 +275,7 @@ impl Machine for LeaseWork<'_> {
         }
     }
 
-    /// The caller gave up: the lease keeps the validity that is proved.
+    /// The caller cancelled: the lease keeps the validity that is proved.
     fn cancel(&mut self, env: &mut dyn Environment) {
         if self.id == self.life.work_id {
             self.life.stop_work(env.now());

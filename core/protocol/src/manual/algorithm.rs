@@ -1,4 +1,4 @@
-//! How a lock is won, kept and given back.
+//! How a lock is won, kept and released.
 //!
 //! # Acquire
 //!
@@ -39,20 +39,22 @@
 //!
 //! # Hold
 //!
-//! A renewed lease is extended when a third of its validity is used. Its loss is told by the clock, at the
-//! end of what was last proved, whether or not any node answers.
+//! A renewed lease is extended when a third of its validity is used. Its loss is reported by the
+//! clock, at the end of the last proved validity, even if no node answers.
 //!
 //! # Release
 //!
-//! Revoke on all nodes at once, told as soon as a quorum has spoken: released, expired, taken by another, or
-//! unknown. Nodes that did not answer are asked again until they have forgotten the key by themselves.
+//! Revoke on all nodes at once; the outcome is known as soon as a quorum has answered: released,
+//! expired, taken by another, or unknown. Nodes that did not answer are asked again until their
+//! keys have expired.
 //!
 //! # Keys that outlast their lease
 //!
-//! With a lock-delay every grant, extension and healing asks for `ttl + lock_delay`. Validity and renewal come from
-//! the ttl alone; when nodes have forgotten a key, from what was asked. When
-//! the lease is lost nobody takes the keys back but its user.
+//! With a lock-delay every grant, extension and healing asks for `ttl + lock_delay`. Validity and
+//! renewal depend on the ttl alone; the time at which keys have expired depends on what was asked
+//! for. After a loss only the user's release takes the keys back.
 //!
-//! A release within the least hold sends, in the place of a revoke, an extension by what is left of it (longer
-//! or shorter than what the key had), with the allowance for a clock that is fast. A node that was not reached is asked
-//! again for less and less, and for the key itself when the time has passed.
+//! A release within the least hold sends, in the place of a revoke, an extension by the time that
+//! is left of it (longer or shorter than what the key had), plus the allowance for a fast clock. A
+//! node that was not reached is asked again for the time that is then left, and to delete the key
+//! once no time is left.

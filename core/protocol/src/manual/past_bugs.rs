@@ -1,4 +1,4 @@
-//! Faults of lock libraries before this one, and what keeps them out here.
+//! Faults that lock libraries had before this one, and what prevents them here.
 //!
 //! | fault | seen in | here |
 //! |---|---|---|

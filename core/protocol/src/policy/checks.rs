@@ -1,4 +1,5 @@
-//! Checks the settings of a lock together.
+//! Checks a lock's settings together, and builds the policy from them. Owns the bounds that concern
+//! several settings.
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ impl PolicyBuilder {
         if policy.node_timeout == Some(Duration::ZERO) {
             return Err(ConfigError::new("node_timeout must be above zero"));
         }
-        // No time to wait at all means one round, as for a lock of the standard library.
+        // No waiting time means one round, as for a lock of the standard library.
         if policy.timeout.is_some_and(|timeout| timeout < Duration::from_millis(1)) {
             policy.timeout = None;
             policy.retry_limit = Some(0);
@@ -58,12 +59,12 @@ impl PolicyBuilder {
     }
 }
 
-/// `5 s` or `1.5 s`: not all languages have one unit, so it is told.
+/// `5 s` or `1.5 s`, with the unit, since not all languages use the same one.
 fn exact(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }
 
-/// Rounded up to the grain of the nodes: what is promised is the least.
+/// Rounded up to a whole millisecond, the nodes' grain, as the setting promises at least this time.
 fn whole_millis(name: &str, time: Duration) -> Result<Duration, ConfigError> {
     let millis = time.as_nanos().div_ceil(1_000_000);
     match u64::try_from(millis) {

@@ -1,4 +1,5 @@
-//! What follows from the settings of a lock.
+//! The values that follow from a lock's settings: key ttl, node timeout, longest wait, fence
+//! retention.
 
 use std::time::Duration;
 
@@ -6,12 +7,12 @@ use super::Policy;
 use crate::time::Ttl;
 
 impl Policy {
-    /// What is asked of the nodes: the ttl and the lock-delay.
+    /// How long nodes are asked to keep the keys: the ttl plus the lock-delay.
     pub fn key_ttl(&self) -> Ttl {
         self.ttl.and(self.lock_delay)
     }
 
-    /// How long one node may take; derived from the ttl where it is not set.
+    /// How long one node may take to answer; computed from the ttl where it is not set.
     ///
     /// A fiftieth of the ttl, between 50 ms and 250 ms, and never above half the ttl. A slow node
     /// adds nothing while a quorum answers, so a generous value costs only where the quorum needs
@@ -22,13 +23,15 @@ impl Policy {
         self.node_timeout.unwrap_or(derived).min(ttl / 2)
     }
 
-    /// How long somebody waits for a lock at the most: the timeout, or what the retries come to; `None` without a limit.
+    /// The longest time that an acquisition may wait: the timeout, or the sum of its retries;
+    /// `None` without a limit.
     pub fn longest_wait(&self) -> Option<Duration> {
         let delay = self.retry_delay.saturating_add(self.retry_jitter);
         self.timeout.or_else(|| self.retry_limit.map(|limit| delay.saturating_mul(limit)))
     }
 
-    /// The longest ttl that a key of a lock may be given: a least hold is waited out by the slowest clock that is allowed.
+    /// The longest ttl that a key of a lock may be given: a least hold must last by the slowest
+    /// permitted clock.
     pub fn longest_key_ttl(&self) -> Duration {
         let hold = Ttl::from_duration(self.min_hold);
         let hold = hold.map_or(Duration::ZERO, |hold| hold.as_duration() + self.drift.of(hold));
@@ -40,11 +43,11 @@ impl Policy {
         (self.ttl.as_duration() + self.lock_delay).max(self.min_hold)
     }
 
-    /// For how long nodes remember fences once nobody tells them to any more: as set, and never for less than
-    /// makes up for what their clocks may differ by.
+    /// How long nodes remember fences after the last client asked them to: the setting, but at
+    /// least the time that covers the differences between their clocks.
     ///
-    /// It need not outlast a lease. What is forgotten was granted so long ago that the clock of the node, below
-    /// which it grants no token, has overtaken it.
+    /// It need not outlast a lease. A forgotten token was granted so long ago that the node's
+    /// clock, below which the node grants no token, has overtaken it.
     pub(crate) fn fence_retention(&self) -> Ttl {
         self.fence_retention.max(LEAST_RETENTION)
     }
@@ -57,9 +60,9 @@ impl Policy {
     }
 }
 
-/// What is forgotten was granted so long ago, less the ten seconds between two calls that put the end off and the
-/// second on either side by which tokens may differ from the clock of their node: 18 s are left for the
-/// differences between those clocks.
+/// A forgotten token was granted at least this long ago, less the ten seconds between two calls
+/// that extend the retention and the second on either side by which tokens may differ from their
+/// node's clock: that leaves 18 s for the differences between those clocks.
 const LEAST_RETENTION: Ttl = Ttl::of_millis(30_000);
 
 #[cfg(test)]

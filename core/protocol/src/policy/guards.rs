@@ -1,4 +1,5 @@
-//! The settings of the guards: what is done about nodes that may have forgotten locks. Owns their names.
+//! The settings of the guards: what happens to nodes that may have forgotten locks. Owns their
+//! names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +7,17 @@ use std::str::FromStr;
 use super::Policy;
 use crate::error::ConfigError;
 
-/// What is done about nodes that may have forgotten locks.
+/// What happens to nodes that may have forgotten locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RestartGuard {
-    /// Their grants are held back until every lock that they may have forgotten is over; a cluster in
-    /// which no node has a history is used at once. With one node it is off: a lock service that stands
-    /// still after every restart of its only node helps few.
+    /// Their grants do not count until every lock that they may have forgotten has ended; a cluster
+    /// in which no node has a history is used at once. With one node the guard is off: a lock
+    /// service that stops after every restart of its only node would help few users.
     #[default]
     Auto,
-    /// The same also for a cluster in which no node has a history, and for one node.
+    /// The same, also for a cluster in which no node has a history, and for a single node.
     Strict,
-    /// Nothing.
+    /// Nothing happens: their grants count.
     Off,
 }
 
@@ -35,8 +36,8 @@ impl RestartGuard {
 }
 
 impl Policy {
-    /// Holds the settings of one lock to those of its manager, as far as they are the manager's alone:
-    /// there is one view of the nodes for all of its locks.
+    /// Checks that a lock's settings equal its manager's where only the manager may set them: all
+    /// of its locks share one view of the nodes.
     ///
     /// # Errors
     /// [`ConfigError`] if one of them differs.

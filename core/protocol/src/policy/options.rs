@@ -1,4 +1,4 @@
-//! The table of settings: the one home of their names, kinds and meanings. The bindings read it.
+//! The table of settings, from which the bindings read every name, kind, default and meaning.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub enum OptionDefault {
 }
 
 impl Policy {
-    /// Every setting, in the order in which several of them are to be set.
+    /// Every setting, in the order in which several of them must be set.
     pub fn options() -> &'static [OptionInfo] {
         static OPTIONS: LazyLock<Vec<OptionInfo>> = LazyLock::new(|| table(Policy::default()));
         &OPTIONS

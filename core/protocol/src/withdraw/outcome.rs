@@ -1,16 +1,16 @@
-//! What a release came to, and the words for it.
+//! The list of outcomes of a release, and the words for them.
 
 /// What became of the keys that a release took back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseOutcome {
-    /// A quorum held the lease until it deleted the keys (or, within `min_hold`, was told when to): no
-    /// one else can have held it.
+    /// A quorum held the lease until it deleted the keys (or, within `min_hold`, was told when to
+    /// delete them): no one else can have held it.
     Released,
     /// The keys were gone on so many nodes that another may have held the lock in between.
     Expired,
     /// Another holds the lock.
     Taken,
-    /// Too many nodes did not answer to tell. The rest is tried again in the background.
+    /// Too few nodes answered to tell. The others are asked again in the background.
     Unknown,
 }
 

@@ -1,4 +1,5 @@
-//! How far the withdrawal has come on one node.
+//! The state of one node in a withdrawal: which command it was sent, and what is known of its
+//! answer.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ pub(super) struct Progress {
     pub(super) state: State,
     failures: u32,
     unanswered: Unanswered,
-    /// The answer may describe the node after an earlier command: it does not tell whose the keys were.
+    /// The answer may describe the node after an earlier command of this machine: then it does not
+    /// tell whose the keys were.
     pub(super) unclear: bool,
     pub(super) answer: Option<Result<Answer, Fault>>,
     pub(super) took: Duration,
@@ -27,12 +29,12 @@ pub(super) enum State {
     Settled,
 }
 
-/// Which command may have been done although it got no reply.
+/// Which command may have been carried out although no reply came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Unanswered {
     None,
     Last,
-    /// One before the last.
+    /// A command before the last one.
     Earlier,
 }
 
@@ -61,7 +63,7 @@ impl Progress {
         self.state = State::Settled;
     }
 
-    /// The last command failed, or got no reply: it is sent again after a while.
+    /// The last command failed or got no reply: it is sent again after a while.
     pub(super) fn rest(&mut self, now: Moment, fault: Option<Fault>) {
         if fault.as_ref().is_none_or(|fault| fault.kind().may_have_acted()) {
             self.lose_reply();
@@ -74,7 +76,7 @@ impl Progress {
         self.state = State::Resting { until: now + delay };
     }
 
-    /// The command is sent again unless the node has answered, as its reply may have been missed.
+    /// Sends the command again unless the node has answered, as its reply may have been missed.
     pub(super) fn restart(&mut self) {
         if self.state == State::Settled {
             return;
@@ -91,7 +93,7 @@ impl Progress {
         }
     }
 
-    /// Whether an earlier command than the last may have been done.
+    /// Whether a command before the last one may have been carried out.
     pub(super) fn is_asked_again(&self) -> bool {
         self.unanswered == Unanswered::Earlier
     }
