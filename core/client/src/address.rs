@@ -1,4 +1,5 @@
-//! Where a node is and how to log in there. Owns the parts and their words for people; opens nothing.
+//! The address of a node and its log-in data. Owns the parts and how they are shown to people;
+//! opens no connection.
 
 mod options;
 mod tls;
@@ -14,7 +15,7 @@ use quorlock_protocol::ConfigError;
 
 pub use tls::{Tls, Verification};
 
-/// Where a node is and how to log in there.
+/// The address of a node, and how to log in there.
 ///
 /// Read from text with [`str::parse`]:
 ///
@@ -52,7 +53,7 @@ pub struct Address {
     durable: bool,
 }
 
-/// What one connects to.
+/// What a connection is made to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Tcp {
@@ -60,7 +61,7 @@ pub(crate) enum Place {
         port: u16,
     },
     Unix(PathBuf),
-    /// Without a name: a node of its own for each manager.
+    /// Without a name: a node that belongs to one manager alone.
     Memory(Option<String>),
 }
 
@@ -112,7 +113,7 @@ impl Address {
         Ok(Self::at(Place::Unix(path.to_owned())))
     }
 
-    /// A node inside this process, shared by all who use the same `name`.
+    /// A node inside this process, shared by all managers that use the same `name`.
     ///
     /// # Errors
     /// [`ConfigError`] if the name is empty.
@@ -123,8 +124,8 @@ impl Address {
         Ok(Self::at(Place::Memory(Some(name.to_owned()))))
     }
 
-    /// A node inside this process that nobody shares: each manager that has this address has another,
-    /// without a key at the beginning and gone with the manager. For tests.
+    /// A node inside this process that is never shared: each manager that has this address gets
+    /// another one, which starts without a key and ends with the manager. For tests.
     pub fn own_memory() -> Self {
         Self::at(Place::Memory(None))
     }
@@ -144,7 +145,7 @@ impl Address {
 
     /// What every key on this node begins with; nothing unless said otherwise.
     ///
-    /// It belongs to the node's address because clients whose settings are taken over carry it there.
+    /// It is part of the address because clients whose settings are taken over have it there.
     #[must_use]
     pub fn with_key_prefix(self, key_prefix: &str) -> Self {
         Self { key_prefix: key_prefix.to_owned(), ..self }
@@ -153,7 +154,7 @@ impl Address {
     /// Says that the server writes every change to disk before it answers (`appendonly yes` and
     /// `appendfsync always`), so that it forgets no lock in a restart.
     ///
-    /// Where the server lets itself be asked (`CONFIG GET`), that need not be said.
+    /// Not needed where the server answers `CONFIG GET`.
     #[must_use]
     pub fn with_durable(self, durable: bool) -> Self {
         Self { durable, ..self }
@@ -177,14 +178,14 @@ impl Address {
         &self.key_prefix
     }
 
-    /// Whether the server is said to write every change to disk before it answers.
+    /// Whether the user says that the server writes every change to disk before it answers.
     pub const fn is_durable(&self) -> bool {
         self.durable
     }
 
-    /// The same text for addresses that lead to the same server, whatever the login, database or
-    /// notation. Two nodes of one lock must not share it: they would not be independent. (Nodes of
-    /// `memory://` without a name are: each is another.)
+    /// The same text for all addresses that lead to the same server, whatever the login, database
+    /// or notation. Two nodes of one lock must not share it: they would not be independent. (Nodes
+    /// of `memory://` without a name are independent: each is another node.)
     pub fn endpoint(&self) -> String {
         match &self.place {
             Place::Tcp { host, port } => format!("tcp:{}:{port}", canonical_host(host)),
@@ -193,12 +194,13 @@ impl Address {
         }
     }
 
-    /// Whether it is a node that nobody else has, so that no other can be the same.
+    /// Whether it is a node that belongs to one manager alone, so that no other address leads to
+    /// it.
     pub(crate) const fn is_own(&self) -> bool {
         matches!(self.place, Place::Memory(None))
     }
 
-    /// Where it is on the network, as servers name each other.
+    /// Its host and port, as servers name each other.
     pub(crate) fn host_and_port(&self) -> Option<Arc<str>> {
         match &self.place {
             Place::Tcp { host, port } => Some(join(host, *port)),
@@ -206,7 +208,8 @@ impl Address {
         }
     }
 
-    /// Whether one connection serves both: all but the keys' prefix and what is said of the server's disk is the same.
+    /// Whether one connection serves both addresses: everything but the keys' prefix and the
+    /// `durable` flag is the same.
     pub(crate) fn connects_as(&self, other: &Self) -> bool {
         let Self { place, tls, username, password, db, key_prefix: _, durable: _ } = self;
         (place, tls, username) == (&other.place, &other.tls, &other.username)
@@ -278,7 +281,7 @@ impl fmt::Display for Address {
 }
 
 impl fmt::Debug for Address {
-    /// By hand, so that no password can slip in with a new field.
+    /// Written by hand, so that a new field cannot show a password by accident.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Address({self})")
     }

@@ -1,4 +1,5 @@
-//! What a manager is made of, and the checks on it. Starts nothing before it is built.
+//! Collects and checks what a manager is made of: nodes, settings, engine. Starts nothing before
+//! `build`.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ enum NodeSpec {
 }
 
 impl NodeSpec {
-    /// Where it is, for people.
+    /// Its address, as shown to people.
     fn shown(&self) -> Arc<str> {
         match self {
             Self::At(address) => address.to_string().into(),
@@ -63,7 +64,7 @@ impl Builder {
         self
     }
 
-    /// Adds one node of the caller's own make.
+    /// Adds one node that the caller implements.
     pub fn node(mut self, node: Arc<dyn Node>) -> Self {
         self.nodes.push(Ok(NodeSpec::Made(node)));
         self
@@ -87,7 +88,8 @@ impl Builder {
         self
     }
 
-    /// Whom to tell what a person should hear of, such as a node that may have forgotten locks.
+    /// Sets the listener for notices: events that a person should be told of, such as a node that
+    /// may have forgotten locks.
     ///
     /// It is called on the engine's thread and must not block.
     pub fn on_notice(mut self, listener: impl Fn(&NoticeReport) + Send + Sync + 'static) -> Self {
@@ -135,7 +137,7 @@ impl Builder {
     }
 }
 
-/// No lock key may be taken for one of the library's own.
+/// A lock key must not look like one of the library's own keys.
 fn check_prefix(spec: &NodeSpec) -> Result<(), ConfigError> {
     let NodeSpec::At(address) = spec else {
         return Ok(());
@@ -185,7 +187,7 @@ fn check_nodes(specs: &[&NodeSpec]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Two addresses that lead to one server.
+/// The error for two addresses that lead to one server.
 fn twins(one: &Address, two: &Address) -> ConfigError {
     if one.to_string() == two.to_string() {
         return ConfigError::new(format!(

@@ -1,4 +1,5 @@
-//! The only reader of the operating system's time and randomness, and each manager's own lease clock.
+//! Reads the operating system's clocks and random source for the whole client, and keeps each
+//! manager's lease clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -7,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quorlock_protocol::{Environment, HolderId, Moment};
 use tokio::sync::{Notify, watch};
 
-/// The boot clock: monotonic, counting the time that the computer sleeps, and never corrected. A node
-/// compares it with [`Command::not_after`](quorlock_protocol::Command::not_after); guards, connections and
-/// waits go by it.
+/// The boot clock: monotonic, counting the time in which the computer sleeps, and never corrected.
+/// Nodes compare it with [`Command::not_after`](quorlock_protocol::Command::not_after); guards,
+/// connections and waits use it.
 ///
 /// `std::time::Instant` stops while a Linux or macOS machine is suspended, so that a lease would look
 /// valid after its keys have expired.
@@ -17,20 +18,21 @@ pub fn now() -> Moment {
     Moment::from_epoch(since_boot())
 }
 
-/// The clock of one manager's leases: the boot clock, and what this machine has lost (a virtual machine that was
-/// paused), as far as the manager's own nodes have shown it. Clones are the same clock.
+/// The clock of one manager's leases: the boot clock plus the time that this machine has lost
+/// (while its virtual machine was paused), as far as the manager's own nodes have shown it. Clones
+/// are the same clock.
 ///
-/// What one manager's nodes show says nothing of another's leases, and lost time is no waiting: whatever must not
-/// end early for it goes by [`now`].
+/// One manager's nodes say nothing about another manager's leases, and lost time is no waiting:
+/// everything that must not end early uses [`now`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaseClock(Arc<Losses>);
 
 #[derive(Debug, Default)]
 struct Losses {
-    // Atomic, and behind no lock: it can be read in a forked child, too.
+    // Atomic and without a lock, so that it can be read in a forked child, too.
     nanos: AtomicU64,
-    /// For the engine's tasks alone, as a lock that one thread may hold while another forks would stay closed in
-    /// the child for ever.
+    /// Only for tasks of the engine: a lock inside it that another thread holds during a fork would
+    /// never be released in the child.
     jump: Notify,
 }
 
@@ -39,7 +41,7 @@ impl LeaseClock {
         self.at(now())
     }
 
-    /// What it shows, as far as is known, when the boot clock shows `boot`.
+    /// What this clock shows when the boot clock shows `boot`, as far as lost time is known.
     pub(crate) fn at(&self, boot: Moment) -> Moment {
         boot + self.lost()
     }
@@ -49,13 +51,13 @@ impl LeaseClock {
         if moment == Moment::FAR_FUTURE { moment } else { moment.before(self.lost()) }
     }
 
-    /// The world by this clock, at this moment.
+    /// The clocks and the randomness for machines, with this clock read now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot::at(self.now())
     }
 
-    /// Sets it forward by what the guards of its manager have found to be lost, and wakes who waits for a moment of
-    /// it.
+    /// Sets it forward by the time that its manager's guards have found to be lost, and wakes every
+    /// task that waits for a moment of it.
     pub(crate) fn set_forward(&self, lost: Duration) {
         let _ = self.0.nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
             Some(before.saturating_add(nanos(lost)))
@@ -73,10 +75,11 @@ impl LeaseClock {
     }
 }
 
-/// Tells all managers of one engine that one of them has lost time: the machine may have stood still for every one
-/// of them, which each learns from its own nodes alone. Those of another engine learn it at their next look.
+/// Tells all managers of one engine that one of them has found lost time: the machine may have been
+/// paused for all of them, but each learns that only from its own nodes. Managers of another engine
+/// learn it at their next look.
 ///
-/// However often it is told before somebody listens again, it is heard once.
+/// Several signals before the next wait count as one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClockJumps(Arc<watch::Sender<()>>);
 
@@ -105,12 +108,13 @@ impl AtomicMoment {
     }
 }
 
-/// How far a node's clock lies ahead of the lease clock, as its connection knows it and tells other threads.
+/// How far a node's clock is ahead of the lease clock, as its connection measures it for other
+/// threads.
 #[derive(Debug)]
 pub(crate) struct ToldClock(AtomicI64);
 
 impl ToldClock {
-    /// A node shows `micros` microseconds since 1970 at `now`: so far it is ahead.
+    /// How far the clock is ahead if it shows `micros` microseconds since 1970 at `now`.
     pub(crate) fn ahead(micros: u64, now: Moment) -> i64 {
         let own = i64::try_from(now.since_epoch().as_micros()).unwrap_or(i64::MAX);
         i64::try_from(micros).unwrap_or(i64::MAX).saturating_sub(own)
@@ -120,7 +124,7 @@ impl ToldClock {
         self.0.store(ahead, Ordering::Relaxed);
     }
 
-    /// What it shows at `now`, in microseconds; `None` if nothing was told yet.
+    /// What the node's clock shows at `now`, in microseconds; `None` if it is not known yet.
     pub(crate) fn shows_at(&self, now: Moment) -> Option<u64> {
         let ahead = self.0.load(Ordering::Relaxed);
         let own = u64::try_from(now.since_epoch().as_micros()).unwrap_or(u64::MAX);
@@ -145,7 +149,7 @@ fn since_boot() -> Duration {
     read(rustix::time::ClockId::Boottime)
 }
 
-// Apple's CLOCK_MONOTONIC goes on while the machine is asleep (CLOCK_UPTIME_RAW is what stops).
+// Apple's CLOCK_MONOTONIC counts the time in which the machine sleeps (CLOCK_UPTIME_RAW stops).
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn since_boot() -> Duration {
     read(rustix::time::ClockId::Monotonic)
@@ -159,7 +163,7 @@ fn read(clock: rustix::time::ClockId) -> Duration {
     Duration::new(seconds, nanos)
 }
 
-// The performance counter behind Instant goes on through standby and hibernation on Windows.
+// The performance counter behind Instant counts standby and hibernation on Windows.
 #[cfg(not(unix))]
 fn since_boot() -> Duration {
     use std::sync::OnceLock;
@@ -168,7 +172,7 @@ fn since_boot() -> Duration {
     EPOCH.get_or_init(Instant::now).elapsed()
 }
 
-/// The real world at one moment of a lease clock, for what a machine does at once: its clock is not read anew each
+/// The environment of machines with the lease clock read once, for steps that happen at the same
 /// time.
 pub(crate) struct Snapshot {
     now: Moment,
@@ -194,7 +198,7 @@ impl Environment for Snapshot {
     }
 }
 
-/// The real world by the boot clock, for the guards.
+/// The environment by the boot clock, for the guards.
 pub(crate) struct System;
 
 impl Environment for System {

@@ -1,4 +1,4 @@
-//! Makes the node of an address: a server, or one in the memory of the process.
+//! Creates the node for an address: a connection to a server, or a node in this process's memory.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::node_guards::NodeGuard;
 use crate::redis_node::{Connections, NodeSettings, RedisNode};
 use crate::tasks::Tasks;
 
-/// The node at `address`: what the address says decides the kind. A task that it needs runs on the
-/// runtime of `handle`.
+/// The node at `address`; the kind of address decides the kind of node. If the node needs a task,
+/// that runs on the runtime of `handle`.
 ///
 /// ```
 /// use quorlock::{Address, Node as _, NodeSettings, connect};
@@ -29,7 +29,7 @@ pub fn connect(address: &Address, settings: &NodeSettings, handle: &Handle) -> A
     connect_guarded(address, settings, &connections, None)
 }
 
-/// The same, under the guards of a manager.
+/// The same, with the guards of a manager.
 pub(crate) fn connect_guarded(
     address: &Address,
     settings: &NodeSettings,

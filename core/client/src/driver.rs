@@ -1,4 +1,5 @@
-//! Runs any machine: sends, replies, timers, cancellation. Never knows what a command means.
+//! Runs any protocol machine: sends its commands, hands it replies and timeouts, cancels it. Never
+//! knows what a command means.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -14,7 +15,7 @@ use crate::clock::{LeaseClock, Snapshot};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
 
-/// The nodes, and the inbox that their replies for one operation come to.
+/// The nodes, and the inbox that receives their replies for one operation.
 #[derive(Clone)]
 pub(crate) struct Driver {
     pub(crate) nodes: Arc<[Arc<dyn Node>]>,
@@ -22,7 +23,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// For machines that go by `clock`.
+    /// A driver for machines that use `clock`.
     pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, clock: &LeaseClock) -> Self {
         let inbox = Arc::new(Inbox::with_room_for(nodes.len(), clock));
         Self { nodes: Arc::clone(nodes), inbox }
@@ -32,9 +33,10 @@ impl Driver {
         self.inbox.clock()
     }
 
-    /// Drives `machine` to its end. `watch` sees it after every change, before what it wants sent goes out.
+    /// Drives `machine` to its end. Calls `watch` after every change, before the machine's commands
+    /// are sent.
     ///
-    /// Dropping the future leaves the machine as it is, for [`Self::abandon`].
+    /// If the future is dropped, the machine stays as it is, for [`Self::abandon`].
     pub(crate) async fn run<M: Machine>(
         &self,
         machine: &mut M,
@@ -42,7 +44,7 @@ impl Driver {
     ) -> M::Outcome {
         let mut batch: Vec<Arrival> = Vec::with_capacity(self.nodes.len());
         let mut outgoing: Vec<(NodeId, Command)> = Vec::with_capacity(self.nodes.len());
-        // One look at the clock each time it goes on.
+        // The clock is read once for each round of inputs.
         let mut turn = self.turn();
         loop {
             let wake_at = match self.advance(machine, &mut turn, &mut watch, &mut outgoing) {
@@ -69,7 +71,7 @@ impl Driver {
         Turn { world: self.clock().snapshot(), clock: self.clock(), nodes: &self.nodes }
     }
 
-    /// Lets `machine` do what it can do at once, up to when it is to be woken, or to its outcome.
+    /// Polls `machine` until it waits (returns when to wake it) or ends (returns its outcome).
     fn advance<M: Machine>(
         &self,
         machine: &mut M,
@@ -89,20 +91,20 @@ impl Driver {
         next
     }
 
-    /// Cancels a machine whose future was dropped and sends what it still wants to send, without
-    /// waiting for anything.
+    /// Cancels a machine whose future was dropped and sends its remaining commands, without
+    /// waiting.
     pub(crate) fn abandon<M: Machine>(&self, machine: &mut M) -> Option<M::Outcome> {
         let mut turn = self.turn();
         machine.cancel(&mut turn);
         self.advance(machine, &mut turn, &mut |_| {}, &mut Vec::new()).break_value()
     }
 
-    /// Sends what goes out together. Nodes that owe an answer come first, the one that was asked last before all:
-    /// theirs are the servers that have yet to work, and that are then done with both at once. What is for one node
-    /// stays in its order.
+    /// Sends what goes out together. Nodes that have not answered yet come first, the one that was
+    /// asked last before all others: their servers still have work, and finish both at once.
+    /// Commands for one node stay in order.
     fn send(&self, outgoing: &mut Vec<(NodeId, Command)>) {
         if outgoing.len() > 1 {
-            // Asked once, since it may change at any time.
+            // Read once, since it may change at any time.
             let owing: Vec<_> = self.nodes.iter().map(owes_answer_since).collect();
             outgoing.sort_by_key(|(node, _)| Reverse(owing[node.index()]));
         }
@@ -115,10 +117,10 @@ impl Driver {
         hand_over(&*self.nodes[node.index()], command, ReplyTo::new(&self.inbox, node));
     }
 
-    /// Waits for something to come in, until `wake_at` at the most.
+    /// Waits for input, until `wake_at` at most.
     ///
-    /// Timers stop while the computer sleeps and the lease clock does not, so no timer is longer than
-    /// a nap: the clock is looked at again after it.
+    /// Timers stop while the computer sleeps and the lease clock does not, so every timer is short,
+    /// and the clock is read again after it.
     async fn wait(&self, wake_at: Moment, batch: &mut Vec<Arrival>) -> Option<Wake> {
         if let Some(wake) = self.inbox.try_take(batch) {
             return Some(wake);
@@ -141,7 +143,7 @@ fn owes_answer_since(node: &Arc<dyn Node>) -> Option<Moment> {
     node.server()?.owes_answer_since()
 }
 
-/// The world at one moment, the clocks of the nodes included.
+/// The environment at one moment, the clocks of the nodes included.
 struct Turn<'a> {
     world: Snapshot,
     clock: &'a LeaseClock,
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
     use crate::node::{NodeState, ServerNode};
 
-    /// A node that writes down what it is sent.
+    /// A node that records the commands that it is sent.
     struct Recorder {
         own: u8,
         owes_since: Box<dyn Fn() -> Option<Moment> + Send + Sync>,
@@ -228,7 +230,7 @@ mod tests {
         fn probe(&self) {}
     }
 
-    /// Sends these tickets to these nodes, and has ended.
+    /// A machine that sends these tickets to these nodes and then ends.
     struct Sends(VecDeque<(u32, u8)>);
 
     impl Machine for Sends {
@@ -248,7 +250,7 @@ mod tests {
         fn cancel(&mut self, _env: &mut dyn Environment) {}
     }
 
-    /// The nodes that were sent to, each with the ticket, in their order.
+    /// The order in which the nodes were sent their commands, each with its ticket.
     async fn order(
         sends: &[u8],
         owing: [impl Fn() -> Option<Moment> + Send + Sync + 'static; 3],

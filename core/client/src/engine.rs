@@ -1,4 +1,5 @@
-//! The thread that talks to the nodes for all locks of a process. Owns its tasks and background work.
+//! The background thread that talks to the nodes for all locks of a process. Owns its tasks and
+//! background work.
 
 mod adaptive_backoff;
 mod busy_poll;
@@ -31,8 +32,9 @@ use crate::tasks::Tasks;
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
 /// It runs apart from the threads of its users, so that a blocked event loop or a busy interpreter
-/// does not lose a lock. Every [`Redlock`](crate::Redlock) of a process shares one and its connections,
-/// unless it is given its own. Cloning gives another handle to the same thread, which ends with the last handle.
+/// does not lose a lock. All [`Redlock`](crate::Redlock)s of a process share one engine and its
+/// connections, unless one is given its own. Cloning gives another handle to the same thread, which
+/// ends with the last handle.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -46,7 +48,7 @@ struct Shared {
     connections: Connections,
 }
 
-/// Counts the work, such as withdrawals, that goes on when its caller does not wait for it.
+/// Counts background work, such as withdrawals, for which no caller waits.
 #[derive(Default)]
 struct Background {
     counts: Mutex<Counts>,
@@ -56,7 +58,8 @@ struct Background {
 #[derive(Default)]
 struct Counts {
     under_way: usize,
-    /// How many threads wait until none is under way: none, most of the time, and then none is woken.
+    /// How many threads wait until no background work is left; usually none, and then none is
+    /// woken.
     waiting: usize,
 }
 
@@ -64,7 +67,7 @@ impl Engine {
     /// Starts a thread.
     ///
     /// # Errors
-    /// Whatever the operating system says when it cannot start one.
+    /// The operating system's error if it cannot start one.
     pub fn start() -> io::Result<Self> {
         let (background, jumps) = (Arc::default(), ClockJumps::default());
         let runtime = SharedRuntime::start()?;
@@ -119,9 +122,10 @@ impl Engine {
     /// does nothing while another thread drives. If that is the engine's own thread and `on_available` is given, the
     /// thread stops driving and wakes `on_available`.
     ///
-    /// For an event loop that watches [`Self::descriptor`]: its thread then needs no other thread to be woken. It
-    /// may come as rarely as it likes: the engine's thread drives when no caller has come for 5 ms, and goes on
-    /// at once with what would take a caller longer than about 1 ms.
+    /// For an event loop that watches [`Self::descriptor`]: its thread then needs no other thread
+    /// to be woken. There is no need to call it often: the engine's thread drives when no caller
+    /// has come for 5 ms, and takes over at once work that would take a caller longer than about 1
+    /// ms.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -169,8 +173,8 @@ impl Engine {
         self.shared.runtime.drive_ready(on_available, begin, poll_for, is_done)
     }
 
-    /// A descriptor that is readable while something has come in that no thread has read yet. The engine closes
-    /// it. `None` where the platform has none.
+    /// A descriptor that is readable while input has arrived that no thread has read yet. The
+    /// engine closes it. `None` where the platform has none.
     pub fn descriptor(&self) -> Option<c_int> {
         #[cfg(target_os = "linux")]
         return self.shared.runtime.within(epoll::descriptor);
@@ -178,33 +182,35 @@ impl Engine {
         None
     }
 
-    /// Has the engine's thread drive at once instead of soon: for what was handed to the engine by a thread that does
-    /// not drive (as when a future is dropped half-way), or if an event loop does not come to drive after all.
+    /// Makes the engine's thread drive at once: for work that was handed to the engine by a thread
+    /// that does not drive (as when a future is dropped before its end), or if an event loop does
+    /// not drive as it planned.
     pub fn wake_thread(&self) {
         self.shared.runtime.call_thread_back();
     }
 
-    /// Runs `future` on the thread. Dropping the task before it has ended drops the future.
+    /// Runs `future` on the engine's thread. Dropping the task before it has ended drops the
+    /// future.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         let leaving = Arc::new(OnceLock::new());
-        // Background work that the future leaves is counted before the future is.
+        // Background work that the future leaves behind is counted before the future ends.
         let join =
             self.hand_over(FutureWith { future: Box::pin(future), value: Arc::clone(&leaving) });
         Task { join, leaving, background: Arc::clone(&self.shared.background) }
     }
 
-    /// [`Self::spawn`] for a caller on another thread that waits for nothing but the end of `future`.
+    /// [`Self::spawn`] for a caller on another thread that waits only for the end of `future`.
     pub(crate) fn spawn_awaited<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         let waiter = self.register_waiter();
-        // Begin, await, end, without room for the future twice.
+        // Registers, awaits and unregisters without storing the future twice.
         let begun = lazy(move |_| {
             waiter.start_polling();
             waiter
@@ -212,12 +218,13 @@ impl Engine {
         self.spawn(begun.then(move |waiter| future.inspect(move |_| waiter.keep_polling())))
     }
 
-    /// Runs `future` on the thread. Nobody waits for it: [`Self::drain`] does not either.
+    /// Runs `future` on the thread. Nothing waits for it, not even [`Self::drain`].
     pub(crate) fn spawn_detached(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.hand_over(future);
     }
 
-    /// Runs `future` to its end on the thread, also if nobody waits for it; [`Self::drain`] does.
+    /// Runs `future` to its end on the thread, even if no caller waits for it; [`Self::drain`]
+    /// waits for it.
     pub fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ticket = BackgroundTicket::new(&self.shared.background);
         self.hand_over(FutureWith { future, value: ticket });
@@ -233,10 +240,11 @@ impl Engine {
         join
     }
 
-    /// Waits until every withdrawal in the background has been answered, for `timeout` at the most.
+    /// Waits until all background work is done, for `timeout` at most.
     ///
-    /// For the end of a process: what was cancelled a moment ago is then off the nodes. Returns whether none is
-    /// under way any more. Blocks the calling thread, which must not be the engine's own.
+    /// For the end of a process: keys of acquisitions that were just cancelled are then gone from
+    /// the nodes. Returns whether all is done. Blocks the calling thread, which must not be the
+    /// engine's own.
     pub fn drain(&self, timeout: Duration) -> bool {
         let background = &self.shared.background;
         let end = Instant::now() + timeout;
@@ -299,8 +307,8 @@ impl Background {
 }
 
 pin_project! {
-    /// A future with a value that is dropped after it. (An async block would have room for the future twice: before
-    /// and after it begins.)
+    /// A future together with a value that is dropped after it. (An async block would store the
+    /// future twice: before and after it begins.)
     struct FutureWith<F, T> {
         #[pin]
         future: F,
@@ -345,7 +353,7 @@ pub struct Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Has the future dropped, soon, on the engine's thread. [`Engine::drain`] waits for that too.
+    /// Makes the engine's thread drop the future soon. [`Engine::drain`] waits for that, too.
     pub fn cancel(&self) {
         if !self.join.is_finished() {
             self.leaving.get_or_init(|| BackgroundTicket::new(&self.background));

@@ -1,4 +1,4 @@
-//! The one error of the Rust API. Owns its fields; the words come from the protocol.
+//! The error type of the Rust API. Owns its fields; the words come from the protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    /// What there is to say about the vote beyond its name: when the keys will be free, or what broke.
+    /// What is known about the vote beyond its name: when the keys will be free, or what failed.
     /// `None` for a node that granted, and for one that has not answered.
     pub fn detail(&self) -> Option<String> {
         match self.answer.as_ref()? {
@@ -71,7 +71,7 @@ impl LockError {
         self.kind.code()
     }
 
-    /// The resources that it is about; empty for an error of configuration.
+    /// The resources of the operation; empty for an error of configuration.
     pub fn resources(&self) -> &[String] {
         &self.details.resources
     }
@@ -106,7 +106,7 @@ impl LockError {
         Self { kind, message: message.into(), details }
     }
 
-    /// The same error with what every node did.
+    /// The same error, with what every node did.
     pub(crate) fn with_votes(mut self, votes: Vec<NodeReport>) -> Self {
         if !votes.is_empty() {
             Arc::make_mut(&mut self.details).rounds = vec![votes];
@@ -135,7 +135,7 @@ impl LockError {
         Self { kind, message: failure.explain().into(), details: Arc::new(details) }
     }
 
-    /// The error of a lease that turned out to be over when it was released.
+    /// The error of a lease that turned out at its release to have ended before.
     pub(crate) fn of_outcome(
         outcome: ReleaseOutcome,
         resources: &Resources,

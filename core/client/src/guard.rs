@@ -1,4 +1,5 @@
-//! A lease with an owner. Owns what happens to a lease that is dropped.
+//! A lease that is released when it is dropped. Owns that rule; the lease itself does everything
+//! else.
 
 use std::ops::Deref;
 
@@ -9,8 +10,8 @@ use crate::lease::Lease;
 
 /// A lease that is released when it goes out of scope.
 ///
-/// Dropping it does what [`Self::release`] does, in the background, without telling the outcome; use that
-/// to learn whether the lease held until then. It derefs to [`Lease`].
+/// Dropping it does what [`Self::release`] does, in the background, but without telling the
+/// outcome; call that to learn whether the lease was held until then. It derefs to [`Lease`].
 #[must_use = "a lease that is dropped is released"]
 #[derive(Debug)]
 pub struct LeaseGuard {
@@ -33,7 +34,7 @@ impl LeaseGuard {
         }
     }
 
-    /// Gives the rule up: the lease ends by an explicit release or by itself.
+    /// Turns the rule off: the lease ends by an explicit release or by itself.
     pub fn into_lease(mut self) -> Lease {
         self.lease.take().expect("a guard holds its lease until it is consumed")
     }
@@ -55,16 +56,18 @@ impl Drop for LeaseGuard {
     }
 }
 
-/// A lease on its way to whoever asked for it, such as through a queue to another thread.
+/// A lease on its way to the caller that asked for it, for example through a queue to another
+/// thread.
 ///
-/// Dropping it takes the lease back as an acquisition that was given up ([`Lease::withdraw`]): no `min_hold` counts.
+/// Dropping it takes the lease back like a cancelled acquisition ([`Lease::withdraw`]): `min_hold`
+/// does not apply.
 #[derive(Debug)]
 pub struct UndeliveredLease {
     lease: Option<Lease>,
 }
 
 impl UndeliveredLease {
-    /// Its user has it from now on.
+    /// The lease has reached its user.
     pub fn deliver(mut self) -> LeaseGuard {
         LeaseGuard { lease: self.lease.take() }
     }

@@ -1,4 +1,5 @@
-//! Where an operation is woken: by replies, or because it is told to stop. Owns the queue.
+//! The queue through which an operation receives replies and is told to stop. Owns the queue and
+//! its wake-ups.
 
 mod late;
 
@@ -13,12 +14,12 @@ use quorlock_protocol::{Moment, NodeId, Reply};
 pub(crate) use self::late::{CompactVotes, LateVotes};
 use crate::clock::{self, LeaseClock};
 
-/// What has come in for one operation, or for several that share it, and was not looked at yet.
+/// What has arrived for one operation, or for several that share the inbox, and was not taken yet.
 #[derive(Default)]
 pub(crate) struct Inbox {
     incoming: Mutex<Incoming>,
     waker: AtomicWaker,
-    /// That of the operations.
+    /// The lease clock of the operations.
     clock: LeaseClock,
 }
 
@@ -27,17 +28,18 @@ struct Incoming {
     replies: Vec<Arrival>,
     cancelled: bool,
     freed: bool,
-    /// Where replies go once the operation is over.
+    /// Where replies go once the operation has ended.
     late: Option<Arc<LateVotes>>,
 }
 
-/// Tells apart the operations that share an inbox; the default one has an inbox to itself.
+/// Identifies one of the operations that share an inbox; the default value is for an operation that
+/// does not share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OperationId(pub(crate) u64);
 
-/// One reply, and when it came: it may be looked at much later.
+/// One reply, and when it arrived: it may be read much later.
 pub(crate) struct Arrival {
-    /// By the lease clock of whoever asked.
+    /// By the lease clock of the operation that asked.
     pub(crate) at: Moment,
     pub(crate) operation: OperationId,
     pub(crate) node: NodeId,
@@ -48,27 +50,27 @@ pub(crate) struct Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     Replies,
-    /// What is waited for may be free.
+    /// The resource may be free.
     Freed,
     Cancelled,
 }
 
 impl Inbox {
-    /// For so many replies at once, mostly, to operations that go by `clock`.
+    /// An inbox with room for this many replies at once, for operations that use `clock`.
     pub(crate) fn with_room_for(replies: usize, clock: &LeaseClock) -> Self {
         let replies = Vec::with_capacity(replies);
         let incoming = Mutex::new(Incoming { replies, ..Incoming::default() });
         Self { incoming, waker: AtomicWaker::new(), clock: clock.clone() }
     }
 
-    /// The clock of those who are told here.
+    /// The lease clock of the operations that receive here.
     pub(crate) const fn clock(&self) -> &LeaseClock {
         &self.clock
     }
 
-    /// Waits until something is there, and takes all replies into an empty `batch`.
+    /// Waits until something is there, and takes all replies into `batch`, which must be empty.
     ///
-    /// A cancellation comes before replies, and for ever after.
+    /// A cancellation is returned before replies, and again at each later call.
     pub(crate) async fn take(&self, batch: &mut Vec<Arrival>) -> Wake {
         poll_fn(|context| {
             self.waker.register(context.waker());
@@ -96,13 +98,13 @@ impl Inbox {
         self.waker.wake();
     }
 
-    /// What the operation waits for may be free.
+    /// Tells the operation that its resource may be free.
     pub(crate) fn tell_free(&self) {
         self.lock().freed = true;
         self.waker.wake();
     }
 
-    /// The operation is over: what its last round still gets counts for `late`.
+    /// The operation has ended: later replies to its last round go to `late`.
     pub(crate) fn leave_to(&self, late: &Arc<LateVotes>) {
         let mut incoming = self.lock();
         incoming.late = Some(Arc::clone(late));
@@ -116,7 +118,7 @@ impl Inbox {
     }
 }
 
-/// The way back for one command's reply.
+/// Where the reply to one command goes.
 #[derive(Clone)]
 pub struct ReplyTo {
     inbox: Arc<Inbox>,
@@ -125,12 +127,12 @@ pub struct ReplyTo {
 }
 
 impl ReplyTo {
-    /// The way back to the one operation that has the inbox.
+    /// A reply address for the one operation that has the inbox.
     pub(crate) fn new(inbox: &Arc<Inbox>, node: NodeId) -> Self {
         Self::of(inbox, OperationId::default(), node)
     }
 
-    /// The way back to one of the operations that share the inbox.
+    /// A reply address for one of the operations that share the inbox.
     pub(crate) fn of(inbox: &Arc<Inbox>, operation: OperationId, node: NodeId) -> Self {
         Self { inbox: Arc::clone(inbox), operation, node }
     }
@@ -145,7 +147,7 @@ impl ReplyTo {
         self.deliver_at(clock::now(), reply);
     }
 
-    /// [`Self::deliver`] of what came at that moment of the boot clock.
+    /// [`Self::deliver`] for a reply that arrived at that moment of the boot clock.
     pub(crate) fn deliver_at(&self, at: Moment, reply: Reply) {
         let (operation, node) = (self.operation, self.node);
         let at = self.clock().at(at);

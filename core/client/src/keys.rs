@@ -1,5 +1,5 @@
-//! What the keys of a resource are called on a node. Owns the names that other libraries and versions
-//! must agree on; knows nothing of what stands in them.
+//! The names of keys on a node. Owns the names that other libraries and versions must agree on;
+//! knows nothing of the values.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ pub(crate) fn lock_key<'a>(prefix: &str, resource: &'a Resource) -> Cow<'a, str>
     }
 }
 
-/// The table of the node's fences, one for all names and prefixes: a sorted set of buckets, whose scores are the
-/// highest fencing tokens that were granted or asked for in them.
+/// The key of the node's table of fences, one for all names and prefixes: a sorted set of buckets,
+/// whose scores are the highest fencing tokens that were granted or asked for in them.
 pub(crate) const FENCES_KEY: &str = "quorlock:{node}:fences";
 
-/// How many buckets there are: what bounds the table, to 1.5 MB at most.
+/// The number of buckets, which limits the table to 1.5 MB.
 const BUCKETS: u64 = 16_384;
 
 /// The bucket of a lock key, by its FNV-1a hash of 64 bits. Names that share one share their fence, which does no
@@ -32,10 +32,10 @@ pub(crate) fn bucket(lock_key: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Every version and binding must know the same one.
+    /// Every version and binding must compute the same bucket.
     #[test]
     fn a_name_keeps_its_bucket() {
-        // FNV-1a of the empty text, of "a" and of "foobar", as its authors publish them.
+        // The FNV-1a hashes of the empty text, of "a" and of "foobar", as its authors publish them.
         for (name, hash) in [
             ("", 0xcbf2_9ce4_8422_2325_u64),
             ("a", 0xaf63_dc4c_8601_ec8c),

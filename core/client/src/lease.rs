@@ -1,5 +1,6 @@
-//! A lease in use: the handle to its life (`quorlock_protocol::LeaseLife`), which decides. Owns who is told, and what
-//! the nodes said; `operations` acts on it, `renew` renews and watches it, `release` ends it.
+//! A held lease as its users see it: the handle to its life (`quorlock_protocol::LeaseLife`), which
+//! makes the decisions. Owns who is told what, and the nodes' votes; `operations` acts on it,
+//! `renew` renews and watches it, `release` ends it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,8 @@ use votes::{LastVotes, Renewals};
 
 /// A handle to one acquisition's lease. Clones share it; it may be used from any thread.
 ///
-/// Dropping the last handle stops its renewal and lets it run out. To have it released instead, keep
-/// the [`LeaseGuard`](crate::LeaseGuard) that the acquisition returned.
+/// Dropping the last handle stops its renewal, and the lease expires. To have it released instead,
+/// keep the [`LeaseGuard`](crate::LeaseGuard) that the acquisition returned.
 #[derive(Clone)]
 pub struct Lease {
     shared: Arc<Shared>,
@@ -46,23 +47,23 @@ struct State {
     /// Its number in the schedule of renewals; the default one while it is neither renewed nor watched.
     renewal: OperationId,
     votes: LastVotes,
-    /// What the nodes answer to the release, once they are asked for it.
+    /// The nodes' answers to the release, once they are asked for it.
     release: Option<ReleaseVotes>,
     extras: Option<Box<Extras>>,
 }
 
-/// What few leases need.
+/// Fields that only a few leases need.
 #[derive(Default)]
 struct Extras {
     /// One explicit extension at a time.
     gate: Arc<tokio::sync::Mutex<()>>,
-    /// To stop the one that is under way.
+    /// Stops the extension that is under way.
     extending: Option<Arc<Inbox>>,
     told: Arc<Notify>,
     on_lost: Vec<OnLost>,
     on_renewal: Vec<OnRenewal>,
     renewals: Renewals,
-    /// These tell other clients of it if it is a long lock; the longest comes last.
+    /// For a long lock: they tell other clients of it; the longest comes last.
     notes: Vec<LongLockNote>,
 }
 
@@ -114,15 +115,16 @@ impl Lease {
     }
 
     /// The number that the protected resource checks; `None` where fencing is off, or for a lease
-    /// taken over that no [`Self::check`] or [`Self::extend`] has confirmed yet. After that it is no less than
-    /// the one of the acquisition or of an earlier take-over, and more once others have asked for the lock; it
-    /// is less than that of every later holder. Where too few nodes would write it down, it is `None` still.
+    /// taken over that no [`Self::check`] or [`Self::extend`] has confirmed yet. After that it is
+    /// no less than the token of the acquisition or of an earlier take-over (more, if others have
+    /// asked for the lock since), and less than that of every later holder. If too few nodes would
+    /// store it, it stays `None`.
     pub fn fencing_token(&self) -> Option<u64> {
         let token = self.shared.lock().life.fencing_token();
         token.map(|FencingToken(token)| token)
     }
 
-    /// The holder id, the value of the keys: whoever knows it can take the lease over.
+    /// The holder id, the value of the keys: a client that knows it can take the lease over.
     pub fn token(&self) -> &str {
         self.shared.claim.holder.as_str()
     }
@@ -142,12 +144,12 @@ impl Lease {
         note.finish();
     }
 
-    /// The names of what is held.
+    /// The names of the locked resources.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.shared.claim.resources.names()
     }
 
-    /// What is left of the time for which the lease may be trusted; zero once it is lost or released.
+    /// How much longer the lease may be trusted; zero once it is lost or released.
     pub fn validity(&self) -> Duration {
         self.shared.lock().life.validity(self.shared.now())
     }
@@ -167,12 +169,13 @@ impl Lease {
         self.shared.lock().life.stage() == Stage::Released
     }
 
-    /// The thread that does the work.
+    /// The engine whose thread does the work.
     pub fn engine(&self) -> &Engine {
         &self.shared.manager.engine
     }
 
-    /// From which the validity was last reckoned: what the nodes were asked for, without the lock-delay.
+    /// The ttl from which the validity was last computed: what the nodes were asked for, without
+    /// the lock-delay.
     pub fn ttl(&self) -> Duration {
         self.shared.ttl()
     }
@@ -192,10 +195,11 @@ impl Lease {
         &self.shared.lost_rounds
     }
 
-    /// What every node did in the last round for the lease, with the votes that came after the decision:
-    /// that of its acquisition, or the latest of its extensions and renewals, failed ones included.
+    /// What every node did in the last round for the lease, with the votes that came after the
+    /// decision: the round of its acquisition, or the latest of its extensions and renewals, failed
+    /// ones included.
     ///
-    /// A round counts once it is over. What the nodes answer to a release is told by
+    /// A round counts once it has ended. The nodes' answers to a release are returned by
     /// [`Self::release_told`].
     pub fn votes(&self) -> Vec<NodeReport> {
         let votes = self.shared.lock().votes.now();
@@ -226,7 +230,8 @@ impl State {
         self.extras.get_or_insert_default()
     }
 
-    /// Leaves the schedule, and stops a running extension, if the life of the lease no longer wants them.
+    /// Leaves the schedule, and stops a running extension, if the life of the lease does not want
+    /// them any more.
     fn settle(&mut self, renewals: &RenewalScheduler) {
         if !self.life.is_kept() {
             self.leave(renewals);
@@ -295,7 +300,7 @@ mod tests {
     }
 
     #[cfg(target_pointer_width = "64")]
-    /// With its names, its holder id and its number in the schedule: below 1 KiB.
+    /// Including its names, its holder id and its number in the schedule: below 1 KiB.
     #[test]
     fn a_lease_that_is_held_takes_little_memory() {
         let all = size_of::<Shared>() + size_of::<Hold>() + size_of::<Claim>();

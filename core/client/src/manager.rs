@@ -1,4 +1,5 @@
-//! The nodes of one user, and the locks over them. Owns the way into every operation.
+//! The manager: one user's nodes, and the way into every operation on locks over them. Owns the
+//! settings and connections that its locks share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,18 +52,18 @@ pub(crate) struct Manager {
     pub(crate) addresses: Arc<[Arc<str>]>,
     pub(crate) quorum: Quorum,
     pub(crate) engine: Engine,
-    /// That all its leases go by, and nobody else's.
+    /// The clock of its own leases only.
     pub(crate) clock: LeaseClock,
     pub(crate) renewals: RenewalScheduler,
     guards: GuardsHandle,
     pub(crate) policy: Policy,
-    /// That of the latest lease, for the next one to share.
+    /// The policy of the latest lease, for the next one to share.
     latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
     pub(crate) turnstile: Arc<Turnstile>,
     pub(crate) known: AtomicU64,
     settled: AtomicBool,
-    /// A quorum has granted something: the list of nodes was right once.
+    /// A quorum has granted something, so the list of nodes was right at that time.
     proven: AtomicBool,
     /// The list of nodes was found to be wrong before that.
     mistaken: AtomicBool,
@@ -74,7 +75,8 @@ impl Redlock {
         Self { manager: Arc::new(manager) }
     }
 
-    /// Whether another could not get the lock now, because anyone holds it (as far as the nodes tell).
+    /// Whether another client could not get the lock now, because some client holds it (as far as
+    /// the nodes tell).
     ///
     /// # Errors
     /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer.
@@ -103,21 +105,20 @@ impl Redlock {
         self.manager.addresses.iter().cloned().zip(states).collect()
     }
 
-    /// The settings that locks start from.
+    /// The settings from which locks start.
     pub fn policy(&self) -> Policy {
         self.manager.policy
     }
 
-    /// The thread that does the work.
+    /// The engine whose thread does the work.
     pub fn engine(&self) -> &Engine {
         &self.manager.engine
     }
 
-    /// Gives up the connections: those that no other manager of the engine uses are closed, once what was
-    /// sent is answered (five seconds later if the manager is only dropped). Locks that are still held are
-    /// no longer renewed and run out; every later operation fails with [`ErrorKind::Closed`], and so
-    /// do acquisitions that wait. Closing twice
-    /// does nothing.
+    /// Gives up the connections: those that no other manager of the engine uses are closed, once
+    /// what was sent is answered (five seconds later if the manager is only dropped). Locks that
+    /// are still held are no longer renewed and expire; every later operation fails with
+    /// [`ErrorKind::Closed`], and so do acquisitions that wait. Closing twice does nothing.
     pub fn close(&self) {
         self.manager.closed.store(true, Ordering::Release);
         self.manager.turnstile.close();
@@ -169,11 +170,13 @@ impl Manager {
 
     /// Waits, before the first operation, until a quorum is connected or every node has been tried.
     ///
-    /// A list of nodes that are found not to be independent before a quorum has ever granted anything is refused
-    /// for as long as they are. What is found later is the fault of the node alone: servers change places.
+    /// If nodes are found not to be independent before a quorum has ever granted anything, the list
+    /// is refused for as long as that is so. Later it is treated as a fault of the one node:
+    /// servers change roles.
     pub(crate) async fn settle(&self, timeout: Option<Duration>) -> Result<(), LockError> {
         if !self.settled.load(Ordering::Acquire) {
-            // A node that cannot be connected to is known to be down in the end, and what depends on it then.
+            // A node without a connection counts as down after this time, and then operations can
+            // continue without it.
             let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
             let patience = patience.min(timeout.unwrap_or(Duration::MAX));
             let _ = tokio::time::timeout(patience, self.connect()).await;
@@ -182,7 +185,7 @@ impl Manager {
         self.mistake().map_or(Ok(()), |mistake| Err(mistake.into()))
     }
 
-    /// What is wrong with the list of nodes, if it never was right.
+    /// What is wrong with the list of nodes, if it has never been right.
     pub(crate) fn mistake(&self) -> Option<ConfigError> {
         if self.proven.load(Ordering::Acquire) && !self.mistaken.load(Ordering::Acquire) {
             return None;
@@ -201,7 +204,7 @@ impl Manager {
                 break;
             }
         }
-        // The others tell who they are, if they are there at all.
+        // The remaining nodes tell who they are, if they can be reached.
         let rest = async { while pending.next().await.is_some() {} };
         let _ = tokio::time::timeout(REST, rest).await;
     }
@@ -212,7 +215,7 @@ impl Manager {
         }
     }
 
-    /// The policy for a lease to keep: leases that follow one another mostly have the same.
+    /// The policy for a lease to keep: leases that follow one another usually have the same.
     pub(crate) fn share(&self, policy: Policy) -> Arc<Policy> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if **latest != policy {
@@ -221,8 +224,8 @@ impl Manager {
         Arc::clone(&latest)
     }
 
-    /// Has the guards know that a lock is about to be asked for. Of one that other clients must know of the nodes are told
-    /// first; they know for as long as what is returned is there.
+    /// Tells the guards that a lock is about to be asked for. If other clients must know of it, the
+    /// nodes are told first, and stay informed until the returned note is dropped.
     pub(crate) fn announce(&self, policy: &Policy) -> Option<LongLockNote> {
         self.guards.handle_policy(policy);
         let (note, wants_look) = self.guards.begin_long_lock(policy)?;
@@ -238,20 +241,21 @@ impl Manager {
         self.driver().run(&mut machine, |_| {}).await
     }
 
-    /// For one operation.
+    /// A driver for one operation.
     pub(crate) fn driver(&self) -> Driver {
         Driver::new(&self.nodes, &self.clock)
     }
 
-    /// Goes on taking keys back after the caller has left, with the inbox that the replies come to. What is returned
-    /// ends when every node was asked for those of the last try, and has answered or failed to.
+    /// Continues to take keys back after the caller has left, with the inbox that receives the
+    /// replies. The returned future ends when every node was asked for the keys of the last try,
+    /// and has answered or failed.
     pub(crate) fn withdraw_rest(
         &self,
         driver: &Driver,
         mut left: Vec<Withdraw>,
     ) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
-        // One inbox serves one machine; any further one asks again with its own.
+        // One inbox serves one machine; the others ask again with inboxes of their own.
         if let Some(mut last) = left.pop() {
             let driver = driver.clone();
             let mut tell = Some(tell);
@@ -268,7 +272,7 @@ impl Manager {
         told
     }
 
-    /// Takes keys back with an inbox of its own, asking again whoever has not answered yet.
+    /// Takes keys back with a new inbox, and asks nodes again that have not answered yet.
     pub(crate) fn withdraw_afresh(&self, left: Vec<Withdraw>) {
         for mut withdraw in left {
             let driver = self.driver();
@@ -308,5 +312,5 @@ impl Manager {
     }
 }
 
-/// For how long the first operation waits for the nodes beyond a quorum.
+/// How long the first operation waits for the nodes beyond a quorum.
 const REST: Duration = Duration::from_millis(100);

@@ -1,4 +1,5 @@
-//! What a node is to the rest of the client: an ordered place to send commands to.
+//! The contract of a node: an ordered queue of commands to one independent master. Owns the trait;
+//! knows no transport.
 //!
 //! # The contract
 //! - Commands reach the node in the order of the calls to [`Node::send`]; none overtakes another, also
@@ -25,16 +26,16 @@ use crate::inbox::ReplyTo;
 
 /// One independent master.
 pub trait Node: Send + Sync + 'static {
-    /// Where it is, for people; never with a password.
+    /// Its address, as shown to people; never with a password.
     fn address(&self) -> &str;
 
     /// Hands a command over; its reply goes to `reply_to`. Never waits.
     ///
-    /// [`Command::not_after`] is a moment of [`boot_clock`](crate::boot_clock): a node that gets to the command
-    /// later does not do it.
+    /// [`Command::not_after`] is a moment of [`boot_clock`](crate::boot_clock): a node that reads
+    /// the command later must not carry it out.
     fn send(&self, command: Command, reply_to: ReplyTo);
 
-    /// What is known of it now.
+    /// Its state, as far as it is known now.
     fn state(&self) -> NodeState;
 
     /// Starts to connect if it has not, and waits until it is known whether the node is up or down
@@ -44,7 +45,7 @@ pub trait Node: Send + Sync + 'static {
     /// Closes the connection once the commands handed over so far have been written.
     fn close(&self);
 
-    /// What only nodes of this crate know and do; `None` for any other.
+    /// What only nodes of this crate can do; `None` for any other.
     #[doc(hidden)]
     fn server(&self) -> Option<&dyn ServerNode> {
         None
@@ -56,38 +57,40 @@ pub trait ServerNode {
     /// When, by the boot clock, the latest unanswered command was sent; `None` if all are answered.
     fn owes_answer_since(&self) -> Option<Moment>;
 
-    /// What the server's clock shows at `now` of the boot clock, in microseconds since 1970, if that is known.
+    /// What the server's clock shows at `now` of the boot clock, in microseconds since 1970, if
+    /// that is known.
     fn clock_micros(&self, now: Moment) -> Option<u64>;
 
-    /// Writes what the guards have to note to the server, before the commands that are sent from now on.
+    /// Writes the guards' notes to the server, before the commands that are sent from now on.
     fn probe(&self);
 }
 
-/// [`Node::send`] to a node that may be of the user's own make: if it panics, which is told on the standard
-/// error, the node is one that does not answer.
+/// [`Node::send`] for a node that a user may have implemented: if it panics (which is printed on
+/// standard error), that counts as no answer.
 ///
-/// Here alone a machine's lease clock becomes the boot clock that nodes go by; the way back is
-/// [`ReplyTo::deliver_at`].
+/// Only here a machine's lease clock is converted to the boot clock that nodes use;
+/// [`ReplyTo::deliver_at`] converts back.
 pub(crate) fn hand_over(node: &dyn Node, mut command: Command, reply_to: ReplyTo) {
     command.not_after = reply_to.clock().to_boot(command.not_after);
     let _ = catch_unwind(AssertUnwindSafe(|| node.send(command, reply_to)));
 }
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// Not tried yet, or the first connection is being made, or a lost one is being replaced at once,
-    /// or it is being found out whether the node remembers its locks.
+    /// Not tried yet, or the first connection is being made, or a lost one is being replaced, or it
+    /// is not known yet whether the node remembers its locks.
     Connecting,
     /// The last command was answered.
     Healthy,
-    /// Connected, but silent for longer than it should be; new grants are not sent.
+    /// Connected, but it has been silent for too long; new grants are not sent.
     Unresponsive,
-    /// Connected, but it may have forgotten locks: grants are held back.
+    /// Connected, but it may have forgotten locks: its grants do not count.
     Quarantined(Quarantine),
-    /// Connected, but it cannot be told whether it remembers its locks, and why: grants are not sent.
+    /// Connected, but it cannot be found out whether it remembers its locks, and why: grants are
+    /// not sent.
     Refusing(Fault),
-    /// Cannot be reached, and why.
+    /// It cannot be reached, and why.
     Down(Fault),
 }
 
@@ -104,7 +107,7 @@ impl NodeState {
         }
     }
 
-    /// Why the node is of no use now; `None` where the name says all.
+    /// Why the node cannot be used now; `None` where the name says everything.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Connecting | Self::Healthy | Self::Unresponsive => None,
@@ -113,7 +116,7 @@ impl NodeState {
         }
     }
 
-    /// In what time the node's grants count again, where they are held back until then.
+    /// After what time the node's grants count again, if they do not count until then.
     pub fn quarantine_left(&self) -> Option<Duration> {
         match self {
             Self::Quarantined(quarantine) => Some(quarantine.until.since(clock::now())),

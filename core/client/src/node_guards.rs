@@ -1,4 +1,5 @@
-//! One node's side of the guards that all nodes of a manager share. Owns the sharing; judges nothing.
+//! Gives each node's connection its part of the guards that all nodes of a manager share. Owns the
+//! sharing and the news between them; decides nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,10 +22,10 @@ pub(crate) struct GuardsHandle {
 
 struct Shared {
     guards: Mutex<Guards>,
-    /// Counts what may change the ruling on another node.
+    /// A counter of changes that may affect the ruling on another node.
     changes: watch::Sender<u64>,
     observer: Observer,
-    /// The manager's, set forward by what its guards find to be lost.
+    /// The manager's lease clock, which is set forward by the time that its guards find to be lost.
     clock: LeaseClock,
     jumps: ClockJumps,
 }
@@ -34,19 +35,19 @@ struct Shared {
 pub(crate) struct NodeGuard {
     guards: GuardsHandle,
     node: NodeId,
-    /// Whether the node is to be looked at, now and then.
+    /// Whether the node must be looked at from time to time.
     looks: bool,
     changes: watch::Receiver<u64>,
-    /// Of all managers on the engine.
+    /// Clock jumps of all managers on the engine.
     jumps: watch::Receiver<()>,
 }
 
-/// What a node's connection should hear of.
+/// News for a node's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// The ruling on the node may have changed.
     Ruling,
-    /// A manager of this engine has lost time: the node is to be looked at, whatever the ruling.
+    /// A manager of this engine has lost time: look at the node, whatever its ruling.
     Jump,
 }
 
@@ -63,7 +64,7 @@ impl GuardsHandle {
         Self { shared: Arc::new(Shared { guards, changes, observer, clock, jumps }) }
     }
 
-    /// The side of one node.
+    /// The part of one node.
     pub(crate) fn node_guard(&self, node: NodeId) -> NodeGuard {
         let (looks, changes) = (self.guards().are_on(), self.shared.changes.subscribe());
         NodeGuard { guards: self.clone(), node, looks, changes, jumps: self.shared.jumps.listen() }
@@ -74,13 +75,13 @@ impl GuardsHandle {
         &self.shared.clock
     }
 
-    /// Learns that locks of `policy` will be asked for.
+    /// Takes note of the settings of locks that will be acquired.
     pub(crate) fn handle_policy(&self, policy: &Policy) {
         self.guards().handle_policy(policy);
     }
 
-    /// A lock is about to be asked for; `None` if nobody needs to know how long it lasts. Whether the nodes are to be
-    /// told first comes with what ends it.
+    /// Call before asking for a lock; `None` if no other client needs to know how long it lasts.
+    /// The result also tells whether the nodes must be told first.
     pub(crate) fn begin_long_lock(&self, policy: &Policy) -> Option<(LongLockNote, bool)> {
         let key_ttl = policy.longest_key_ttl();
         if key_ttl <= Guards::FLOOR {
@@ -104,8 +105,8 @@ impl GuardsHandle {
         self.shared.guards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `deed` at the guards, then tells the other nodes' connections if there is news for them, the
-    /// manager's lease clock and all managers if it has lost time, and people what they should hear of.
+    /// Applies `deed` to the guards. Then informs the other nodes' connections if there is news,
+    /// the manager's lease clock and all managers if time was lost, and people of notices.
     fn with<T>(&self, deed: impl FnOnce(&mut Guards) -> T) -> T {
         let mut guards = self.guards();
         let result = deed(&mut guards);
@@ -126,11 +127,11 @@ impl GuardsHandle {
     }
 }
 
-/// A long lock that may be held: while this is there, other clients know.
+/// A long lock that may be held: other clients know of it while this value exists.
 pub(crate) struct LongLockNote {
     guards: GuardsHandle,
     key_ttl: Duration,
-    /// For how long keys may stay that nobody takes back.
+    /// How long keys may stay that no operation takes back.
     ends_after: Duration,
     is_over: bool,
 }
@@ -141,7 +142,7 @@ impl LongLockNote {
         self.key_ttl
     }
 
-    /// Nobody relies on the lock any more, whatever keys are left.
+    /// No client relies on the lock any more, whatever keys are left.
     pub(crate) fn finish(mut self) {
         self.is_over = true;
     }
@@ -156,18 +157,18 @@ impl Drop for LongLockNote {
 }
 
 impl NodeGuard {
-    /// Whether the node is to be looked at, now and then.
+    /// Whether the node must be looked at from time to time.
     pub(crate) const fn looks(&self) -> bool {
         self.looks
     }
 
-    /// Has the guards know who the node's server is; tells why it has no vote of its own, if so.
+    /// Tells the guards who the node's server is; returns why the node has no vote, if so.
     pub(crate) fn handle_identity(&self, identity: &Identity) -> Option<Fault> {
         self.guards.with(|guards| guards.handle_identity(self.node, identity.clone()));
         self.dependence()
     }
 
-    /// Why the node has no vote of its own, so that its grants never count; `None` if it has.
+    /// Why the node has no vote, so that its grants never count; `None` if it has one.
     pub(crate) fn dependence(&self) -> Option<Fault> {
         let guards = self.guards.guards();
         guards.dependence(self.node).map(|it| self.guards.shared.observer.fault_of(it))
@@ -177,12 +178,12 @@ impl NodeGuard {
         self.guards.with(|guards| guards.handle_down(self.node, now));
     }
 
-    /// Tells people that the node takes no part any more, and why.
+    /// Tells people that the node does not take part any more, and why.
     pub(crate) fn tell_down(&self, why: Arc<str>) {
         self.guards.shared.observer.tell(vec![Notice::NodeDown(self.node, why)]);
     }
 
-    /// Tells people that the node takes part again, after so long.
+    /// Tells people that the node takes part again, after this time.
     pub(crate) fn tell_up(&self, after: Duration) {
         self.guards.shared.observer.tell(vec![Notice::NodeUp(self.node, after)]);
     }
@@ -192,7 +193,7 @@ impl NodeGuard {
         self.guards.with(|guards| guards.handle_checkup(&mut world, self.node, checkup))
     }
 
-    /// Whether a clock may show what it shows, so that the grant that told it counts.
+    /// Whether a clock may show this time, so that the grant that carried it counts.
     pub(crate) fn handle_clock(&self, reading: ClockReading) -> bool {
         self.guards.with(|guards| guards.handle_clock(self.node, reading))
     }
@@ -206,12 +207,12 @@ impl NodeGuard {
         self.guards.guards().covers(self.node, key_ttl, now)
     }
 
-    /// Whether the node is to be looked at now, although its ruling may stand.
+    /// Whether the node must be looked at now, although its ruling may still hold.
     pub(crate) fn wants_look(&self) -> bool {
         self.guards.guards().wants_look(self.node)
     }
 
-    /// Waits for something that this node's connection should hear of.
+    /// Waits for news for this node's connection.
     pub(crate) async fn news(&mut self) -> News {
         select! {
             biased;

@@ -1,5 +1,5 @@
-//! Tells people when a node stops taking part, and when it is back. Owns the patience; the words come from the
-//! protocol.
+//! Tells people when a node stops taking part, and when it takes part again. Owns how long it waits
+//! before it does; the words come from the protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,13 +34,14 @@ pub(crate) async fn watch(mut states: watch::Receiver<NodeState>, node_guard: No
     }
 }
 
-/// Waits until the node does not take part; since when.
+/// Waits until the node does not take part; returns since when.
 async fn outage(states: &mut watch::Receiver<NodeState>) -> Result<Moment, RecvError> {
     states.wait_for(is_out).await?;
     Ok(clock::now())
 }
 
-/// Whether it grants locks, or is going to. What people were told of in other words counts as well.
+/// Whether it grants locks, or is about to. States that people are told of by other notices count
+/// as well.
 fn takes_part(state: &NodeState) -> bool {
     match state {
         NodeState::Healthy | NodeState::Quarantined(_) => true,
@@ -61,7 +62,7 @@ fn reason(state: &NodeState) -> Arc<str> {
     }
 }
 
-/// A node that is back sooner is not worth a word: a server that is restarted, a lost connection.
+/// A node that is back sooner is not reported: its server was restarted, or a connection was lost.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A node that comes and goes is told of once in so long.
+/// A node that comes and goes is reported once within this time.
 const QUIET: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! One Redis or Valkey server as a node. Owns the way from the caller to the task that holds the
+//! One Redis or Valkey server as a node. Owns the queue from callers to the task that holds the
 //! connection; never knows of other nodes, never retries a round.
 
 mod actor;
@@ -35,9 +35,11 @@ use crate::tasks::Tasks;
 
 /// One Redis or Valkey server.
 ///
-/// It connects at the first [`Node::send`] or [`Node::settled`], over a connection that is its own. (Those that
-/// managers make by address share theirs within an [`Engine`](crate::Engine).) A lost connection is replaced at once if the server is there, and what was not answered is
-/// sent again in order, once; otherwise commands fail at once while the node is tried in the background.
+/// It connects at the first [`Node::send`] or [`Node::settled`], over a connection of its own.
+/// (Nodes that managers create by address share their connections within an
+/// [`Engine`](crate::Engine).) A lost connection is replaced at once if the server is there, and
+/// commands without an answer are sent again in order, once; otherwise commands fail at once while
+/// the node is tried in the background.
 ///
 /// ```no_run
 /// use quorlock::{Node as _, NodeSettings, NodeState, RedisNode};
@@ -57,11 +59,11 @@ pub struct RedisNode {
     queue: mpsc::UnboundedSender<NodeMessage>,
     state: watch::Receiver<NodeState>,
     connections: Connections,
-    /// When the latest call was sent that is not answered.
+    /// When the latest unanswered call was sent.
     asked_at: Arc<AtomicMoment>,
     clock: Arc<ToldClock>,
     start: Once,
-    /// Until it is started.
+    /// Present until the task is started.
     actor: Mutex<Option<(Actor, Option<NodeGuard>)>>,
 }
 
@@ -114,7 +116,7 @@ impl Node for RedisNode {
     fn send(&self, command: Command, reply_to: ReplyTo) {
         self.start();
         let request = Request::new(command, reply_to);
-        // A node that is down costs the caller not even the way to its task.
+        // For a node that is down, the command does not even go to the node's task.
         if let NodeState::Down(fault) = self.state() {
             return request.refuse(&fault, clock::now());
         }

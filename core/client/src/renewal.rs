@@ -1,5 +1,5 @@
-//! Renews and watches the leases of one manager, on one task of its engine. Decides when each lease is looked at;
-//! the lease decides what it does then.
+//! Renews and watches the leases of one manager, on one task of its engine. Owns when each lease is
+//! looked at; the lease decides what it does then.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
@@ -54,7 +54,7 @@ struct Shared {
 }
 
 impl RenewalScheduler {
-    /// For leases that go by `clock`.
+    /// A scheduler for leases that use `clock`.
     pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, clock: &LeaseClock) -> Self {
         let shared = Shared {
             nodes: Arc::clone(nodes),

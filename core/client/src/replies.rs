@@ -1,4 +1,5 @@
-//! A place where replies arrive, for whoever writes, wraps or tests a node. Owns nothing but the wait.
+//! A place where replies arrive, for code that implements, wraps or tests a node. Owns only the
+//! waiting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,12 +43,13 @@ impl Replies {
         Self::default()
     }
 
-    /// What to hand to [`Node::send`](crate::Node::send) for a reply to arrive here.
+    /// The reply address to pass to [`Node::send`](crate::Node::send), so that the reply arrives
+    /// here.
     pub fn way_back(&self) -> ReplyTo {
         ReplyTo::new(&self.inbox, NodeId(0))
     }
 
-    /// Waits for the next reply. Nothing is lost when the wait is given up.
+    /// Waits for the next reply. No reply is lost when the future is dropped.
     pub async fn next(&mut self) -> Reply {
         loop {
             if let Some(reply) = self.taken.pop_front() {

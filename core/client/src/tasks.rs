@@ -1,4 +1,5 @@
-//! The tasks on a runtime, and how many of them are ready to run. Knows nothing of what they do.
+//! Spawns the tasks of a runtime, and counts how many of them are ready to run. Knows nothing of
+//! what they do.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,12 +35,12 @@ impl Tasks {
         &self.handle
     }
 
-    /// Whether none is ready.
+    /// Whether no task is ready.
     pub(crate) fn are_idle(&self) -> bool {
         self.counts.ready.load(Ordering::Acquire) == 0
     }
 
-    /// Changes whenever one of them runs.
+    /// A number that changes whenever a task runs.
     pub(crate) fn steps(&self) -> usize {
         self.counts.steps.load(Ordering::Relaxed)
     }
@@ -54,8 +55,8 @@ impl Tasks {
         self.handle.spawn(Marked { future, waker, mark })
     }
 
-    /// Lets the tasks run until none is ready and nothing has come in, but not for much longer than `limit`; tells
-    /// whether none is ready. To be called by the thread that drives the runtime.
+    /// Lets the tasks run until none is ready and no input is left, but not for much longer than
+    /// `limit`; tells whether none is ready. To be called by the thread that drives the runtime.
     pub(crate) async fn run_ready(&self, limit: Duration) -> bool {
         let begin = Instant::now();
         loop {
@@ -70,7 +71,7 @@ impl Tasks {
         }
     }
 
-    /// Lets the tasks run and polls for what comes in until `is_done`, or for about `limit`.
+    /// Lets the tasks run and polls for input until `is_done`, or for about `limit`.
     pub(crate) async fn poll_for(&self, limit: Duration, mut is_done: impl FnMut() -> bool) {
         let begin = Instant::now();
         while begin.elapsed() < limit && !is_done() {
@@ -80,7 +81,7 @@ impl Tasks {
 }
 
 pin_project! {
-    /// A task's future with its mark.
+    /// A task's future, which marks when it is ready.
     struct Marked<F> {
         #[pin]
         future: F,

@@ -1,10 +1,10 @@
-//! What the query of an address says, and how its pieces are spelt. Owns the names of the options.
+//! The options in the query of an address. Owns their names and how their values are written.
 
 use quorlock_protocol::ConfigError;
 
 use super::{Address, Tls, Verification};
 
-/// What the query says.
+/// The values of the query's options.
 #[derive(Default)]
 pub(super) struct Options {
     pub(super) db: Option<u32>,
@@ -133,7 +133,7 @@ pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
     while let Some((&byte, tail)) = rest.split_first() {
         let digits = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
         let digits = digits.filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()));
-        // A lone '%' stands for itself, as in the clients that these addresses come from.
+        // A '%' without digits is kept as it is, as in the clients that these addresses come from.
         let escaped = digits.filter(|_| byte == b'%');
         let escaped = escaped.and_then(|pair| u8::from_str_radix(pair, 16).ok());
         bytes.push(escaped.unwrap_or(byte));
@@ -143,7 +143,7 @@ pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
         .map_err(|_| ConfigError::new("it holds percent-encoded bytes that are not UTF-8"))
 }
 
-/// Options of other clients that say nothing about where the node is: taken in silence, so that their
+/// Options of other clients that do not say where the node is: accepted and ignored, so that their
 /// addresses can be used as they are.
 const ELSEWHERE: [&str; 14] = [
     "client_name",

@@ -1,4 +1,5 @@
-//! How a node proves who it is, and how the client does. Owns the PEM texts; makes no handshake.
+//! The TLS settings of an address: how the node and the client prove who they are. Owns the PEM
+//! texts; makes no handshake.
 
 use std::fmt;
 use std::fs;
@@ -10,8 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// How a connection is encrypted, and who is trusted.
 ///
-/// The default trusts the certificate authorities of the operating system and shows no certificate of
-/// its own.
+/// By default it trusts the certificate authorities of the operating system and presents no
+/// certificate of its own.
 ///
 /// ```no_run
 /// use quorlock::{Address, Tls};
@@ -28,15 +29,15 @@ pub struct Tls {
     server_name: Option<String>,
 }
 
-/// What is demanded of the node's certificate.
+/// What is required of the node's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verification {
     /// Signed by a trusted authority, for the host that is connected to.
     #[default]
     Full,
-    /// Signed by a trusted authority, for whatever host.
+    /// Signed by a trusted authority, for any host.
     DangerAnyHost,
-    /// Nothing: whoever can redirect the traffic can pose as the node.
+    /// Nothing: anybody who can redirect the traffic can pretend to be the node.
     DangerNone,
 }
 
@@ -71,13 +72,13 @@ impl Tls {
         self.with_ca_pem(&pem)
     }
 
-    /// Show this certificate (with the chain below its authority) to nodes that ask for one.
+    /// Presents this certificate (with the chain below its authority) to nodes that ask for one.
     ///
     /// # Errors
     /// [`ConfigError`] if there is no certificate in the one or no private key in the other.
     pub fn with_identity_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ConfigError> {
         let chain = certificates(chain, "the client certificate")?;
-        // The parser's own words are left out: they might quote the key.
+        // The parser's own message is left out: it might quote the key.
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
             ConfigError::new("the client key holds no unencrypted private key in PEM")
         })?;
@@ -98,7 +99,7 @@ impl Tls {
         self.with_identity_pem(&chain, &key)
     }
 
-    /// What is demanded of the node's certificate.
+    /// What is required of the node's certificate.
     #[must_use]
     pub fn with_verification(self, verification: Verification) -> Self {
         Self { verification, ..self }
@@ -128,7 +129,7 @@ impl Tls {
 }
 
 impl fmt::Debug for Tls {
-    /// By hand, so that no key is ever shown.
+    /// Written by hand, so that no key is ever shown.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Tls")

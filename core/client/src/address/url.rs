@@ -1,4 +1,4 @@
-//! Reads an address from text. Owns the notation; its errors never repeat a login.
+//! Parses an address from text. Owns the notation; its errors never repeat a login.
 
 use quorlock_protocol::ConfigError;
 
@@ -31,8 +31,8 @@ fn with_scheme(scheme: &str, rest: &str) -> Result<Address, ConfigError> {
     }
 }
 
-/// Whether a list of addresses was joined into one text. Without a look at it, all but the last would
-/// be taken for a login.
+/// Whether the text is a joined list of addresses. Without this check, all but the last would be
+/// read as a login.
 fn is_joined(text: &str) -> bool {
     let separates = |letter: char| letter == ',' || letter == ';' || letter.is_whitespace();
     text.split(separates).skip(1).any(|part| split_scheme(part).is_some())
@@ -42,7 +42,7 @@ fn several() -> ConfigError {
     ConfigError::new("it holds several addresses; pass a list, one address each")
 }
 
-/// A scheme is letters and '+'; anything else before "://" may be a piece of a login.
+/// A scheme consists of letters and '+'; anything else before "://" may be part of a login.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'+');
@@ -136,7 +136,7 @@ fn split_port(authority: &str) -> Result<(String, u16), ConfigError> {
     };
     let port = match port {
         None | Some("") => Address::DEFAULT_PORT,
-        // What stands there is not repeated: it may be a password whose host was forgotten.
+        // The text is not repeated: it may be a password after which the host is missing.
         Some(port) => port
             .parse()
             .map_err(|_| ConfigError::new("the port is not a number between 1 and 65535"))?,
@@ -144,14 +144,14 @@ fn split_port(authority: &str) -> Result<(String, u16), ConfigError> {
     Ok((decode(host)?, port))
 }
 
-/// The address without anything that may be a login: for error messages.
+/// The address without anything that may be a login, for error messages.
 fn redacted(text: &str) -> String {
     let (scheme, rest) = split_scheme(text).unwrap_or(("", text));
     let (hidden, place) = match rest.rsplit_once('@') {
         Some((_, place)) => ("***@", place),
         None => ("", rest),
     };
-    // Behind the host may stand a password without its '@'; the query may hold one, too.
+    // After the host there may be a password without its '@'; the query may contain one, too.
     let end = if scheme.ends_with("unix") || place.starts_with('/') {
         place.find(['?', '#'])
     } else if let Some(rest) = place.strip_prefix('[') {

@@ -1,5 +1,5 @@
-//! Polls for replies instead of sleeping while they follow close upon each other (decision 0017). Knows nothing
-//! of who waits for them.
+//! Polls for replies instead of sleeping while replies follow each other quickly (decision 0017).
+//! Does not know which operation waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,8 @@ pub(crate) struct BusyPoll {
     /// How many times polling has started.
     starts: AtomicUsize,
     backoff: AdaptiveBackoff,
-    /// Nobody waits just now: it polls for the next operation of the caller that has just got its result.
+    /// No caller waits just now: it polls for the next operation of the caller that has just
+    /// received its result.
     is_between_callers: AtomicBool,
     backoff_between_callers: AdaptiveBackoff,
     /// The engine's thread drives.
@@ -36,7 +37,7 @@ pub(crate) struct BusyPoll {
     latest_waiter: AtomicMoment,
 }
 
-/// Stops the polling when the caller that drives is done.
+/// Stops the polling when the driving caller is done.
 pub(super) struct BusyPollGuard<'a>(&'a BusyPoll);
 
 /// Registers a caller that waits on another thread; empty if there is none.
@@ -106,7 +107,7 @@ impl BusyPoll {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// The task that keeps the runtime awake.
+    /// The task that keeps the runtime from sleeping.
     async fn run(&self, tasks: &Tasks) {
         loop {
             self.start.notified().await;

@@ -1,8 +1,9 @@
 //! The runtime of an engine, and which thread drives it: a caller that waits anyway, or the engine's own thread.
 //!
-//! A caller that drives sends its commands and reads the replies itself, which saves two thread switches. The
-//! engine's thread drives when no caller has come for [`TAKEOVER_AFTER`], so that renewals and background work go
-//! on. While callers follow close upon each other it does not compete with them.
+//! A caller that drives sends its commands and reads the replies itself, which saves two thread
+//! switches. The engine's thread drives when no caller has come for [`TAKEOVER_AFTER`], so that
+//! renewals and background work continue. While callers follow each other quickly it does not
+//! compete with them.
 //!
 //! The thread of an event loop must not wait. It drives while some task is ready ([`SharedRuntime::drive_ready`]),
 //! and again when the runtime's descriptor is readable.
@@ -38,7 +39,7 @@ pub(super) struct SharedRuntime {
     stop_driving: Notify,
 }
 
-/// Who drives, and who wants to.
+/// The threads that drive or want to.
 #[derive(Default)]
 struct Drivers {
     /// How many callers drive, or wait for the one that does.
@@ -46,7 +47,7 @@ struct Drivers {
     /// How many callers there have been.
     calls: u64,
     thread: ThreadState,
-    /// The engine's thread is to drive at once.
+    /// The engine's thread should drive at once.
     thread_is_needed: bool,
     /// Event loops that want to drive when the engine's thread has stopped.
     on_available: Vec<Waker>,
@@ -54,13 +55,13 @@ struct Drivers {
 }
 
 impl Drivers {
-    /// Whether the engine's thread is to stop driving.
+    /// Whether the engine's thread should stop driving.
     const fn want_to_drive(&self) -> bool {
         self.callers > 0 || self.is_stopped
     }
 }
 
-/// What [driving while a task is ready](super::Engine::drive_ready) came to.
+/// The result of [driving while a task is ready](super::Engine::drive_ready).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drive {
     /// The caller drove the engine. If tasks are still ready after the longest time that a caller may take, the
@@ -77,7 +78,7 @@ pub enum Drive {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum ThreadState {
     Driving,
-    /// Waits for [`TAKEOVER_AFTER`] at a time, and looks whether callers still come.
+    /// Waits for [`TAKEOVER_AFTER`] at a time, and checks whether callers still come.
     #[default]
     TimedWait,
     /// Waits until the last caller is done.
@@ -115,8 +116,9 @@ impl SharedRuntime {
 
     /// Drives the runtime on the calling thread until `future` has ended.
     ///
-    /// Other tasks get to run at least once, also if `future` never waits: callers keep the engine's thread from
-    /// driving, and those that never wait would keep everything else from running.
+    /// Other tasks run at least once, even if `future` never waits: callers keep the engine's
+    /// thread from driving, and callers that never wait would otherwise keep all other tasks from
+    /// running.
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let guard = DriveGuard::new(self);
         self.runtime().block_on(async {
@@ -154,7 +156,7 @@ impl SharedRuntime {
     /// another thread drives. If that is the engine's own and `on_available` is given, it stops driving and wakes
     /// `on_available`.
     ///
-    /// For `poll_for` at the most it also polls for replies, until `is_done`.
+    /// For `poll_for` at most it also polls for replies, until `is_done`.
     pub(super) fn drive_ready(
         &self,
         on_available: Option<Waker>,
@@ -178,8 +180,8 @@ impl SharedRuntime {
         Drive::Driven
     }
 
-    /// Has the engine's thread drive at once, unless somebody drives already: there is work that was not handed
-    /// over by a thread that drives.
+    /// Makes the engine's thread drive at once, unless another thread drives already: for work that
+    /// was handed over by a thread that does not drive.
     pub(super) fn wake_thread(&self) {
         let mut drivers = self.lock();
         if drivers.callers == 0 && drivers.thread != ThreadState::Driving {
@@ -188,8 +190,8 @@ impl SharedRuntime {
         }
     }
 
-    /// [`wake_thread`](Self::wake_thread) by somebody who may have asked the thread to stop, and does not come to
-    /// drive after all: the thread stops and begins again at once.
+    /// [`wake_thread`](Self::wake_thread) for a caller that may have asked the thread to stop and
+    /// does not drive after all: the thread stops and starts again at once.
     pub(super) fn call_thread_back(&self) {
         let mut drivers = self.lock();
         if drivers.thread == ThreadState::Driving && !drivers.on_available.is_empty() {

@@ -21,7 +21,7 @@ enum VoteLog {
 /// What every node did in a complete round.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CompactVotes {
-    /// All granted, with the same token, after so many microseconds each.
+    /// All granted, with the same token, after this many microseconds each.
     Granted(Option<FencingToken>, Box<[u32]>),
     Mixed(Box<[NodeVote]>),
 }
@@ -31,7 +31,7 @@ impl LateVotes {
         Self { log: Mutex::new(VoteLog::of(Box::new(round))) }
     }
 
-    /// Records one more.
+    /// Records one more vote.
     pub(crate) fn record(&self, arrival: Arrival) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let VoteLog::Open(round) = &mut *log

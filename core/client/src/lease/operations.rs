@@ -1,4 +1,5 @@
-//! Acting on a lease: extend and check. Knows the order in which they exclude each other.
+//! The operations on a held lease: extend and check. Owns the order in which they exclude each
+//! other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +16,21 @@ use crate::error::LockError;
 impl Lease {
     /// Keeps the lease for `ttl` (or as long as before) from now on; returns the new validity.
     ///
-    /// Tries again on faults while the validity lasts, for as long as an acquisition would go on
+    /// Tries again on faults while the validity lasts, for as long as an acquisition would continue
     /// without a quorum. Dropping the future leaves the lease with the validity that is proved.
     ///
     /// # Errors
-    /// [`ErrorKind::LeaseLost`] if it is over, [`ErrorKind::QuorumUnreachable`] if too few nodes answer
-    /// (what is left of the validity stays good), [`ErrorKind::LockNotHeld`] after a release,
-    /// [`ErrorKind::Config`] for a wrong ttl.
+    /// [`ErrorKind::LeaseLost`] if the lease is proved to have ended,
+    /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer (the rest of the validity stays
+    /// good), [`ErrorKind::LockNotHeld`] after a release, [`ErrorKind::Config`] for a wrong ttl.
     pub async fn extend(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let lease = self.clone();
         self.on_engine(async move { lease.extend_here(ttl).await }).await
     }
 
-    /// On a task of the engine's, where it neither overtakes a renewal that has begun to be sent, nor is overtaken by
-    /// a release: a blocking caller polls its own future beside the thread that drives.
+    /// Runs on a task of the engine, where it cannot overtake a renewal that is being sent, nor be
+    /// overtaken by a release: a blocking caller polls its own future beside the thread that
+    /// drives.
     async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
@@ -37,13 +39,14 @@ impl Lease {
         self.shared.manager.settle(None).await?;
         if self.shared.lock().life.lacks_token(&policy) {
             self.check_usable()?;
-            // For its token, which the nodes alone know; what else they say the extension hears, too.
+            // Looks for the token, which only the nodes know; the extension learns everything else
+            // itself.
             let (asked, inspection) = self.look(&policy).await;
             self.update(|life, now| life.learn(now, asked, &inspection.standing));
         }
         let driver = self.shared.manager.driver();
         let mut work = self.begin_extension(&driver, policy)?;
-        // However this ends, also when the future is dropped, the lease is watched again afterwards.
+        // However this ends, even if the future is dropped, the lease is watched again afterwards.
         let _resume = ResumeOnDrop { lease: self, id: work.id };
         match driver.run(&mut work, |_| {}).await {
             WorkEnd::Extended(end) => self.finish_extension(end, &driver),
@@ -54,8 +57,9 @@ impl Lease {
     /// Asks the nodes whether a quorum still holds the lease; returns the validity that they prove.
     ///
     /// # Errors
-    /// [`ErrorKind::LeaseLost`] if it is proved to be over, [`ErrorKind::QuorumUnreachable`] if too few
-    /// nodes answer to tell, [`ErrorKind::LockNotHeld`] after a release.
+    /// [`ErrorKind::LeaseLost`] if the lease is proved to have ended,
+    /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer to tell, [`ErrorKind::LockNotHeld`]
+    /// after a release.
     pub async fn check(&self) -> Result<Duration, LockError> {
         if self.engine().is_current() {
             return self.check_here().await;
@@ -93,7 +97,7 @@ impl Lease {
         (asked, self.shared.manager.inspect(machine).await)
     }
 
-    /// Has the life of the lease take in what was found out, and does what comes of it.
+    /// Passes a result to the life of the lease, and acts on what follows from it.
     fn update(&self, input: impl FnOnce(&mut LeaseLife, Moment)) {
         let now = self.shared.now();
         let mut state = self.shared.lock();
@@ -120,7 +124,7 @@ impl Lease {
         self.tell_loss(loss);
         match id {
             Some(id) => Ok(Extending { lease: self, id }),
-            // Since that check.
+            // It ended after that check.
             None => Err(self.check_held().err().unwrap_or_else(|| self.not_held())),
         }
     }
@@ -147,7 +151,7 @@ impl Lease {
         Err(self.error(kind, &[report], spent))
     }
 
-    /// The nodes have been asked again: what they said before is of no use any more.
+    /// The nodes have been asked again, so their earlier votes are dropped.
     fn note_votes(&self, report: &RoundReport) {
         if !report.votes.is_empty() {
             self.shared.lock().votes = LastVotes::over(report);
@@ -229,7 +233,7 @@ impl Machine for Extending<'_> {
     }
 }
 
-/// Stops an extension, if it goes on, and renews or watches the lease again.
+/// Stops an extension if it is still under way, and renews or watches the lease again.
 struct ResumeOnDrop<'a> {
     lease: &'a Lease,
     id: WorkId,
@@ -242,7 +246,7 @@ impl Drop for ResumeOnDrop<'_> {
         let mut state = shared.lock();
         let mut work = state.life.work(self.id);
         work.cancel(env);
-        // Nobody waits for its end.
+        // No caller waits for its end.
         let _ = work.poll(env);
         state.settle(&shared.manager.renewals);
         self.lease.resume(state, env.now());

@@ -1,4 +1,5 @@
-//! Giving a lease back. Owns the tasks that take its keys back, and who is told of what comes of it.
+//! How a lease is released or withdrawn. Owns the tasks that take its keys back, and who is told
+//! the outcome.
 
 use std::sync::Arc;
 
@@ -11,18 +12,18 @@ use crate::error::LockError;
 use crate::node_guards::LongLockNote;
 
 impl Lease {
-    /// Takes the keys back and tells what became of the lease, as soon as a quorum has spoken.
+    /// Takes the keys back and returns what became of the lease, as soon as a quorum has answered.
     ///
-    /// The rest goes on in the background, also when the future is dropped; nodes that cannot be
-    /// reached are tried again until they have forgotten the keys by themselves. A lease that had
-    /// expired is no error here: it is an outcome. It is [`ReleaseOutcome::Expired`] whenever the validity
-    /// was over at the call, also if the keys still stood on a quorum. Where too few nodes answer for a lease
-    /// that was valid, it is [`ReleaseOutcome::Unknown`].
+    /// The rest continues in the background, also when the future is dropped; nodes that cannot be
+    /// reached are asked again until their keys have expired. A lease that had expired is an
+    /// outcome here, not an error: [`ReleaseOutcome::Expired`] is returned whenever the validity
+    /// had ended at the call, even if a quorum still had the keys. If too few nodes answer for a
+    /// lease that was valid, the outcome is [`ReleaseOutcome::Unknown`].
     ///
-    /// Where a lock-delay or a loss before the end of the validity left the keys of a lost lease, they are
-    /// taken back now: the work under it has ended. Earlier than `min_hold` after the acquisition the
-    /// nodes are told to keep the keys until then; for the caller the lease is over all the same, and
-    /// `Released` the outcome.
+    /// If a lock-delay, or a loss before the end of the validity, left the keys of a lost lease on
+    /// the nodes, they are taken back now: the work under it has ended. Before `min_hold` has
+    /// passed since the acquisition, the nodes are told to keep the keys until then; for the caller
+    /// the lease has ended all the same, with the outcome `Released`.
     ///
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
@@ -30,7 +31,7 @@ impl Lease {
         self.release_told().await.map(|(outcome, _)| outcome)
     }
 
-    /// [`Self::release`], with what the nodes answer.
+    /// [`Self::release`], with the nodes' answers.
     ///
     /// # Errors
     /// As for [`Self::release`].
@@ -51,9 +52,9 @@ impl Lease {
         Ok((outcome.seen(was_over), votes))
     }
 
-    /// The error that an outcome of [`Self::release`] amounts to, for those who want one: the lease
-    /// was over before it was released. Its votes are those of the release, or the last that were cast
-    /// if no node was asked any more.
+    /// The error that corresponds to an outcome of [`Self::release`], if the lease had ended before
+    /// it was released. Its votes are those of the release, or the last earlier ones if no node was
+    /// asked.
     pub fn loss(&self, outcome: ReleaseOutcome) -> Option<LockError> {
         let state = self.shared.lock();
         let (lost, release) = (state.life.lost(), state.release.clone());
@@ -65,7 +66,7 @@ impl Lease {
         LockError::of_outcome(outcome, &self.shared.claim.resources, votes)
     }
 
-    /// Gives the lease back as [`Self::release`] does, without waiting for the outcome.
+    /// Releases the lease as [`Self::release`] does, without waiting for the outcome.
     pub(crate) fn give_back(&self) {
         match self.begin_release(None) {
             Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)) => {
@@ -75,8 +76,8 @@ impl Lease {
         }
     }
 
-    /// Takes the lease back as if it had never been won, without waiting for the outcome: nobody has worked
-    /// under it, so that `min_hold` does not count. Does nothing if it is over already.
+    /// Takes the lease back as if it had never been won, without waiting for the outcome: no work
+    /// was done under it, so `min_hold` does not apply. Does nothing if the lease has ended.
     pub fn withdraw(&self) {
         let mut state = self.shared.lock();
         let withdraw = state.life.withdraw(self.shared.now());
@@ -85,7 +86,7 @@ impl Lease {
         self.revoke(withdraw, None, ReleaseVotes::default());
     }
 
-    /// The user lets go of the lease; `votes` are to be what the nodes say to that.
+    /// The user releases the lease; `votes` will receive the nodes' answers.
     fn begin_release(&self, votes: Option<&ReleaseVotes>) -> Release {
         let mut state = self.shared.lock();
         let release = state.life.release(self.shared.now());
@@ -132,7 +133,8 @@ impl Lease {
         self.shared.manager.engine.background(work);
     }
 
-    /// Has other clients know that the lock has ended, whatever keys are left of it; a least hold runs out by itself.
+    /// Tells other clients that the lock has ended, whatever keys are left of it; a least hold
+    /// expires by itself.
     fn end_notes(&self) {
         let mut state = self.shared.lock();
         let notes = state.extras.as_mut().map(|extras| std::mem::take(&mut extras.notes));

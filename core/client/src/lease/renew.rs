@@ -1,4 +1,5 @@
-//! Renews a lease and tells its loss, on the engine's thread.
+//! Renews a lease and reports its loss, on the engine's thread. Owns who is told; the lease's life
+//! decides.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, Weak};
@@ -17,10 +18,10 @@ use crate::inbox::{Arrival, OperationId};
 use crate::renewal::{Renewable, RenewalScheduler};
 
 impl Lease {
-    /// Waits until the lease is lost, and tells why; never ends if it is released first.
+    /// Waits until the lease is lost, and returns why; never ends if it is released first.
     ///
-    /// The loss is told by the clock, at the end of what was last proved, whether or not the nodes
-    /// answer. May be dropped at any time.
+    /// The loss is reported by the clock, at the end of the last proved validity, even if no node
+    /// answers. May be dropped at any time.
     pub async fn lost(&self) -> LockError {
         self.watch();
         let told = Arc::clone(&self.shared.lock().extras().told);
@@ -34,8 +35,8 @@ impl Lease {
         }
     }
 
-    /// Calls `callback` once, on the engine's thread, when the lease is lost; at once if it is. It
-    /// must not block.
+    /// Calls `callback` once, on the engine's thread, when the lease is lost; at once if it already
+    /// is. The callback must not block.
     pub fn on_lost(&self, callback: impl FnOnce(LockError) + Send + 'static) {
         let mut state = self.shared.lock();
         match state.life.stage() {
@@ -52,11 +53,12 @@ impl Lease {
         }
     }
 
-    /// Calls `callback`, on the engine's thread, with what every node did in a round of renewal: once a
-    /// round, as soon as all have answered or the next one begins. It must not block.
+    /// Calls `callback`, on the engine's thread, with what every node did in a round of renewal:
+    /// once per round, as soon as all have answered or the next one begins. The callback must not
+    /// block.
     pub fn on_renewal(&self, callback: impl Fn(&[NodeReport]) + Send + Sync + 'static) {
         let mut state = self.shared.lock();
-        // What is over already is not news.
+        // A round that has ended already is not reported.
         let over = state.life.last_round();
         let extras = state.extras();
         if extras.on_renewal.is_empty() {
@@ -65,8 +67,8 @@ impl Lease {
         extras.on_renewal.push(Arc::new(callback));
     }
 
-    /// Renews the lease no longer: it ends with the validity that is proved, unless it is extended or
-    /// released before. For a holder that cannot go on, such as a thread that was ended.
+    /// Stops renewal: the lease ends with the validity that is proved, unless it is extended or
+    /// released before. For a holder that cannot continue, such as a thread that was ended.
     pub fn let_run_out(&self) {
         let now = self.shared.now();
         let mut state = self.shared.lock();
@@ -81,7 +83,8 @@ impl Lease {
         self.resume(state, self.shared.now());
     }
 
-    /// Has the scheduler renew the lease, or watch its end, if that is wanted and does not go on already.
+    /// Starts renewal, or the watch for the lease's end, if that is wanted and does not run
+    /// already.
     pub(super) fn resume(&self, mut state: MutexGuard<'_, State>, now: Moment) {
         let manager = &self.shared.manager;
         if let Some((_, first)) = state.life.resume(now, !manager.is_closed()) {
@@ -90,7 +93,7 @@ impl Lease {
         }
     }
 
-    /// Everyone is told of the loss, and what keys are to be taken back are.
+    /// Tells every listener of the loss, and takes back the keys that must not stay.
     pub(super) fn tell_loss(&self, loss: Option<ToldLoss>) {
         let Some(ToldLoss { loss, waiting, callbacks }) = loss else {
             return;
@@ -114,7 +117,7 @@ impl Lease {
     }
 }
 
-/// A loss, and who is to be told of it.
+/// A loss, and the listeners that must be told.
 pub(super) struct ToldLoss {
     loss: Loss,
     waiting: Option<Arc<Notify>>,
@@ -126,7 +129,8 @@ impl Renewable for Shared {
         Self::ttl(self)
     }
 
-    /// Takes in `replies`, sends outside of the lease's lock, and tells a loss or a round of renewal.
+    /// Takes in `replies`, sends without the lease's lock, and reports a loss or a round of
+    /// renewal.
     fn step(
         self: Arc<Self>,
         operation: OperationId,
@@ -179,7 +183,7 @@ impl Shared {
 }
 
 impl State {
-    /// The loss that nobody was told of yet, if the lease is lost. Nothing more is sent for it.
+    /// The loss that was not reported yet, if the lease is lost. Nothing more is sent for it.
     pub(super) fn take_loss(&mut self, renewals: &RenewalScheduler) -> Option<ToldLoss> {
         self.settle(renewals);
         let loss = self.life.take_loss()?;
@@ -189,7 +193,7 @@ impl State {
         Some(ToldLoss { loss, waiting, callbacks: callbacks.unwrap_or_default() })
     }
 
-    /// Takes over what the renewal has found out; gives the round of it to tell now, if there is one.
+    /// Takes over what the renewal has found; returns its round if it must be reported now.
     fn note_renewal(&mut self, next: &Result<Moment, WorkEnd>) -> Option<RoundReport> {
         let round = match next {
             Ok(_) => self.life.take_round(),
@@ -202,7 +206,7 @@ impl State {
         self.see_renewal(round)
     }
 
-    /// Counts nothing where nobody listens.
+    /// Counts nothing if there is no listener.
     fn see_renewal(&mut self, round: Option<RoundReport>) -> Option<RoundReport> {
         let extras = self.extras.as_mut().filter(|extras| !extras.on_renewal.is_empty())?;
         extras.renewals.see(round)
@@ -214,12 +218,12 @@ fn hear(work: &mut LeaseWork<'_>, env: &mut Snapshot, replies: Vec<Arrival>) {
         return work.handle_timeout(env);
     }
     for arrival in replies {
-        // It may have waited here; whether it still counts is judged by the clock, afterwards.
+        // The reply may have waited here; the clock decides afterwards whether it still counts.
         work.handle_reply(&mut Snapshot::at(arrival.at), arrival.node, arrival.reply);
     }
 }
 
-/// Whether or not it panics, which is told on the standard error, what else there is to do goes on.
+/// If the callback panics (which is printed on standard error), the remaining work still continues.
 fn call(callback: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(callback));
 }

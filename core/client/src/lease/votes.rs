@@ -1,4 +1,5 @@
-//! What nodes said about a lease, with what they say later. Owns the votes; they decide nothing here.
+//! The nodes' votes about a lease, including those that come late. Owns the votes; decides nothing
+//! by them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,20 +11,20 @@ use crate::inbox::{CompactVotes, LateVotes};
 
 /// The last round's votes.
 pub(super) enum LastVotes {
-    /// It still counts what comes late.
+    /// Late votes are still added.
     Late(Arc<LateVotes>),
     Closed(CompactVotes),
 }
 
 impl LastVotes {
-    /// Those of a round that is decided; what still comes to `inbox` counts.
+    /// The votes of a round that is decided; replies that still come to `inbox` are added.
     pub(super) fn of(round: Round, inbox: &Inbox) -> Self {
         let late = Arc::new(LateVotes::new(round));
         inbox.leave_to(&late);
         Self::Late(late)
     }
 
-    /// Those of a round that counts no more.
+    /// The votes of a round to which nothing is added any more.
     pub(super) fn over(report: &RoundReport) -> Self {
         Self::Closed(CompactVotes::of(report.votes.iter().cloned()))
     }
@@ -36,18 +37,19 @@ impl LastVotes {
     }
 }
 
-/// The rounds of renewal, each of which is told once.
+/// The rounds of renewal, each of which is reported once.
 #[derive(Default)]
 pub(super) struct Renewals {
-    /// When the last one that was told began.
+    /// When the last round that was reported began.
     told: Option<Moment>,
-    /// Not told yet: some nodes may still answer.
+    /// Not reported yet: some nodes may still answer.
     open: Option<RoundReport>,
 }
 
 impl Renewals {
-    /// Takes in the last round that is over; `None` while the next one has only begun. Gives back the
-    /// round to tell now, if there is one: every node has answered, or nobody waits for the rest.
+    /// Takes the last round that has ended; `None` while the next one has only begun. Returns the
+    /// round to report now, if there is one: every node has answered, or the remaining answers are
+    /// not waited for.
     pub(super) fn see(&mut self, round: Option<RoundReport>) -> Option<RoundReport> {
         if round.as_ref().is_some_and(|round| self.told == Some(round.started)) {
             return None;
@@ -64,7 +66,8 @@ impl Renewals {
     }
 }
 
-/// What every node answers to a release: those that had not when its outcome was certain follow.
+/// Every node's answer to a release; those that were missing when its outcome was certain are added
+/// later.
 #[derive(Clone, Default)]
 pub struct ReleaseVotes {
     votes: Arc<Mutex<Vec<NodeVote>>>,
@@ -82,7 +85,8 @@ impl ReleaseVotes {
         own.extend(votes);
     }
 
-    /// What is known by now; empty if the lease was known to be over, because no node is asked then.
+    /// The answers so far; empty if the lease was known to have ended, because no node is asked
+    /// then.
     pub fn now(&self) -> Vec<NodeReport> {
         name_votes(&self.lock(), &self.addresses)
     }

@@ -1,5 +1,5 @@
-//! The task behind a node: makes its link, and makes it again when it was lost. Owns when that happens and what the node's
-//! state is; `serving` is what it does while there is a link.
+//! The task behind a node: makes its link, and replaces a link that was lost. Owns when that
+//! happens, and the node's state; `serving` is what it does while there is a link.
 
 mod serving;
 
@@ -18,7 +18,7 @@ use super::session::{ClientId, Gate, Now, Request, SILENT};
 use crate::clock::{self, AtomicMoment};
 use crate::node::NodeState;
 
-/// What is put into a node's queue.
+/// A message in a node's queue.
 pub(super) enum NodeMessage {
     Request(Request),
     /// The node is to be probed before the requests that follow.
@@ -33,13 +33,14 @@ pub(super) struct Actor {
     state: watch::Sender<NodeState>,
     /// The messages that were taken from the queue together.
     taken: Vec<NodeMessage>,
-    /// It ends as soon as everything is answered.
+    /// The task ends as soon as everything is answered.
     closing: bool,
     /// It was closed on purpose, not just dropped.
     is_closed: bool,
-    /// When the link's latest call was sent that is not answered, for other threads.
+    /// When the link's latest unanswered call was sent, for other threads.
     asked_at: Arc<AtomicMoment>,
-    /// The last connection that was given up while the server may still do what was sent over it.
+    /// The last connection that was given up although the server may still carry out what was sent
+    /// over it.
     abandoned: Option<ClientId>,
     /// How many connections in a row were lost before they answered anything.
     failed_connects: u32,
@@ -97,8 +98,8 @@ impl Actor {
         self.finish();
     }
 
-    /// The link to go on with after `lost` broke: at once if the node can be reached, otherwise when it can. What was not
-    /// answered is sent again first, so that no newer request overtakes it.
+    /// The link that replaces `lost`: at once if the node can be reached, otherwise when it can.
+    /// Commands without an answer are sent again first, so that no newer request overtakes them.
     async fn replace(&mut self, lost: Link, fault: Fault) -> Option<Link> {
         self.abandoned = lost.client().cloned().or_else(|| self.abandoned.take());
         let has_proved = lost.session().has_proved(Now::read());
@@ -108,7 +109,7 @@ impl Actor {
             unanswered.fail(&fault, &fault, Now::read());
             return None;
         }
-        // A server that accepts connections and breaks each of them is as good as down.
+        // A server that accepts connections and breaks each of them counts as down.
         let redial = if self.failed_connects > MOST_FAILED_CONNECTS {
             Err(fault.clone())
         } else {
@@ -190,7 +191,7 @@ impl Actor {
     }
 }
 
-/// Moves from a link that is silent, and whose connection the server was told to end, to one that answers.
+/// Moves from a silent link, whose connection the server was told to end, to one that answers.
 fn switch(mut silent: Link, mut link: Link) -> Link {
     // Replies that have come in the meantime still count.
     let mut context = Context::from_waker(noop_waker_ref());
@@ -200,7 +201,7 @@ fn switch(mut silent: Link, mut link: Link) -> Link {
     link
 }
 
-/// The state of a node that answers, as its guards see it.
+/// The state of a node that answers, by its guards' ruling.
 fn state_of(link: &Link) -> NodeState {
     if let Some(fault) = link.session().dependence() {
         return NodeState::Refusing(fault);

@@ -1,10 +1,11 @@
-//! One connection of the process to a server, and its users. Owns which user is given which reply, and which one reads;
-//! knows nothing of locks.
+//! One connection to a server, which several users of this process share. Owns which user gets
+//! which reply, and which user reads; knows nothing of locks.
 //!
-//! Each user sees a connection of its own: its calls go out in their order, and their replies come back in that order.
-//! Calls of other users go in between, and it never sees their replies. The connection has no task: the user that was
-//! polled last is woken when bytes can be read or written, and does so for all. So each user must poll its share until it
-//! drops it; another user is woken then.
+//! Each user sees a connection of its own: its calls go out in order, and their replies come back
+//! in that order. Calls of other users go in between, and it never sees their replies. The
+//! connection has no task: the user that was polled last is woken when bytes can be read or
+//! written, and does that for all users. So each user must poll its share until it drops it; then
+//! another user is woken.
 
 mod traffic;
 
@@ -27,22 +28,22 @@ use crate::clock;
 
 /// A connection to a server, with one log-in.
 pub(super) struct Connection {
-    /// Where it leads, and with which log-in.
+    /// The address and log-in that it was made with.
     address: Arc<Address>,
     traffic: Mutex<Traffic>,
     known: OnceLock<Known>,
     owner: Weak<dyn Owner>,
-    /// The question which server it is that is in flight, for all who ask meanwhile.
+    /// The identity question that is in flight, shared by all users that ask meanwhile.
     inquiry: Mutex<Option<WeakShared<Inquiry>>>,
     made: Instant,
     /// When the last reply came while there were several users, in nanoseconds since `made`; 0 before the first.
     heard: AtomicU64,
 }
 
-/// Keeps the connections that new users find.
+/// The registry that gives connections to new users.
 pub(super) trait Owner: Send + Sync {
-    /// The last user of `connection` has left, for the `leaving`th time; the connection is kept for a while if it
-    /// `lingers`.
+    /// The last user of `connection` has left, for the `leaving`th time; the connection is kept for
+    /// a while if it `lingers`.
     fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, lingers: bool);
 
     /// New users are given another connection.
@@ -59,12 +60,13 @@ pub(super) type Inquiry = BoxFuture<'static, Result<Facts, Fault>>;
 pub(super) struct Share {
     connection: Arc<Connection>,
     number: usize,
-    /// Whether the connection is kept for a while when nobody uses it any more.
+    /// Whether the connection is kept for a while after its last user has left.
     lingers: bool,
 }
 
 impl Connection {
-    /// Makes a connection to `address` of `pipe`, and gives its first user. `owner` knows its other users.
+    /// Creates a connection to `address` over `pipe`, and its first user. `owner` gives it to
+    /// further users.
     pub(super) fn over(pipe: Pipe, address: &Arc<Address>, owner: Weak<dyn Owner>) -> Share {
         let (traffic, known) = (Mutex::new(Traffic::over(pipe)), OnceLock::new());
         let inquiry = Mutex::default();
@@ -73,7 +75,7 @@ impl Connection {
         Self::share(&Arc::new(Self { address, traffic, known, owner, inquiry, made, heard }))
     }
 
-    /// One user more.
+    /// Adds a user.
     pub(super) fn share(self: &Arc<Self>) -> Share {
         let number = self.lock().admit();
         Share { connection: Arc::clone(self), number, lingers: true }
@@ -84,7 +86,7 @@ impl Connection {
     }
 
     pub(super) fn learn(&self, known: Known) {
-        // It logs in once.
+        // Set once, as a connection logs in once.
         let _ = self.known.set(known);
     }
 
@@ -96,7 +98,7 @@ impl Connection {
         self.known.get()?.client.as_ref()
     }
 
-    /// The question which server it is that is in flight; without one, that which `ask` begins.
+    /// The identity question that is in flight, or else the one that `ask` starts.
     pub(super) fn inquiry(&self, ask: impl FnOnce() -> Inquiry) -> Shared<Inquiry> {
         let mut inquiry = self.inquiry.lock().unwrap_or_else(PoisonError::into_inner);
         inquiry.as_ref().and_then(WeakShared::upgrade).unwrap_or_else(|| {
@@ -111,13 +113,13 @@ impl Connection {
         self.lock().pipe.has_failed()
     }
 
-    /// When a reply came last; `None` also if there was only one user, which knows by itself.
+    /// When the last reply came; `None` also if there was only one user, which knows that itself.
     pub(super) fn heard(&self) -> Option<Instant> {
         let nanos = self.heard.load(Ordering::Relaxed);
         (nanos > 0).then(|| self.made + Duration::from_nanos(nanos))
     }
 
-    /// Whether a reply has come after `moment`, other than to an only user.
+    /// Whether a reply has come after `moment`, while there was more than one user.
     pub(super) fn was_heard_after(&self, moment: Instant) -> bool {
         self.heard().is_some_and(|heard| heard > moment)
     }
@@ -132,7 +134,7 @@ impl Connection {
         traffic.count == 0 && traffic.leavings == leaving
     }
 
-    /// Ready when it has ended while it had no user; while it has one, only that one reads.
+    /// Ready when the connection has ended while it had no user; with a user, only that user reads.
     pub(super) fn poll_unused(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut traffic = self.lock();
         while traffic.count == 0 {
@@ -149,7 +151,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// A reply has come: users that wait for another one must know that the server is not silent.
+    /// A reply has come: users that wait for another reply must know that the server is not silent.
     pub(super) fn note_heard(&self) {
         self.heard.store(clock::nanos(self.made.elapsed()).max(1), Ordering::Relaxed);
     }
@@ -179,7 +181,7 @@ impl Share {
         self.open().poll_reply(context)
     }
 
-    /// Waits, and reads and writes for the others meanwhile.
+    /// Waits, but reads and writes for the other users meanwhile.
     pub(super) async fn wait(&self, time: Duration) {
         let (mut pause, mut serving) = (pin!(sleep(time)), pin!(self.serve()));
         poll_fn(|context| {
@@ -189,24 +191,24 @@ impl Share {
         .await;
     }
 
-    /// Reads and writes for the others, while this user waits for something else.
+    /// Reads and writes for the other users, while this one waits for something else.
     async fn serve(&self) {
         poll_fn(|context| {
-            // The next user that asks is told of a failure.
+            // A failure is told to the next user that asks.
             let _ = self.open().read(context, |_| false);
             Poll::<()>::Pending
         })
         .await;
     }
 
-    /// Ends the connection for all who use it.
+    /// Ends the connection for all its users.
     pub(super) fn fail(&self, fault: &Fault) {
         let mut traffic = self.connection.lock();
         traffic.pipe.give_up(fault);
         traffic.wake_all_but(self.number);
     }
 
-    /// Leaves; the connection is closed at once if nobody else uses it.
+    /// Leaves; the connection is closed at once if it has no other user.
     pub(super) fn close(mut self) {
         self.lingers = false;
     }
@@ -226,7 +228,7 @@ impl Share {
     }
 }
 
-/// A share that has the connection locked: no other user can use it meanwhile.
+/// A share that has locked the connection: no other user can use it meanwhile.
 pub(super) struct Open<'a> {
     share: &'a Share,
     traffic: MutexGuard<'a, Traffic>,
@@ -248,7 +250,7 @@ impl Open<'_> {
         self.read(context, |asker| asker == number)
     }
 
-    /// Reads until a reply `is_wanted`; gives the others to the users that asked for them.
+    /// Reads until a reply `is_wanted`; passes other replies to the users that asked for them.
     #[inline]
     fn read(
         &mut self,

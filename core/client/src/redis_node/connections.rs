@@ -1,5 +1,5 @@
-//! The connections of one engine: one to each server for equal settings, shared by all its users. Owns when a connection
-//! is made, found and closed; knows nothing of what goes over it.
+//! The registry of an engine's connections: one for each server and log-in, shared by all its
+//! users. Owns when a connection is made, found and closed; knows nothing of what is sent over it.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,48 +28,50 @@ pub(super) struct Registry {
     entries: Mutex<Vec<Entry>>,
 }
 
-/// What there is for one address with one log-in.
+/// The state for one address with one log-in.
 struct Entry {
     address: Arc<Address>,
-    /// The one that is used from now on.
+    /// The connection that new users get.
     current: Option<Arc<Connection>>,
     attempt: Option<Attempt>,
 }
 
-/// A connection that is being made, for all users that wait for it. It ends when none of them waits any more.
+/// A connection that is being made, for all users that wait for it. It is given up when no user
+/// waits any more.
 struct Attempt {
     began: Instant,
     /// Whether it may find out that no new connection is needed.
     is_beside: bool,
     result: WeakShared<Making>,
-    /// Lives as long as the attempt does. (To hold a share in the result instead could end the attempt, as the last one
-    /// to drop it.)
+    /// Lives as long as the attempt does. (If users held a share in the result instead, the last
+    /// one to drop it could end the attempt.)
     life: Weak<()>,
 }
 
 type Making = BoxFuture<'static, Result<Arc<Made>, Fault>>;
 
-/// What came of an attempt.
+/// The result of an attempt.
 struct Made {
     share: Share,
-    /// `None` if it is the one that was silent, and is not.
+    /// `None` if the old connection, which was silent, answers again.
     told: Option<Facts>,
-    /// Which other connection the server has ended for it.
+    /// The older connection that the server has ended.
     ended: Option<ClientId>,
 }
 
-/// What is wanted of a connection.
+/// What a user wants of a connection.
 pub(super) struct Wish<'a> {
     pub(super) address: &'a Arc<Address>,
-    /// How long a connection that is being made may take before another attempt is begun.
+    /// How long a connection that is being made may take before another attempt is started.
     pub(super) patience: Duration,
-    /// This one does not answer. It is replaced only if it still does not once another is there.
+    /// This connection does not answer. It is replaced only if it still does not once another one
+    /// is ready.
     pub(super) silent: Option<&'a Arc<Connection>>,
-    /// A connection that was given up, which the server is to end.
+    /// A connection that was given up, which the server should end.
     pub(super) abandoned: Option<&'a ClientId>,
 }
 
-/// A share in a connection, and what the server has told of itself, if it has just been asked.
+/// A share in a connection, and what the server said of itself if it was just asked.
 pub(super) struct Reached {
     pub(super) share: Share,
     pub(super) told: Option<Facts>,
@@ -78,7 +80,7 @@ pub(super) struct Reached {
 }
 
 impl Connections {
-    /// Whose tasks run among `tasks`.
+    /// A registry whose own tasks run among `tasks`.
     pub(crate) fn on(tasks: Tasks) -> Self {
         Self(Arc::new(Registry { tasks, entries: Mutex::default() }))
     }
@@ -87,7 +89,7 @@ impl Connections {
         &self.0.tasks
     }
 
-    /// A share in the connection that there is, or in one that is made now.
+    /// A share in the existing connection, or in one that is made now.
     pub(super) async fn reach(&self, wish: &Wish<'_>) -> Result<Reached, Fault> {
         let making = match self.0.find_or_make(wish) {
             Ok(share) => return Ok(Reached { share, told: None, is_new: false }),
@@ -117,7 +119,7 @@ impl Registry {
         Err(making)
     }
 
-    /// From now on `connection` is the one for its address.
+    /// Makes `connection` the one for its address.
     fn enter(&self, connection: &Arc<Connection>) {
         let mut entries = self.lock();
         let index = index_for(&mut entries, connection.address());
@@ -181,7 +183,7 @@ impl Owner for Registry {
     }
 }
 
-/// Where in `entries` that for `address` is, which is added if there is none.
+/// The index in `entries` of the entry for `address`, which is added if there is none.
 fn index_for(entries: &mut Vec<Entry>, address: &Arc<Address>) -> usize {
     entries.iter().position(|entry| entry.is_for(address)).unwrap_or_else(|| {
         entries.push(Entry { address: Arc::clone(address), current: None, attempt: None });
@@ -203,7 +205,7 @@ impl Entry {
             || self.attempt.as_ref().is_some_and(|attempt| attempt.life.strong_count() > 0)
     }
 
-    /// The connection that there is, unless it is the `silent` one.
+    /// The existing connection, unless it is the `silent` one.
     fn usable(&mut self, silent: Option<&Arc<Connection>>) -> Option<&Arc<Connection>> {
         if self.current.as_ref().is_some_and(|current| current.has_ended()) {
             self.current = None;
@@ -212,7 +214,7 @@ impl Entry {
         self.current.as_ref().filter(|_| !is_silent)
     }
 
-    /// The attempt that is under way, unless it has taken too long: another may be quicker.
+    /// The attempt that is under way, unless it has taken too long: another one may be quicker.
     fn under_way(&self, wish: &Wish<'_>) -> Option<Shared<Making>> {
         let attempt = self.attempt.as_ref()?;
         let is_fit = attempt.began.elapsed() < wish.patience
@@ -222,7 +224,7 @@ impl Entry {
 }
 
 impl Attempt {
-    /// Begins an attempt; nothing happens before a user waits for it.
+    /// Starts an attempt; nothing happens before a user waits for it.
     fn begin(registry: &Arc<Registry>, wish: &Wish<'_>) -> (Shared<Making>, Option<Self>) {
         let (alive, address) = (Arc::new(()), Arc::clone(wish.address));
         let (life, registry) = (Arc::downgrade(&alive), Arc::downgrade(registry));
@@ -235,7 +237,7 @@ impl Attempt {
     }
 }
 
-/// Makes a connection to `address`, and has the server end `abandoned`.
+/// Makes a connection to `address`, and tells the server to end `abandoned`.
 async fn make(
     registry: Weak<Registry>,
     address: Arc<Address>,
@@ -259,7 +261,7 @@ async fn make(
     Ok(Arc::new(Made { share, told: Some(told), ended: abandoned }))
 }
 
-/// How long a connection is kept that has no user.
+/// How long a connection without a user is kept.
 const KEPT: Duration = Duration::from_secs(5);
-/// The time given to a server that was stopped, and goes on, to work through its buffers.
+/// The time that a server gets, after it was stopped and continues, to work through its buffers.
 pub(super) const GRACE: Duration = Duration::from_millis(20);

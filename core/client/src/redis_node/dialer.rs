@@ -1,5 +1,5 @@
-//! Makes links to a node: the first, the next ones, and a second beside one that is silent. Owns the delays between
-//! tries; keeps no connection.
+//! Makes links to a node: the first, the replacements, and a second one beside a silent one. Owns
+//! the delays between tries; keeps no connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) struct Dialer {
     settings: NodeSettings,
     connections: Connections,
     node_guard: Option<NodeGuard>,
-    /// Where links tell the node's clock.
+    /// Where links write the node's clock.
     clock: Arc<ToldClock>,
 }
 
@@ -41,7 +41,7 @@ impl Dialer {
         Self { address, settings, connections, node_guard, clock }
     }
 
-    /// The guards, where there is anything to guard.
+    /// The guards, if anything is guarded.
     pub(super) fn node_guard(&self) -> Option<&NodeGuard> {
         self.node_guard.as_ref()
     }
@@ -50,8 +50,8 @@ impl Dialer {
         &self.settings
     }
 
-    /// A link that is ready for commands, within the time for connecting; it ends `abandoned` on the server. If it can
-    /// be, it is over another connection than `silent`.
+    /// A link that is ready for commands, within the time for connecting; it ends `abandoned` on
+    /// the server. If possible it uses another connection than `silent`.
     pub(super) async fn dial(
         &self,
         abandoned: Option<&ClientId>,
@@ -89,7 +89,7 @@ impl Dialer {
             };
             let connection = Arc::clone(share.connection());
             match self.begin(share, told).await {
-                // One that was there already may have ended unnoticed.
+                // A connection that already existed may have ended unnoticed.
                 Err(_) if connection.has_ended() && !is_new => {
                     reached = self.reach(abandoned, silent).await?;
                 }
@@ -107,8 +107,8 @@ impl Dialer {
         self.connections.reach(&Wish { address, patience, silent, abandoned }).await
     }
 
-    /// Asks over a connection that exists already which server it is. If it is silent, another is made, and returned as
-    /// the error if it is ready first.
+    /// Asks over an existing connection which server it is. If that is silent, another connection
+    /// is made, and returned as the error if it is ready first.
     async fn ask(
         &self,
         share: &Share,
@@ -142,11 +142,11 @@ impl Dialer {
         }
     }
 
-    /// Puts a link on a connection whose server has `told` who it is.
+    /// Creates a link over a connection whose server has `told` who it is.
     async fn begin(&self, share: Share, told: Result<Facts, Fault>) -> Result<Link, Fault> {
         let facts = told.map(|facts| facts.at(&self.address));
         let facts = facts.and_then(|facts| self.introduce(&facts).map(|()| facts));
-        // By the next time another server may stand behind the address.
+        // At the next try another server may be at the address.
         let facts = facts.inspect_err(|_| share.dismiss())?;
         let guard_probe = GuardProbe::new(self.node_guard.clone(), Arc::clone(&self.clock));
         let mut link = Link::new(share, facts, self.address.key_prefix(), guard_probe, Now::read);
@@ -154,7 +154,7 @@ impl Dialer {
         Ok(link)
     }
 
-    /// Has the guards know who the server is, and refuses a replica.
+    /// Tells the guards who the server is, and refuses a replica.
     fn introduce(&self, facts: &Facts) -> Result<(), Fault> {
         let identity = facts.identity();
         let told =
@@ -190,8 +190,8 @@ impl Dialer {
     }
 }
 
-/// Delays that double from the shortest to the longest, each shortened by up to half at random, so that
-/// many clients do not come back to a node in step.
+/// Delays that double from the shortest to the longest, each shortened by up to half at random, so
+/// that many clients do not return to a node at the same time.
 pub(super) struct Backoff {
     delay: Duration,
     longest: Duration,

@@ -1,4 +1,5 @@
-//! A session over its share of a connection. Owns the clock readings and the bytes' way to the connection; decides nothing.
+//! A session together with its share of a connection. Owns the clock readings and passes the bytes
+//! on; decides nothing.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::session::{self, ClientId, Facts, GuardProbe, Now, Session, Unanswered
 use super::transport::Outgoing;
 use crate::clock;
 
-/// A node's way to its server.
+/// A node's link to its server.
 pub(super) struct Link {
     share: Share,
     session: Session,
@@ -29,7 +30,7 @@ pub(super) enum Event {
     Answered,
     /// The node was probed; the gate may have changed.
     Probed,
-    /// The connection can be used no more.
+    /// The connection has failed.
     Lost(Fault),
 }
 
@@ -53,12 +54,12 @@ impl Link {
         Self { share, session, clock }
     }
 
-    /// The session, for what neither sends nor needs a clock.
+    /// The session, for calls that neither send nor need a clock.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Does something with the session, and hands what it sends to the connection.
+    /// Calls the session with the clocks' readings, and passes what it sends to the connection.
     pub(super) fn drive<T>(&mut self, act: impl FnOnce(&mut Session, Now) -> T) -> T {
         let result = act(&mut self.session, (self.clock)());
         self.flush();
@@ -73,14 +74,14 @@ impl Link {
         }
     }
 
-    /// Asks something that is no command, on a link that carries none yet.
+    /// Sends a call that is no lock command, on a link that carries none yet.
     pub(super) async fn ask(&mut self, call: &Cmd) -> Result<(), Fault> {
         self.share.request(&mut Outgoing::from(call));
         poll_fn(|context| self.share.poll_reply(context)).await.map(|_| ())
     }
 
-    /// Probes the node, on a link that carries no command yet, until it is known what becomes of grants, or that it
-    /// depends on other nodes.
+    /// Probes the node, on a link that carries no command yet, until it is known whether grants
+    /// count, or that this depends on other nodes.
     pub(super) async fn examine(&mut self) -> Result<(), Fault> {
         self.drive(Session::probe);
         while self.session.is_probing() {
@@ -91,7 +92,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads and writes what can be, up to the next event.
+    /// Reads and writes as much as possible, up to the next event.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let mut open = self.share.open();
         let heard = loop {
@@ -110,21 +111,21 @@ impl Link {
             Ok(session::Event::Answered) => Event::Answered,
             Ok(session::Event::Probed) => Event::Probed,
             Err(fault) => {
-                // After a reply that is not of Redis's protocol no other can be told apart.
+                // After bytes that are not Redis's protocol, no later reply can be recognised.
                 self.share.fail(&fault);
                 Event::Lost(fault)
             }
         })
     }
 
-    /// Asks the connection when any of its users was answered last.
+    /// Asks the connection when any of its users was last answered.
     pub(super) fn note_heard(&mut self) {
         if let Some(heard) = self.connection().heard() {
             self.session.note_heard(heard);
         }
     }
 
-    /// How the server calls the connection.
+    /// The server's name for the connection.
     pub(super) fn client(&self) -> Option<&ClientId> {
         self.connection().client()
     }
@@ -138,7 +139,7 @@ impl Link {
         self.share.restore();
     }
 
-    /// Waits, and lets the other users of the connection go on.
+    /// Waits, while the other users of the connection continue.
     pub(super) async fn wait(&self, time: Duration) {
         self.share.wait(time).await;
     }
@@ -148,7 +149,7 @@ impl Link {
         self.share.close();
     }
 
-    /// Ends the link; gives what is not answered.
+    /// Ends the link; returns the requests without an answer.
     pub(super) fn into_unanswered(self) -> Unanswered {
         self.session.into_unanswered()
     }

@@ -33,7 +33,7 @@ pub(super) async fn ask(share: &Share, predecessor: Option<&ClientId>) -> Result
     Ok(converse(share, handshake, outgoing).await?.facts)
 }
 
-/// The same; all who ask at the same time share one question.
+/// The same; users that ask at the same time share one question.
 pub(super) fn inquire(connection: &Arc<Connection>) -> Shared<Inquiry> {
     connection.inquiry(|| {
         let share = connection.share();

@@ -1,5 +1,6 @@
-//! What is said to one server over one connection: who it is, which commands go out, in what order, and what is sent
-//! again. Sans IO: replies and clock readings come in as arguments, calls go out as bytes. Knows no socket and no task.
+//! The conversation with one server over one connection: which commands go out, in what order, and
+//! which are sent again. Sans IO: replies and clock readings come in as arguments, calls go out as
+//! bytes. Knows no socket and no task.
 
 mod batch;
 mod batcher;

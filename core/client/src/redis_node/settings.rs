@@ -1,8 +1,9 @@
-//! How a node's connection is made and watched: times, with their defaults.
+//! The settings of a node's connection: how long to connect, to wait for an answer, and to wait
+//! between tries. Owns their defaults.
 
 use std::time::Duration;
 
-/// How a node's connection is made and watched.
+/// The times that a node's connection uses.
 ///
 /// ```
 /// use quorlock::NodeSettings;

@@ -1,6 +1,6 @@
-//! Every order in which requests, replies, lost connections and lost scripts can come, tried on sessions over a shared
-//! connection as they ship. Only the server, the socket, the dialer's waits and the clock are the
-//! tests' own.
+//! Searches every order of requests, replies, lost connections and lost scripts, on sessions over a
+//! shared connection as they ship. Only the server, the socket, the dialer's waits and the clock
+//! belong to the tests.
 //!
 //! A schedule is a list of steps. The search tries each step that is possible in each state that it reaches, once for each
 //! state, and checks after every step what `promises` says of requests. A failure prints the schedule that led to it.
@@ -39,7 +39,7 @@ fn connections_that_end_twice() {
     search(&scope);
 }
 
-/// A server that deletes a key by a command of its own, which does not say why it deleted nothing.
+/// A server that deletes a key by its own command, which does not say why it deleted nothing.
 #[test]
 fn deletions_of_one_lease() {
     let plan = vec![vec![later("a", Grant), first("a", Revoke)]];

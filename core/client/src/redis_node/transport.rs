@@ -1,5 +1,5 @@
-//! Bytes to and from one server: sockets, TLS, and Redis's protocol (RESP2) as calls and replies. Knows neither locks
-//! nor what a reply means.
+//! Carries bytes to and from one server: sockets, TLS, and Redis's protocol (RESP2) as calls and
+//! replies. Knows neither locks nor what a reply means.
 
 mod call;
 mod faults;

@@ -1,5 +1,6 @@
-//! What a node's task waits for besides commands and replies: an alarm, and news of the guards. Owns when each is polled:
-//! only after its own waker was called, since the task wakes with every command. Does not know what they are for.
+//! What wakes a node's task besides commands and replies: an alarm, and news of the guards. Owns
+//! when each is polled: only after its own waker was called, since the task wakes with every
+//! command. Does not know their purpose.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -99,7 +100,7 @@ impl Wake for WakeFlag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // First: a task that registers in between finds it set.
+        // Set first, so that a task that registers in between finds it set.
         self.is_set.store(true, Ordering::Release);
         self.task.wake();
     }
@@ -169,7 +170,7 @@ mod tests {
             let soon = Instant::now() + Duration::from_millis(10);
             wake_sources.remind(soon);
             assert!(wake_sources.next().now_or_never().is_none());
-            // Both stir before it is asked again.
+            // Both become ready before the next poll.
             sleep_until(soon).await;
             guards.node_guard(NodeId(node)).handle_down(clock::now());
             for expected in [Some(WakeReason::Alarm), Some(RULING), None] {

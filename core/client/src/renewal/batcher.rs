@@ -1,5 +1,5 @@
-//! Gathers the replies for many leases, so that a lease acts once for the replies of several nodes and not once for
-//! each. Decides how long replies wait for each other; does not read them.
+//! Collects the replies for many leases, so that a lease acts once for the replies of several nodes
+//! and not once for each. Owns how long replies wait for each other; does not read them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl ReplyBatcher {
         self.expected = self.count;
     }
 
-    /// Takes `arrivals` in; the first one sets how long all of them may wait.
+    /// Adds `arrivals`; the first one sets how long all of them may wait.
     pub(super) fn gather(&mut self, arrivals: &mut Vec<Arrival>) {
         if self.end.is_none() && !arrivals.is_empty() {
             self.end = Some(Instant::now() + self.patience);
@@ -95,7 +95,7 @@ impl ReplyBatcher {
 
 #[cfg(test)]
 impl ReplyBatcher {
-    /// With one reply to each of `operations`, which waits a minute for as many more.
+    /// A batcher with one reply to each of `operations`, which waits a minute for as many more.
     pub(super) fn of_replies_to(operations: std::ops::Range<u64>) -> Self {
         let mut batcher = Self::default();
         let mut replies: Vec<_> = operations.map(OperationId).map(tests::reply).collect();
@@ -133,7 +133,7 @@ mod tests {
         operations.map(|number| reply(OperationId(number as u64))).collect()
     }
 
-    /// With `count` replies of `expected`.
+    /// A batcher with `count` replies of `expected`.
     fn batcher(count: usize, expected: usize) -> ReplyBatcher {
         let mut batcher = ReplyBatcher::default();
         batcher.expect(expected, LONG);

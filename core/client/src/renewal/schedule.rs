@@ -1,4 +1,5 @@
-//! When each lease of a manager is due.
+//! The schedule of a manager's leases: when each one is due. Owns the order and the time of the
+//! next wake-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Registers callers that drive the runtime, so that one thread at a time does.
+//! Registers callers that drive the runtime, so that only one thread drives at a time.
 
 use std::task::Waker;
 

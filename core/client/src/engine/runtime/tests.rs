@@ -1,10 +1,10 @@
-//! Which thread drives, and who wakes the others.
+//! Tests which thread drives the runtime, and which threads are woken.
 
 use super::*;
 
 #[test]
 fn a_caller_that_never_waits_lets_other_tasks_run() {
-    // Nobody drives but this thread.
+    // No other thread drives.
     let shared = SharedRuntime::without_thread().unwrap();
     let (sender, mut receiver) = tokio::sync::oneshot::channel();
     shared.tasks().spawn(async { sender.send(()) });
@@ -25,7 +25,7 @@ fn two_callers_do_not_poll() {
 
 #[test]
 fn the_last_caller_wakes_the_thread_for_waiters() {
-    // This thread is that of the engine.
+    // This thread plays the engine's thread.
     let shared = SharedRuntime::without_thread().unwrap();
     assert!(shared.wait_to_drive());
     drop(DriveGuard::new(&shared));
@@ -40,7 +40,7 @@ fn the_last_caller_wakes_the_thread_for_waiters() {
 
 #[test]
 fn a_thread_asked_to_stop_for_nothing_drives_again() {
-    // This thread is that of the engine.
+    // This thread plays the engine's thread.
     let shared = SharedRuntime::without_thread().unwrap();
     assert!(shared.wait_to_drive());
     shared.call_thread_back();

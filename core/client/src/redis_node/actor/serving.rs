@@ -1,5 +1,5 @@
-//! What a node's task does while it has a link: carries requests and replies, keeps the guards informed, and notices a
-//! silent server. Owns the order in which it attends to these.
+//! The work of a node's task while it has a link: it carries requests and replies, keeps the guards
+//! informed, and notices a silent server. Owns the order of this work.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::redis_node::wake_sources::{WakeReason, WakeSources};
 type Successor = Option<BoxFuture<'static, Link>>;
 
 impl Actor {
-    /// Carries requests and replies over `link` until it ends.
+    /// Carries requests and replies over `link` until the link ends.
     pub(super) async fn serve(&mut self, link: &mut Link) -> End {
         link.drive(Session::begin);
         let mut wake_sources = WakeSources::new(self.dialer.node_guard().cloned());
@@ -94,8 +94,9 @@ impl Actor {
         }
     }
 
-    /// Lets all users that have something to send put it into the queue first, so that it goes out in one write. Costs
-    /// one poll of the sockets, and no user a wait; worth it with many users.
+    /// Lets all users that have something to send put it into the queue first, so that it goes out
+    /// in one write. Costs one poll of the sockets and makes no user wait; worth it with many
+    /// users.
     async fn gather(&mut self) {
         yield_now().await;
         while self.taken.len() < MOST_AT_ONCE {
@@ -125,7 +126,8 @@ impl Actor {
         });
     }
 
-    /// The ruling of the guards may have changed, or this machine may have stood still.
+    /// Handles news of the guards: the ruling may have changed, or this machine may have been
+    /// paused.
     fn handle_news(&self, link: &mut Link, news: News, is_hung: bool) {
         let is_wanted = || self.dialer.node_guard().is_some_and(NodeGuard::wants_look);
         let is_undecided = matches!(link.session().gate(), Gate::Undecided);
@@ -137,7 +139,8 @@ impl Actor {
         }
     }
 
-    /// Probes a guarded node if that is due, and makes it remember its fences; sets the alarm for the next time.
+    /// Probes a guarded node and renews its fences if that is due; sets the alarm for the next
+    /// time.
     fn probe_in_time(&self, link: &mut Link, wake_sources: &mut WakeSources) {
         if self.closing {
             return;
@@ -160,7 +163,8 @@ impl Actor {
     }
 }
 
-/// When a moment of the boot clock comes, or sooner: timers stop while the computer sleeps.
+/// The timer for a moment of the boot clock, or an earlier one: timers stop while the computer
+/// sleeps.
 fn after(moment: Moment) -> Instant {
     Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
 }

@@ -1,4 +1,4 @@
-//! A connection with several users, over a pipe in memory whose other end the test has.
+//! Tests of a connection with several users, over a pipe in memory with the test at its other end.
 
 use futures_util::FutureExt as _;
 use quorlock_protocol::FaultKind;
@@ -53,14 +53,14 @@ async fn another_reads_when_the_reader_leaves() {
     one.request(&mut call("A"));
     two.request(&mut call("B"));
     let (one, two) = (waiting(one).await, waiting(two).await);
-    // With it goes its waker, which the stream knows.
+    // The stream holds its waker, which is dropped with it.
     two.abort();
     assert!(two.await.is_err_and(|error| error.is_cancelled()));
     yield_now().await;
     say(&mut server, ":1\r\n:2\r\n");
     let (one, number) = in_time(one).await.unwrap();
     assert_eq!(number, Ok(Value::Int(1)));
-    // The other reply has nobody to go to; what follows is not mistaken for it.
+    // The other reply has no user any more; the next reply must not be mistaken for it.
     let three = one.connection().share();
     three.request(&mut call("C"));
     say(&mut server, ":3\r\n");
@@ -141,7 +141,7 @@ async fn it_is_known_when_somebody_was_answered() {
     ask(&mut server, &one).await;
     assert!(two.connection().was_heard_after(since));
     assert!(!two.connection().was_heard_after(Instant::now()));
-    // A call of somebody who has left was answered.
+    // A call of a user that has left was answered.
     two.request(&mut call("B"));
     drop(two);
     let since = Instant::now();

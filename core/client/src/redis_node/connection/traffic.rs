@@ -1,5 +1,5 @@
-//! The users of a connection, and which of them asked for the replies to come. Owns the numbers of the users and which
-//! ones are woken when one of them reads; waits for nothing.
+//! The users of a connection, and which of them asked for the next replies. Owns the users' numbers
+//! and which ones are woken when one of them reads; waits for nothing.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -7,10 +7,10 @@ use std::task::Waker;
 
 use crate::redis_node::transport::{Pipe, Reply};
 
-/// The calls that are out on a connection, and its users.
+/// The calls in flight on a connection, and its users.
 pub(super) struct Traffic {
     pub(super) pipe: Pipe,
-    /// The users that asked for the replies to come, in order.
+    /// For each reply to come, in order, the user that asked for it.
     askers: VecDeque<usize>,
     /// By their numbers.
     users: Vec<User>,
@@ -27,7 +27,7 @@ pub(super) struct Traffic {
 /// One user of a connection.
 #[derive(Default)]
 struct User {
-    /// The replies that came for it and that it has not taken yet.
+    /// The replies that came for it while another user read.
     replies: VecDeque<Reply>,
     /// How many are still to come.
     outstanding: usize,
@@ -41,7 +41,7 @@ impl Traffic {
         Self { pipe, askers, users, free, count: 0, reader: 0, leavings: 0 }
     }
 
-    /// One user more; tells its number.
+    /// Adds a user; returns its number.
     pub(super) fn admit(&mut self) -> usize {
         self.count += 1;
         if let Some(number) = self.free.pop() {
@@ -51,7 +51,7 @@ impl Traffic {
         self.users.len() - 1
     }
 
-    /// A user has left. If it was the last, gives how many times that has happened by now.
+    /// A user has left. If it was the last, returns how many times that has happened by now.
     pub(super) fn discharge(&mut self, number: usize) -> Option<u64> {
         self.count -= 1;
         let user = &mut self.users[number];
@@ -79,30 +79,31 @@ impl Traffic {
         }
     }
 
-    /// A user has asked for that many replies.
+    /// A user has asked for this many replies.
     pub(super) fn expect_replies(&mut self, number: usize, replies: usize) {
         self.askers.extend(iter::repeat_n(number, replies));
         self.users[number].outstanding += replies;
     }
 
-    /// The user that asked for the reply that has come: the pipe gives none that was not asked for.
+    /// The user that asked for the reply that has come: the pipe returns no reply that was not
+    /// asked for.
     pub(super) fn next_asker(&mut self) -> usize {
         self.askers.pop_front().expect("a call for every reply")
     }
 
-    /// What has come for a user while another read.
+    /// Takes a reply that came for a user while another one read.
     pub(super) fn take(&mut self, number: usize) -> Option<Reply> {
         let replies = &mut self.users[number].replies;
-        // Nothing has come, most of the time.
+        // Usually nothing has come.
         if replies.is_empty() { None } else { replies.pop_front() }
     }
 
-    /// A user was given the reply that it asked for.
+    /// A user has received the reply that it asked for.
     pub(super) fn note_given(&mut self, number: usize) {
         self.users[number].outstanding -= 1;
     }
 
-    /// Gives a reply to the user that asked for it; drops it if that user has left.
+    /// Passes a reply to the user that asked for it; drops it if that user has left.
     pub(super) fn give(&mut self, number: usize, reply: Reply) {
         let user = &mut self.users[number];
         user.outstanding -= 1;

@@ -1,5 +1,5 @@
-//! Requests that go out in one call, and how often they went out. Owns what may share a call and what may be sent
-//! again; knows no wire format.
+//! Requests that go out in one call, and how many times they went out. Owns which requests may
+//! share a call and which may be sent again; knows no wire format.
 
 use std::mem;
 
@@ -74,8 +74,8 @@ impl Batch {
         &self.requests
     }
 
-    /// Whether it goes by the server's own commands: the first time only. Sent again, `SET NX` would fail on the key
-    /// that the first copy has set.
+    /// Whether it uses the server's own commands: only the first time. If it were sent again, `SET
+    /// NX` would fail on the key that the first copy has set.
     pub(super) fn is_native(&self) -> bool {
         self.is_native && !self.was_sent()
     }
@@ -103,7 +103,8 @@ impl Batch {
         self.sends -= 1;
     }
 
-    /// The server's own command had no effect: it does not count as sent, and the script is asked next.
+    /// The server's own command had no effect: it does not count as sent, and the script is asked
+    /// next.
     pub(super) fn note_missed(&mut self) {
         self.note_not_done();
         self.has_missed = true;
@@ -119,8 +120,8 @@ impl Batch {
         self.requests.into_iter().map(move |request| Self { sends, ..Self::new(request) })
     }
 
-    /// The requests that may still be sent at `now`: not too late, and not sent twice before. The others are answered
-    /// with `fault`.
+    /// The requests that may still be sent at `now`: not too late, and not sent twice already. The
+    /// others are answered with `fault`.
     pub(super) fn still_wanted(mut self, now: Moment, fault: &Fault) -> Option<Self> {
         if self.sends >= Self::MAX_SENDS {
             self.fail(fault, now);
@@ -169,7 +170,8 @@ impl Batch {
         }
     }
 
-    /// Answers every request with the words of `fault`: as broken if it may have been done, otherwise as not sent.
+    /// Answers every request with the words of `fault`: as broken if it may have been carried out,
+    /// otherwise as not sent.
     pub(super) fn fail(self, fault: &Fault, at: Moment) {
         if self.was_sent() {
             return self.answer_all(&Fault::new(FaultKind::Broken, fault.detail()), at);

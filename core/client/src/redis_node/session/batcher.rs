@@ -1,5 +1,5 @@
-//! Decides which requests of one turn go out in one call. Owns the batches that are still open; hands them on in an
-//! order that keeps each holder's commands in theirs.
+//! Decides which requests of one turn go out in one call. Owns the batches that are still open;
+//! passes them on so that each holder's commands keep their order.
 
 use super::batch::Batch;
 use super::request::Request;
@@ -17,7 +17,7 @@ pub(super) struct Batcher {
 /// What the session knows of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
-    /// The server's own commands are to do it.
+    /// Whether the server's own commands should be used.
     pub(super) is_native: bool,
     /// Several leases may share a call.
     pub(super) may_merge: bool,

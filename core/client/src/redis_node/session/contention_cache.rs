@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use quorlock_protocol::Resource;
 
-/// Remembers some resources by their hashes, the latest of each place.
+/// Remembers some resources by their hashes, one for each slot of a small table.
 pub(super) struct ContentionCache {
     hasher: RandomState,
     /// `None` before the first.
@@ -70,7 +70,7 @@ mod tests {
         contention.insert(&name(1));
         assert!(contention.take(&name(1)));
         assert!(!contention.take(&name(1)));
-        // More than there are places for: later ones stand for those before.
+        // There are more than slots: later ones replace earlier ones.
         (0..1000).for_each(|number| contention.insert(&name(number)));
         let remembered = (0..1000).filter(|number| contention.take(&name(*number))).count();
         assert!((128..=256).contains(&remembered), "{remembered}");

@@ -1,4 +1,5 @@
-//! What a server says about itself. Owns the reading of INFO and CLUSTER NODES; decides nothing.
+//! What a server says about itself. Owns the parsing of INFO, ROLE and CLUSTER NODES; decides
+//! nothing.
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub(super) enum Deletion {
 }
 
 impl Facts {
-    /// With what the user says of the node at `address`.
+    /// Adds what the user says of the node at `address`.
     pub(crate) fn at(mut self, address: &Address) -> Self {
         self.identity.listed_as = address.host_and_port();
         self.is_declared_durable = address.is_durable();
@@ -49,18 +50,20 @@ impl Facts {
         &self.identity
     }
 
-    /// What changes when the server takes its keys from elsewhere, in one run: whom it followed last, and how many keys
-    /// it has last read from a file or from its master. `None` if this user may not ask.
+    /// A value that changes when the server takes its keys from elsewhere in one run: which master
+    /// it followed last, and how many keys it last read from a file or from its master. `None` if
+    /// this user may not ask.
     pub(super) fn line(&self) -> Option<Arc<str>> {
         self.line.clone()
     }
 
-    /// Whether CLUSTER NODES has something to add.
+    /// Whether CLUSTER NODES would tell more.
     pub(super) fn has_cluster(&self) -> bool {
         self.has_cluster
     }
 
-    /// Whether the server writes every change to disk before it answers, as it says or the user does.
+    /// Whether the server writes every change to disk before it answers, by its own word or the
+    /// user's.
     pub(super) fn is_durable(&self) -> bool {
         self.is_declared_durable || (self.has_log && self.syncs.as_deref() == Some("always"))
     }
@@ -91,7 +94,7 @@ impl Facts {
         }
     }
 
-    /// Reads the reply to INFO; a user who may not ask knows nothing.
+    /// Parses the reply to INFO; a user who may not ask learns nothing.
     pub(super) fn renew(&mut self, reply: &Value) {
         let info = match reply {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
@@ -115,7 +118,7 @@ impl Facts {
             None => since("redis_version", (8, 4)).then_some(Deletion::DelEx),
         };
         self.has_cluster = field("cluster_enabled") == Some("1");
-        // `master_replid` itself changes when a first replica comes, which is no harm.
+        // `master_replid` itself changes when a first replica comes, which does no harm.
         let followed = name(field("master_replid2")).unwrap_or_else(|| "0".into());
         let loaded = field("rdb_last_load_keys_loaded").and_then(|it| it.parse::<u64>().ok());
         self.line = Some(format!("{followed}:{}", loaded.unwrap_or(0)).into());
@@ -126,7 +129,7 @@ impl Facts {
         known.evicts_by = policy.map(|it| plain(it).into());
     }
 
-    /// Reads the reply to CLUSTER NODES; a user who may not ask knows nothing.
+    /// Parses the reply to CLUSTER NODES; a user who may not ask learns nothing.
     pub(super) fn learn_cluster(&mut self, reply: &Value) {
         let Value::BulkString(lines) = reply else {
             return;
@@ -144,7 +147,7 @@ impl Facts {
     }
 }
 
-/// Something that stands in the place of a name is none: proxies and look-alikes know no better.
+/// Whether a text is a real name: proxies and look-alikes send placeholders.
 fn is_name(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic()) && text.bytes().any(|byte| byte != b'0')
 }
@@ -160,7 +163,7 @@ fn place(host: &str, port: &str) -> Option<Arc<str>> {
     (!host.is_empty()).then(|| address::join(&host, port))
 }
 
-/// The places of words in a line of CLUSTER NODES.
+/// The positions of words in a line of CLUSTER NODES.
 const NAME: usize = 0;
 const FLAGS: usize = 2;
 

@@ -1,4 +1,5 @@
-//! What the errors that a server replies mean, in words for people. Owns the texts; decides nothing.
+//! Turns the errors that a server replies into faults with words for people. Owns the texts;
+//! decides nothing.
 
 use quorlock_protocol::{Fault, FaultKind};
 use redis::ServerError;
@@ -53,7 +54,7 @@ pub(super) fn of_checkup(error: &ServerError) -> Fault {
     Fault::new(FaultKind::NotPermitted, words)
 }
 
-/// The fault behind an error that the server replied when it was to remember its fences.
+/// The fault behind an error that the server replied when it was told to remember its fences.
 pub(super) fn of_fences(error: &ServerError) -> Fault {
     let fault = of_reply(error, None);
     let words = match fault.kind() {
@@ -92,13 +93,13 @@ pub(super) fn is_not_permitted(error: &ServerError) -> bool {
     kind_of(error.code(), error.details().unwrap_or_default()) == FaultKind::NotPermitted
 }
 
-/// Whether the server does not know the command, or the user may not run it.
+/// Whether the server does not have the command, or the user may not run it.
 pub(super) fn is_not_there(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     is_not_permitted(error) || text.starts_with("unknown command")
 }
 
-/// The fault of a node that follows another.
+/// The fault of a node that replicates from another server.
 pub(crate) fn replica(master: Option<&str>) -> Fault {
     let whose = master.map_or_else(String::new, |master| format!(" of {master}"));
     let words =

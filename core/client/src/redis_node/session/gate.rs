@@ -1,5 +1,5 @@
-//! Whether grants are sent to a node: what the guards decided, as the session applies it. Owns the call of a check-up and
-//! the words for grants that are held back; decides nothing.
+//! The gate for grants to a node: it applies what the guards decided. Owns the call of a check-up
+//! and the words for grants that are not sent; decides nothing itself.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::facts::Facts;
 use super::faults;
 use crate::redis_node::transport::garbled;
 
-/// What becomes of grants.
+/// Whether grants are sent.
 #[derive(Clone, Debug)]
 pub(crate) enum Gate {
     /// They are sent, under these conditions.
     Open(Pass),
-    /// They are held back until the end of the quarantine.
+    /// They are not sent until the end of the quarantine.
     Quarantined(Quarantine),
     /// It is not known yet whether they count.
     Undecided,
@@ -27,7 +27,7 @@ pub(crate) enum Gate {
 }
 
 impl Gate {
-    /// Nothing is guarded.
+    /// A gate that lets every grant through.
     pub(super) fn unguarded() -> Self {
         Self::Open(Pass { relied: Relied::anything(), longest: Duration::MAX })
     }
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// The canary was beaten `count` times. It must not show less from now on.
+    /// The canary has had `count` beats, and must not show fewer from now on.
     pub(super) fn note_count(&mut self, count: u64) {
         if let Self::Open(pass) = self {
             pass.relied.count = pass.relied.count.max(count);
@@ -117,7 +117,7 @@ pub(super) fn call(notes: &Notes, writing: Option<&Writing>) -> Cmd {
     call
 }
 
-/// Reads the reply to a check-up, by the moments when the call was sent and its reply received.
+/// Parses the reply to a check-up, which was sent and received at these moments.
 pub(super) fn read(
     value: &Value,
     (sent, received): (Moment, Moment),
@@ -150,8 +150,8 @@ pub(super) fn read(
     })
 }
 
-/// Reads values that come in groups; `None` if they do not. A group that cannot be read was put on the node by
-/// somebody else, and says nothing.
+/// Parses values that come in groups; `None` if they do not. A group that cannot be parsed was
+/// written by another program and is ignored.
 fn read_each<const N: usize, T>(
     values: &[Value],
     read: impl Fn(&[Value; N]) -> Option<T>,
@@ -225,7 +225,7 @@ const LONGEST: u64 = (1 << 53) - 1;
 pub(super) const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// The time between probes of a node whose grants are held back.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
-/// The time between probes of a node that is not decided on.
+/// The time between probes of a node about which nothing is decided yet.
 const PROBE_SOON: Duration = Duration::from_millis(60);
-/// A probe exactly at the end of a quarantine would come too soon by the rounding of clocks.
+/// Because clocks are rounded, a probe exactly at the end of a quarantine would come too soon.
 const GRAIN: Duration = Duration::from_millis(2);

@@ -1,5 +1,5 @@
-//! What a session does for the guards: when it probes its node, what the probes have shown, and which grants count after
-//! that. Owns the gate; sends nothing itself.
+//! A session's part in the guards: when it probes its node, what the probes have shown, and which
+//! grants count after that. Owns the gate; sends nothing itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::node_guards::NodeGuard;
 
 /// The guards' part of a session.
 pub(crate) struct GuardProbe {
-    /// `None` for a node of its own, without a manager.
+    /// `None` for a node that belongs to no manager.
     node_guard: Option<NodeGuard>,
     gate: Gate,
     /// When the node must be probed again.
@@ -26,14 +26,15 @@ pub(crate) struct GuardProbe {
     state: State,
     /// How many times in a row the canary was written.
     writings: u8,
-    /// When the last probe was sent whose ruling is known.
+    /// When the last probe with a known ruling was sent.
     probed_at: Option<Moment>,
     clock: Option<Clock>,
     /// Where other threads read it.
     told_clock: Arc<ToldClock>,
 }
 
-/// How far a node's clock lies ahead of the lease clock at least, in microseconds, and when it was read.
+/// How far a node's clock is at least ahead of the lease clock, in microseconds, and when it was
+/// read.
 #[derive(Clone, Copy)]
 struct Clock {
     ahead: i64,
@@ -71,7 +72,7 @@ impl GuardProbe {
         self.node_guard.as_ref().is_some_and(NodeGuard::looks)
     }
 
-    /// Whether it matters who the server is.
+    /// Whether the server's identity matters.
     pub(super) fn is_on(&self) -> bool {
         self.node_guard.is_some()
     }
@@ -83,7 +84,7 @@ impl GuardProbe {
         }
     }
 
-    /// Why the node has no vote of its own; `None` if it has.
+    /// Why the node has no vote; `None` if it has one.
     pub(super) fn dependence(&self) -> Option<Fault> {
         self.node_guard.as_ref()?.dependence()
     }
@@ -95,15 +96,16 @@ impl GuardProbe {
         self.dependence().or_else(|| self.gate.refusal(kept?, now))
     }
 
-    /// Whether a probe must go before `batch`, which takes or prolongs locks: these count only if the node knows what
-    /// other clients must know of them.
+    /// Whether a probe must be sent before `batch`, which takes or prolongs locks: these count only
+    /// if the node knows what other clients must know of them.
     pub(super) fn wants_probe_ahead(&self, batch: &Batch, now: Moment) -> bool {
         self.looks()
             && !self.is_probing()
             && batch.requests().iter().any(|it| !self.vouches(it, (now, now)))
     }
 
-    /// Whether the node was probed lately, and knows of locks as long as that of a command sent at `sent`.
+    /// Whether the node was probed lately, and knows of locks as long as the one in a command sent
+    /// at `sent`.
     fn vouches(&self, request: &Request, (sent, now): (Moment, Moment)) -> bool {
         let Some(key_ttl) = request.keeps().filter(|_| self.looks()) else {
             return true;
@@ -123,15 +125,16 @@ impl GuardProbe {
         self.gate.relied().filter(|_| self.looks())
     }
 
-    /// Whether the token `micros` lies near the node's clock, as far as that is known: a client whose clock is far ahead
-    /// must not raise a fence for ever.
+    /// Whether the token `micros` is near the node's clock, as far as that is known: a client whose
+    /// clock is far ahead must not raise a fence for ever.
     pub(super) fn allows(&self, micros: u64, now: Moment) -> bool {
         self.clock.filter(|clock| now.since(clock.heard) < CLOCK_GOOD_FOR).is_some_and(|clock| {
             ToldClock::ahead(micros, now).abs_diff(clock.ahead) <= Fence::SLACK_MICROS
         })
     }
 
-    /// The node's clock has shown `micros`. A reply that was delayed tells less than one that came shortly before it.
+    /// The node's clock has shown `micros`. A delayed reply is less exact than an earlier one that
+    /// came quickly.
     pub(super) fn note_clock(&mut self, micros: u64, heard: Moment) {
         let ahead = ToldClock::ahead(micros, heard);
         let is_worse = |known: Clock| {
@@ -144,7 +147,7 @@ impl GuardProbe {
         }
     }
 
-    /// The canary that was read with a grant was beaten `count` times.
+    /// The canary that was read with a grant has had `count` beats.
     pub(super) fn note_count(&mut self, count: u64) {
         self.gate.note_count(count);
     }
@@ -159,7 +162,7 @@ impl GuardProbe {
         if self.is_probing() { Moment::FAR_FUTURE } else { self.probe_at }
     }
 
-    /// Forgets what was known of the node, until it is probed again.
+    /// Drops what is known of the node, until it is probed again.
     pub(super) fn forget(&mut self) {
         (self.clock, self.probed_at) = (None, None);
         if self.looks() {
@@ -189,7 +192,8 @@ impl GuardProbe {
         Some(gate::call(&notes, writing))
     }
 
-    /// Applies what a probe has shown that was sent at `sent`; gives the next call, if one must follow at once.
+    /// Applies the result of a probe that was sent at `sent`; returns the next call, if one must
+    /// follow at once.
     pub(super) fn handle_probe(
         &mut self,
         (sent, now): (Moment, Moment),
@@ -225,8 +229,8 @@ impl GuardProbe {
         }
     }
 
-    /// Compares the answers to grants, and `time` of the node's clock, with what the guards know; gives the call of the
-    /// probe that must follow.
+    /// Compares the answers to grants, and `time` of the node's clock, with what the guards know;
+    /// returns the call of a probe if one must follow.
     pub(super) fn inspect(
         &mut self,
         (sent, now): (Moment, Moment),
@@ -252,7 +256,8 @@ impl GuardProbe {
         self.probe(now)
     }
 
-    /// Holds the answers to commands that were sent at `sent` back unless other clients know what they must.
+    /// Replaces the answers to commands that were sent at `sent` by faults, unless other clients
+    /// know what they must.
     pub(super) fn require_vouched(
         &self,
         (sent, now): (Moment, Moment),

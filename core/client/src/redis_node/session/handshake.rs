@@ -1,4 +1,5 @@
-//! Makes a connection ready for locks: log-in, database, role, scripts. Owns which servers will do.
+//! Makes a connection ready for locks: log-in, database, role, scripts. Owns which servers are
+//! accepted.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,10 +13,11 @@ use super::scripts::{self, Digests, Script};
 use crate::address::Address;
 use crate::redis_node::transport::{Outgoing, Reply, garbled};
 
-/// How the server calls a connection: the number and the address of the client's end as it sees it.
+/// The server's name for a connection: its number, and the address of the client's end as the
+/// server sees it.
 ///
-/// Together they name no other connection, not even after the server has started anew and counts from
-/// the beginning.
+/// Together they never name another connection, not even after the server was restarted and counts
+/// from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientId {
     number: String,
@@ -25,9 +27,9 @@ pub(crate) struct ClientId {
 impl ClientId {
     /// The call that ends this connection on the server.
     ///
-    /// The bytes of a connection that the client gave up may still lie in the server's buffer. Once
-    /// this call has been answered, none of its commands will be done any more, so that what is sent
-    /// again cannot be followed by a late first copy.
+    /// The bytes of a connection that the client gave up may still be in the server's buffer. Once
+    /// this call has been answered, none of its commands will be carried out any more, so a command
+    /// that is sent again cannot be followed by a late first copy.
     pub(crate) fn kill(&self) -> Cmd {
         let mut call = redis::cmd("CLIENT");
         call.arg("KILL").arg("ID").arg(&self.number).arg("ADDR").arg(&self.address);
@@ -41,7 +43,7 @@ impl ClientId {
         };
         let (number, address) = (field("id")?, field("addr")?);
         number.parse::<u64>().ok()?;
-        // The address of a unix socket's client is the socket's: it does not tell clients apart.
+        // For a unix socket the address is the socket's path, which does not tell clients apart.
         (!address.starts_with('/')).then_some(Self { number, address })
     }
 }
@@ -49,7 +51,7 @@ impl ClientId {
 /// What the log-in has told of a connection.
 #[derive(Clone)]
 pub(crate) struct Known {
-    /// How the server calls it.
+    /// The server's name for it.
     pub(crate) client: Option<ClientId>,
     /// The digests of the scripts; `None` if this user may not load them.
     pub(crate) digests: Option<Digests>,
@@ -58,11 +60,11 @@ pub(crate) struct Known {
 /// What a server has told in a handshake.
 pub(crate) struct Told {
     pub(crate) facts: Facts,
-    /// What the log-in has told; of no use if only the facts were asked for.
+    /// What the log-in has told; empty if only the facts were asked for.
     pub(crate) known: Known,
 }
 
-/// A log-in, or the questions who the server is, until all replies are there.
+/// A log-in, or the questions about the server's identity, until all replies are there.
 pub(crate) struct Handshake {
     /// What is in flight, in order.
     steps: VecDeque<Step>,
@@ -73,7 +75,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Logs in to `address` over a new connection, all in one flight. The server is to end the connection
+    /// Logs in to `address` over a new connection with one write. The server ends the connection
     /// `predecessor`, which was given up.
     pub(crate) fn log_in(
         address: &Address,
@@ -86,7 +88,8 @@ impl Handshake {
         Self::of(steps, outgoing)
     }
 
-    /// Asks the server at the other end of a connection that is logged in who it is. It is to end `predecessor`.
+    /// Asks the server at the other end of a logged-in connection who it is. It also ends
+    /// `predecessor`.
     pub(crate) fn ask(predecessor: Option<&ClientId>, outgoing: &mut Outgoing) -> Self {
         Self::of(questions(predecessor), outgoing)
     }
@@ -102,8 +105,8 @@ impl Handshake {
         shake
     }
 
-    /// Takes the next reply. Gives what the server has told once that is all; fails at the first reply that rules the
-    /// server out.
+    /// Takes the next reply. Returns what the server has told once all replies are there; fails at
+    /// the first reply that rules the server out.
     pub(crate) fn hear(
         &mut self,
         reply: Reply,
@@ -141,7 +144,7 @@ impl Handshake {
             (Step::Sync, value) => self.facts.learn_sync(value),
             (Step::Facts, value) => self.facts.renew(value),
             (Step::Cluster, value) => self.facts.learn_cluster(value),
-            // The other steps help, but a server that refuses them will do.
+            // The other steps are optional: a server that refuses them is accepted.
             _ => {}
         }
         Ok(())
@@ -180,7 +183,7 @@ fn credentials(address: &Address) -> Vec<(Step, Cmd)> {
     steps
 }
 
-/// Which server it is; on the way it ends the connection that was given up.
+/// The questions which server it is; they also end the connection that was given up.
 fn questions(predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> {
     let mut steps = vec![(Step::Role, redis::cmd("ROLE"))];
     if let Some(predecessor) = predecessor {

@@ -1,4 +1,5 @@
-//! A call that the server has not answered, and when it was sent.
+//! A call that the server has not answered, and when it was sent. Owns these records; decides
+//! nothing.
 
 use quorlock_protocol::Moment;
 use tokio::time::Instant;
@@ -12,7 +13,7 @@ use super::wire::Form;
 pub(crate) struct Now {
     /// By the boot clock, which deadlines and guards go by.
     pub(crate) boot: Moment,
-    /// By a clock that stops while the computer sleeps: a server is not silent meanwhile.
+    /// By a clock that stops while the computer sleeps, as a server is not silent during that time.
     pub(crate) awake: Instant,
 }
 

@@ -1,5 +1,5 @@
-//! The commands on one connection, from the request to the bytes that go out. Owns what is in flight and the order in
-//! which it was sent. What the replies mean is in `replies`, what is sent again in `replay`.
+//! The session machine: turns requests into bytes that go out. Owns the calls in flight and the
+//! order in which they were sent. `replies` applies the answers, `replay` sends again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,15 +29,15 @@ pub(crate) struct Session {
     pub(super) digests: Option<Digests>,
     pub(super) facts: Facts,
     prefix: String,
-    /// Where calls are put together.
+    /// Reused for building each call.
     call: Call,
-    /// The calls that were not handed to the connection yet.
+    /// The calls that were not passed to the connection yet.
     outgoing: Outgoing,
-    /// What the server has not answered, in the order of the replies.
+    /// The calls without an answer, in the order of their replies.
     pub(super) in_flight: VecDeque<InFlight>,
-    /// What the server did not do because it had forgotten the scripts, in order.
+    /// Batches that the server did not run because it had forgotten the scripts, in order.
     pub(super) to_replay: VecDeque<Batch>,
-    /// What must not be sent before `to_replay` is.
+    /// Batches that must not be sent before `to_replay` is.
     pub(super) waiting: VecDeque<Batch>,
     /// Whether several leases may share a call.
     pub(super) may_merge: bool,
@@ -46,9 +46,9 @@ pub(crate) struct Session {
     /// The server's command that deletes a key by its value, while it is known to work.
     pub(super) deletion: Option<Deletion>,
     began: Instant,
-    /// When requests were taken for the first time: earlier ones had to wait for the connection.
+    /// When requests were first accepted: earlier ones had to wait for the connection.
     pub(super) ready: Moment,
-    /// When any user of the connection was answered last, as far as this one asked.
+    /// When any user of the connection was last answered, as far as this one asked.
     heard: Instant,
     pub(super) has_answered: bool,
     pub(super) guard_probe: GuardProbe,
@@ -62,8 +62,8 @@ impl Session {
     /// With this many batches unanswered there are many users, who may have more to send.
     const CROWD: usize = 3;
 
-    /// A session with the server that `facts` describes, over a connection of which the log-in told what is `known`.
-    /// `prefix` goes before every lock key.
+    /// A session with the server that `facts` describes; `known` is what the log-in told. `prefix`
+    /// goes before every lock key.
     pub(crate) fn new(
         known: Option<&Known>,
         facts: Facts,
@@ -93,18 +93,18 @@ impl Session {
         }
     }
 
-    /// From now on it takes requests.
+    /// Starts to accept requests.
     pub(crate) fn begin(&mut self, now: Now) {
         self.ready = now.boot;
     }
 
-    /// The calls that are to be written, in order. The caller hands them to the connection after each method that takes a
-    /// clock reading.
+    /// The calls to write, in order. The caller passes them to the connection after each method
+    /// that takes a clock reading.
     pub(crate) fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing
     }
 
-    /// Sends `batch` behind everything that was sent before.
+    /// Sends `batch` after everything that was sent before.
     pub(super) fn send(&mut self, batch: Batch, now: Now) {
         if self.to_replay.is_empty() {
             self.write(batch, false, now);
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Puts `batch` into a call: with the `whole` script, or by its digest.
+    /// Encodes `batch` as a call: with the `whole` script, or by its digest.
     pub(super) fn write(&mut self, mut batch: Batch, whole: bool, now: Now) {
         if let Some(fault) = self.guard_probe.refusal(&batch, now.boot) {
             let is_held_back = fault.kind() == FaultKind::Quarantined;
@@ -146,7 +146,7 @@ impl Session {
         self.note_sent(InFlightKind::Batch(batch, form), now);
     }
 
-    /// Probes the node once more, behind what was sent before.
+    /// Probes the node once more, after everything that was sent before.
     pub(crate) fn probe(&mut self, now: Now) {
         let probe = self.guard_probe.probe(now.boot);
         self.send_probe(probe, now);
@@ -158,7 +158,8 @@ impl Session {
         self.probe(now);
     }
 
-    /// Makes the node remember its fences for longer if that is due; gives the moment when it will be due next.
+    /// Makes the node remember its fences for longer if that is due; returns when it will be due
+    /// next.
     pub(crate) fn keep_fences_in_time(&mut self, now: Now) -> Option<Moment> {
         if self.fences.due().is_some_and(|due| due <= now.boot) {
             self.keep_fences(now);
@@ -178,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Sends a call that is made seldom.
+    /// Sends a call that is rarely made.
     pub(super) fn command(&mut self, command: &Cmd, kind: InFlightKind, now: Now) {
         self.outgoing.command(command);
         self.note_sent(kind, now);
@@ -194,8 +195,8 @@ impl Session {
         Traits { is_native, may_merge: self.may_merge }
     }
 
-    /// Whether `request` is a grant that the server's own commands do best: as far as is known, no other client holds
-    /// its lock.
+    /// Whether `request` is a grant for which the server's own commands are best: as far as is
+    /// known, no other client holds its lock.
     fn grants_natively(&mut self, request: &Request, now: Now) -> bool {
         let Action::Grant { fence, .. } = request.command.action else {
             return false;
@@ -205,7 +206,7 @@ impl Session {
             && !request.command.claim.resources.as_slice().iter().any(|it| self.contention.take(it))
     }
 
-    /// Why the node has no vote of its own; `None` if it has.
+    /// Why the node has no vote; `None` if it has one.
     pub(crate) fn dependence(&self) -> Option<Fault> {
         self.guard_probe.dependence()
     }
@@ -225,18 +226,18 @@ impl Session {
         self.guard_probe.probe_at()
     }
 
-    /// Since when no user of the connection was answered, while a call of this one waits; as far as it asked, since
-    /// others may have been answered later.
+    /// Since when no user of the connection was answered, while a call of this one waits. It may be
+    /// outdated, as other users may have been answered later.
     pub(crate) fn silent_since(&self) -> Option<Instant> {
         Some(self.in_flight.front()?.sent.awake.max(self.heard))
     }
 
-    /// Any user of the connection was answered at `moment`.
+    /// Some user of the connection was answered at `moment`.
     pub(crate) fn note_heard(&mut self, moment: Instant) {
         self.heard = self.heard.max(moment);
     }
 
-    /// When the latest call was sent that is not answered.
+    /// When the latest unanswered call was sent.
     pub(crate) fn asked_at(&self) -> Option<Moment> {
         self.in_flight.back().map(|it| it.sent.boot)
     }
@@ -259,7 +260,7 @@ impl Session {
         self.unanswered() >= Self::CROWD
     }
 
-    /// Whether the connection has answered something, or could have, had there been anything to ask.
+    /// Whether the connection has answered a call, or has existed long enough to have done so.
     pub(crate) fn has_proved(&self, now: Now) -> bool {
         self.has_answered || now.awake.duration_since(self.began) >= PROVED_AFTER
     }
@@ -267,7 +268,7 @@ impl Session {
 
 #[cfg(test)]
 impl Session {
-    /// Equal for sessions that go on alike.
+    /// Equal for sessions that behave alike from now on.
     pub(crate) fn fingerprint(&self) -> String {
         let in_flight: Vec<_> = self.in_flight.iter().map(|it| &it.kind).collect();
         let flags = (self.digests.is_some(), self.deletion, self.may_merge, self.is_reexamined);
@@ -275,5 +276,6 @@ impl Session {
     }
 }
 
-/// A server that breaks every connection does so sooner; one that closes idle connections, later.
+/// A server that breaks every connection does that sooner; one that closes idle connections does it
+/// later.
 const PROVED_AFTER: Duration = Duration::from_secs(1);

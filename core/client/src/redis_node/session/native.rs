@@ -1,5 +1,5 @@
-//! First grants by the server's own commands, which take the server half the time of a script. Owns their order and
-//! what their replies mean together.
+//! First grants by the server's own commands, which cost the server half the time of a script. Owns
+//! their order and what their replies mean together.
 //!
 //! For each lease `SET NX PX` and, with fencing, `ZADD GT` in the table of fences; behind them all `GET` of the canary
 //! and `TIME`.
@@ -23,7 +23,7 @@ use super::request::Request;
 use crate::keys::{FENCES_KEY, bucket, lock_key};
 use crate::redis_node::transport::{Call, Outgoing, Reply, garbled};
 
-/// What the replies to a batch of native grants have said so far.
+/// What the replies to a batch of native grants have told so far.
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct NativeReply {
     /// What became of the leases, in order.
@@ -32,7 +32,7 @@ pub(super) struct NativeReply {
     step: Step,
     /// What must stand in the canary key of a guarded node.
     relied: Option<Relied>,
-    /// How many times the canary that stood there was beaten.
+    /// How many beats the canary on the node has had.
     count: Option<u64>,
     asks_time: bool,
     stands: bool,
@@ -109,7 +109,8 @@ fn write_one(call: &mut Call, request: &Request, prefix: &str, outgoing: &mut Ou
 }
 
 impl NativeReply {
-    /// Takes the next reply to `batch` in; tells whether it was the last. Fails with what is not Redis's protocol.
+    /// Takes the next reply to `batch`; tells whether it was the last. Fails if the reply is not
+    /// Redis's protocol.
     pub(super) fn hear(&mut self, batch: &Batch, reply: Reply) -> Result<bool, Fault> {
         let Reply::Other(value) = reply else {
             return Err(garbled());
@@ -164,7 +165,7 @@ impl NativeReply {
         self.asks_time
     }
 
-    /// How many times the canary was beaten, if it was the right one.
+    /// How many beats the canary has had, if it was the right one.
     pub(super) fn count(&self) -> Option<u64> {
         self.count
     }
@@ -174,8 +175,8 @@ impl NativeReply {
         self.time
     }
 
-    /// What became of each lease of `batch`, in order. A grant is in doubt if the canary does not stand, or if the node's
-    /// clock does not allow the token.
+    /// What became of each lease of `batch`, in order. A grant is in doubt if the canary is
+    /// missing, or if the node's clock does not allow the token.
     pub(super) fn outcomes(&self, batch: &Batch) -> impl Iterator<Item = &NativeOutcome> {
         let certain = |(outcome, request)| match outcome {
             &NativeOutcome::Granted if !self.stands || !self.is_timely(request) => {
@@ -186,7 +187,7 @@ impl NativeReply {
         self.outcomes.iter().zip(batch.requests()).map(certain)
     }
 
-    /// Whether the proposal for a lease lies where the node's clock is.
+    /// Whether the proposal for a lease is near the node's clock.
     fn is_timely(&self, request: &Request) -> bool {
         proposed(request).is_none_or(|fence| {
             self.time.is_some_and(|time| time.abs_diff(fence.proposal.0) <= Fence::SLACK_MICROS)

@@ -1,5 +1,6 @@
-//! Commands that are sent again: on the same connection when the server had forgotten the scripts, and on the next one
-//! when a connection was lost. Owns their order, and which of them must not go out again.
+//! Sends commands again: on the same connection when the server had forgotten the scripts, and on
+//! the next one when a connection was lost. Owns their order, and which of them must not go out
+//! again.
 //!
 //! # When the server has forgotten the scripts
 //! A call by digest fails with NOSCRIPT then and has no effect. Other calls may be in flight behind it, among them the
@@ -45,8 +46,8 @@ impl Unanswered {
         }
     }
 
-    /// Answers it: what may have taken effect with `lost`, which ended the connection, and the rest with `problem`,
-    /// because of which there is no other.
+    /// Answers the requests: those that may have taken effect with `lost`, the fault that ended the
+    /// connection, and the rest with `problem`, the fault that prevents a new one.
     pub(crate) fn fail(self, lost: &Fault, problem: &Fault, now: Now) {
         for batch in self.0 {
             let fault = if batch.was_sent() { lost } else { problem };
@@ -56,13 +57,13 @@ impl Unanswered {
 }
 
 impl Session {
-    /// Ends the session; gives what is not answered.
+    /// Ends the session; returns the requests without an answer.
     pub(crate) fn into_unanswered(self) -> Unanswered {
         let in_flight = self.in_flight.into_iter().filter_map(|it| it.kind.into_batch());
         Unanswered(self.to_replay.into_iter().chain(in_flight).chain(self.waiting).collect())
     }
 
-    /// Sends batches again that had no effect, or one that is in doubt, behind all others.
+    /// Sends batches that had no effect, or one that is in doubt, once more after all others.
     pub(super) fn send_each(&mut self, batches: impl IntoIterator<Item = Batch>, now: Now) {
         for batch in batches {
             if batch.first().is_grant() && self.is_followed(batch.first()) {
@@ -73,8 +74,8 @@ impl Session {
         }
     }
 
-    /// Whether a later command of `request`'s holder was sent already, which ends the lease or extends it. A grant must
-    /// not follow that.
+    /// Whether a later command of `request`'s holder was already sent that ends the lease or
+    /// extends it. A grant must not follow such a command.
     fn is_followed(&self, request: &Request) -> bool {
         let in_flight = self.in_flight.iter().filter_map(|it| it.kind.batch());
         let mut batches = in_flight.chain(&self.to_replay).chain(&self.waiting);
@@ -95,7 +96,8 @@ impl Session {
 
     /// Sends the kept commands, with the text of their scripts, and then those that have waited.
     pub(super) fn replay_kept(&mut self, now: Now) {
-        // Another server that has taken the place of the first behind the address does not know the scripts either.
+        // Another server that has replaced the first behind the address does not know the scripts
+        // either.
         if self.guard_probe.is_on() && !mem::replace(&mut self.is_reexamined, true) {
             self.guard_probe.forget();
             return self.reexamine(now);

@@ -1,5 +1,5 @@
-//! What the replies mean for the commands that were sent. Owns which request is given which answer; a reply of the wrong
-//! kind ends the session with a fault.
+//! Applies the server's replies to the commands that were sent. Owns which request gets which
+//! answer; a reply of the wrong kind ends the session with a fault.
 
 use quorlock_protocol::{Answer, Fault, FaultKind, Frees};
 use redis::{ServerError, Value};
@@ -43,7 +43,8 @@ impl Session {
         Some(Heard::Reply(reply))
     }
 
-    /// Applies what was heard at `now`. An error is a fault of the connection, which can be used no more.
+    /// Applies a reply that was received at `now`. An error is a fault of the connection, which
+    /// cannot be used any more.
     pub(crate) fn handle(&mut self, heard: Heard, now: Now) -> Result<Event, Fault> {
         let InFlight { sent, kind } = self.in_flight.pop_front().ok_or_else(garbled)?;
         let event = match (kind, heard) {
@@ -153,7 +154,8 @@ impl Session {
         } else if batch.requests().len() > 1
             && (error.code() == "CROSSSLOT" || faults::is_not_permitted(error))
         {
-            // A cluster of one node takes each lease by itself, and the rights to keys may differ.
+            // A Redis Cluster of one node refuses calls with keys of several slots, and a user's
+            // rights to keys may differ.
             self.may_merge &= error.code() != "CROSSSLOT";
             batch.note_not_done();
             self.send_each(batch.split(), now);
@@ -199,7 +201,8 @@ impl Session {
                     self.heed(&fault, now);
                     batch.answer_all(&fault, now.boot);
                 }
-                // A script would say no more, or there is no time for one: later rounds ask by script.
+                // A script would tell no more, or there is no time for one: later rounds ask by
+                // script.
                 NativeOutcome::Refused
                     if !native.asks_time() || batch.first().command.not_after < in_time =>
                 {
@@ -216,7 +219,7 @@ impl Session {
         Ok(())
     }
 
-    /// A server that has become a replica is asked which master it follows.
+    /// Asks a server that has become a replica which master it follows.
     fn heed(&mut self, fault: &Fault, now: Now) {
         let is_replica = fault.kind() == FaultKind::Replica;
         if is_replica && self.guard_probe.is_on() && !self.guard_probe.is_probing() {

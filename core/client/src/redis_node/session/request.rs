@@ -1,4 +1,5 @@
-//! One command for a node, and the way back for its answer. Knows no wire format.
+//! One command for a node, and where its answer goes. Owns the shortcuts that read the command;
+//! knows no wire format.
 
 #[cfg(test)]
 use std::fmt;
@@ -45,7 +46,8 @@ impl Request {
         matches!(self.command.action, Action::Grant { .. })
     }
 
-    /// Whether it is the grant of one resource in the first round of an acquisition: mostly the lock is free then.
+    /// Whether it is the grant of one resource in the first round of an acquisition, when the lock
+    /// is usually free.
     pub(super) fn is_first_grant(&self) -> bool {
         self.is_grant() && self.keys() == 1 && self.command.ticket == Ticket::default()
     }
@@ -93,8 +95,8 @@ impl Request {
     }
 }
 
-/// The fault of a command that was never sent because of `fault`. A kind that only a person can mend is kept, so that
-/// the caller learns of it.
+/// The fault of a command that was never sent because of `fault`. A kind that only a person can
+/// correct is kept, so that the caller learns of it.
 fn unsent(fault: &Fault) -> Fault {
     if fault.kind().is_permanent() || fault.kind() == FaultKind::Late {
         fault.clone()

@@ -1,4 +1,5 @@
-//! Requests that came in together. Owns which of them are sent at all, and that they share calls where they may.
+//! Requests that arrived together. Owns which of them are sent at all, and lets them share calls
+//! where they may.
 
 use quorlock_protocol::{Fault, FaultKind};
 
@@ -11,7 +12,7 @@ use super::request::Request;
 pub(crate) struct Turn<'a> {
     session: &'a mut Session,
     batcher: Batcher,
-    /// The server is silent: it gets revokes, which must follow their grants, and nothing else.
+    /// The server is silent: only revokes are sent to it, as they must follow their grants.
     is_hung: bool,
     now: Now,
 }
@@ -43,7 +44,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Sends the rest.
+    /// Sends the remaining batches.
     pub(crate) fn finish(mut self) {
         self.flush();
     }
@@ -54,7 +55,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The fault of a command that was reached too late: the node was not connected, or this process did not run.
+/// The fault of a command that is sent too late: the node was not connected, or this process did
+/// not run.
 fn late(had_no_connection: bool) -> Fault {
     if had_no_connection {
         Fault::new(FaultKind::NotSent, "it was connected to too late")
@@ -63,5 +65,5 @@ fn late(had_no_connection: bool) -> Fault {
     }
 }
 
-/// What is said of a server that leaves calls unanswered.
+/// The words for a server that leaves calls unanswered.
 pub(crate) const SILENT: &str = "the node is connected, but does not answer";

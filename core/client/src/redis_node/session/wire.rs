@@ -1,4 +1,4 @@
-//! Turns batches into calls, and replies into answers. Owns the format; sends nothing.
+//! Encodes batches as calls, and decodes replies into answers. Owns the format; sends nothing.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::redis_node::transport::{Call, Reply};
 /// Which call a batch became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `DELIFEQ` or `DELEX`, where the server has it: a revoke of one resource, of a lease or of a first round. If
-    /// nothing was deleted, the reply does not say why, and the script is asked next. Later rounds are mostly lost to
-    /// others, so they use the script at once.
+    /// `DELIFEQ` or `DELEX`, where the server has it: a revoke of one resource, of a lease or of a
+    /// first round. If nothing was deleted, the reply does not say why, and the script is asked
+    /// next. Later rounds are usually lost to other clients, so they use the script at once.
     Deletion,
     /// `EVALSHA`.
     ByDigest,
@@ -33,9 +33,9 @@ pub(super) enum Form {
 /// The answers to a batch, mostly of one request.
 pub(super) type Answers = SmallVec<[Result<Answer, Fault>; 1]>;
 
-/// Makes `call` the one for `batch`: by `digests` if the server knows the scripts, by `deletion` if it has such a
-/// command. `prefix` goes before every lock key. A grant takes effect only if `relied` stands in the canary key; without
-/// `relied` nothing is guarded.
+/// Encodes `batch` into `call`: by `digests` if the server knows the scripts, by `deletion` if it
+/// has such a command. `prefix` goes before every lock key. A grant takes effect only if the canary
+/// key matches `relied`; without `relied` nothing is guarded.
 pub(super) fn encode(
     call: &mut Call,
     batch: &Batch,
@@ -68,8 +68,8 @@ pub(super) fn encode(
     form
 }
 
-/// The answers in the server's reply to `batch`, one for each request; `None` if it has not the shape
-/// of the protocol.
+/// The answers in the server's reply to `batch`, one for each request; `None` if the reply does not
+/// have the expected form.
 pub(super) fn decode(batch: &Batch, form: Form, reply: &Reply) -> Option<Answers> {
     let numbers = match (form, reply) {
         (Form::Deletion, Reply::Other(Value::Int(1))) => {

@@ -1,4 +1,5 @@
-//! The requests of a schedule, and the answers to them.
+//! The requests that a schedule submits, and the answers that come back. Owns how they are written
+//! down in a test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::clock::LeaseClock;
 use crate::inbox::{Inbox, ReplyTo};
 use crate::redis_node::session::Request;
 
-/// What one user asks: turns of requests that come in together.
+/// What one user asks: groups of requests that arrive together.
 pub(super) type Plan = Vec<Vec<Asked>>;
 
 /// One request of a plan.

@@ -1,8 +1,8 @@
-//! What a world is made of, and what can happen in it.
+//! The size of a searched world, and the steps that can happen in it.
 
 use super::requests::Plan;
 
-/// What there is in a world, and what may go wrong.
+/// The users of a world, and the faults that may happen.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     /// What each user asks.

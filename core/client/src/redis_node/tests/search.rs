@@ -1,4 +1,4 @@
-//! Tries every step in every state that can be reached, each state once.
+//! Tries every possible step in every state that can be reached, each state once.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -21,7 +21,7 @@ pub(super) fn search(scope: &Scope) {
         }
     }
     println!("{} states", seen.len());
-    // Fewer would mean that the steps are not what they were meant to be.
+    // Fewer states would mean that the steps do not do what they should.
     assert!(seen.len() > LEAST_STATES, "only {} states", seen.len());
 }
 

@@ -1,4 +1,5 @@
-//! A server as far as locks need one. Owns keys, the cache of scripts, and the record of what took effect.
+//! A simulated server, with as much of Redis as locks need. Owns keys, the cache of scripts, and
+//! the record of what took effect.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub(super) struct Run {
     pub(super) holder: String,
     pub(super) kind: Kind,
     pub(super) effect: Effect,
-    /// By a script, which does all of a request.
+    /// By a script, which carries out a whole request.
     pub(super) is_script: bool,
 }
 
@@ -155,8 +156,8 @@ impl Server {
 }
 
 impl Run {
-    /// Whether the request is done with, though it may have found nothing to do: a command of the server's own that had
-    /// no effect is followed by a script.
+    /// Whether the request is finished, though it may have found nothing to do: after a command of
+    /// the server's own without an effect a script follows.
     pub(super) fn counts(&self) -> bool {
         self.is_script || self.effect == Effect::Done
     }
@@ -167,7 +168,7 @@ impl Run {
     }
 }
 
-/// What a call does for a request; `None` if it is none's.
+/// What a call does for a request; `None` if it belongs to none.
 pub(super) fn kind_of(call: &[String]) -> Option<Kind> {
     let script = match call[0].as_str() {
         "SET" => return Some(Kind::Grant),

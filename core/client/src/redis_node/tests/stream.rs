@@ -1,4 +1,4 @@
-//! A stream in memory whose other end the test has.
+//! A byte stream in memory with the test at its other end.
 
 use std::collections::VecDeque;
 use std::io;

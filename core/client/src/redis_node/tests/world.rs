@@ -1,5 +1,5 @@
-//! One state of a schedule: users with their sessions, the connection they share, the server. Owns the steps that are
-//! possible, and what each does; `promises` has what must hold after it.
+//! One state of a schedule: users with their sessions, the connection they share, the server. Owns
+//! which steps are possible and what each does; `promises` checks what must hold after it.
 
 mod dialing;
 mod promises;
@@ -23,7 +23,7 @@ use crate::redis_node::session::{ClientId, Now, Request, Turn, Unanswered};
 pub(super) struct World {
     scope: Scope,
     server: Server,
-    /// All connections that were made; the last is the one that is used.
+    /// All connections that were made; the last one is in use.
     lines: Vec<Line>,
     users: Vec<User>,
     /// In the order in which they were handed over.
@@ -34,11 +34,11 @@ pub(super) struct World {
 /// The server's side of a connection.
 struct Line {
     wire: Wire,
-    /// What the server has read and not done.
+    /// Calls that the server has read and not executed.
     calls: VecDeque<Vec<String>>,
-    /// What it replied that has not arrived.
+    /// Replies that have not arrived.
     replies: VecDeque<String>,
-    /// How it calls the connection.
+    /// The server's name for it.
     client: Option<ClientId>,
 }
 
@@ -94,7 +94,7 @@ impl World {
         self.server.runs.clear();
     }
 
-    /// What can happen now, the faults included. Nothing, once all is done.
+    /// The steps that are possible now, faults included; none once everything is done.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let line = self.lines.last().expect("a connection");
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Equal for states that nobody can tell apart.
+    /// Equal for states that cannot be told apart.
     pub(super) fn fingerprint(&self) -> String {
         let lines: Vec<_> = self
             .lines

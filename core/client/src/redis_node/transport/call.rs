@@ -1,5 +1,5 @@
-//! Calls in Redis's protocol (RESP2), put together as the bytes that go out. Owns the writing of arguments;
-//! allocates nothing once it has grown.
+//! Encodes calls in Redis's protocol (RESP2) into a buffer of bytes. Owns the writing of arguments;
+//! allocates nothing once the buffer has grown.
 
 use redis::Cmd;
 
@@ -7,7 +7,7 @@ use redis::Cmd;
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pub(super) bytes: Vec<u8>,
-    /// How many calls that is, each of which has one reply.
+    /// The number of calls, each of which has one reply.
     pub(super) calls: usize,
 }
 
@@ -18,7 +18,7 @@ impl Outgoing {
         call.write_to(&mut self.bytes);
     }
 
-    /// The same for a call that is made seldom and was put together by the library.
+    /// The same for a call that is rarely made and was built by redis-rs.
     pub(crate) fn command(&mut self, command: &Cmd) {
         self.calls += 1;
         command.write_packed_command(&mut self.bytes);
@@ -46,7 +46,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Begins another call with the room of this one.
+    /// Starts another call in the memory of this one.
     pub(crate) fn begin(&mut self, name: &str) -> &mut Self {
         self.count = 0;
         self.arguments.clear();
@@ -57,7 +57,7 @@ impl Call {
         self.joined([text])
     }
 
-    /// One argument that is made of several texts.
+    /// Adds one argument that consists of several texts.
     pub(crate) fn joined<const N: usize>(&mut self, texts: [&str; N]) -> &mut Self {
         let length: usize = texts.iter().map(|text| text.len()).sum();
         self.count += 1;
@@ -89,7 +89,7 @@ impl Call {
 fn write_header(bytes: &mut Vec<u8>, kind: u8, size: u64) {
     let digit = |number: u64| b"0123456789"[(number % 10) as usize];
     match size {
-        // The usual sizes, in one piece.
+        // The usual sizes, in one write.
         0..10 => bytes.extend_from_slice(&[kind, digit(size), b'\r', b'\n']),
         10..100 => {
             bytes.extend_from_slice(&[kind, digit(size / 10), digit(size), b'\r', b'\n']);

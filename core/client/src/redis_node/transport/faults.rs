@@ -1,4 +1,4 @@
-//! What goes wrong with a connection, in words for people. Owns the texts; decides nothing.
+//! Turns errors of a connection into faults with words for people. Owns the texts; decides nothing.
 
 use std::io;
 

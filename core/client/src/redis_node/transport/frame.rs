@@ -1,9 +1,10 @@
-//! Reads replies of Redis's protocol (RESP2) from bytes.
+//! Parses replies of Redis's protocol (RESP2) from bytes. Owns the limits on their size and depth;
+//! knows no command.
 
 use redis::{RedisError, RedisResult, Value};
 use smallvec::SmallVec;
 
-/// What stands at the beginning of the bytes that were read.
+/// What the beginning of the received bytes contains.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
     /// A whole reply, and how many bytes it took.
@@ -86,7 +87,7 @@ impl Reader<'_> {
         Ok(Some(match kind {
             b'+' if rest == b"OK" => Value::Okay,
             b'+' => Value::SimpleString(String::from_utf8_lossy(rest).into_owned()),
-            // Rare; the library knows the meaning of its words.
+            // Rare; redis-rs knows the meaning of the error codes.
             b'-' => redis::parse_redis_value(&self.bytes[start..self.at])?,
             b':' => Value::Int(number(rest)?),
             b'$' => match length(rest)? {
@@ -108,7 +109,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// The bytes up to the end of the line, which is passed.
+    /// The bytes up to the end of the line; moves behind it.
     fn line(&mut self) -> RedisResult<Option<&[u8]>> {
         let rest = &self.bytes[self.at..];
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -138,7 +139,7 @@ impl Reader<'_> {
     }
 
     fn array(&mut self, length: usize, depth: usize) -> RedisResult<Option<Vec<Value>>> {
-        // Reserves no memory for a length that is only claimed.
+        // A length is only claimed, so no memory is reserved for it.
         let mut items = Vec::with_capacity(length.min(16));
         for _ in 0..length {
             match self.value(depth + 1)? {
@@ -163,7 +164,7 @@ fn number(digits: &[u8]) -> RedisResult<i64> {
     number.ok_or_else(garbled)
 }
 
-/// A length; `None` for a value that is not there (-1).
+/// A length; `None` for a missing value (-1).
 fn length(digits: &[u8]) -> RedisResult<Option<usize>> {
     match number(digits)? {
         -1 => Ok(None),
@@ -175,7 +176,7 @@ fn garbled() -> RedisError {
     (redis::ErrorKind::Parse, "not Redis's protocol").into()
 }
 
-/// Arrays within arrays: ours have none within.
+/// The deepest permitted nesting of arrays; the library's replies have none.
 const DEEPEST: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Limits how many bytes are read from a server to what its replies can take. Knows nothing of Redis.
+//! Limits how many bytes are read from a server to the most that its replies can take. Knows
+//! nothing of Redis.
 
 use std::io;
 use std::pin::Pin;
@@ -10,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::stream::Stream;
 
-/// How many bytes the other side may still send: what was asked for, and not a byte more.
+/// How many bytes the other side may still send: as many as were asked for.
 ///
-/// The bytes of an unfinished reply are kept in memory, so a server that never finishes one could fill it. And a server
-/// that is not Redis is noticed by bytes that nobody asked for.
+/// The bytes of an unfinished reply are kept in memory, so a server that never finishes one could
+/// fill the memory. And a server that is not Redis is detected by bytes that were not asked for.
 #[derive(Clone, Default)]
 pub(super) struct Allowance(Arc<Account>);
 
@@ -29,7 +30,7 @@ impl Allowance {
     /// More than all replies that are outstanding at once take together.
     const MAX: usize = 16 * 1024 * 1024;
 
-    /// That many more replies are asked for.
+    /// This many more replies were asked for.
     pub(super) fn grow(&self, replies: usize) {
         let more = replies.saturating_mul(Self::PER_REPLY);
         let left = self.0.left.load(Ordering::Relaxed).saturating_add(more);
@@ -60,8 +61,9 @@ impl Allowance {
 
 /// A stream that ends with an error when the other side sends more than its [`Allowance`].
 ///
-/// Nothing is read before the first call was written: a server that refuses a connection may say why
-/// and hang up without having heard a word, and that is to be taken for the reply to the first call.
+/// Nothing is read before the first call was written: a server that refuses a connection may say
+/// why and close it without reading anything, and that text must count as the reply to the first
+/// call.
 pub(super) struct Metered {
     inner: Box<dyn Stream>,
     allowance: Allowance,
@@ -150,7 +152,7 @@ mod tests {
         let error = metered.read(&mut buffer).now_or_never().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         assert!(allowance.is_exceeded());
-        // A reply that has come gives back what it did not use, but no more than is fair.
+        // A reply that has come returns the unused part of its allowance, up to the limit.
         allowance.renew(2);
         assert!(allowance.take(2 * Allowance::PER_REPLY).is_ok());
         assert!(allowance.take(1).is_err());

@@ -1,4 +1,5 @@
-//! One connection as a pipe: calls go in, replies come out in the same order. Owns both buffers and the first error.
+//! One connection as a pipe: calls go in, replies come out in the same order. Owns both buffers and
+//! the first error.
 
 use std::error::Error;
 use std::io;
@@ -50,14 +51,14 @@ impl Pipe {
         }
     }
 
-    /// Takes the calls of `outgoing`, which is empty afterwards, behind all others. They are written by the next
+    /// Takes all calls of `outgoing` and appends them to the others. They are written by the next
     /// [`Self::poll_reply`].
     pub(crate) fn request(&mut self, outgoing: &mut Outgoing) {
         let calls = mem::take(&mut outgoing.calls);
         self.allowance.grow(calls);
         self.outstanding += calls;
         if self.outgoing.is_empty() {
-            // Changes places with a buffer that has room as well: nothing is copied.
+            // Swapped with a buffer that has memory as well: nothing is copied.
             mem::swap(&mut self.outgoing, &mut outgoing.bytes);
         } else {
             self.outgoing.append(&mut outgoing.bytes);
@@ -65,12 +66,12 @@ impl Pipe {
         }
     }
 
-    /// There will be no more replies, unless that was known before.
+    /// Ends the pipe with `fault`, unless it has ended already.
     pub(crate) fn give_up(&mut self, fault: &Fault) {
         self.failure.get_or_insert_with(|| fault.clone());
     }
 
-    /// Whether there will be no more replies, as far as was seen.
+    /// Whether the pipe is known to have ended.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
@@ -80,7 +81,7 @@ impl Pipe {
         if let Some(fault) = &self.failure {
             return Poll::Ready(Err(fault.clone()));
         }
-        // Replies first, so that what arrived before the connection ended still counts.
+        // Replies first, so that those which arrived before the connection ended still count.
         loop {
             match self.take_reply() {
                 Ok(Some(reply)) => return Poll::Ready(Ok(reply)),
@@ -89,7 +90,7 @@ impl Pipe {
             }
             let written = self.poll_write(context);
             match (self.poll_read(context), written) {
-                // Who closes the connection may have said why before: read to the end.
+                // A server that closes the connection may have said why before: read to the end.
                 (Poll::Ready(Ok(true)), _) => {}
                 (Poll::Ready(Ok(false)), _) => return Poll::Ready(Err(self.fail(&hung_up()))),
                 (Poll::Ready(Err(error)), _) | (Poll::Pending, Poll::Ready(Err(error))) => {
@@ -103,7 +104,7 @@ impl Pipe {
     /// The next whole reply among what was read.
     fn take_reply(&mut self) -> Result<Option<Reply>, RedisError> {
         if self.outstanding == 0 {
-            // What nobody asked for is not Redis's protocol.
+            // Bytes that were not asked for are not Redis's protocol.
             return if self.filled > self.taken { Err(not_asked_for()) } else { Ok(None) };
         }
         if self.filled == self.taken {
@@ -137,7 +138,7 @@ impl Pipe {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what is there; `false` if the other side has hung up.
+    /// Reads what is there; `false` if the other side has closed the connection.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.make_room();
         let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
@@ -147,7 +148,7 @@ impl Pipe {
         Poll::Ready(Ok(count > 0))
     }
 
-    /// Room for one reading more. It is filled with zeros when it grows and not before each reading.
+    /// Makes room for one more read. The buffer is zeroed when it grows and not before each read.
     fn make_room(&mut self) {
         self.incoming.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;
@@ -161,7 +162,7 @@ impl Pipe {
         }
     }
 
-    /// Why the connection is over: the first reason stays.
+    /// Why the connection has ended: the first reason is kept.
     fn fail(&mut self, error: &RedisError) -> Fault {
         let fault = self.failure.get_or_insert_with(|| {
             if self.allowance.is_exceeded() { garbled() } else { of_connection(error) }

@@ -36,8 +36,8 @@ pub(crate) async fn open(address: &Address) -> Result<Box<dyn Stream>, Fault> {
     }
 }
 
-/// Tries the addresses of `host` in their order. The next one is tried when the one before has failed
-/// or taken long, so that a host whose IPv6 leads nowhere is reached by IPv4 all the same.
+/// Tries the addresses of `host` in order. The next one is tried when the one before has failed or
+/// takes long, so that a host without a working IPv6 route is reached by IPv4.
 async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut addresses =
         tokio::net::lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
@@ -61,8 +61,9 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     }
 }
 
-/// A connection to a port of the own machine on which nothing listens can get that very port as its local end, and is
-/// then connected to itself. As long as it lasts, no server can be started on that port.
+/// A connection to a local port on which nothing listens can be given that very port as its own
+/// end, and is then connected to itself. As long as it lasts, no server can be started on that
+/// port.
 fn is_to_itself(stream: &TcpStream) -> bool {
     matches!((stream.local_addr(), stream.peer_addr()), (Ok(own), Ok(other)) if own == other)
 }

@@ -36,7 +36,8 @@ pub(super) async fn handshake(
 }
 
 fn config(tls: &Tls, system: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
-    // A provider of our own: the process that embeds this library may have set another as its default.
+    // A provider of our own: the process that uses this library may have set another one as its
+    // default.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
@@ -60,33 +61,34 @@ fn trusted(tls: &Tls, system: &[CertificateDer<'static>]) -> RootCertStore {
     roots
 }
 
-/// The authorities that the operating system trusts, read once. A system without a store, or with
-/// broken entries in it, may still have the address's own authorities.
+/// The authorities that the operating system trusts, read once. On a system without a store, or
+/// with broken entries in it, the address's own authorities may still be enough.
 async fn system_authorities() -> &'static [CertificateDer<'static>] {
     static AUTHORITIES: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
     if let Some(known) = AUTHORITIES.get() {
         return known;
     }
-    // It reads files, which must not hold up the renewals on the same thread.
+    // It reads files, which must not delay the renewals on the same thread.
     let read = spawn_blocking(|| rustls_native_certs::load_native_certs().certs).await;
     AUTHORITIES.get_or_init(|| read.unwrap_or_default())
 }
 
 fn failed(error: &io::Error) -> Fault {
     fault_in(error).unwrap_or_else(|| {
-        // Nothing about TLS: the connection itself broke, or the server hung up on TLS bytes.
+        // This is no fault of TLS: the connection itself broke, or the server closed it on TLS
+        // bytes.
         let words = format!("the TLS handshake was cut off: {}", faults::io_words(error));
         Fault::new(FaultKind::NotSent, words)
     })
 }
 
-/// The fault of TLS behind an error of a stream. It may come with the first reply only: a server that
-/// wants a client certificate finds out after the handshake has ended for the client.
+/// The TLS fault behind an error of a stream. It may come only with the first reply: a server that
+/// wants a client certificate finds out after the client's part of the handshake has ended.
 pub(super) fn fault_in(error: &io::Error) -> Option<Fault> {
     use CertificateError as C;
     let words = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(problem) => match problem {
-            // The signature does not fit if the authority has a new key under its old name.
+            // The signature does not match if the authority has a new key under its old name.
             C::UnknownIssuer | C::BadSignature => {
                 "the node's certificate is signed by an authority that is not trusted here: give \
                  its CA certificate (ssl_ca_certs)"

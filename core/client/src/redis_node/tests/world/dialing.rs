@@ -1,4 +1,4 @@
-//! How the users of a world are connected: as the dialer does it, with the handshake that ships.
+//! Connects the users of a world as the dialer does, with the handshake that ships.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// Nobody keeps the connections of these worlds.
+/// The owner of these connections, which keeps none.
 struct Nobody;
 
 impl Owner for Nobody {

@@ -1,4 +1,4 @@
-//! What must hold in every state of every schedule:
+//! The promises that must hold in every state of every schedule:
 //!
 //! - Each request is answered once.
 //! - On one connection a request takes effect once, and the requests of one holder take effect in their order. (An
