@@ -1,4 +1,5 @@
-//! Where a node is, as read from a client object, on its way into the core.
+//! Converts a node from JavaScript (a URL, or an object of parts) into an address of the core. Owns
+//! the checks of the parts.
 
 use napi::Either;
 use napi_derive::napi;
@@ -21,20 +22,21 @@ pub struct NodeSpec {
     pub password: Option<String>,
     /// The database to select.
     pub db: Option<f64>,
-    /// What every key on this node begins with.
+    /// The prefix of every key on this node.
     pub key_prefix: Option<String>,
-    /// Whether it writes every change to disk before it answers, although it does not say so.
+    /// Whether the server writes every change to disk before it answers, where it does not say so
+    /// itself.
     pub durable: Option<bool>,
-    /// Present if TLS is spoken.
+    /// Present if the node uses TLS.
     pub tls: Option<TlsSpec>,
 }
 
-/// How TLS is spoken; texts are PEM.
+/// The TLS settings; texts are PEM.
 #[napi(object, object_to_js = false)]
 pub struct TlsSpec {
     /// Authorities to trust beside those of the operating system.
     pub ca: Option<Vec<String>>,
-    /// The certificate to show, with its chain.
+    /// The certificate to present, with its chain.
     pub cert: Option<String>,
     /// Its private key.
     pub key: Option<String>,

@@ -1,9 +1,9 @@
-//! What JavaScript calls to start operations and to fetch what has ended. Decides which thread drives the core
-//! meanwhile; knows no lock.
+//! The functions that JavaScript calls to start operations and to fetch results. Owns which thread
+//! drives the core meanwhile; knows no lock.
 //!
-//! While few operations are under way, JavaScript's own thread drives the core: when it starts one, and
-//! when the core's descriptor has something to read. With many, the core's thread does, so that both have
-//! a part of the work; unless they would have to share one processor.
+//! While few operations are under way, JavaScript's own thread drives the core: when it starts one,
+//! and when the core's descriptor is readable. With many, the core's thread drives, so that both
+//! threads do a part of the work, unless they would share one processor.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,10 +22,10 @@ use crate::poll_budget::{LoopTimes, PollBudget};
 use crate::queue::{Queue, yield_once};
 use crate::uv::DescriptorWatch;
 
-/// The way into the core and back, in JavaScript's hands.
+/// JavaScript's handle to the core.
 pub struct Bridge {
     queue: Arc<Queue>,
-    /// If JavaScript's thread can drive.
+    /// Present if JavaScript's thread can drive.
     loop_driver: Option<LoopDriver>,
 }
 
@@ -35,11 +35,11 @@ struct LoopDriver {
     watch: DescriptorWatch,
     /// More operations than this are left to the core's thread.
     most: usize,
-    /// It waits for the core's thread to stop driving.
+    /// Whether it waits for the core's thread to stop driving.
     waits: Rc<Cell<bool>>,
     budget: RefCell<PollBudget>,
     since: Instant,
-    /// How much of the time since then went into driving.
+    /// How much of the time since then was spent driving.
     driving: Rc<Cell<Duration>>,
 }
 
@@ -91,14 +91,14 @@ pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
     list
 }
 
-/// The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
-/// have been told.
+/// The process ends: cancels what is under way, and waits up to `patience` milliseconds until the
+/// nodes have been told.
 #[napi]
 pub fn finish(bridge: &External<Bridge>, patience: f64) {
     let queue = &bridge.queue;
     let Ok(engine) = Engine::shared() else { return queue.close() };
     let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
-    // What was asked for last is on its way first: a release is not taken back.
+    // Operations that were asked for last are started first: a release must not be cancelled.
     queue.start();
     pass(&engine, patience);
     queue.close();
@@ -106,7 +106,7 @@ pub fn finish(bridge: &External<Bridge>, patience: f64) {
     engine.drain(patience);
 }
 
-/// Gives an operation up; tells whether it was still under way. No result comes after this.
+/// Cancels an operation; tells whether it was still under way. No result comes after this.
 #[napi]
 pub fn cancel(bridge: &External<Bridge>, id: u32) -> bool {
     bridge.queue.cancel(id)
@@ -143,7 +143,7 @@ impl LoopDriver {
     fn start(&self, queue: &Arc<Queue>) {
         let drive = self.drive(queue);
         if drive != Drive::Driven {
-            // The thread that drives finds it, or leaves it to this one.
+            // The thread that drives starts it, or leaves it to this one.
             queue.start();
         }
         self.waits.set(drive == Drive::ThreadDriving);
@@ -154,7 +154,8 @@ impl LoopDriver {
         }
     }
 
-    /// Starts what has been asked for, and drives the core while a task is ready; polls if that has paid off lately.
+    /// Starts what has been asked for, and drives the core while a task is ready; polls if that has
+    /// succeeded lately.
     fn drive(&self, queue: &Arc<Queue>) -> Drive {
         let mut budget = self.budget.borrow_mut();
         let (all, driving) = (self.since.elapsed(), self.driving.get());
@@ -175,7 +176,7 @@ impl LoopDriver {
     }
 }
 
-/// Does `work`, and adds the time that it takes to `spent`.
+/// Runs `work`, and adds the time that it takes to `spent`.
 fn timed<T>(spent: &Cell<Duration>, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = work();
@@ -183,7 +184,8 @@ fn timed<T>(spent: &Cell<Duration>, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Waits until the core's thread, which does one thing after the other, has done what it was given.
+/// Waits until the core's thread, which runs its work in order, has done everything that it was
+/// given.
 fn pass(engine: &Engine, patience: Duration) {
     let (send, passed) = mpsc::channel();
     let marker = engine.spawn(async move {
@@ -194,7 +196,7 @@ fn pass(engine: &Engine, patience: Duration) {
     drop(marker);
 }
 
-/// Where there is another processor for the core's thread, more operations than this are left to it.
+/// If the core's thread has a processor of its own, more operations than this are left to it.
 const FEW: usize = 16;
 /// As many as JavaScript's thread has time for in one turn.
 const MANY: usize = 64;

@@ -1,4 +1,5 @@
-//! The core's errors on their way into JavaScript: the only file that knows which class each one is.
+//! Converts the core's errors into the parts of JavaScript's. The only file that knows the class of
+//! each kind.
 
 use napi_derive::napi;
 use quorlock::{ErrorKind, LockError};
@@ -7,7 +8,7 @@ use crate::numbers::millis;
 use crate::spelling;
 use crate::votes::NodeVote;
 
-/// All that an error object of JavaScript is made of.
+/// The parts of which a JavaScript error object is made.
 #[napi(object, object_from_js = false)]
 pub struct Failure {
     /// The name of the class in `ts/errors.ts`.
@@ -16,7 +17,7 @@ pub struct Failure {
     pub code: &'static str,
     /// What happened, to which resources and nodes, and what to do.
     pub message: String,
-    /// What was to be locked, extended, released or checked.
+    /// The resources of the operation.
     pub resources: Vec<String>,
     /// How many rounds were begun.
     pub attempts: u32,

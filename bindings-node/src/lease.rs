@@ -1,4 +1,5 @@
-//! The core's lease, in the hands of JavaScript. Converts in and calls; decides nothing.
+//! The functions that JavaScript calls on a lease of the core. Converts in and calls; decides
+//! nothing.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,11 +14,12 @@ use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::votes::NodeVote;
 
-/// A lease in use. When the last object that knows it is collected, it is no longer renewed.
+/// A held lease. Once JavaScript has collected the last object that refers to it, it is no longer
+/// renewed.
 pub struct LeaseHandle {
     lease: Lease,
     queue: Arc<Queue>,
-    /// What the nodes answer to its release.
+    /// The nodes' answers to its release.
     votes: OnceLock<ReleaseVotes>,
 }
 
@@ -28,7 +30,7 @@ pub fn fencing_token(handle: &External<Arc<LeaseHandle>>) -> Option<f64> {
     handle.lease.fencing_token().map(|token| token as f64)
 }
 
-/// What is left of the time for which the lease may be trusted, in milliseconds.
+/// How much longer the lease may be trusted, in milliseconds.
 #[napi]
 pub fn validity(handle: &External<Arc<LeaseHandle>>) -> f64 {
     millis(handle.lease.validity())
@@ -46,7 +48,7 @@ pub fn lost_rounds(handle: &External<Arc<LeaseHandle>>) -> Vec<Vec<NodeVote>> {
     handle.lease.lost_rounds().iter().map(|round| NodeVote::list(round)).collect()
 }
 
-/// What the nodes have answered to the release by now; nothing before it.
+/// The nodes' answers to the release so far; empty before the release.
 #[napi]
 pub fn release_votes(handle: &External<Arc<LeaseHandle>>) -> Vec<NodeVote> {
     handle.votes.get().map(|votes| NodeVote::list(&votes.now())).unwrap_or_default()
@@ -104,7 +106,7 @@ pub fn withdraw(handle: &External<Arc<LeaseHandle>>) {
 }
 
 /// Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
-/// node did not consent. Does not keep the lease in memory.
+/// node did not agree. Does not keep the lease in memory.
 #[napi]
 pub fn watch(handle: &External<Arc<LeaseHandle>>, id: u32) {
     let queue = Arc::clone(&handle.queue);

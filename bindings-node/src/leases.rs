@@ -1,17 +1,18 @@
-//! The leases of one environment, for its end. Knows them as what can be left to run out.
+//! Lists the leases of one JavaScript environment, so that their renewal ends with it. Knows
+//! nothing else of a lease.
 
 use std::sync::{Arc, Weak};
 
-/// A lease, as the end of an environment needs it.
+/// A lease whose renewal can be stopped.
 pub(crate) trait RunsOut: Send + Sync {
-    /// Renews it no more.
+    /// Stops renewal.
     fn let_run_out(&self);
 }
 
 /// The leases that JavaScript has and has not collected.
 ///
-/// Not every runtime collects the objects of a worker thread that is ended, and nobody else would stop
-/// their renewal.
+/// Not every runtime collects the objects of a worker thread that is ended, and nothing else would
+/// stop their renewal.
 #[derive(Default)]
 pub(crate) struct Leases {
     known: Vec<Weak<dyn RunsOut>>,
@@ -28,11 +29,11 @@ impl Leases {
         self.known.push(lease);
     }
 
-    /// The environment ends: nobody works under them any more.
+    /// The environment ends: no code works under its leases any more.
     pub(crate) fn let_run_out(self) {
         self.known.iter().filter_map(Weak::upgrade).for_each(|lease| lease.let_run_out());
     }
 }
 
-/// The collected ones are not swept out of fewer than this.
+/// Collected leases are removed from the list only when it is longer than this.
 const FEW: usize = 64;

@@ -1,4 +1,5 @@
-//! The core's manager, in the hands of JavaScript. Converts in and calls; decides nothing.
+//! The functions that JavaScript calls on a manager of the core. Converts in and calls; decides
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,22 +26,23 @@ pub struct Manager {
     queue: Arc<Queue>,
 }
 
-/// What is known of one node.
+/// The state of one node.
 #[napi(object, object_from_js = false)]
 pub struct NodeStatus {
     /// Where it is, without a password.
     pub address: String,
     /// `connecting`, `healthy`, `unresponsive`, `quarantined`, `refusing` or `down`.
     pub state: &'static str,
-    /// Where the state alone does not say it: what is the matter.
+    /// Why it is in this state, where the state alone does not say it.
     pub detail: Option<String>,
-    /// While it is quarantined: for how long yet, in milliseconds.
+    /// While it is quarantined: for how much longer, in milliseconds.
     pub quarantined_for: Option<f64>,
 }
 
-/// Makes a manager; nothing is connected yet. `on_notice` is called with what a person should know.
+/// Makes a manager; nothing is connected yet. `on_notice` is called with notices that a person
+/// should know.
 #[napi]
-// What JavaScript passes is a copy of its own already.
+// JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
 pub fn open(
     bridge: &External<Bridge>,
@@ -69,7 +71,7 @@ fn build(
 
 /// Acquires a lock on all of `resources`; ends with a lease.
 #[napi]
-// What JavaScript passes is a copy of its own already.
+// JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
 pub fn acquire(
     manager: &External<Manager>,
@@ -80,7 +82,7 @@ pub fn acquire(
 ) {
     let lock = lock(&manager.locks, &resources, duration, settings.as_ref());
     manager.queue.run(manager.locks.engine(), id, async move {
-        // Taken out of it, the lock would have room here twice.
+        // Borrowed: moving the lock out would store it twice in this future.
         let result = match &lock {
             Ok(lock) => lock.acquire().await,
             Err(error) => Err(error.clone().into()),
@@ -108,7 +110,7 @@ fn lock(
     }
 }
 
-/// Whether anyone holds one of `resources`; ends with an answer.
+/// Whether any client holds one of `resources`; ends with an answer.
 #[napi]
 pub fn is_locked(manager: &External<Manager>, id: u32, resources: Vec<String>) {
     let locks = manager.locks.clone();
@@ -120,9 +122,9 @@ pub fn is_locked(manager: &External<Manager>, id: u32, resources: Vec<String>) {
     });
 }
 
-/// Takes over the lease that another handed over.
+/// Takes over the lease that another process handed over.
 #[napi]
-// What JavaScript passes is a copy of its own already.
+// JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
 pub fn adopt(
     manager: &External<Manager>,
@@ -151,12 +153,12 @@ pub fn nodes(manager: &External<Manager>) -> Vec<NodeStatus> {
 #[napi]
 pub fn patience(manager: &External<Manager>) -> f64 {
     let policy = manager.locks.policy();
-    // The longest that is derived from a duration, if there is no setting.
+    // The longest time that is computed from a duration, if there is no setting.
     let longest = policy.to_builder().max_ttl(None).ttl(Duration::from_secs(3600)).build();
     millis(longest.unwrap_or(policy).node_timeout())
 }
 
-/// Closes the connections; what is still held runs out.
+/// Closes the connections; locks that are still held expire.
 #[napi]
 pub fn close(manager: &External<Manager>) {
     manager.locks.close();

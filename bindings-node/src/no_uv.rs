@@ -1,4 +1,5 @@
-//! In the place of `uv.rs`, where no descriptor tells that the core has something to do.
+//! Stands in for `uv.rs` on systems where no descriptor tells that the core has work. Owns an empty
+//! type.
 
 use std::convert::Infallible;
 use std::ffi::c_int;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::Function;
 
-/// There is none.
+/// A watch that can never exist.
 pub(crate) struct DescriptorWatch(Infallible);
 
 impl DescriptorWatch {

@@ -1,4 +1,4 @@
-//! Hands notices to JavaScript. Owns the call there; the words are the core's.
+//! Passes notices to JavaScript. Owns the call into its thread; the words come from the core.
 
 use napi::Status;
 use napi::bindgen_prelude::Function;
@@ -8,7 +8,7 @@ use quorlock::NoticeReport;
 
 use crate::spelling;
 
-/// Something that a person should know.
+/// An event that a person should know.
 #[napi(object, object_from_js = false)]
 pub struct Notice {
     /// A stable name, such as `quarantined`.
@@ -22,7 +22,8 @@ pub struct Notice {
 /// Weak: it does not keep the process alive.
 type Call = ThreadsafeFunction<Notice, (), Notice, Status, false, true, 0>;
 
-/// What the core is to call, on its own thread, so that `listener` is called on JavaScript's.
+/// The function for the core to call on its own thread; it makes JavaScript's thread call
+/// `listener`.
 pub(crate) fn listener(
     listener: &Function<'_, Notice, ()>,
 ) -> napi::Result<impl Fn(&NoticeReport) + Send + Sync + use<>> {
@@ -33,7 +34,7 @@ pub(crate) fn listener(
             message: spelling::in_node(&notice.to_string()),
             address: notice.address().map(str::to_owned),
         };
-        // An environment that has ended hears nothing.
+        // For an environment that has ended, nothing happens.
         call.call(notice, ThreadsafeFunctionCallMode::NonBlocking);
     })
 }

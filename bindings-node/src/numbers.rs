@@ -1,4 +1,4 @@
-//! Numbers as JavaScript has them: in messages and of milliseconds. Knows no setting.
+//! Writes numbers as JavaScript does, and converts times to milliseconds. Knows no setting.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,6 +28,6 @@ impl fmt::Display for Js {
     }
 }
 
-/// From here on downwards, and from there on upwards, JavaScript writes an exponent.
+/// Below this, and from the next number on, JavaScript writes an exponent.
 const SMALLEST_PLAIN: f64 = 1e-6;
 const LARGEST_PLAIN: f64 = 1e21;

@@ -1,5 +1,5 @@
-//! Settings on their way into the core. Owns what Node's defaults differ in; every other default and
-//! every bound that concerns several settings is the core's.
+//! Converts settings from JavaScript into the core's policy. Owns the defaults in which Node
+//! differs; every other default, and every bound that concerns several settings, is the core's.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,10 +17,10 @@ const RETRY_COUNT: u32 = 10;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 const RETRY_JITTER: Duration = Duration::from_millis(100);
 
-/// The first number that JavaScript cannot count beyond.
+/// From this number on JavaScript's numbers are not exact any more.
 const LIMIT: f64 = 9_007_199_254_740_992.0;
 
-/// Settings as given by the user, by their names in Node; what is absent keeps its value. Times are in
+/// The user's settings by their names in Node; an absent one keeps its value. Times are in
 /// milliseconds.
 pub(crate) type Settings = HashMap<String, Either3<f64, bool, String>>;
 
@@ -43,7 +43,8 @@ pub struct SettingDefault {
 pub fn defaults() -> Vec<SettingDefault> {
     let of_option = |option: &OptionInfo| SettingDefault {
         name: match option.name {
-            // What the user names is an argument; the default is still told under this name.
+            // In Node the duration is an argument of each call; the default is still listed under
+            // this name.
             "ttl" => "ttl".to_owned(),
             name => spelling::option(name),
         },
@@ -84,9 +85,10 @@ pub(crate) fn builder() -> PolicyBuilder {
         .retry_jitter(RETRY_JITTER)
 }
 
-/// The settings that the locks of a manager start from.
+/// The settings from which the locks of a manager start.
 ///
-/// A ttl is not among them in Node: every call has its own. So `maxTtl` may be below the core's default.
+/// In Node a manager has no ttl: every call has its own. So `maxTtl` may be below the core's
+/// default.
 pub(crate) fn policy(settings: &Settings) -> Result<Policy, ConfigError> {
     let policy = apply(settings, builder())?;
     match settings.get("maxTtl") {
@@ -100,9 +102,9 @@ pub(crate) fn policy(settings: &Settings) -> Result<Policy, ConfigError> {
     }
 }
 
-/// Changes what is set.
+/// Applies the settings that the user has set.
 ///
-/// A timeout without a `retryCount` beside it means: try until then.
+/// A timeout without a `retryCount` means: try until the timeout.
 pub(crate) fn apply(
     settings: &Settings,
     mut policy: PolicyBuilder,
@@ -132,7 +134,7 @@ fn set(
         (OptionKind::Count(set), Either3::A(count)) => set(policy, retry_limit(name, *count)?),
         (OptionKind::Flag(set), Either3::B(flag)) => set(policy, *flag),
         (OptionKind::Guard(set), Either3::C(word)) => set(policy, word.parse()?),
-        // JavaScript's half has looked at the types.
+        // JavaScript's half has checked the types already.
         _ => return Err(ConfigError::new(format!("{name} is of the wrong type"))),
     })
 }
@@ -142,7 +144,7 @@ static NAMED: LazyLock<Vec<(String, &OptionInfo)>> = LazyLock::new(|| {
     Policy::options().iter().map(|option| (spelling::option(option.name), option)).collect()
 });
 
-/// The core knows its bounds, but not how JavaScript writes what is no number.
+/// The core knows its bounds, but not how JavaScript writes NaN and infinity.
 fn finite(name: &str, number: f64) -> Result<f64, ConfigError> {
     if number.is_finite() {
         return Ok(number);
@@ -150,7 +152,7 @@ fn finite(name: &str, number: f64) -> Result<f64, ConfigError> {
     Err(ConfigError::new(format!("{name} must be a finite number, not {}", Js(number))))
 }
 
-/// A ttl, whose bounds the core knows.
+/// A ttl; the core knows its bounds.
 pub(crate) fn ttl(millis: f64) -> Result<Duration, ConfigError> {
     if millis.fract() != 0.0 || !millis.is_finite() {
         return Err(ConfigError::new(format!(
@@ -177,12 +179,12 @@ fn time(name: &str, millis: f64) -> Result<Duration, ConfigError> {
     Ok(if millis.fract() == 0.0 { whole(millis) } else { Duration::from_secs_f64(millis / 1000.0) })
 }
 
-/// Like [`time`], but may be endless.
+/// Like [`time`], but may be infinite.
 fn limit(name: &str, millis: f64) -> Result<Duration, ConfigError> {
     if millis == f64::INFINITY { Ok(Duration::MAX) } else { time(name, millis) }
 }
 
-/// A time beyond which nothing may be; `None` if it is endless.
+/// An upper limit of time; `None` if it is infinite.
 fn most(name: &str, millis: f64) -> Result<Option<Duration>, ConfigError> {
     limit(name, millis).map(|limit| (limit < Duration::MAX).then_some(limit))
 }

@@ -1,23 +1,24 @@
-//! What an operation ended with. Knows no JavaScript.
+//! The list of results that an operation can have. Knows no JavaScript.
 
 use std::time::Duration;
 
 use quorlock::embed::UndeliveredLease;
 use quorlock::{LockError, NodeReport, ReleaseOutcome};
 
-/// What an operation ended with.
+/// The result of an operation.
 pub(crate) enum Outcome {
     Acquired(UndeliveredLease),
     Validity(Duration),
-    /// With the error that the outcome amounts to, if it does.
+    /// With the error that the outcome corresponds to, if there is one.
     Released(ReleaseOutcome, Option<LockError>),
     Answer(bool),
     Failed(LockError),
-    /// The operation broke off because of a defect.
+    /// The operation panicked.
     Broken,
-    /// Not an operation's end: a lease that is watched has been lost.
+    /// Not the end of an operation: a watched lease was lost.
     Lost(LockError),
-    /// Not an operation's end: what the nodes did in a round that was to renew a watched lease.
+    /// Not the end of an operation: what the nodes did in a round that was to renew a watched
+    /// lease.
     Renewal(Vec<NodeReport>),
 }
 

@@ -1,4 +1,4 @@
-//! Outcomes on their way into JavaScript. Converts; decides nothing.
+//! Converts results into the values that `ts/bridge.ts` reads. Decides nothing.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::votes::NodeVote;
 
-/// One value on its way into JavaScript.
+/// One value for JavaScript.
 pub(crate) type Part =
     Either8<u32, f64, bool, String, External<Arc<LeaseHandle>>, Failure, Vec<NodeVote>, ()>;
 
-/// As `ts/bridge.ts` reads it: a value, and what goes with it. A list of such parts is made much
-/// faster than objects with names.
+/// A result as `ts/bridge.ts` reads it: a value, and a second one that belongs to it. A list of
+/// such parts is made much faster than objects with names.
 pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
     match outcome {
         Outcome::Acquired(guard) => {

@@ -1,11 +1,11 @@
-//! How long JavaScript's thread polls for the replies to its only operation instead of sleeping (decision 0017).
-//! Reads no clock.
+//! Decides how long JavaScript's thread polls for the replies to its only operation instead of
+//! sleeping (decision 0017). Reads no clock.
 
 use std::time::Duration;
 
 use quorlock::embed::AdaptiveBackoff;
 
-/// What polling has found so far, and whether the loop has time for it.
+/// Whether polling has succeeded so far, and whether the loop has time for it.
 pub(crate) struct PollBudget {
     backoff: AdaptiveBackoff,
     /// At the last measurement of the loop.
@@ -14,19 +14,19 @@ pub(crate) struct PollBudget {
     is_idle: bool,
 }
 
-/// What an event loop has spent so far.
+/// How an event loop has spent its time so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LoopTimes {
-    /// Time that has passed.
+    /// The time that has passed.
     pub(crate) all: Duration,
-    /// Of it, asleep.
+    /// The part of it in which the loop slept.
     pub(crate) asleep: Duration,
-    /// Of it, driving the engine.
+    /// The part of it in which the loop drove the engine.
     pub(crate) driving: Duration,
 }
 
 impl PollBudget {
-    /// For a loop that has spent this much so far.
+    /// A budget for a loop with these times so far.
     pub(crate) fn new(before: LoopTimes) -> Self {
         Self { backoff: AdaptiveBackoff::default(), before, is_idle: false }
     }
@@ -74,7 +74,7 @@ impl LoopTimes {
     }
 }
 
-/// Nodes of the same place have answered by then.
+/// Nodes in the same data centre have answered within this time.
 const LONGEST_POLL: Duration = Duration::from_micros(250);
 /// The time over which a loop is measured.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn only_a_loop_with_time_to_spare_polls() {
-        // It had slept for an hour before.
+        // The loop had slept for an hour before.
         let mut budget = PollBudget::new(times(0, 3_600_000, 0));
         budget.measure(times(15, 3_600_001, 2));
         assert_eq!(budget.next_limit(1), Duration::ZERO, "others have work to do");

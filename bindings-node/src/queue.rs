@@ -1,10 +1,11 @@
-//! The way back to one JavaScript environment. Owns what has ended there and what is under way.
+//! Carries results back to one JavaScript environment. Owns the results and the operations that are
+//! under way.
 //!
-//! Both ways go in batches. What is asked for in one turn of JavaScript starts together, at its end
-//! ([`Queue::start`]). Every result goes through one list; the environment's thread is woken only when
-//! the list was empty, after the turn of the core's thread, and takes all of it at once; it is not woken if it
-//! drives the core itself. What is still under way when the environment ends is dropped, which
-//! withdraws it.
+//! Both directions work in batches. Operations that are asked for in one turn of JavaScript start
+//! together, at its end ([`Queue::start`]). All results go into one list; the environment's thread
+//! is woken only if the list was empty, after the turn of the core's thread, and takes all results
+//! at once. It is not woken if it drives the core itself. Operations that are under way when the
+//! environment ends are dropped, which withdraws them.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -28,7 +29,7 @@ use crate::outcome::Outcome;
 /// Shared by the environment's thread and the core's.
 pub(crate) struct Queue {
     wake: Wake,
-    /// Of the task that starts what is asked for.
+    /// Wakes the task that starts operations.
     intake: AtomicWaker,
     state: Mutex<State>,
 }
@@ -37,22 +38,22 @@ pub(crate) struct Queue {
 struct State {
     asked: Vec<(u32, Operation)>,
     ended: Vec<(u32, Outcome)>,
-    /// What was not cancelled; without a task until it is started.
+    /// Operations that were not cancelled; without a task until they are started.
     running: HashMap<u32, Option<Task<()>>>,
     leases: Leases,
-    /// Starts what is asked for; from the first time on.
+    /// The task that starts operations; present from the first one on.
     starter: Option<Task<()>>,
-    /// The environment's thread drives the core, and takes what has ended afterwards.
+    /// The environment's thread drives the core, and takes the results afterwards.
     loop_drives: bool,
     closed: bool,
 }
 
 type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// Weak: an open bridge does not keep the process alive. What has to is decided in JavaScript.
+/// Weak: an open bridge does not keep the process alive. JavaScript's half decides what does.
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
-/// Starts what is asked for, for as long as the environment lasts.
+/// Starts operations as they are asked for, as long as the environment lasts.
 async fn start(queue: Arc<Queue>, engine: Engine) {
     loop {
         let asked = poll_fn(|context| {
@@ -81,7 +82,7 @@ async fn start(queue: Arc<Queue>, engine: Engine) {
 }
 
 impl Queue {
-    /// `wake` is called when there is something to take.
+    /// `wake` is called when there are results to take.
     pub(crate) fn new(wake: &Function<'_, (), ()>) -> napi::Result<Arc<Self>> {
         let wake = wake.build_threadsafe_function().weak::<true>().build()?;
         Ok(Arc::new(Self { wake, intake: AtomicWaker::new(), state: Mutex::default() }))
@@ -95,7 +96,7 @@ impl Queue {
     /// Calls `begin`, then drives the core on the environment's thread while a task is ready. If the core's own thread
     /// drives, `wake` is called when it has stopped.
     ///
-    /// Polls for replies until something has ended, for `poll_for` at the most.
+    /// Polls for replies until an operation has ended, for `poll_for` at most.
     pub(crate) fn drive(
         self: &Arc<Self>,
         engine: &Engine,
@@ -116,7 +117,7 @@ impl Queue {
         self.lock().running.len()
     }
 
-    /// Whether there is something to take.
+    /// Whether there are results to take.
     pub(crate) fn has_ended(&self) -> bool {
         !self.lock().ended.is_empty()
     }
@@ -135,13 +136,13 @@ impl Queue {
         kept
     }
 
-    /// Gives an operation up; tells whether it was still under way.
+    /// Cancels an operation; tells whether it was still under way.
     pub(crate) fn cancel(&self, id: u32) -> bool {
         let task = self.lock().running.remove(&id);
         task.is_some()
     }
 
-    /// Has an operation run on the core, from the next [`Self::start`] on; its outcome comes back under
+    /// Runs an operation on the core, from the next [`Self::start`] on; its result comes back under
     /// `id`.
     pub(crate) fn run<F>(self: &Arc<Self>, engine: &Engine, id: u32, operation: F)
     where
@@ -156,18 +157,18 @@ impl Queue {
         }
     }
 
-    /// JavaScript has a lease, until it is collected.
+    /// Adds a lease that JavaScript has, until it is collected.
     pub(crate) fn add_lease(&self, lease: &Arc<impl RunsOut + 'static>) {
         self.lock().leases.add(lease);
     }
 
-    /// Something that no operation has asked for.
+    /// Adds a result that belongs to no operation.
     pub(crate) fn push(self: &Arc<Self>, id: u32, outcome: Outcome) {
         drop(self.put(id, outcome));
     }
 
-    /// What this returns, if anything, wakes the environment's thread when it is dropped. Also tells whether nothing
-    /// else is under way.
+    /// The returned value, if there is one, wakes the environment's thread when it is dropped. Also
+    /// tells whether no other operation is under way.
     fn put(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<(WakeOnDrop, bool)> {
         let mut state = self.lock();
         if state.closed {
@@ -178,8 +179,8 @@ impl Queue {
         wakes.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
     }
 
-    /// The environment ends: what is under way is dropped, which withdraws it, and what is held is
-    /// extended no more.
+    /// The environment ends: operations under way are dropped, which withdraws them, and held
+    /// leases are no longer renewed.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         let rest = mem::replace(&mut *state, State { closed: true, ..State::default() });
@@ -199,7 +200,7 @@ impl Queue {
     }
 }
 
-/// Wakes the environment's thread, also if the task that was about to is dropped.
+/// Wakes the environment's thread, even if the task that was going to do it is dropped.
 struct WakeOnDrop(Arc<Queue>);
 
 impl Drop for WakeOnDrop {
@@ -208,14 +209,14 @@ impl Drop for WakeOnDrop {
     }
 }
 
-/// The core's thread has stopped driving for the environment's.
+/// Called when the core's thread has stopped driving for the environment's thread.
 impl task::Wake for Queue {
     fn wake(self: Arc<Self>) {
         self.call();
     }
 }
 
-/// Answers an operation, also if it panics.
+/// Gives an operation a result even if it panics.
 struct AnswerGuard {
     queue: Arc<Queue>,
     id: u32,
@@ -226,7 +227,7 @@ impl AnswerGuard {
         let outcome = operation.await;
         if let Some((wake, is_alone)) = self.queue.put(self.id, outcome) {
             if !is_alone {
-                // What ends in the same turn comes along.
+                // Results of the same turn are taken together.
                 yield_once().await;
             }
             drop(wake);

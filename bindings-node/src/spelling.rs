@@ -1,15 +1,15 @@
-//! Option names in the core's sentences, as JavaScript spells them. Owns the spelling; the sentences and
-//! the list of options are the core's.
+//! Spells option names in the core's sentences as JavaScript does. Owns the spelling; the sentences
+//! and the list of options are the core's.
 
 use quorlock::Policy;
 
-/// `text` with every option of the core spelt as in Node: `restart_guard` as `restartGuard`. What
-/// stands in single quotes is a user's own name, and stays.
+/// `text` with every option of the core spelt as in Node: `restart_guard` as `restartGuard`. Text
+/// in single quotes is a user's own name and is not changed.
 pub(crate) fn in_node(text: &str) -> String {
     spell(text, |word| word.contains('_') && is_option(word), option)
 }
 
-/// The same for what is wrong with a setting, where the ttl is the duration that every call takes.
+/// The same for a message about a setting, where the ttl is the duration that every call takes.
 pub(crate) fn of_settings(text: &str) -> String {
     spell(text, is_option, option)
 }
@@ -49,8 +49,8 @@ fn spell(text: &str, is_meant: impl Fn(&str) -> bool, spelling: fn(&str) -> Stri
     spelt
 }
 
-/// The text before a name in quotes, the name, and the text after it. An apostrophe opens nothing: it
-/// follows a letter.
+/// The text before a quoted name, the name, and the text after it. An apostrophe after a letter is
+/// not a quote.
 fn next_quote(text: &str) -> Option<(&str, &str, &str)> {
     let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
     let opens = |at: &usize| !is_letter(text[..*at].chars().next_back());
@@ -61,7 +61,7 @@ fn next_quote(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..start], &text[start..end], &text[end..]))
 }
 
-/// Words and what is between them, in turns; together they are the text.
+/// The words and the text between them, alternating; together they are the whole text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! Watches a descriptor on the event loop of an environment. Owns the libuv handle, and the only unsafe
-//! code of the binding; knows nothing of what is watched.
+//! Watches a descriptor on the event loop of an environment. Owns the libuv handle, and the only
+//! unsafe code of the binding; does not know what the descriptor is for.
 #![allow(
     unsafe_code,
     reason = "libuv and some of Node-API are there in C only; each call says why it is sound"
@@ -17,26 +17,27 @@ use std::time::Duration;
 use napi::bindgen_prelude::{Function, FunctionRef, JsValue as _};
 use napi::{Env, sys};
 
-/// A descriptor that is watched now and then. Does not keep the process alive.
+/// A descriptor that can be watched repeatedly. Does not keep the process alive.
 pub(crate) struct DescriptorWatch(Rc<Handle>);
 
 struct Handle {
     uv: &'static Uv,
     env: sys::napi_env,
     event_loop: *mut c_void,
-    /// A `uv_poll_t`; words, for their alignment.
+    /// The memory of a `uv_poll_t`, in words for their alignment.
     memory: Box<[Cell<u64>]>,
     is_on: Cell<bool>,
-    /// Open until libuv has let go of it.
+    /// Open until libuv does not use it any more.
     descriptor: OwnedFd,
     look: Box<dyn Fn() -> (bool, bool)>,
-    /// Gone with the environment.
+    /// Removed when the environment ends.
     call: RefCell<Option<FunctionRef<(), ()>>>,
 }
 
 impl DescriptorWatch {
-    /// Watches a copy of `descriptor`, which must be open. When it is readable `look` is called, which
-    /// tells whether `call` is to be called then, and whether to go on. `None` where it cannot be done.
+    /// Watches a copy of `descriptor`, which must be open. When it is readable, `look` is called,
+    /// which tells whether to call `call` then, and whether to continue. `None` where that is not
+    /// possible.
     pub(crate) fn new(
         env: Env,
         descriptor: RawFd,
@@ -44,7 +45,8 @@ impl DescriptorWatch {
         look: impl Fn() -> (bool, bool) + 'static,
     ) -> Option<Self> {
         let uv = Uv::find()?;
-        // SAFETY: the caller says that it is open, and it is borrowed for no longer than the copy takes.
+        // SAFETY: the caller guarantees that it is open, and it is borrowed for no longer than the
+        // copy takes.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().ok()?;
         // SAFETY: asks for a size.
         let size = unsafe { (uv.handle_size)(UV_POLL) };
@@ -75,7 +77,7 @@ impl DescriptorWatch {
         self.0.set_on(false);
     }
 
-    /// How long the event loop has slept so far; nothing where it does not tell.
+    /// How long the event loop has slept so far; zero where it does not tell.
     pub(crate) fn asleep(&self) -> Duration {
         let handle = &self.0;
         match handle.uv.metrics_idle_time {
@@ -89,7 +91,7 @@ impl DescriptorWatch {
 }
 
 impl Handle {
-    /// Has libuv know the handle, until the environment ends.
+    /// Registers the handle with libuv, until the environment ends.
     fn open(self: &Rc<Self>) -> bool {
         let mut hook = ptr::null_mut();
         let place = self.place();
@@ -154,7 +156,7 @@ impl Handle {
         }
     }
 
-    /// What JavaScript threw is nobody's to catch.
+    /// Rethrows what JavaScript threw: no caller could catch it.
     ///
     /// # Safety
     /// As for every call of Node-API, in an open scope.
@@ -180,10 +182,10 @@ impl Handle {
     }
 }
 
-/// The handle that libuv knows at `place`.
+/// The handle that libuv knows under this address.
 ///
 /// # Safety
-/// libuv still knows it.
+/// libuv must still know it.
 unsafe fn handle_at(place: *mut c_void) -> Rc<Handle> {
     let uv = Uv::find().expect("libuv is there where it calls from");
     // SAFETY: its data is the reference that `open` made; this is one more.
@@ -221,7 +223,7 @@ unsafe extern "C" fn close(hook: sys::napi_async_cleanup_hook_handle, place: *mu
     }
 }
 
-/// What is left to do when libuv has let go of a handle.
+/// The work that remains when libuv does not use a handle any more.
 struct Closing {
     hook: sys::napi_async_cleanup_hook_handle,
     handle: *const Handle,
@@ -238,8 +240,8 @@ unsafe extern "C" fn forget(place: *mut c_void) {
     }
 }
 
-/// What is used of libuv, which is a part of Node's executable. These functions have not changed since
-/// the first version of libuv that a supported Node has.
+/// The functions of libuv that are used. It is a part of Node's executable, and they have not
+/// changed since the first version that a supported Node has.
 struct Uv {
     poll_init: unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> c_int,
     poll_start: unsafe extern "C" fn(*mut c_void, c_int, OnReadable) -> c_int,
@@ -255,7 +257,7 @@ struct Uv {
 type OnReadable = unsafe extern "C" fn(*mut c_void, c_int, c_int);
 
 impl Uv {
-    /// `None` if this process has no libuv that can be seen.
+    /// `None` if this process has no visible libuv.
     fn find() -> Option<&'static Self> {
         static FOUND: OnceLock<Option<Uv>> = OnceLock::new();
         // SAFETY: each symbol has the type that libuv's header gives it.

@@ -1,4 +1,4 @@
-//! What nodes did, on its way into JavaScript.
+//! Converts the nodes' votes into JavaScript objects. Decides nothing.
 
 use napi_derive::napi;
 use quorlock::{Answer, Frees, NodeReport, Vote};
@@ -15,7 +15,8 @@ pub struct NodeVote {
     pub outcome: &'static str,
     /// The time from the start of the round to the answer in milliseconds; 0 while missing.
     pub latency: f64,
-    /// For a refusal: when the other's key is free by itself, in milliseconds; negative for never.
+    /// For a refusal: after what time the other holder's key expires, in milliseconds; negative for
+    /// never.
     pub frees_in: Option<f64>,
     /// For a failure: its stable name, such as `TIMED_OUT`.
     pub fault: Option<&'static str>,

@@ -1,5 +1,5 @@
-// Where a node is, from an object of parts: the user's own, or what was read from a client object.
-// Knows which parts matter here; no client library.
+// Reads a node's address from an object of parts: the user's own, or one that was read from a client object.
+// Owns which parts are accepted; knows no client library.
 
 import { ConfigError, describe, wrongType } from './errors'
 import type { NodeSpec, TlsSpec } from './native'
@@ -59,7 +59,7 @@ export function readAddress(client: object, given: Record<string, unknown>): str
   return { ...readParts(parts, parts['path'], readDatabase(given)), durable: durable === true }
 }
 
-/** A node of the parts that both client libraries have; what is absent has its default. */
+/** A node from the parts that both client libraries have; absent parts have their defaults. */
 export function readParts(parts: Record<string, unknown>, path: unknown, db: unknown): NodeSpec {
   const spec: Record<string, unknown> = {}
   const set = (name: string, value: unknown, kind: 'string' | 'number'): void => {
@@ -85,7 +85,7 @@ export function readParts(parts: Record<string, unknown>, path: unknown, db: unk
   return spec as NodeSpec
 }
 
-/** What cannot be used, and what to pass instead. */
+/** The error for a node that cannot be used, with what to pass instead. */
 export function unusable(problem: string): ConfigError {
   return wrongType(
     `${problem}; pass a URL such as 'rediss://user:password@host:6379/0', an object of host, port and so on, or a plain client of ioredis or node-redis`,
@@ -100,8 +100,8 @@ export function asObject(value: unknown): Record<string, unknown> | undefined {
 }
 
 /**
- * Refuses a part that seems to be meant for one that counts, and one that leads elsewhere. Any
- * other is an option of a client library that says nothing about where the node is.
+ * Refuses a part that looks like a misspelt one, and one that leads to another place. Any other part is an
+ * option of a client library that does not say where the node is.
  */
 function checkPart(key: string, known: readonly string[]): void {
   if (known.includes(key) || HARMLESS.has(key)) return
@@ -112,7 +112,7 @@ function checkPart(key: string, known: readonly string[]): void {
     throw new ConfigError(`a node address has no part '${key}': did you mean '${meant}'?`)
 }
 
-/** A URL with what may stand beside it. */
+/** A URL with the parts that may be beside it. */
 function readUrl(parts: Record<string, unknown>): string {
   const { url, keyPrefix, durable } = parts
   if (typeof url !== 'string') throw wrongType('the url of a node must be a string')
@@ -152,7 +152,7 @@ function readDatabase({ db, database }: Record<string, unknown>): unknown {
   return db ?? database
 }
 
-/** The settings of `tls.connect` that say whom to trust and what to show. */
+/** The settings of `tls.connect` that say which certificates to trust and which to present. */
 function readTls(options: Record<string, unknown> | undefined): TlsSpec {
   if (options === undefined)
     throw unusable('the tls of a node must be true or an object of settings')
@@ -175,15 +175,15 @@ function pem(value: unknown): string {
   throw unusable('the ca, cert and key of a node must be PEM, as a string or a Buffer')
 }
 
-/** One of these makes an object an address. */
+/** An object with one of these is an address. */
 const PLACES = ['url', 'host', 'port', 'path', 'socket']
-/** What a URL says itself. */
+/** Parts that a URL contains itself. */
 const PARTS = ['host', 'port', 'path', 'username', 'password', 'db', 'database', 'tls']
 const KNOWN = ['url', 'socket', 'keyPrefix', 'durable', ...PARTS]
 const OF_SOCKET = ['host', 'port', 'path', 'tls']
 const OF_TLS = ['ca', 'cert', 'key', 'servername', 'rejectUnauthorized']
 
-/** What other libraries call a part that counts. */
+/** Names that other libraries use for a part. */
 const SYNONYMS: Record<string, string> = {
   auth: 'password',
   auth_pass: 'password',
@@ -197,12 +197,12 @@ const SYNONYMS: Record<string, string> = {
   user: 'username',
 }
 
-/** What leads to another place than the parts say, or is code that cannot be followed. */
+/** Parts that lead to another place than the others say, or code that cannot be followed. */
 const BLOCKED: Record<string, string> = {
   Connector: 'is code that cannot be followed',
   credentialsProvider: 'is code that cannot be taken over',
   sentinels: 'may lead to another server after a failover',
 }
 
-/** Options of client libraries that resemble a part, but say nothing about where the node is. */
+/** Options of client libraries that look like a part, but do not say where the node is. */
 const HARMLESS = new Set(['name', 'role', 'family', 'keepAlive', 'noDelay', 'RESP'])

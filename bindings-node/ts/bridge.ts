@@ -1,16 +1,16 @@
-// The way into the native half and back. Owns what is under way in this environment (each worker
-// thread has its own) and what keeps the process alive; knows no lock.
+// Starts operations in the native half and receives their results. Owns what is under way in this environment
+// (each worker thread has its own) and what keeps the process alive; knows no lock.
 
 import { clearInterval, setInterval } from 'node:timers'
 
 import { type Bridge, type Failure, native, type NativeLease, type NodeVote } from './native'
 import { onAbort } from './signals'
 
-/** What an operation ended with. */
+/** How an operation ended. */
 export interface Settled {
-  /** What it was asked for, unless it failed. */
+  /** Its result, unless it failed. */
   readonly value: unknown
-  /** What goes with it: the token of a lease. */
+  /** A second value that belongs to the result: the token of a lease. */
   readonly beside: unknown
   /** Why it failed, or what else is wrong. */
   readonly error: Failure | undefined
@@ -20,7 +20,7 @@ export interface Settled {
 export interface Watcher {
   /** It is lost; nothing comes after this. */
   lost(error: Failure | undefined): void
-  /** A round of renewal is over in which a node did not consent. */
+  /** A round of renewal has ended in which a node did not agree. */
   renewed(votes: readonly NodeVote[]): void
 }
 
@@ -53,7 +53,7 @@ export function run(
   })
 }
 
-/** What is to be told of the end of operation `id`, which is given up when `signal` aborts. */
+/** Registers who receives the end of operation `id`, which is cancelled when `signal` aborts. */
 function orAborted(
   id: number,
   signal: AbortSignal,
@@ -85,18 +85,18 @@ export function watch(lease: NativeLease, watcher: Watcher): () => void {
 export function ref(): void {
   holds += 1
   if (holds > 1) return
-  // Something for the event loop to wait for: it fires every 24 days and does nothing.
+  // A timer for the event loop to wait for: it fires every 24 days and does nothing.
   if (anchor === undefined) anchor = setInterval(() => {}, 2 ** 31 - 1)
   anchor.ref()
 }
 
-/** Takes one {@link ref} back. */
+/** Undoes one {@link ref}. */
 export function unref(): void {
   holds -= 1
   if (holds === 0) anchor?.unref()
 }
 
-/** The way into the native half and back, of this environment. */
+/** This environment's connection to the native half. */
 export function bridge(): Bridge {
   if (own === undefined) {
     own = native.bridge(drain, isNode())
@@ -106,8 +106,8 @@ export function bridge(): Bridge {
 }
 
 /**
- * Has what is asked for in one turn of the event loop started together, at its end; where that is
- * much, in parts, so that the nodes are at work on one while the next is made.
+ * Starts everything that is asked for in one turn of the event loop together, at its end; if that is much, in
+ * parts, so that the nodes work on one part while the next is being made.
  */
 function flushSoon(): void {
   asked += 1
@@ -125,7 +125,7 @@ function flush(): void {
   if (native.flush(bridge())) drain()
 }
 
-/** Everything that has ended since the last time. */
+/** Handles every result since the last call. */
 function drain(): void {
   const parts = native.take(bridge())
   for (let index = 0; index < parts.length; index += 3) {
@@ -142,7 +142,7 @@ function drain(): void {
   }
 }
 
-/** What has come up by itself, for a watcher. */
+/** An event of a watched lease, for its watcher. */
 function tell(id: number, value: unknown, error: Failure | undefined): void {
   const watcher = watching.get(id)
   if (Array.isArray(value)) watcher?.renewed(value)
@@ -152,13 +152,13 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
   }
 }
 
-/** What is under way when the process exits is withdrawn, on all nodes that answer at once. */
+/** Operations under way when the process exits are withdrawn, on all nodes that answer at once. */
 function finish(): void {
   clearInterval(anchor)
   if (own !== undefined) native.finish(own, EXIT_PATIENCE)
 }
 
-/** Others that run addons have an event loop that is not Node's. */
+/** Other runtimes with addons have an event loop that is not Node's. */
 function isNode(): boolean {
   const { bun, deno } = process.versions
   return bun === undefined && deno === undefined
@@ -172,7 +172,7 @@ function nextId(): number {
 }
 
 /**
- * How long the end of the process may be held up, in milliseconds: only if a node does not answer.
+ * How long the end of the process may be delayed, in milliseconds: only if a node does not answer.
  */
 const EXIT_PATIENCE = 100
 /** After this many operations the engine is woken without waiting for the turn to end. */

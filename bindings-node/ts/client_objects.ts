@@ -1,5 +1,5 @@
-// What the client objects of other libraries use: ioredis 4 to 6, node-redis 4 to 6. Only reads
-// their state, and asks node-redis for the database, which it keeps to itself.
+// Reads the settings of other libraries' client objects: ioredis 4 to 6, node-redis 4 to 6. Only reads their
+// state, except that node-redis must be asked for the selected database.
 
 import { asObject, readParts, unusable } from './address'
 import { describe } from './errors'
@@ -7,15 +7,14 @@ import type { NodeSpec } from './native'
 
 /** A client object of another library whose settings were read. */
 export interface ClientObject {
-  /** What it uses now. Throws a {@link ConfigError} if it cannot be used. */
+  /** The settings that it uses now. Throws a {@link ConfigError} if it cannot be used. */
   read(): NodeSpec
-  /** What of it may change while it lives, and decides which keys are locked. */
+  /** The settings that may change during its life and decide which keys are locked. */
   now(): Place
-  /** What it logs in with now. */
+  /** Its user name and password now. */
   login(): readonly [unknown, unknown]
   /**
-   * Asks it for the database that it uses, where {@link now} cannot tell; undefined if it is not
-   * open.
+   * Asks it for the database that it uses, where {@link now} cannot tell; undefined if it is not open.
    */
   ask?(): Promise<number> | undefined
 }
@@ -26,7 +25,7 @@ export interface Place {
   readonly keyPrefix: string
 }
 
-/** The client object `client`; undefined if it is none. */
+/** Wraps the client object `client`; undefined if it is none. */
 export function clientObject(client: object): ClientObject | undefined {
   const object = client as Record<string, unknown>
   if (object['isCluster'] === true) throw unusable('an ioredis Cluster is not one independent node')
@@ -52,7 +51,7 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
   if (options['Connector'] != null)
     throw unusable("this ioredis client's own Connector cannot be followed")
   const selected = (): unknown => {
-    // While it connects again, it remembers what it had selected before, and selects that in the end.
+    // While it reconnects, it remembers the database that it had selected, and selects that again at the end.
     const condition = client['prevCondition'] ?? client['condition']
     return asObject(condition)?.['select'] ?? options['db']
   }
@@ -77,7 +76,7 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
   const hasLogin = options['username'] != null || options['password'] != null
   if (options['credentialsProvider'] != null && !hasLogin)
     throw unusable("this client's credentialsProvider is code that cannot be taken over")
-  // Versions without prefixes take the option, and do nothing with it.
+  // Versions without prefixes accept the option and ignore it.
   const prefix = (): unknown => ('_keyPrefix' in client ? options['keyPrefix'] : undefined)
   const read = (): NodeSpec => {
     const socket = asObject(options['socket']) ?? {}
@@ -100,7 +99,7 @@ async function askNodeRedis(
   client: Record<string, unknown>,
   options: Record<string, unknown>,
 ): Promise<number> {
-  // In the legacy mode of version 4, promises are to be had from `v4` alone.
+  // In the legacy mode of version 4, only `v4` returns promises.
   const asked = options['legacyMode'] === true ? client['v4'] : client
   const info = await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])
   const found = /(?:^| )db=(\d+)/.exec(String(info))
@@ -116,7 +115,7 @@ interface CommandSender {
   sendCommand(words: string[]): Promise<unknown>
 }
 
-/** Members of node-redis' pools, clusters and sentinels that its clients have not. */
+/** Members of node-redis' pools, clusters and sentinels that its clients do not have. */
 const NOT_ONE_NODE = [
   'totalClients',
   'masters',

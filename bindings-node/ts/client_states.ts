@@ -1,5 +1,6 @@
-// Whether client objects still use what was read from them. A lock that node-redlock would set with
-// the same clients, and this library elsewhere, has two holders: that must not happen in silence.
+// Checks whether client objects still use the settings that were read from them. If not, node-redlock with
+// the same clients would lock other keys than this library, and both would grant one lock: the user must
+// learn of that.
 
 import { clearTimeout, setTimeout } from 'node:timers'
 
@@ -12,21 +13,21 @@ interface Watched {
   readonly index: number
   readonly login: readonly [unknown, unknown]
   place: Place
-  /** Whether its database is known: told by itself, or it has none but that of its options. */
+  /** Whether its database is known: it told that, or it can have no other than that of its options. */
   isKnown: boolean
   isAsked: boolean
-  /** Its credentials have changed, which was told. */
+  /** Whether the user was told that its credentials have changed. */
   isLoginTold: boolean
 }
 
-/** What a check has to tell beside errors: `index` is the node's. */
+/** What a check reports besides errors: `index` is the node's. */
 export interface StateListener {
   /**
-   * Before the first lock it has turned out that clients use other databases than their options
-   * say, by node. Returns whether that could be taken over.
+   * Before the first lock it was found that clients use other databases than their options say, by node.
+   * Returns whether those could be used instead.
    */
   databases(found: ReadonlyMap<number, number>): boolean
-  /** Something that a person should know. */
+  /** A warning that a person should read. */
   warn(name: string, message: string, index: number): void
 }
 
@@ -36,7 +37,7 @@ export class ClientStates {
   readonly #addressOf: (index: number) => string
   readonly #listener: StateListener
   readonly #size: number
-  /** While databases are asked for that only the clients themselves know. */
+  /** Pending while databases are asked for that only the clients themselves know. */
   #asking: Promise<void> | undefined
   #isSettled = false
   #onAnswer: () => void = () => {}
@@ -83,7 +84,7 @@ export class ClientStates {
   #checkOne(watched: Watched): void {
     const { object, place, login, index } = watched
     const now = object.now()
-    // What node-redis was told at its making says nothing of what it has selected since.
+    // The options that node-redis was created with do not say what it has selected since.
     if (now.keyPrefix !== place.keyPrefix || (object.ask === undefined && now.db !== place.db))
       throw new ConfigError(this.#hasMoved(watched, now))
     const [username, password] = object.login()
@@ -110,7 +111,7 @@ export class ClientStates {
     const known = this.#watched.filter(({ isKnown }) => isKnown)
     this.#compare()
     this.#isSettled = true
-    // All must be equal: those that have not answered yet are taken for the same as the others.
+    // All must be equal: those that have not answered yet are assumed to be the same as the others.
     const db = known[0]?.place.db
     const found = new Map<number, number>()
     for (const watched of this.#watched) {
@@ -160,7 +161,9 @@ export class ClientStates {
     this.#onAnswer()
   }
 
-  /** Refuses clients that use different keys: what one of them locks, the others would not see. */
+  /**
+   * Refuses clients that use different keys: a lock that one of them takes would be invisible to the others.
+   */
   #compare(): void {
     const first = this.#watched.find(({ isKnown }) => isKnown) ?? this.#watched[0]
     if (first === undefined) return

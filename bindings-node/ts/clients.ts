@@ -1,5 +1,5 @@
-// What the user named as nodes. Owns the list: what is passed on to the native half, what is shown
-// of it, and how client objects are closed.
+// Reads the list of nodes that the user named. Owns what is passed to the native half, what is shown of a
+// node, and how client objects are closed.
 
 import { readAddress, unusable } from './address'
 import { type ClientObject, clientObject } from './client_objects'
@@ -11,7 +11,7 @@ import type { Client } from './stats'
 export interface NamedNode {
   /** The URL, object of parts or client object. */
   readonly given: unknown
-  /** Where it is, for the native half. */
+  /** Its address, for the native half. */
   readonly node: string | NodeSpec
   /** The other library's client object, if it is one. */
   readonly object: ClientObject | undefined
@@ -23,7 +23,8 @@ export function readClients(clients: unknown): NamedNode[] {
   if (!isIterable) {
     throw wrongType(`Redlock takes an array of nodes (URLs or clients), not ${describe(clients)}`)
   }
-  // As in node-redlock, the same client twice counts once; an address twice is a mistake to be told.
+  // As in node-redlock, the same client twice counts once; the same address twice is a mistake that is
+  // reported.
   const list = [...(clients as Iterable<unknown>)].filter(
     (node, index, all) => typeof node === 'string' || all.indexOf(node) === index,
   )
@@ -36,8 +37,8 @@ export function readClients(clients: unknown): NamedNode[] {
 }
 
 /**
- * What users see of a node: the client object that they passed, or the URL. A URL with a password
- * in it, and an object of parts, become the plain `address`: what is printed must not tell it.
+ * What users see of a node: the client object that they passed, or the URL. A URL with a password in it, and
+ * an object of parts, are replaced by the plain `address`, so that printing never shows the password.
  */
 export function shownClient({ given, object }: NamedNode, address: string): Client {
   if (object !== undefined) return given as Client
@@ -46,8 +47,7 @@ export function shownClient({ given, object }: NamedNode, address: string): Clie
 }
 
 /**
- * Closes a client object that the user passed, as node-redlock's `quit` does; one that is not open
- * is left alone.
+ * Closes a client object that the user passed, as node-redlock's `quit` does; does nothing if it is not open.
  */
 export async function quitClient({ given, object }: NamedNode): Promise<void> {
   if (object === undefined) return
@@ -73,5 +73,5 @@ function readNode(given: unknown): NamedNode {
   return { given, node, object }
 }
 
-/** Whether a URL says whom to log in as: a password may be there, too. */
+/** Whether a URL contains a user name: a password may be there, too. */
 const HAS_LOGIN = /@|[?&](?:user|username|pass|password)=/

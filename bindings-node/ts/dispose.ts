@@ -1,6 +1,8 @@
-// The end of an `await using` block. Owns how a class gets its Symbol.asyncDispose.
+// Defines Symbol.asyncDispose on classes, for `await using`. Owns how a polyfill's symbol is found.
 
-/** Where the symbol is a polyfill's, it may come later than this module: ask at every making. */
+/**
+ * A polyfill may define the symbol later than this module is loaded: it is looked up for every new object.
+ */
 export function defineAsyncDispose<T extends object>(
   prototype: T,
   dispose: (this: T) => Promise<void>,

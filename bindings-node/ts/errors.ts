@@ -1,9 +1,9 @@
-// The error classes, and how they are made from what the native half tells. Decides no kind: the
-// core does.
+// The error classes that users catch, and how they are made from the native half's failures. The core decides
+// the kind of each error.
 
 import type { ExecutionStats, LockVote } from './stats'
 
-/** What an error of this library knows beside its message. */
+/** The fields of an error besides its message. */
 export interface ErrorDetails {
   /** A stable name for programs, for example `LEASE_LOST`. */
   code?: string | undefined
@@ -61,7 +61,7 @@ export class LockError extends Error {
   }
 }
 
-/** An operation did not find a quorum of nodes. The class that node-redlock 5 rejects with. */
+/** An operation found no quorum of nodes. node-redlock 5 rejects with a class of this name. */
 export class ExecutionError extends LockError {
   #attempts: Attempts
 
@@ -81,7 +81,7 @@ export class ExecutionError extends LockError {
 }
 
 /**
- * Another holds a resource.
+ * Another client holds a resource.
  *
  * `acquire` and `using` reject with it when a majority of the nodes refused; there, `name` is
  * `'ExecutionError'`, because users of node-redlock tell it by that name. It is also the vote of a
@@ -147,7 +147,7 @@ class ConfigTypeError extends TypeError {
   declare readonly votes: readonly LockVote[]
 }
 
-/** The statistics of tries, or how to make them. */
+/** The statistics of tries, or a function that makes them. */
 export type Attempts =
   ReadonlyArray<Promise<ExecutionStats>> | (() => ReadonlyArray<Promise<ExecutionStats>>)
 
@@ -157,7 +157,7 @@ export function wrongType(message: string): ConfigError {
   return error as ConfigError
 }
 
-/** How people see a value that they gave, without what may be secret. */
+/** A value that a user gave, as shown in messages: without anything that may be secret. */
 export function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'

@@ -1,5 +1,5 @@
-// What the native half tells as a failure, as the error that users catch. Owns node-redlock's
-// sentences, which its users match on; the sentences behind them are the core's.
+// Makes the error that users catch from the native half's failure. Owns node-redlock's sentences, which its
+// users compare; the sentences after them are the core's.
 
 import {
   type Attempts,
@@ -15,10 +15,10 @@ import {
 import type { Failure } from './native'
 import { type Client, readVotes, statsOf } from './stats'
 
-/** Which of node-redlock's sentences comes first, if it has one for this. */
+/** Which of node-redlock's sentences comes first, if it has one for this operation. */
 export type Operation = 'acquire' | 'extend' | 'other'
 
-/** The error for `failure`. Made where the caller awaits, so that its stack leads to the caller. */
+/** The error for `failure`. Created where the caller awaits, so that its stack leads to the caller. */
 export function errorOf(
   failure: Failure,
   clients: readonly Client[],
@@ -63,8 +63,8 @@ function build(
 }
 
 /**
- * Node-redlock's sentence, where it has one for this, and after it the core's. `acquire()`,
- * `using()` and `extend()` are node-redlock's; what it has not, begins with the core's.
+ * node-redlock's sentence, where it has one for this operation, followed by the core's. `acquire()`,
+ * `using()` and `extend()` exist in node-redlock; other operations have only the core's sentence.
  */
 function joined({ class: name, message }: Failure, operation: Operation): string {
   if (operation === 'other') return message
@@ -79,8 +79,8 @@ function asSentence(text: string): string {
 }
 
 /**
- * Users of node-redlock tell what it throws by the name of its class, or by `instanceof`, which
- * holds anyway.
+ * Users of node-redlock recognise its errors by the name of the class, or by `instanceof`, which works
+ * anyway.
  */
 function named<T extends ExecutionError>(error: T, operation: Operation): T {
   if (operation === 'other') return error

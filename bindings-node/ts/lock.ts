@@ -1,5 +1,5 @@
-// A lock that is held. Owns what users read from it; every operation goes through its Redlock's
-// nodes.
+// A held lock, as users see it. Owns the properties that they read; every operation goes through its
+// Redlock's nodes.
 
 import { inspect } from 'node:util'
 
@@ -12,7 +12,7 @@ import type { Redlock } from './redlock'
 import { ReleaseResult } from './release'
 import { type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
 
-/** A lease that was won, for the lock that users get. */
+/** A won lease, from which the user's lock is made. */
 export interface Won {
   readonly lease: NativeLease
   readonly resources: string[]
@@ -48,7 +48,7 @@ export class Lock {
   #loss: LossWatch | undefined
   #attempts: ReadonlyArray<Promise<ExecutionStats>> | undefined
   /**
-   * As last told; `#claimed` as told by the user for a lock taken over, until a node has confirmed
+   * The last known value; `#claimed` is what the user said for a lock taken over, until a node has confirmed
    * it.
    */
   #expiration = 0
@@ -106,7 +106,7 @@ export class Lock {
   }
 
   /**
-   * What is left of the time for which the lock may be trusted, in milliseconds; 0 once it is over.
+   * How much longer the lock may be trusted, in milliseconds; 0 once it has ended.
    */
   get validity(): number {
     return native.validity(this.#lease)
@@ -126,7 +126,7 @@ export class Lock {
     if (validity <= 0) return this.#isReleased || this.#claimed < Date.now() ? 0 : this.#claimed
     this.#claimed = 0
     const now = Math.floor(Date.now() + validity)
-    // The two clocks tick at different moments: the same lease does not wander by their grain.
+    // The two clocks tick at different moments: the value must not change by their grain alone.
     if (Math.abs(now - this.#expiration) > CLOCK_GRAIN) this.#expiration = now
     return this.#expiration
   }
@@ -174,7 +174,7 @@ export class Lock {
     if (settled.error !== undefined) {
       const { rounds, attempts } = settled.error
       const error = this.redlock._failure(settled.error, 'extend')
-      // Without a try of its own, it tells votes that were told before.
+      // If this call made no try of its own, its votes have been reported before.
       if (attempts > 0) this.#reportRounds(rounds)
       throw error
     }
@@ -256,7 +256,7 @@ export class Lock {
 
   #watch(alive: boolean): LossWatch {
     if (this.#loss === undefined) {
-      // Not the lock itself, which may be forgotten.
+      // Not the lock itself, so that it can be collected.
       const { redlock, resources } = this
       this.#loss = new LossWatch(this.#lease, alive, {
         errorOf: (failure) => redlock._failure(failure, 'other'),
@@ -269,8 +269,7 @@ export class Lock {
 }
 
 /**
- * A lock that is forgotten without a release is no longer extended, and no longer keeps the process
- * alive.
+ * A lock that was collected without a release is no longer extended, and no longer keeps the process alive.
  */
 const abandoned = new FinalizationRegistry<LossWatch>((loss) => loss.end())
 

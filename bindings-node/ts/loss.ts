@@ -1,5 +1,5 @@
-// The loss of a lease as an AbortSignal. Owns the wait for it; the core decides when a lease is
-// lost. What is heard of renewals on the way is passed on.
+// Turns the loss of a lease into an AbortSignal. Owns the wait for it; the core decides when a lease is lost.
+// Renewals that are reported meanwhile are passed on.
 
 import { ref, unref, watch } from './bridge'
 import type { Failure, NativeLease, NodeVote } from './native'
@@ -10,11 +10,11 @@ export type RedlockAbortSignal = AbortSignal & {
   error?: Error
 }
 
-/** What a wait for a loss makes of what it hears. */
+/** How the caller handles a loss and renewals. */
 export interface LossHandlers {
   /** The reason of the signal. */
   errorOf(failure: Failure): Error
-  /** A node did not consent to a renewal. */
+  /** A node did not agree to a renewal. */
   renewed(votes: readonly NodeVote[]): void
 }
 
@@ -45,7 +45,7 @@ export class LossWatch {
     abortWith(this.#controller, reason)
   }
 
-  /** Waits no longer. */
+  /** Stops waiting. */
   end(): void {
     this.#forget?.()
     if (this.#holds) unref()
@@ -53,7 +53,7 @@ export class LossWatch {
   }
 }
 
-/** Aborts with a reason that is to be found at `signal.error`, too, as in node-redlock. */
+/** Aborts with a reason that is also at `signal.error`, as in node-redlock. */
 export function abortWith(controller: AbortController, reason: unknown): void {
   const signal: RedlockAbortSignal = controller.signal
   if (signal.aborted) return

@@ -1,9 +1,10 @@
-// Finds and loads the native half. Knows where it may lie; nothing of what it does.
+// Finds and loads the native half. Owns the list of places to look in; knows nothing of what the native half
+// does.
 
 import type * as natives from '../native'
 
 export type { Failure, NodeSpec, NodeStatus, NodeVote, Notice, Settings, TlsSpec } from '../native'
-/** A lease, a Redlock and the results of this environment, in the native half's hands. */
+/** A lease, a Redlock and the results of this environment, as handles of the native half. */
 export type NativeLease = natives.ExternalObject<natives.LeaseHandle>
 export type NativeRedlock = natives.ExternalObject<natives.Manager>
 export type Bridge = natives.ExternalObject<natives.Bridge>
@@ -29,8 +30,8 @@ function load(): typeof natives {
 }
 
 /**
- * In order: an explicit path, the addon beside this package (a build of one's own), the platform's
- * package. npm installs only the platform packages that fit, and a foreign one does not load.
+ * In order: an explicit path, the addon beside this package (a local build), the platform's package. npm
+ * installs only platform packages that fit, and a foreign one fails to load.
  */
 function places(): string[] {
   const own = process.env['QUORLOCK_NATIVE_PATH']

@@ -1,9 +1,9 @@
-// What is known of one node, as users see it.
+// The state of one node, as users read it. Owns how it is printed; decides nothing.
 
 import type { NodeStatus as NativeStatus } from './native'
 import { type Client, OfClient } from './stats'
 
-/** What is known of one node. */
+/** The state of one node. */
 export interface NodeStatus {
   /** Where it is, without a password. */
   readonly address: string
@@ -16,11 +16,11 @@ export interface NodeStatus {
   readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'quarantined' | 'refusing' | 'down'
   /** While it is quarantined, refusing or down: why. */
   readonly detail?: string
-  /** While it is quarantined: for how long yet, in milliseconds. */
+  /** While it is quarantined: for how much longer, in milliseconds. */
   readonly quarantinedFor?: number
 }
 
-/** One that does not print the client object with the rest. */
+/** A status that is printed without the client object. */
 export class Status extends OfClient implements NodeStatus {
   declare readonly address: string
   declare readonly state: NodeStatus['state']

@@ -1,5 +1,5 @@
-// What users pass: settings, resources, durations. Owns the checks of types; bounds are the native
-// half's.
+// Reads and checks what users pass: settings, resources, durations. Owns the checks of types; bounds are the
+// native half's.
 
 import { ConfigError, describe, wrongType } from './errors'
 import { native, type Settings as NativeSettings } from './native'
@@ -13,8 +13,7 @@ import { warnOfUnknown } from './unknown'
  */
 export interface Settings {
   /**
-   * The part of the duration that is given away for clocks that run at different rates. Default
-   * 0.01.
+   * The part of the duration that is subtracted because clocks run at different rates. Default 0.01.
    */
   readonly driftFactor: number
   /**
@@ -104,7 +103,7 @@ export interface AcquireOptions extends Partial<Omit<Settings, GuardSettings>> {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Options after the check: what goes to the native half, and the signal. */
+/** Options after the check: the values for the native half, and the signal. */
 export interface ReadOptions {
   given: NativeSettings | undefined
   signal: AbortSignal | undefined
@@ -142,7 +141,7 @@ export function readSettings(settings: Partial<Settings> | null | undefined): {
   return { given, all: Object.freeze({ ...base, ...Object.fromEntries(told) }) }
 }
 
-/** One resource or several, as a list. What a name may be is the core's to say. */
+/** One resource or several, as a list. The core decides which names are valid. */
 export function readResources(resources: unknown): string[] {
   const list: unknown = typeof resources === 'string' ? [resources] : resources
   if (!Array.isArray(list)) {
@@ -151,11 +150,11 @@ export function readResources(resources: unknown): string[] {
   for (const name of list as unknown[]) {
     if (typeof name !== 'string')
       throw wrongType(`a resource must be a string, not ${describe(name)}`)
-    // Two such names would become one and the same on the nodes.
+    // Two different names with lone surrogates could become the same name on the nodes.
     if (LONE_SURROGATE.test(name))
       throw new ConfigError('a resource name must be well-formed Unicode')
   }
-  // A copy: the lock keeps it, and its user may go on with the array.
+  // A copy: the lock keeps it, and its user may change the array.
   return [...(list as string[])]
 }
 
@@ -180,7 +179,7 @@ function pick(options: object): { given: NativeSettings; signal: AbortSignal | u
     if (typeof value !== kind) throw wrongType(`${name} must be a ${kind}, not ${describe(value)}`)
     if (name !== 'automaticExtensionThreshold') given[name] = value as number | boolean | string
   }
-  // What was copied from the defaults is no mistake.
+  // A value that was copied from the defaults is no mistake.
   const said = Object.entries(options).filter(([name, value]) => value !== DEFAULTS[name])
   warnOfUnknown(Object.fromEntries(said), KNOWN)
   return { given, signal: readSignal((options as AcquireOptions).signal) }
@@ -188,7 +187,7 @@ function pick(options: object): { given: NativeSettings; signal: AbortSignal | u
 
 function readSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined
-  // By shape, so that signals of polyfills and of other realms will do.
+  // By its shape, so that signals of polyfills and of other realms are accepted.
   const shape = signal as Partial<AbortSignal>
   if (typeof shape !== 'object' || typeof shape.aborted !== 'boolean' || !shape.addEventListener) {
     throw wrongType(`signal must be an AbortSignal, not ${describe(signal)}`)
@@ -196,7 +195,7 @@ function readSignal(signal: unknown): AbortSignal | undefined {
   return signal as AbortSignal
 }
 
-/** What `typeof` says of each setting; one of node-redlock's is not the native half's. */
+/** The `typeof` of each setting's values; one setting of node-redlock's is not known to the native half. */
 const KINDS: Readonly<Record<string, string>> = (() => {
   const kinds = listed.filter(({ name }) => name !== 'ttl').map(({ name, kind }) => [name, kind])
   kinds.splice(1, 0, ['automaticExtensionThreshold', 'number'])

@@ -1,5 +1,5 @@
-// The manager that users make. Owns the public methods; the nodes, rounds and renewals are the
-// native half's.
+// The manager that users create. Owns the public methods; nodes, rounds and renewals belong to the native
+// half.
 
 import { EventEmitter } from 'node:events'
 import { inspect } from 'node:util'
@@ -134,7 +134,7 @@ export class Redlock extends EventEmitter {
     const objects = this.#nodes.map(({ object }) => object)
     this.#states = new ClientStates(objects, (index) => String(addresses()[index]), {
       databases: (found) => {
-        // Nothing has been asked of the nodes yet, unless a lock has been taken over.
+        // The nodes have not been asked for anything yet, unless a lock was taken over.
         if (this.#isInUse) return false
         for (const [index, db] of found) specs[index] = { ...(specs[index] as NodeSpec), db }
         this.#native = this.#open(specs, given)
@@ -193,7 +193,7 @@ export class Redlock extends EventEmitter {
       value: settled.beside as string,
       isExtended: options?.autoExtend ?? this.settings.autoExtend ?? false,
     })
-    // It may have been aborted after the lock was won and before we came to know.
+    // The signal may have aborted after the lock was won and before this code ran.
     if (signal?.aborted) {
       lock._withdraw()
       throw reasonOf(signal)
@@ -352,13 +352,13 @@ export class Redlock extends EventEmitter {
   /** @internal */
   _failure(failure: Failure, operation: Operation): Error {
     const error = errorOf(failure, this.#clients, operation)
-    // From the method that the user called on: how the error was made is of no use to anyone.
+    // The stack begins at the method that the user called: how the error was created helps nobody.
     Error.captureStackTrace?.(error, this._failure)
     return error
   }
 
   #open(nodes: readonly (string | NodeSpec)[], settings: NativeSettings): NativeRedlock {
-    // The native half must not keep this object from being collected.
+    // Weak, so that the native half does not keep this object from being collected.
     const self = new WeakRef(this)
     const opened = native.open(bridge(), [...nodes], settings, (notice) =>
       self.deref()?._warn(notice),
@@ -390,5 +390,5 @@ function checkScripts(scripts: unknown): void {
   )
 }
 
-/** For how long statistics wait for a node's vote, however long it may take; in milliseconds. */
+/** How long statistics wait for a node's vote at most; in milliseconds. */
 const LONGEST_PATIENCE = 5000

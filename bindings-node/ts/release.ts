@@ -1,4 +1,4 @@
-// What a release tells. Owns nothing but the answers, those of slow nodes among them.
+// The result of a release. Owns only the nodes' answers, including those of slow nodes.
 
 import {
   type ExecutionResult,

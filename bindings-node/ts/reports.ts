@@ -1,11 +1,11 @@
-// The `error` events: every vote against a try. Owns when they are emitted; looks at no vote unless
-// someone listens.
+// Emits the `error` events: one for every vote against a try. Owns when they are emitted; reads no votes
+// while there is no listener.
 
 import type { EventEmitter } from 'node:events'
 
 import { lateVotes, type LockVote } from './stats'
 
-/** Tells the listeners of one Redlock. */
+/** Emits to the listeners of one Redlock. */
 export class Reports {
   readonly #emitter: EventEmitter
   readonly #patience: number
@@ -37,7 +37,7 @@ export class Reports {
     return this.#emitter.listenerCount('error') > 0
   }
 
-  /** What a listener throws is uncaught, as ever, but does not reach the operation. */
+  /** An exception of a listener is uncaught, as usual, but does not reach the operation. */
   #emit(votes: readonly LockVote[]): void {
     for (const { error } of votes) {
       if (error === undefined) continue

@@ -1,7 +1,7 @@
-// Listening to the AbortSignals that users pass. Owns the rule of one listener a signal: many waits may share one
-// signal, and Node warns of a leak at the eleventh listener.
+// Listens to the AbortSignals that users pass. Owns the rule of one listener per signal: many waits may share
+// one signal, and Node warns of a leak at the eleventh listener.
 
-/** The one listener of a signal, and whom it tells. */
+/** The one listener of a signal, and the callbacks that it calls. */
 interface Listening {
   callbacks: Set<() => void>
   stop: () => void
@@ -12,7 +12,7 @@ const signals = new WeakMap<AbortSignal, Listening>()
 /** Calls `callback` when `signal` aborts, until the returned function is called. */
 export function onAbort(signal: AbortSignal, callback: () => void): () => void {
   const listening = signals.get(signal) ?? listen(signal)
-  // A function of its own, so that the same callback may be there twice.
+  // A new function, so that the same callback can be registered twice.
   const own = (): void => callback()
   listening.callbacks.add(own)
   return () => {
@@ -21,7 +21,7 @@ export function onAbort(signal: AbortSignal, callback: () => void): () => void {
   }
 }
 
-/** Why a signal aborted; polyfills know no reason. */
+/** Why a signal aborted; signals of polyfills have no reason. */
 export function reasonOf(signal: AbortSignal): unknown {
   return (signal.reason as unknown) ?? new DOMException('This operation was aborted', 'AbortError')
 }

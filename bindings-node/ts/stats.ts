@@ -1,5 +1,4 @@
-// What nodes did, in the words of users and in the statistics of node-redlock. Counts nothing that
-// decides.
+// Converts the nodes' votes into users' words and into node-redlock's statistics. Nothing here decides.
 
 import { setTimeout } from 'node:timers'
 import { inspect } from 'node:util'
@@ -51,7 +50,7 @@ export interface ExecutionResult {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>
 }
 
-/** Something about one node; its `client` is there to be read, but is neither printed nor copied. */
+/** Data about one node; its `client` can be read, but is neither printed nor copied. */
 export class OfClient {
   readonly #client: Client
 
@@ -76,7 +75,7 @@ class Vote extends OfClient implements LockVote {
   }
 }
 
-/** The votes of the native half, in the words of users; `resources` for the words of a refusal. */
+/** The native half's votes in users' words; `resources` is for the text of a refusal. */
 export function readVotes(
   votes: readonly NodeVote[],
   clients: readonly Client[],
@@ -192,7 +191,7 @@ function nodeError(address: string, detail: string, details: ErrorDetails): Erro
   return withoutStack(() => new NodeError(`${address}: ${detail}`, address, details))
 }
 
-/** A vote was cast on a node: no line of code here says anything about it. */
+/** Creates an error without a stack: the vote was cast on a node, so no line of code here explains it. */
 function withoutStack<T>(make: () => T): T {
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0

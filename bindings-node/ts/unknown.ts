@@ -1,10 +1,10 @@
-// Settings that do not exist. Owns the warning about them; which ones exist is for the caller to say.
+// Warns about settings that do not exist. Owns the warning; the caller says which settings exist.
 
 const warned = new Set<string>()
 
 /**
- * Warns of every setting that is not `known`, once a name and process. It is no error: node-redlock
- * does not mind, and code that was written for it runs on.
+ * Warns of every setting that is not `known`, once per name and process. It is no error: node-redlock ignores
+ * such settings, and code that was written for it must keep running.
  */
 export function warnOfUnknown(settings: object, known: readonly string[]): void {
   for (const [name, value] of Object.entries(settings)) {
@@ -18,7 +18,7 @@ export function warnOfUnknown(settings: object, known: readonly string[]): void 
   }
 }
 
-/** The one that a slip of the hand, or another way to join words, turns into `name`. */
+/** The known name that a typing mistake, or another way to join words, turns into `name`. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const plain = (text: string): string => text.replace(/[_-]/g, '').toLowerCase()
   const distances = known.map((each) => distance(plain(name), plain(each)))
@@ -27,7 +27,7 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return least * 3 <= plain(name).length ? known[distances.indexOf(least)] : undefined
 }
 
-/** How many letters must be put in, taken out, replaced or swapped to make one text of the other. */
+/** How many letters must be inserted, removed, replaced or swapped to turn one text into the other. */
 function distance(from: string, to: string): number {
   const rows = [Array.from({ length: to.length + 1 }, (_, index) => index)]
   const at = (row: number, column: number): number => rows[row]?.[column] ?? Infinity

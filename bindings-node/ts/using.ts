@@ -1,5 +1,5 @@
-// Work under a lock that extends itself. Owns what becomes of the routine's outcome when the lock
-// is lost.
+// Runs a routine under a lock that extends itself. Owns what happens to the routine's result when the lock is
+// lost.
 
 import { ref, unref } from './bridge'
 import { LeaseLostError } from './errors'
@@ -30,7 +30,7 @@ export async function useLock<T>(
   const controller = new AbortController()
   const { signal: lost } = lock
   const unlink = [link(lost, controller), link(outer, controller)]
-  // Also where the routine waits for nothing but its signal.
+  // Also for a routine that waits only for its signal.
   ref()
   let outcome: { value: T } | { thrown: unknown }
   try {
@@ -46,7 +46,7 @@ export async function useLock<T>(
   return outcome.value
 }
 
-/** Why the work cannot be trusted to have been alone, if it cannot. */
+/** Why the routine may not have been alone, if that is so. */
 async function finish(lock: Lock): Promise<Error | undefined> {
   const lost = lock.signal.error
   if (lock._isReleased) return lost
@@ -59,8 +59,7 @@ async function finish(lock: Lock): Promise<Error | undefined> {
 }
 
 /**
- * What the routine threw is what counts; why the lock was lost goes with it as its cause, if it has
- * none.
+ * The routine's own error is what the caller gets; why the lock was lost becomes its cause, if it has none.
  */
 function attach(thrown: unknown, ending: Error | undefined): unknown {
   const takes = thrown instanceof Error && Object.isExtensible(thrown) && !('cause' in thrown)

@@ -1,4 +1,4 @@
-//! Which lease belongs to whom, when threads or tasks share one lock object. No I/O.
+//! Records which lease belongs to which thread or task, when several share one lock object. No I/O.
 //!
 //! An acquisition belongs to the task, greenlet or thread that made it. A lock taken in one thread may be
 //! released in another, as with `threading.Lock`; but a thread that has acquired through the object and released
@@ -18,7 +18,7 @@ use crate::context;
 use crate::lease::LeaseState;
 use crate::operation::Operation;
 
-/// The leases acquired through one lock object and not given back through it.
+/// The leases that were acquired through one lock object and not released through it.
 #[pyclass(frozen, module = "quorlock._native")]
 #[derive(Default)]
 pub(crate) struct Acquisitions {
@@ -28,7 +28,8 @@ pub(crate) struct Acquisitions {
 #[derive(Default)]
 struct Held {
     holds: Vec<Hold>,
-    /// Who has acquired so far, as far as they are still there; in the order of their addresses.
+    /// The threads and tasks that have acquired so far, as far as they still exist; ordered by
+    /// address.
     seen: Vec<Py<PyWeakrefReference>>,
 }
 
@@ -39,7 +40,7 @@ struct Hold {
     is_block: bool,
 }
 
-/// A lease, and its release that has begun.
+/// A lease, and its release that has been started.
 type Left = (Py<LeaseState>, Option<Operation>);
 
 #[pymethods]
@@ -73,7 +74,7 @@ impl Acquisitions {
         Ok(lease)
     }
 
-    /// Gives up an acquisition, however far it has come: no lease of it stays here or on the nodes.
+    /// Undoes an acquisition, however far it has come: no lease of it stays here or on the nodes.
     fn undo(&self, operation: &Operation) {
         let taken = operation.taken();
         operation.cancel();
@@ -82,11 +83,12 @@ impl Acquisitions {
         drop(removed);
     }
 
-    /// Takes out the lease of the innermost block of the current context, with its release begun (which
-    /// goes on by itself if the operation is dropped or cancelled) unless it was given back inside the block.
+    /// Takes out the lease of the innermost block of the current context, with its release started
+    /// (which continues by itself if the operation is dropped or cancelled), unless the lease was
+    /// released inside the block.
     fn leave_block(&self, py: Python<'_>) -> PyResult<Option<Left>> {
         let context = context::current(py);
-        // Even if a signal interrupted this, the lease is given back.
+        // The lease is released even if a signal interrupted this.
         let who = context.as_ref().ok().cloned().or_else(|| context::current(py).ok());
         let hold = self.held().take_block(who.as_ref());
         let left = hold.map(|hold| {
@@ -97,8 +99,8 @@ impl Acquisitions {
         left.transpose()
     }
 
-    /// The lease that `release()` means, with its release begun, which goes on by itself if the operation
-    /// is dropped or cancelled. It is taken out, unless its block still runs.
+    /// The lease that `release()` refers to, with its release started, which continues by itself if
+    /// the operation is dropped or cancelled. The lease is taken out, unless its block still runs.
     fn release(&self, py: Python<'_>) -> PyResult<Option<(Py<LeaseState>, Operation)>> {
         let context = context::current(py)?;
         let Some(lease) = self.to_release(&context)? else {
@@ -123,7 +125,7 @@ impl Acquisitions {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // It is never locked for longer than a step: by nobody while garbage is collected.
+        // It is locked only for single steps, and never while garbage is collected.
         let Ok(held) = self.held.try_lock() else {
             return Ok(());
         };
@@ -171,14 +173,14 @@ impl Acquisitions {
 }
 
 impl Held {
-    /// The latest of those whose lease was not given back.
+    /// The latest of those whose lease was not released.
     fn latest(&self, is_meant: impl Fn(&Hold) -> bool) -> Option<&Hold> {
         let is_held = |hold: &&Hold| is_meant(hold) && !hold.lease.get().is_released();
         self.holds.iter().rev().find(is_held)
     }
 
-    /// The innermost block of `context`; else anybody's, for a generator may be entered by one thread and
-    /// left by another.
+    /// The innermost block of `context`, or else of any context, for one thread may enter a
+    /// generator and another leave it.
     fn take_block(&mut self, context: Option<&Bound<'_, PyAny>>) -> Option<Hold> {
         let is_mine = |hold: &Hold| context.is_some_and(|context| hold.context.is(context));
         let mine = self.holds.iter().rposition(|hold| hold.is_block && is_mine(hold));
@@ -186,12 +188,12 @@ impl Held {
         Some(self.holds.remove(index))
     }
 
-    /// What is removed is for the caller to drop, when the held is not locked any more.
+    /// The caller drops what is removed, after `held` was unlocked.
     fn remove(&mut self, is_meant: impl Fn(&Hold) -> bool) -> Vec<Hold> {
         self.holds.extract_if(.., |hold| is_meant(hold)).collect()
     }
 
-    /// Notes who has acquired, and forgets who is gone.
+    /// Notes who has acquired, and removes contexts that have ended.
     fn mark(&mut self, mark: Bound<'_, PyWeakrefReference>) -> Vec<Py<PyAny>> {
         let mut unneeded = Vec::new();
         if self.place_of(mark.as_any()).is_ok() {

@@ -1,4 +1,5 @@
-//! The completion of an operation: its result, who waits for it, and what is done with a result that nobody takes.
+//! The completion of an operation: its result, who waits for it, and what happens to a result that
+//! no caller takes.
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use quorlock::{Lease, LockError, ReleaseOutcome};
 use crate::completion_queue;
 use crate::loop_driving::{CountedOperation, LoopTurns};
 
-/// What a successful operation gives.
+/// The result of a successful operation.
 pub(crate) enum Outcome {
     Won(UndeliveredLease),
     Adopted(Lease),
@@ -31,13 +32,13 @@ pub(crate) struct Progress {
     /// The lease that Python took from the result.
     pub(crate) taken: Option<Lease>,
     pub(crate) has_ended: bool,
-    /// How many threads wait for the end; if none does, none is woken.
+    /// How many threads wait for the end; with none, none is woken.
     waiting: usize,
     pub(crate) is_cancelled: bool,
     pub(crate) announce: Option<(Arc<completion_queue::Inner>, u64)>,
-    /// While it is under way for an event loop or a gevent or eventlet hub.
+    /// Counts the operation while it is under way for an event loop or a gevent or eventlet hub.
     pub(crate) counted: Option<CountedOperation>,
-    /// Of the event loop that drives the engine for it.
+    /// The turns of the event loop that drives the engine for it.
     pub(crate) turns: Option<LoopTurns>,
 }
 
@@ -94,7 +95,7 @@ impl Shared {
     }
 }
 
-/// Completes an operation that is dropped half-way, without a result.
+/// Completes an operation that is dropped before its end, without a result.
 pub(crate) struct CompletionGuard(pub(crate) Arc<Shared>);
 
 impl Drop for CompletionGuard {

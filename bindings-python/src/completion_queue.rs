@@ -1,5 +1,5 @@
-//! The way from the engine's thread back to Python: a queue that the engine posts to without touching Python, and
-//! that a thread or an event loop empties.
+//! Carries completions from the engine's thread to Python: a queue that the engine fills without
+//! touching Python, and that a Python thread or an event loop empties.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -28,12 +28,12 @@ pub(crate) struct Inner {
 #[derive(Default)]
 struct Slot {
     posted: Vec<Completion>,
-    /// The reader was woken, and has not emptied it yet.
+    /// The reader was woken and has not emptied the queue yet.
     is_woken: bool,
     closed: bool,
 }
 
-/// What was posted: the number that was registered, and the loss if it is one.
+/// A completion: the number that was registered, and the loss if it is one.
 pub(crate) struct Completion {
     number: u64,
     loss: Option<LockError>,
@@ -101,7 +101,7 @@ impl CompletionQueue {
         self.inner.get()?.wake_fd.as_ref().map(WakeFd::fileno)
     }
 
-    /// What was posted, without waiting: pairs of a number and the `LeaseLost` or None.
+    /// The completions so far, without waiting: pairs of a number and the `LeaseLost` or None.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Completions<'py>> {
         self.inner.get().map_or_else(|| Ok(Vec::new()), |inner| converted(py, inner.take()))
     }
@@ -114,7 +114,7 @@ impl CompletionQueue {
         py.detach(|| inner.wait()).map(|posted| converted(py, posted)).transpose()
     }
 
-    /// Lets a waiting thread go and drops what comes later.
+    /// Lets a waiting thread return, and drops later completions.
     fn close(&self) {
         if let Some(inner) = self.inner.get() {
             inner.close();

@@ -1,4 +1,5 @@
-//! Whom an acquisition belongs to: the task, greenlet or thread that runs. Owns how they are told apart.
+//! Finds out which task, greenlet or thread an acquisition belongs to. Owns how these are told
+//! apart.
 
 use std::cell::RefCell;
 
@@ -9,9 +10,9 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::fork;
 
-/// What runs now: a task, a greenlet or a thread.
+/// The task, greenlet or thread that runs now.
 ///
-/// Asking may run Python code, and with it the handler of a signal that has come in.
+/// This may run Python code, and with it the handler of a signal that has arrived.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     if let Some(task) = current_task(py)? {
         return Ok(task);
@@ -35,7 +36,7 @@ fn current_task(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let Some(asyncio) = imported(py, intern!(py, "asyncio"))? else {
         return Ok(None);
     };
-    // Another thread may be about to import it.
+    // Another thread may be importing it.
     let Ok(running) = asyncio.getattr(intern!(py, "_get_running_loop")) else {
         return Ok(None);
     };
@@ -47,7 +48,7 @@ fn current_task(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     Ok(Some(task).filter(|task| !task.is_none()))
 }
 
-/// The greenlet that runs, unless it is the thread's own.
+/// The greenlet that runs, unless it is the thread's main greenlet.
 fn current_greenlet(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let Some(module) = imported(py, intern!(py, "greenlet"))? else {
         return Ok(None);
@@ -60,7 +61,7 @@ fn current_greenlet(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     Ok(Some(current).filter(|_| !is_own))
 }
 
-/// The `threading.Thread`; looked up once a thread.
+/// The `threading.Thread`; looked up once per thread.
 fn current_thread(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let generation = fork::generation();
     let known = THREAD.with_borrow(|thread| {
@@ -76,7 +77,7 @@ fn current_thread(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     Ok(thread)
 }
 
-/// A module that somebody has imported.
+/// A module, if it has been imported.
 fn imported<'py>(
     py: Python<'py>,
     name: &Bound<'py, PyString>,

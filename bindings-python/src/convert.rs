@@ -1,5 +1,5 @@
-//! From Python values to those of the core. Owns what is accepted as seconds, a number or a flag, and the
-//! sentences for what is not.
+//! Converts Python values into the core's. Owns what is accepted as seconds, a number or a flag,
+//! and the messages for everything else.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
         })
 }
 
-/// `True` or `False`, and nothing that merely looks like it.
+/// `True` or `False`, and nothing that merely converts to one.
 pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     value.cast::<PyBool>().map(PyBoolMethods::is_true).map_err(|_| {
         wrong_type(value.py(), format!("{name} must be True or False, not {}", described(value)))
     })
 }
 
-/// A part of one, such as 0.01.
+/// A fraction, such as 0.01.
 pub(crate) fn factor(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     let refused =
         || wrong_type(value.py(), format!("{name} must be a number, not {}", described(value)));
@@ -91,7 +91,7 @@ fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     }
 }
 
-/// What Python would turn into a number although nobody meant one.
+/// Values that Python would convert to a number although nobody meant one.
 fn is_no_number(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyBool>()
         || value.is_instance_of::<PyString>()
@@ -103,7 +103,7 @@ fn described(value: &Bound<'_, PyAny>) -> String {
 }
 
 fn shown(value: &Bound<'_, PyAny>) -> String {
-    // Beyond some thousand digits Python refuses to write a number down.
+    // Python refuses to print numbers of more than some thousand digits.
     if value.is_instance_of::<PyInt>() && value.extract::<i128>().is_err() {
         return "a huge number".to_owned();
     }

@@ -1,5 +1,5 @@
-//! From errors of the core to Python exceptions. The only file that knows the exceptions' names; their
-//! classes are in `quorlock/_errors.py`.
+//! Converts errors of the core into Python exceptions. The only file that knows the exceptions'
+//! names; their classes are in `quorlock/_errors.py`.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -35,17 +35,17 @@ pub(crate) fn raised(py: Python<'_>, error: &LockError) -> PyErr {
     exception(py, error).map_or_else(|problem| problem, PyErr::from_value)
 }
 
-/// A setting that has a wrong value.
+/// The exception for a setting with a wrong value.
 pub(crate) fn config(py: Python<'_>, message: impl Into<String>) -> PyErr {
     make(py, CONFIG, &message.into(), &[])
 }
 
-/// A setting that has a value of a wrong type.
+/// The exception for a setting with a value of a wrong type.
 pub(crate) fn wrong_type(py: Python<'_>, message: impl Into<String>) -> PyErr {
     make(py, "ConfigTypeError", &message.into(), &[])
 }
 
-/// A lease that this process does not hold, because it was acquired by its parent.
+/// The exception for a lease that this process does not hold, because its parent acquired it.
 pub(crate) fn not_held_after_fork(py: Python<'_>, resources: &[String]) -> PyErr {
     let message = format!(
         "{} is not held by this process: the lease belongs to the process that this one was forked from",
@@ -54,7 +54,7 @@ pub(crate) fn not_held_after_fork(py: Python<'_>, resources: &[String]) -> PyErr
     make(py, class_name(ErrorKind::LockNotHeld), &message, resources)
 }
 
-/// An operation that was cancelled, or begun by the parent of this process.
+/// The exception for an operation that was cancelled, or that the parent of this process started.
 pub(crate) fn cancelled(py: Python<'_>) -> PyErr {
     make(py, class_name(ErrorKind::Cancelled), "the operation was cancelled", &[])
 }

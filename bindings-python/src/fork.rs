@@ -1,8 +1,9 @@
-//! What belongs to one process and not to its forked children, and to one interpreter alone. Owns the generation.
+//! Separates a process's state from that of its forked children, and refuses a second interpreter.
+//! Owns the generation.
 //!
-//! A forked child has the memory of its parent but none of its threads: a lock that the parent's engine
-//! thread held stays locked for ever, and a socket is shared with the parent. So nothing that the engine
-//! may touch is used, or even dropped, in a later generation.
+//! A forked child has the memory of its parent but none of its threads: a lock that the parent's
+//! engine thread held stays locked for ever, and sockets are shared with the parent. So nothing
+//! that the engine may touch is used, or even dropped, in a later generation.
 #![allow(unsafe_code, reason = "pthread_atfork and the interpreter's number have no safe form")]
 
 use std::mem;
@@ -19,7 +20,7 @@ pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// A value of the process that made it; leaked and out of reach in its children.
+/// A value that is only used in the process that made it; its children leak it and cannot reach it.
 pub(crate) struct ForkLocal<T> {
     generation: u64,
     value: Option<T>,
@@ -35,7 +36,7 @@ impl<T> ForkLocal<T> {
         self.value.as_ref().filter(|_| self.generation == generation())
     }
 
-    /// The value, also in a child: only for what never changes and is behind no lock.
+    /// The value, also in a child: only for data that never changes and needs no lock.
     pub(crate) fn unchecked_get(&self) -> &T {
         self.value.as_ref().expect("it is only taken when it is dropped")
     }
@@ -49,7 +50,7 @@ impl<T> Drop for ForkLocal<T> {
     }
 }
 
-/// From now on every fork begins a new generation.
+/// From now on every fork starts a new generation.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     #[cfg(unix)]
@@ -64,8 +65,8 @@ pub(crate) fn watch_forks() {
 
 /// Claims the module for the interpreter that loads it; tells whether it is the first to do so.
 ///
-/// Python 3.12 and newer refuse other interpreters by themselves; before, loading it in a second one
-/// hangs at the end of the process.
+/// Python 3.12 and newer refuse other interpreters themselves; older versions would hang at the end
+/// of the process after a second one has loaded the module.
 pub(crate) fn claim_for_this_interpreter(_py: Python<'_>) -> bool {
     static OWNER: AtomicI64 = AtomicI64::new(-1);
     // SAFETY: the caller is attached to an interpreter, so there is a current one.

@@ -1,4 +1,4 @@
-//! A lease as Python sees it: what is known of it, and the beginnings of what can be done with it.
+//! A lease as Python sees it: its state, and the start of each operation on it. Owns no waiting.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -12,11 +12,11 @@ use crate::fork::ForkLocal;
 use crate::operation::Operation;
 use crate::process;
 
-/// What is known of a lease. `quorlock.Lease` and `quorlock.aio.Lease` add what can be done with it.
+/// The state of a lease. `quorlock.Lease` and `quorlock.aio.Lease` add the operations.
 #[pyclass(frozen, subclass, weakref, module = "quorlock._native")]
 pub(crate) struct LeaseState {
     lease: ForkLocal<Lease>,
-    /// Kept here, too, for children of this process: they may not ask the lease.
+    /// Kept here, too, for children of this process: they must not access the lease.
     fencing_token: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl LeaseState {
         self.lease.get().is_some_and(Lease::is_at_risk)
     }
 
-    /// Whether the lease was given back.
+    /// Whether the lease was released.
     #[getter]
     pub(crate) fn is_released(&self) -> bool {
         self.lease.get().is_none_or(Lease::is_released)
@@ -134,7 +134,7 @@ impl LeaseState {
         format!("held {validity:.1}s left {granted}/{} nodes", votes.len())
     }
 
-    /// Begins to extend; gives the new validity.
+    /// Starts an extension, whose result is the new validity.
     fn begin_extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let ttl = ttl.map(|ttl| seconds("ttl", ttl)).transpose()?;
@@ -142,25 +142,25 @@ impl LeaseState {
         Ok(Operation::new(engine, async move { lease.extend(ttl).await.map(Outcome::Time) }))
     }
 
-    /// Begins to ask the nodes; gives the validity.
+    /// Starts a check, whose result is the validity.
     fn begin_check(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move { lease.check().await.map(Outcome::Time) }))
     }
 
-    /// Gives the lease back; the operation only waits for the outcome.
+    /// Releases the lease; the operation only waits for the outcome.
     pub(crate) fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = process::engine(py)?;
-        // Whatever becomes of the wait, the lease is given back.
+        // The lease is released whatever happens to the wait.
         Ok(Operation::due(engine, async move {
             let outcome = lease.release().await?;
             Ok(Outcome::Released(outcome, lease.loss(outcome)))
         }))
     }
 
-    /// Completions `number` to the queue, with the error, when the lease is lost.
+    /// Posts `number` to the queue, with the error, when the lease is lost.
     fn watch(&self, py: Python<'_>, queue: &CompletionQueue, number: u64) -> PyResult<()> {
         let lease = self.here(py)?;
         if let Some(inner) = queue.inner() {
@@ -170,7 +170,7 @@ impl LeaseState {
         Ok(())
     }
 
-    /// Gives the lease back without waiting for anything.
+    /// Withdraws the lease without waiting for anything.
     fn withdraw(&self) {
         if let Some(lease) = self.lease.get() {
             lease.withdraw();
@@ -179,7 +179,8 @@ impl LeaseState {
 }
 
 impl LeaseState {
-    /// [`Self::begin_release`], unless it was given back or belongs to the parent of this process.
+    /// [`Self::begin_release`], unless the lease was released or belongs to the parent of this
+    /// process.
     pub(crate) fn begin_due_release(&self, py: Python<'_>) -> PyResult<Option<Operation>> {
         if self.is_released() { Ok(None) } else { self.begin_release(py).map(Some) }
     }

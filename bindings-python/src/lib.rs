@@ -1,7 +1,9 @@
-//! The Python binding: convert in, call, convert out. No votes, drift or retries here.
+//! The Python binding: it converts arguments, calls the core, and converts results. No votes, drift
+//! or retries here.
 //!
-//! `quorlock._native` is private; users meet it through the Python code beside it. Blocking code and asyncio
-//! start the same operations on the one engine of the process and differ only in how they wait.
+//! `quorlock._native` is private; users use it through the Python code beside it. Blocking code and
+//! asyncio start the same operations on the one engine of the process and differ only in how they
+//! wait.
 
 mod acquisitions;
 mod completion;

@@ -1,9 +1,11 @@
-//! When the thread of an event loop drives the engine, and for how long it may wait there (decision 0014).
+//! Decides when the thread of an event loop drives the engine, and how long it may wait there
+//! (decision 0014).
 //!
-//! It drives while one operation is under way in the whole process: several are left to the engine's thread, which
-//! then works beside Python. It waits only if the loop has nothing else to do, and not for long. After a wait that
-//! found nothing it leaves operations to the engine's thread for a while, so that distant nodes, contended locks and
-//! busy loops cost next to nothing.
+//! The thread drives while one operation is under way in the whole process: several operations are
+//! left to the engine's thread, which then works beside Python. It waits only if the loop has
+//! nothing else to do, and not for long. After a wait that found nothing it leaves some of the next
+//! operations to the engine's thread, so that distant nodes, contended locks and busy loops cost
+//! very little.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use quorlock::embed::AdaptiveBackoff;
 
-/// For all event loops of the process.
+/// The policy for all event loops of the process.
 #[derive(Default)]
 pub(crate) struct LoopDriving {
-    /// Operations that no thread blocks for.
+    /// Operations for which no thread blocks.
     under_way: AtomicUsize,
     backoff: AdaptiveBackoff,
     meetings: Mutex<Meetings>,
@@ -29,26 +31,27 @@ struct Meetings {
     in_a_row: u32,
 }
 
-/// One of the operations under way.
+/// Counts one operation under way; dropping it ends the count.
 pub(crate) struct CountedOperation(&'static LoopDriving);
 
 /// The turns of an event loop in which it drives the engine for one operation.
 #[derive(Clone, Copy)]
 pub(crate) struct LoopTurns {
-    /// The beginning of the first.
+    /// When the first turn began.
     since: Instant,
-    /// The end of the latest.
+    /// When the latest turn ended.
     left: Instant,
 }
 
 impl LoopDriving {
-    /// Counts an operation that the engine's thread drives.
+    /// Counts an operation for which the engine's thread drives.
     pub(crate) fn count(&'static self) -> CountedOperation {
         self.under_way.fetch_add(1, Ordering::AcqRel);
         CountedOperation(self)
     }
 
-    /// Counts an operation that the loop's thread is to drive; `None` if the engine's thread is.
+    /// Counts an operation for which the loop's thread should drive; `None` if the engine's thread
+    /// should.
     pub(crate) fn begin(&'static self) -> Option<CountedOperation> {
         // On other systems it has not been measured, and threads wait in longer steps.
         if !cfg!(target_os = "linux") || !self.backoff.should_try() {
@@ -63,8 +66,8 @@ impl LoopDriving {
         self.under_way.load(Ordering::Acquire) >= count
     }
 
-    /// The engine's thread drives; tells whether to ask it to stop, which pays off only where operations follow close
-    /// upon each other.
+    /// The engine's thread drives; tells whether to ask it to stop, which pays off only where
+    /// operations follow each other quickly.
     pub(crate) fn should_interrupt_thread(&self) -> bool {
         let now = Instant::now();
         let mut meetings = self.meetings();
@@ -94,7 +97,7 @@ impl Drop for CountedOperation {
 }
 
 impl LoopTurns {
-    /// The first begins now.
+    /// Starts with the first turn.
     pub(crate) fn begin() -> Self {
         let now = Instant::now();
         Self { since: now, left: now }
@@ -127,9 +130,9 @@ pub(crate) fn on_available() -> Waker {
 
 /// The longest wait in one turn of the loop; other tasks run then.
 pub(crate) const WAIT: Duration = Duration::from_micros(25);
-/// The longest wait for one operation: nodes of the same place have answered by then.
+/// The longest wait for one operation: nodes in the same data centre have answered by then.
 const LONGEST_WAIT: Duration = Duration::from_micros(250);
-/// A loop that took no longer for the turn of all other tasks has nothing else to do.
+/// If all other tasks took no longer than this for their turn, the loop has nothing else to do.
 const IDLE_TURN: Duration = Duration::from_micros(50);
 /// From this many meetings in a row on, the engine's thread is asked to stop driving.
 const MEETINGS: u32 = 3;

@@ -1,4 +1,4 @@
-//! The nodes of one user and the locks over them, as Python sees them. Owns the rebuilding after a fork.
+//! A manager as Python sees it: nodes and locks over them. Owns how it is rebuilt after a fork.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,8 @@ use crate::{nodes, process};
 pub(crate) struct Manager {
     addresses: Vec<Address>,
     options: Options,
-    /// Locked only for as long as it takes to look, and never while Python is let go of: so no thread
-    /// holds it when the process is forked.
+    /// Locked only to read or replace it, and never while the interpreter lock is released: so no
+    /// thread holds it during a fork.
     core: Mutex<Option<ForkLocal<Redlock>>>,
     closed: AtomicBool,
 }
@@ -40,11 +40,12 @@ impl Manager {
         Ok(Self { addresses, options, core: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
-    /// Every node's address, state, what is the matter with it, and how many seconds its quarantine lasts.
+    /// Every node's address, state, the reason of the state, and how many seconds its quarantine
+    /// still lasts.
     fn nodes(&self) -> Vec<Status> {
         let core = self.lock().as_ref().and_then(ForkLocal::get).cloned();
         let Some(core) = core else {
-            // Looking starts nothing.
+            // Reading the states starts nothing.
             let addresses = self.addresses.iter().map(ToString::to_string);
             return addresses.map(|address| status(address, &NodeState::Connecting)).collect();
         };
@@ -52,7 +53,7 @@ impl Manager {
         nodes.map(|(address, state)| status(address.to_string(), &state)).collect()
     }
 
-    /// Every node's address, without asking or starting anything.
+    /// Every node's address, without asking a node or starting anything.
     #[getter]
     fn addresses(&self) -> Vec<String> {
         self.addresses.iter().map(ToString::to_string).collect()
@@ -120,7 +121,7 @@ impl Manager {
     }
 }
 
-/// What to lock, and how.
+/// The resources and settings of one lock.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Plan {
     manager: Py<Manager>,
@@ -130,7 +131,7 @@ pub(crate) struct Plan {
 
 #[pymethods]
 impl Plan {
-    /// Begins to acquire. `timeout` is -1 for the lock's own, `None` for no limit, or seconds.
+    /// Starts an acquisition. `timeout` is -1 for the lock's own, `None` for no limit, or seconds.
     #[pyo3(signature = (blocking, timeout, block))]
     fn acquire(
         &self,
@@ -158,7 +159,7 @@ impl Plan {
         Self::on_one(self.manager.bind(resource.py()), resource, self.options)
     }
 
-    /// Begins to ask the nodes whether anyone holds it.
+    /// Starts to ask the nodes whether any client holds it.
     fn ask(&self, py: Python<'_>) -> PyResult<Operation> {
         let core = self.manager.get().core(py)?;
         let names = self.names.clone();

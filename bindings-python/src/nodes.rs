@@ -1,4 +1,5 @@
-//! From a node as users write it to an address of the core: a text, or a dict of its parts.
+//! Converts a node as users write it (a text, or a dict of its parts) into an address of the core.
+//! Owns the names of the parts.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};

@@ -1,5 +1,5 @@
-//! Notices on their way into Python's logging: a queue between the engine's thread, which never touches Python, and
-//! the thread of Python that logs.
+//! Carries notices to Python's logging: a queue between the engine's thread, which never touches
+//! Python, and the Python thread that logs. Owns the queue.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -10,7 +10,7 @@ use quorlock::NoticeReport;
 
 use crate::completion_queue;
 
-/// What is to be logged in this process.
+/// The notices to be logged in this process.
 #[derive(Default)]
 pub(crate) struct Notices {
     state: Mutex<State>,
@@ -19,12 +19,12 @@ pub(crate) struct Notices {
 #[derive(Default)]
 struct State {
     queue: VecDeque<NoticeReport>,
-    /// Where a number is posted when the queue is empty no more.
+    /// Where to post a number when the queue becomes non-empty.
     listener: Option<(Arc<completion_queue::Inner>, u64)>,
 }
 
 impl Notices {
-    /// Keeps a notice until it is logged, and wakes the thread that does. Called on the engine's thread.
+    /// Adds a notice, and wakes the thread that logs. Called on the engine's thread.
     pub(crate) fn keep(&self, notice: &NoticeReport) {
         let mut state = self.state();
         if state.queue.len() == MOST {
@@ -39,7 +39,7 @@ impl Notices {
         }
     }
 
-    /// From now on `number` is posted when there is a notice to be logged.
+    /// From now on, `number` is posted when there is a notice to log.
     pub(crate) fn listen(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut state = self.state();
         state.listener = Some((Arc::clone(queue), number));
@@ -50,7 +50,7 @@ impl Notices {
         }
     }
 
-    /// Those that have not been logged.
+    /// Takes the notices that have not been logged.
     pub(crate) fn take(&self) -> VecDeque<NoticeReport> {
         mem::take(&mut self.state().queue)
     }
@@ -67,5 +67,5 @@ pub(crate) fn report(error: Bound<'_, PyAny>) {
     PyErr::from_value(error).write_unraisable(py, None);
 }
 
-/// If nobody logs them, the latest are kept.
+/// If no thread logs them, the latest ones are kept.
 const MOST: usize = 256;

@@ -1,8 +1,9 @@
-//! An operation as Python meets it: how it is begun, waited for and taken the result of. Knows nothing of
-//! who runs it.
+//! An operation as Python sees it: how it is waited for, cancelled, and asked for its result. Does
+//! not know which thread runs it.
 //!
-//! Blocking code, asyncio and gevent all begin the same operations and differ only in how they wait. A
-//! lease is withdrawn unless Python has taken it: a wait may be interrupted at the moment it is won.
+//! Blocking code, asyncio and gevent all start the same operations and differ only in how they
+//! wait. A lease is withdrawn unless Python has taken it: a wait may be interrupted at the moment
+//! when the lease is won.
 
 use std::future::Future;
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// Runs `future` on the thread that waits, or on the engine once it is announced. Dropped before, it is
-    /// given up.
+    /// Runs `future` on the thread that waits, or on the engine once it is announced. If it is
+    /// dropped before, the operation is cancelled.
     pub(crate) fn new(
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
@@ -33,7 +34,7 @@ impl Operation {
         Self { task: ForkLocal::new(OperationTask::new(engine, future, false)) }
     }
 
-    /// The same for what is done in any case, also if nobody waits for it.
+    /// The same for work that is done in any case, even if nobody waits for it.
     pub(crate) fn due(
         engine: &'static Engine,
         future: impl Future<Output = Result<Outcome, LockError>> + Send + 'static,
@@ -46,7 +47,7 @@ impl Operation {
         Self { task: ForkLocal::new(OperationTask::done(engine, result)) }
     }
 
-    /// The lease that was won or adopted, for good: from now on it is Python's.
+    /// Takes the lease that was won or adopted: from now on Python owns it.
     pub(crate) fn take_lease(&self, py: Python<'_>) -> PyResult<Lease> {
         let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
         let mut progress = task.shared.lock();
@@ -88,8 +89,8 @@ impl Operation {
         Ok(())
     }
 
-    /// Has the engine run the operation, and `number` posted to the queue when it has ended; at once if
-    /// it has.
+    /// Makes the engine run the operation, and posts `number` to the queue when it has ended; at
+    /// once if it has.
     fn announce(&self, py: Python<'_>, queue: &CompletionQueue, number: u64) -> PyResult<()> {
         let (Some(task), Some(queue)) = (self.task.get(), queue.inner()) else {
             return Err(errors::cancelled(py));
@@ -98,20 +99,20 @@ impl Operation {
         Ok(())
     }
 
-    /// Begins the operation on the thread of an event loop, which drives the engine for it, if it is the
-    /// only one under way; tells whether to `stay`.
+    /// Starts the operation on the thread of an event loop, which drives the engine for it, if no
+    /// other operation is under way; tells whether to call `drive_on_loop` next.
     fn begin_on_loop(&self, py: Python<'_>) -> bool {
         self.task.get().is_some_and(|task| py.detach(|| task.begin_on_loop()))
     }
 
-    /// Drives the engine for some more of it; tells whether it has ended. `None`: to be called again after
-    /// a turn of the loop. `False`: it takes longer, and is to be announced.
+    /// Drives the engine for some more time; tells whether the operation has ended. `None`: call
+    /// again after a turn of the loop. `False`: it takes longer and must be announced.
     fn drive_on_loop(&self, py: Python<'_>) -> PyResult<Option<bool>> {
         let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
         Ok(py.detach(|| task.drive_on_loop()))
     }
 
-    /// Gives the operation up. A lease that it won is withdrawn, also if Python has taken it.
+    /// Cancels the operation. A lease that it won is withdrawn, even if Python has taken it.
     pub(crate) fn cancel(&self) {
         if let Some(task) = self.task.get() {
             task.cancel();
@@ -124,7 +125,7 @@ impl Operation {
         self.task.get().is_none_or(|task| task.shared.has_ended())
     }
 
-    /// What it gave, once: seconds, a flag, or a release's outcome with its error. Raises its error.
+    /// Its result, once: seconds, a flag, or a release's outcome with its error. Raises its error.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
         let result = task.shared.lock().result.take();
@@ -143,7 +144,7 @@ impl Operation {
         }
     }
 
-    /// What a release came to; a loss is raised if `raise_on_lost`.
+    /// The outcome of a release; a loss is raised if `raise_on_lost`.
     fn released(&self, py: Python<'_>, raise_on_lost: bool) -> PyResult<&'static str> {
         let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
         let result = task.shared.lock().result.take();
@@ -158,7 +159,7 @@ impl Operation {
     }
 }
 
-/// Waits for the end of a longer wait; the error is that of a signal's handler.
+/// Waits for a longer operation; the error is that of a signal's handler.
 fn wait_for_signals(py: Python<'_>, task: &OperationTask) -> PyResult<()> {
     if !is_main_thread(py)? {
         // Signals are handled in the main thread only.
@@ -173,7 +174,8 @@ fn wait_for_signals(py: Python<'_>, task: &OperationTask) -> PyResult<()> {
     }
 }
 
-/// Asking runs Python code, and with it the handler of a signal that has come in: its error is passed on.
+/// This runs Python code, and with it the handler of a signal that has arrived: its error is passed
+/// on.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let Ok(threading) = py.import("threading") else {
         return Ok(true); // the interpreter ends
@@ -182,7 +184,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(threading.call_method0("current_thread")?.is(&main))
 }
 
-/// How often signals are looked for.
+/// The time between two checks for signals.
 const TICK: Duration = Duration::from_millis(25);
-/// How long an interrupted wait stays for its withdrawal, in each of two steps.
+/// How long an interrupted wait waits for its withdrawal, in each of two steps.
 const SETTLE: Duration = Duration::from_millis(30);

@@ -1,5 +1,5 @@
-//! An operation as a task: run by the thread that waits for it, by the thread of an event loop, or by the engine,
-//! which announces its end to a queue. Owns where it runs; the core decides what it does.
+//! An operation as a task that the waiting thread, an event loop's thread or the engine runs. Owns
+//! which thread runs it and how its end is announced; the core decides what it does.
 
 use std::future::Future;
 use std::mem;
@@ -20,23 +20,24 @@ pub(crate) struct OperationTask {
     pub(crate) engine: &'static Engine,
     pub(crate) shared: Arc<Shared>,
     place: Mutex<Place>,
-    /// It is run to its end also if nobody waits for it.
+    /// It must run to its end even if nobody waits for it.
     is_due: bool,
 }
 
-/// Where the operation is.
+/// Where the operation is kept.
 #[derive(Default)]
 enum Place {
-    /// Begun or not, it waits for a thread to run it.
+    /// Started or not, it waits for a thread to run it.
     Here(Running),
-    /// Dropping the task cancels it.
+    /// On the engine; dropping the task cancels it.
     OnEngine(Task<()>),
-    /// It is run now and cannot be given up, or it has ended.
+    /// A thread runs it now, so it cannot be taken, or it has ended.
     #[default]
     Taken,
 }
 
-/// The operation with its completion guard, which is dropped last, also if the operation is dropped half-way.
+/// The operation with its completion guard, which is dropped last, even if the operation is dropped
+/// before its end.
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl OperationTask {
@@ -61,8 +62,8 @@ impl OperationTask {
         Self { engine, shared, place: Mutex::default(), is_due: false }
     }
 
-    /// Runs the operation here, or waits for it if another does, for `timeout` at the most; tells
-    /// whether it has ended.
+    /// Runs the operation here, or waits for it if another thread runs it, for `timeout` at most;
+    /// tells whether it has ended.
     pub(crate) fn run(&self, timeout: Duration) -> bool {
         let Place::Here(mut running) = mem::take(&mut *self.place()) else {
             return self.shared.wait(timeout);
@@ -74,7 +75,7 @@ impl OperationTask {
         has_ended
     }
 
-    /// Has the engine run it, and `number` posted when it has ended.
+    /// Makes the engine run it, and posts `number` when it has ended.
     pub(crate) fn announce(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut progress = self.shared.lock();
         if progress.has_ended {
@@ -90,8 +91,8 @@ impl OperationTask {
         self.hand_over();
     }
 
-    /// Begins it on the thread of an event loop, which drives the engine for it; tells whether to
-    /// [go on](Self::drive_on_loop).
+    /// Starts it on the thread of an event loop, which drives the engine for it; tells whether to
+    /// [continue](Self::drive_on_loop).
     pub(crate) fn begin_on_loop(&self) -> bool {
         let Some(policy) = process::loop_driving() else { return false };
         let Some(counted) = policy.begin() else { return false };
@@ -111,18 +112,19 @@ impl OperationTask {
         if !goes_on {
             return false;
         }
-        // If the engine's thread still drives, it runs it: nobody knows when the loop comes again.
+        // If the engine's thread still drives, it runs the operation: nobody knows when the loop
+        // comes again.
         self.hand_over();
         if policy.reach(2) {
-            // Others have begun meanwhile, and rely on this thread.
+            // Other operations have started meanwhile, and rely on this thread.
             self.engine.wake_thread();
         }
         self.shared.lock().turns = Some(LoopTurns::begin());
         true
     }
 
-    /// Drives the engine for another turn of the loop; tells whether the operation has ended. `None`: to be called
-    /// again in the loop's next turn. `false`: the engine's thread goes on with it.
+    /// Drives the engine for another turn of the loop; tells whether the operation has ended.
+    /// `None`: call again in the loop's next turn. `false`: the engine's thread continues with it.
     pub(crate) fn drive_on_loop(&self) -> Option<bool> {
         let turns = self.shared.lock().turns;
         let (Some(policy), Some(mut turns)) = (process::loop_driving(), turns) else {
@@ -141,7 +143,7 @@ impl OperationTask {
         Some(has_ended)
     }
 
-    /// What [`drive_on_loop`](Self::drive_on_loop) tells.
+    /// The result of [`drive_on_loop`](Self::drive_on_loop).
     fn drive_for_a_turn(&self, policy: &LoopDriving, may_wait: bool) -> Option<bool> {
         let begin = Instant::now();
         loop {
@@ -166,14 +168,14 @@ impl OperationTask {
         }
     }
 
-    /// Begins the operation if it has not begun, and drives all tasks that are ready, unless another thread drives;
-    /// polls until it has ended, for `poll_for` at the most.
+    /// Starts the operation if it has not started, and drives all tasks that are ready, unless
+    /// another thread drives; polls until it has ended, for `poll_for` at most.
     fn drive(&self, poll_for: Duration) -> Drive {
         let (on_available, begin) = (Some(loop_driving::on_available()), || self.hand_over());
         self.engine.drive_ready_for(poll_for, on_available, begin, || self.shared.has_ended())
     }
 
-    /// Has the engine run the operation, unless it is run already.
+    /// Makes the engine run the operation, unless a thread runs it already.
     fn hand_over(&self) {
         let mut place = self.place();
         *place = match mem::take(&mut *place) {
@@ -197,7 +199,7 @@ impl OperationTask {
         let taken = progress.taken.take();
         drop(progress);
         self.give_up();
-        // If a loop has begun it, no other thread would go on with it.
+        // If a loop has started it, no other thread would continue with it.
         self.engine.wake_thread();
         if let Some(lease) = taken {
             lease.withdraw();
@@ -205,7 +207,8 @@ impl OperationTask {
         drop(result);
     }
 
-    /// Drops the operation, wherever it is; leaves it to the engine if it is to be run to its end.
+    /// Drops the operation, wherever it is kept, or leaves it to the engine if it must run to its
+    /// end.
     fn give_up(&self) {
         let place = mem::take(&mut *self.place());
         match place {
@@ -214,7 +217,7 @@ impl OperationTask {
             Place::Here(running) if self.is_due => self.engine.background(running),
             place => {
                 drop(place);
-                // Commands that the drop has sent go out at once.
+                // The commands that the drop has queued are sent at once.
                 self.engine.wake_thread();
             }
         }

@@ -1,5 +1,5 @@
-//! The options of a lock. Owns the way from keyword arguments to a policy; names, defaults and bounds are
-//! the core's.
+//! Converts keyword arguments into the core's policy. Owns that conversion; names, defaults and
+//! bounds are the core's.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use quorlock::{ConfigError, OptionDefault, OptionKind, Policy, PolicyBuilder, Re
 use crate::convert::{count, factor, flag, seconds, text};
 use crate::errors::{config, raised};
 
-/// What a lock was told.
+/// The options given for a lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) policy: Policy,
-    /// `None`: on in the block forms, off for a bare `acquire()`.
+    /// `None`: on in the block forms, off for a plain `acquire()`.
     pub(crate) auto_extend: Option<bool>,
 }
 
-/// Reads options; one that is `None` keeps its default.
+/// Parses options; one that is `None` keeps its default.
 pub(crate) fn parse(given: &Bound<'_, PyDict>) -> PyResult<Options> {
     let mut builder = Policy::builder();
     let mut auto_extend = None;

@@ -1,5 +1,5 @@
-//! What a process has one of: the engine, its notices, and how event loops drive it. Owns when the engine is started
-//! and what is waited for when the process ends.
+//! The objects that exist once per process: the engine, its notices, and the policy for event
+//! loops. Owns when the engine is started, and what is waited for when the process ends.
 #![allow(
     unsafe_code,
     reason = "what a forked child must not touch is leaked, and referred to by pointer"
@@ -18,7 +18,7 @@ use crate::fork;
 use crate::loop_driving::LoopDriving;
 use crate::notices::Notices;
 
-/// Made once a process, with the engine.
+/// Created once per process, with the engine.
 struct Process {
     generation: u64,
     engine: Engine,
@@ -37,17 +37,17 @@ pub(crate) fn engine(py: Python<'_>) -> PyResult<&'static Engine> {
     Ok(&publish(engine).engine)
 }
 
-/// What is to be logged in this process, if its engine was started.
+/// The notices to be logged in this process, if its engine was started.
 pub(crate) fn notices() -> Option<&'static Notices> {
     process().map(|process| &process.notices)
 }
 
-/// How the event loops of this process drive the engine, if it was started.
+/// The policy by which event loops drive the engine, if it was started.
 pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
     process().map(|process| &process.loop_driving)
 }
 
-/// Waits until what was cancelled or dropped is off the nodes, for `seconds` at the most.
+/// Waits until cancelled and dropped operations have withdrawn their keys, for `seconds` at most.
 ///
 /// Returns whether nothing is left.
 #[pyfunction]
@@ -59,7 +59,7 @@ pub(crate) fn drain(py: Python<'_>, seconds: f64) -> bool {
     py.detach(|| process.engine.drain(timeout))
 }
 
-/// From now on `number` is posted to the queue when there is a notice to be logged.
+/// From now on `number` is posted to the queue when there is a notice to log.
 #[pyfunction]
 pub(crate) fn listen(queue: &CompletionQueue, number: u64) {
     if let (Some(notices), Some(inner)) = (notices(), queue.inner()) {
@@ -69,8 +69,8 @@ pub(crate) fn listen(queue: &CompletionQueue, number: u64) {
 
 /// The notices that have not been logged: the text, the name and the node of each.
 ///
-/// Python code logs them: a thread that logs while the interpreter ends may be ended there, which must not
-/// unwind through anything here that holds an object.
+/// Python code logs them: a thread that logs while the interpreter ends may be stopped there, which
+/// must not unwind through code here that holds an object.
 #[pyfunction]
 pub(crate) fn take_notices() -> Vec<(String, &'static str, Option<String>)> {
     let parts = |notice: &NoticeReport| {
@@ -79,7 +79,7 @@ pub(crate) fn take_notices() -> Vec<(String, &'static str, Option<String>)> {
     notices().map(Notices::take).unwrap_or_default().iter().map(parts).collect()
 }
 
-/// That of this process, and not of the one it was forked from.
+/// The state of this process, never that of its parent.
 fn process() -> Option<&'static Process> {
     let process = PROCESS.load(Ordering::Acquire);
     // SAFETY: the pointer is null or comes from `Box::into_raw` in `publish`, and is never freed.
@@ -95,7 +95,7 @@ fn publish(engine: Engine) -> &'static Process {
     loop {
         let before = PROCESS.load(Ordering::Acquire);
         if let Some(other) = process() {
-            // SAFETY: nobody else has seen this one; dropping it ends its thread.
+            // SAFETY: no other thread has seen this one; dropping it ends its thread.
             drop(unsafe { Box::from_raw(mine) });
             return other;
         }

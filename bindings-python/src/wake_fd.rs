@@ -1,4 +1,5 @@
-//! A file descriptor that becomes readable when the engine has something for an event loop.
+//! A file descriptor that becomes readable when the engine has completions for an event loop. Owns
+//! the socket pair.
 
 #[cfg(unix)]
 pub(crate) use unix::WakeFd;
@@ -31,7 +32,7 @@ mod unix {
 
         /// Makes it readable.
         pub(crate) fn wake(&self) {
-            // If the buffer is full it is readable already.
+            // If the buffer is full, it is readable already.
             let _ = (&self.writer).write(&[1]);
         }
 
@@ -47,7 +48,7 @@ mod unix {
 mod unsupported {
     use std::io;
 
-    /// Event loops of this system watch no file descriptors: a thread wakes them.
+    /// Event loops of this system cannot watch file descriptors: a thread wakes them.
     pub(crate) struct WakeFd;
 
     impl WakeFd {

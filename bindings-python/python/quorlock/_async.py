@@ -1,4 +1,7 @@
-"""Locks for asyncio: how a task waits and what an `async with` block means. Users import `aio`."""
+"""The asyncio API: how a task waits for a lock, and what an `async with` block means.
+
+Users import `aio`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Lease(LeaseState):
     """A lock that is held.
 
-    A lease that is forgotten (garbage-collected) is no longer renewed and runs out.
+    A lease that is garbage-collected is no longer renewed and expires.
     """
 
     _watch: Watch | None = None
@@ -70,11 +73,11 @@ class Lease(LeaseState):
         return cast("float", operation.result())
 
     async def release(self) -> str:
-        """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
+        """Release the lock; returns `released`, or `unknown` if too few nodes answered to tell.
 
-        Cancelled, it still gives the lock back. Raises `LeaseLost` if the lease had expired or was
-        taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`),
-        and `LockNotHeld` if it was released before.
+        If it is cancelled, it still releases the lock. Raises `LeaseLost` if the lease had expired
+        or was taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or
+        `taken`), and `LockNotHeld` if it was released before.
         """
         operation = self.begin_release()
         await finished(operation)
@@ -110,9 +113,9 @@ class Lock(LockBase[Lease]):
         return True
 
     async def release(self) -> str:
-        """Give back what this task acquired last; see `Lease.release`.
+        """Release the lease that this task acquired last; see `Lease.release`.
 
-        A task that never acquired through this object gives back the latest lease. Raises
+        A task that never acquired through this object releases the latest lease. Raises
         `LockNotHeld` if there is none.
         """
         taken = None
@@ -153,7 +156,7 @@ class Lock(LockBase[Lease]):
             is_left_alone = is_thrown_away(kind, watch)
             ours = isinstance(watch, Interruption) and watch.end(error)
             if left[1] is None:
-                return  # given back inside the block, or held by the parent of this process
+                return  # released inside the block, or held by the parent of this process
             if is_left_alone:
                 let_go_on(left)
                 return
@@ -205,7 +208,7 @@ class Lock(LockBase[Lease]):
 
 
 class _AsyncView(Lock):
-    """The asyncio side of a lock that serves both: the same settings, nodes and leases."""
+    """The asyncio view of a lock that serves both APIs: the same settings, nodes and leases."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -265,7 +268,7 @@ class Redlock(RedlockBase):
         return lease
 
     def close(self) -> Awaitable[None]:
-        """Give up the connections; may be awaited, and need not be.
+        """Give up the connections; awaiting the result is optional.
 
         What is still held is no longer renewed; later calls raise. Closed are those that no other
         manager of the process uses (five seconds later if this one is only dropped). Clients that
@@ -282,7 +285,7 @@ class Redlock(RedlockBase):
 
 
 class _Done:
-    """Something to await that has happened already."""
+    """An awaitable that is ready from the start."""
 
     def __await__(self) -> Any:
         return iter(())

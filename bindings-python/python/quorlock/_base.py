@@ -1,4 +1,4 @@
-"""What blocking code and asyncio share: managers and locks without their waits."""
+"""The parts of managers and locks that blocking code and asyncio share. Owns no waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ L = TypeVar("L", bound=LeaseState)
 
 
 class RedlockBase:
-    """A set of nodes and the settings that its locks start from."""
+    """A set of nodes, and the settings from which its locks start."""
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
         parts = parts_of(nodes)
@@ -27,10 +27,10 @@ class RedlockBase:
         self._manager = Manager(parts, core)
         self._nodes = Hidden(parts)
         self._options = options
-        #: The long ttls that were told of, one time each.
+        # : The long ttls that a warning was given for, once each.
         self._long_ttls: set[float] = set()
         self._mind(self._manager.plan_usual("any"))
-        #: Of the first few ttls that locks were given, one plan each, for others to be like.
+        # : A plan for each of the first few ttls that locks were given, which other locks copy.
         self._by_ttl: dict[float, Plan] = {}
 
     @property
@@ -53,7 +53,7 @@ class RedlockBase:
         if isinstance(resource, str) and resources is None and not options:
             if ttl is None:
                 return self._manager.plan_usual(resource), self._behaviour
-            # These alone: True is equal to one, and no ttl.
+            # Exactly these types: True equals one, but is no ttl.
             if type(ttl) is float or type(ttl) is int:
                 return self._plan_lasting(resource, ttl), self._behaviour
         return self._plan(names_of(resource, resources), {"ttl": ttl, **options})
@@ -71,7 +71,7 @@ class RedlockBase:
         given = {name: value for name, value in options.items() if value is not None}
         defaults = self._options
         if given.get("blocking") is False and "timeout" not in given:
-            # The manager's timeout is for those that wait.
+            # The manager's timeout is for callers that wait.
             defaults = {name: value for name, value in defaults.items() if name != "timeout"}
         core, behaviour = split({**defaults, **given})
         plan = self._manager.plan(names, core)
@@ -79,7 +79,7 @@ class RedlockBase:
         return plan, behaviour
 
     def _mind(self, plan: Plan) -> None:
-        """Warn of a ttl that was meant as milliseconds."""
+        """Warn of a ttl that was probably meant as milliseconds."""
         ttl, told = plan.ttl, self._long_ttls
         is_meant = ttl <= _LONG or self._options.get("max_ttl") is not None
         if is_meant or ttl in told or len(told) == _MOST_TTLS:
@@ -96,12 +96,12 @@ class RedlockBase:
         return f"<{type(self).__name__} {', '.join(self._manager.addresses)}{closed}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For multiprocessing: the other process connects by itself.
+        # For multiprocessing: the other process makes its own connections.
         return _rebuild, (type(self), self._nodes.reveal(), self._options)
 
 
 class LockBase(Generic[L]):
-    """One lock to be acquired, again and again; and the leases that were."""
+    """A lock that can be acquired repeatedly, and its leases."""
 
     def __init__(self, planned: tuple[Plan, Behaviour]) -> None:
         self._fixed = planned
@@ -122,11 +122,11 @@ class LockBase(Generic[L]):
 
     @property
     def lease(self) -> L | None:
-        """The lease of the current thread or task; else the latest; `None` if there is none."""
+        """The lease of the current thread or task, or else the latest; `None` if there is none."""
         return self._acquisitions.current()
 
     def owned(self) -> bool:
-        """Whether there is a `lease` and it is valid. Asks nobody."""
+        """Whether there is a `lease` and it is valid, without asking a node."""
         lease = self.lease
         return lease is not None and lease.is_valid
 
@@ -164,7 +164,7 @@ def names_of(resource: object, resources: Iterable[str] | None) -> list[Any]:
 
 
 def refuse_to_pickle_a_lease(_lease: object) -> NoReturn:
-    """What `pickle` calls."""
+    """What `pickle` calls for a lease: raises an error."""
     raise TypeError(
         "a lease belongs to its process and cannot be pickled or copied: pass its token, and call "
         "lease(resource, token) of a Redlock there"
@@ -172,9 +172,9 @@ def refuse_to_pickle_a_lease(_lease: object) -> NoReturn:
 
 
 def let_go_on(left: tuple[Any, Operation | None] | None) -> None:
-    """A release that was interrupted, as by Ctrl-C, goes on by itself.
+    """Let a release that was interrupted, as by Ctrl-C, continue by itself.
 
-    It would once its operation is dropped, but an error's traceback can keep that for long.
+    It would do so once its operation is dropped, but an error's traceback can delay that for long.
     """
     if left is not None and left[1] is not None:
         left[1].cancel()
@@ -201,7 +201,7 @@ _LONG = 3600.0  # seconds
 
 
 def refuse_generators(function: Callable[..., Any]) -> None:
-    """A generator runs when it is iterated, long after the call that the lock would be held for."""
+    """Refuse generator functions: their bodies run long after the call that would hold the lock."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigTypeError(
             f"{function.__qualname__} is a generator: it runs after the call; use 'with' inside it"

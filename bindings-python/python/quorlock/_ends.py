@@ -1,7 +1,8 @@
-"""The end of a forked child whose last Python code is not that of a main thread.
+"""Ends a forked child whose last Python code is not that of a main thread.
 
-A thread that forks is the main thread of the child. Where it returns there instead of exiting,
-nobody ends the interpreter: the process is over when its last thread is, and the engine's is never.
+A thread that forks is the main thread of the child. If its function returns there instead of
+exiting, nothing ends the interpreter: the process would run until its last thread ends, and the
+engine's thread never does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ._router import finish, threads
 
 
 def see_out() -> None:
-    """Has such a child end when its main thread and all that it has started are over.
+    """End such a child when its main thread and all threads that it has started have ended.
 
     It ends as it would without this package: with status 0, and nothing run at its exit.
     """

@@ -1,4 +1,4 @@
-"""The exceptions. Owns their classes and fields; when they are raised is the core's to say.
+"""The exception classes and their fields. The core decides when they are raised.
 
 All derive from `LockError`, carry the same fields, and survive pickling and copying.
 """
@@ -67,7 +67,7 @@ class LockError(RuntimeError):
 
     @property
     def faults(self) -> dict[str, str]:
-        """What broke, by the address of the node."""
+        """The faults of nodes that failed, by the node's address."""
         return {vote.address: vote.detail or "" for vote in self.votes if vote.outcome == "failed"}
 
 
@@ -84,7 +84,7 @@ class LockTimeout(LockNotAcquired, TimeoutError):
 
 
 class QuorumUnreachable(LockError, ConnectionError):
-    """Too many nodes are broken for any verdict; `faults` says what is wrong with each.
+    """Too many nodes failed to decide; `faults` says what is wrong with each.
 
     Also a `ConnectionError`.
     """
@@ -95,8 +95,8 @@ class QuorumUnreachable(LockError, ConnectionError):
 class LeaseLost(LockError):
     """The lease is over, or taken by another: work done under it may overlap another holder's.
 
-    `votes` tells what the nodes answered to the release; where none was asked any more, because the
-    loss was known before, what they did in the last round.
+    `votes` has the nodes' answers to the release; if no node was asked, because the loss was known
+    before, what the nodes did in the last round.
     """
 
     code = ERROR_CODES["LeaseLost"]

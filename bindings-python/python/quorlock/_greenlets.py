@@ -1,4 +1,7 @@
-"""Waiting inside a gevent or eventlet hub without freezing it."""
+"""Waits inside a gevent or eventlet hub without blocking its other greenlets.
+
+Owns the choice of who calls back.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def wait(operation: Operation) -> None:
-    """Wait until the operation has ended; where a hub is at work, only the greenlet waits."""
+    """Wait until the operation has ended; in a thread with a hub, only the greenlet waits."""
     if not is_heard[0]:
         listen()
     if "gevent" in modules or "eventlet" in modules:
@@ -26,5 +29,5 @@ def wait(operation: Operation) -> None:
 
 
 def callbacks() -> CompletionRouter:
-    """Where callbacks of blocking code are called from: the hub's thread, or the dispatcher's."""
+    """The router for the callbacks of blocking code: the hub's, or the dispatcher."""
     return router_of_hub() or dispatcher()

@@ -1,4 +1,7 @@
-"""The queues that hubs of gevent and eventlet watch. Owns what is known of the two."""
+"""The completion routers for gevent and eventlet hubs.
+
+Owns everything that is specific to these two.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def router_of_hub() -> CompletionRouter | None:
-    """The queue of the hub that this thread's greenlets have."""
+    """The router of the hub that runs this thread's greenlets."""
     monkey = modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
-        # A thread would be a greenlet there, and freeze the hub once there is one.
+        # With a hub, a thread would be a greenlet, and block all others.
         import_module("gevent").get_hub()
     hub = current_hub()
     router: CompletionRouter | None = None if hub is None else router_of(hub)
@@ -27,7 +30,7 @@ def router_of_hub() -> CompletionRouter | None:
 
 
 class _GeventRouter(CompletionRouter):
-    """A queue that a gevent hub watches."""
+    """A router whose descriptor a gevent hub watches."""
 
     def __init__(self, hub: Any) -> None:
         super().__init__(with_fd=True)
@@ -49,17 +52,17 @@ class _GeventRouter(CompletionRouter):
             self._hold(-1)
 
     def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
-        """In a greenlet of its own: the hub itself must not wait."""
+        """In a greenlet of its own: the hub's greenlet must not wait."""
         return partial(import_module("gevent").spawn, callback)
 
     def _hold(self, step: int) -> None:
-        """The hub gives up when nothing is left to come: it must know that someone waits."""
+        """Count the waiting operations: a gevent hub stops when it expects no event."""
         self._waiting += step
         self._watcher.ref = self._waiting > 0
 
 
 class _EventletRouter(CompletionRouter):
-    """A queue that an eventlet hub watches."""
+    """A router whose descriptor an eventlet hub watches."""
 
     def __init__(self, hub: Any) -> None:
         super().__init__(with_fd=True)
@@ -76,7 +79,7 @@ class _EventletRouter(CompletionRouter):
             raise
 
     def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
-        """In a greenlet of its own: the hub itself must not wait."""
+        """In a greenlet of its own: the hub's greenlet must not wait."""
         return partial(import_module("eventlet").spawn_n, callback)
 
     def _ready(self, _fileno: int) -> None:
@@ -84,7 +87,7 @@ class _EventletRouter(CompletionRouter):
 
 
 def current_hub() -> Any | None:
-    """The hub of this thread, if one is at work and the caller can wait for it."""
+    """The hub of this thread, if it runs and the caller is a greenlet that can wait."""
     if "gevent" in modules:
         hub = import_module("gevent._hub_local").get_hub_if_exists()
         if hub is not None:
@@ -106,7 +109,7 @@ def router_of(hub: Any) -> Any:
 
 
 def _no_error(*_: object) -> None:
-    """The queue's end of a socket pair is never closed while it is watched."""
+    """The handler for errors of the descriptor, which is never closed while it is watched."""
 
 
 _routers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

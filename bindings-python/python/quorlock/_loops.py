@@ -1,4 +1,4 @@
-"""Waiting inside asyncio. Owns the queues of event loops, and how a block is interrupted."""
+"""Waits inside asyncio. Owns the routers of event loops, and how a block is interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def finished(operation: Operation) -> None:
-    """Wait until the operation has ended. Cancelled, it cancels the operation."""
+    """Wait until the operation has ended. Cancelling the wait cancels the operation."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -40,10 +40,10 @@ async def finished(operation: Operation) -> None:
 
 
 async def _ended_here(operation: Operation) -> bool:
-    """See an operation through on this thread, unless it takes long; tells whether it has ended."""
+    """Drive the operation on this thread unless it takes long; tells whether it has ended."""
     try:
         while True:
-            await asyncio.sleep(0)  # everybody else has a turn before this thread waits
+            await asyncio.sleep(0)  # all other tasks run before this thread waits
             has_ended = operation.drive_on_loop()
             if has_ended is not None:
                 return has_ended
@@ -53,7 +53,7 @@ async def _ended_here(operation: Operation) -> bool:
 
 
 def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
-    """Arrange what is called, or cancelled, on this loop when the lease is lost."""
+    """Register what is called, or which task is cancelled, on this loop when the lease is lost."""
     told = None if behaviour.on_lost is None else telling(behaviour.on_lost)
     task = asyncio.current_task() if is_block and behaviour.raise_on_lost else None
     if task is not None:
@@ -65,7 +65,7 @@ def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
 
 
 class LoopRouter(CompletionRouter):
-    """The queue of one event loop: everything is called back on the loop's own thread."""
+    """The router of one event loop: calls everything back on the loop's own thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(with_fd=True)
@@ -87,7 +87,7 @@ class LoopRouter(CompletionRouter):
         self._futures.pop(number, None)
 
     def deliver(self) -> None:
-        """Resolve and call back for everything that was posted. Does not wait."""
+        """Resolve and call back for every completion that was posted. Does not wait."""
         losses: list[tuple[int, LeaseLost | None]] = []
         for number, loss in self.queue.take():
             if loss is not None:
@@ -100,13 +100,13 @@ class LoopRouter(CompletionRouter):
             self._route(losses)
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
-        """Call back on the loop; a coroutine that comes back is run as a task."""
+        """Call back on the loop; if the callback returns a coroutine, run it as a task."""
         watch.callback = _running(watch.callback)
         return super().watch(lease, watch)
 
 
 class ThreadRouter:
-    """For a loop that watches no file descriptors: the dispatcher's thread calls into the loop."""
+    """For a loop that watches no file descriptors: the dispatcher's thread calls into it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
@@ -134,7 +134,7 @@ class ThreadRouter:
 
 
 def router_of(loop: asyncio.AbstractEventLoop) -> LoopRouter | ThreadRouter:
-    """The loop's queue; made at the first call, and anew in a forked child."""
+    """The loop's router; made at the first call, and again in a forked child."""
     latest = _latest.router()
     if latest is not None and latest.loop() is loop and latest.generation == generation():
         return latest
@@ -151,7 +151,7 @@ def router_of(loop: asyncio.AbstractEventLoop) -> LoopRouter | ThreadRouter:
 
 
 class _Latest(threading.local):
-    """The queue of the loop that this thread ran last: mostly that of the one it runs now."""
+    """The router of the loop that this thread ran last, which is usually the one it runs now."""
 
     router: Callable[[], LoopRouter | ThreadRouter | None] = staticmethod(lambda: None)
 
@@ -166,21 +166,24 @@ class Interruption(Watch):
         self._task: asyncio.Task[Any] | None = task
         self._told = told
         self._fired = False
-        #: How often others had asked the task to stop before.
+        # : How many cancellations of the task others had requested before.
         self._others = task.cancelling() if hasattr(task, "cancelling") else 0
 
     def is_for(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether it is this task that would be cancelled."""
+        """Whether this is the task that would be cancelled."""
         return self._task is task
 
     def end(self, error: BaseException | None) -> bool:
-        """Cancel no more: the block is over. Tells whether `error` is the cancellation made."""
+        """Stop cancelling: the block has ended.
+
+        Tells whether `error` is the cancellation made here.
+        """
         task, self._task = self._task, None
         if task is None or not self._fired:
             return False
         if hasattr(task, "uncancel"):
             return task.uncancel() <= self._others and isinstance(error, asyncio.CancelledError)
-        # Before Python 3.11 only the message tells one cancellation from another, where it is kept.
+        # Before Python 3.11 only a cancellation's message tells one from another, where it is kept.
         return isinstance(error, asyncio.CancelledError) and error.args in ((), (_MESSAGE,))
 
     def _fire(self, loss: LeaseLost) -> object:
@@ -191,7 +194,7 @@ class Interruption(Watch):
 
 
 def is_thrown_away(kind: type[BaseException] | None, watch: Watch | None) -> bool:
-    """Whether a block ends because its coroutine is thrown away: nobody can wait there."""
+    """Whether a block ends because its coroutine is being closed: nothing can be awaited there."""
     if kind is not GeneratorExit:
         return False
     try:
@@ -202,7 +205,8 @@ def is_thrown_away(kind: type[BaseException] | None, watch: Watch | None) -> boo
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
-    # Between a look and this step a Ctrl-C may cancel it, and the others are still to be told.
+    # Between the check and this step Ctrl-C may cancel it, and the other futures still need
+    # results.
     try:
         future.set_result(None)
     except asyncio.InvalidStateError:
@@ -227,9 +231,9 @@ def _finished(task: asyncio.Task[Any]) -> None:
 
 
 def _renew_guard() -> None:
-    """In a forked child the guard may be held by a thread that is not there.
+    """In a forked child a thread that does not exist there may hold the guard.
 
-    So may the queues, where there is no GIL; those of the parent are of no use here.
+    The same holds for the routers, without a GIL; the parent's routers are useless here.
     """
     global _making, _routers
     _making, _routers = threading.Lock(), weakref.WeakKeyDictionary()

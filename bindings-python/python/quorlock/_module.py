@@ -1,4 +1,4 @@
-"""`redlock(...)`: a lock over the nodes of the process. Owns which those are."""
+"""`redlock(...)`: a lock over the nodes of the process. Owns which nodes those are."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def redlock(
 
 class _Checker(Redlock):
     def _mind(self, plan: Plan) -> None:
-        """The manager that is used will."""
+        """The manager that is used gives the warning."""
 
 
 def _nodes_of_the_process() -> Redlock:
@@ -118,5 +118,5 @@ def _nodes_of_the_process() -> Redlock:
 
 _configured: Redlock | None = None
 _from_environment: tuple[str, Redlock] | None = None
-#: Tells what is wrong with a lock's settings before anyone acquires it; never connects.
+# : Checks a lock's settings before it is acquired; never connects.
 _checker = _Checker(["memory://"])

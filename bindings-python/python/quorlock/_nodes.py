@@ -1,7 +1,7 @@
-"""From what users pass as a node to what the core reads: a text, or a dict of its parts.
+"""Converts what users pass as a node into what the core reads: a text, or a dict of its parts.
 
-Owns what is known of redis-py and valkey-py clients: their connection settings are read, and the
-client itself is never used.
+Owns everything that is specific to redis-py and valkey-py clients: their connection settings are
+read, and the client itself is never used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ._errors import ConfigError, ConfigTypeError
 
 
 class Node(NamedTuple):
-    """What is known of one node."""
+    """The state of one node."""
 
     address: str
     """Where it is, without a password."""
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
 
 class Hidden:
-    """The parts of nodes, passwords among them, where no `vars()` or debugger shows them."""
+    """The parts of nodes, passwords included, hidden from `vars()` and debuggers."""
 
     __slots__ = ("reveal",)
 
@@ -38,7 +38,7 @@ class Hidden:
 
 
 def parts_of(nodes: Iterable[Any]) -> list[str | dict[str, Any]]:
-    """Every node as a text or a dict."""
+    """Every node, converted to a text or a dict."""
     if isinstance(nodes, (str, bytes, Mapping)) or not isinstance(nodes, Iterable):
         raise ConfigTypeError(
             f"the nodes are given as a list, such as ['redis://localhost:6379'], not as one "
@@ -55,7 +55,7 @@ def _parts(node: Any) -> Any:
             raise ConfigTypeError(f"a node in a tuple is (host, port), not {len(node)} values")
         return {"host": node[0], "port": node[1]}
     if isinstance(node, str) or type(node).__module__ == "builtins":
-        return node  # what is none of these is refused by the core's reader
+        return node  # the core's reader refuses everything else
     return _client(node)
 
 
@@ -87,7 +87,7 @@ def _client(client: Any) -> dict[str, Any]:
 def _refuse_what_cannot_be_told(
     name: str, client: Any, pool: Any, settings: Mapping[str, Any]
 ) -> None:
-    """Two clients that lock in different databases, or under different keys, exclude nobody."""
+    """Refuse two clients with different databases or key prefixes, which exclude nobody."""
     if not any(_is_theirs(base) for base in type(client).__mro__):
         raise _unknown_keys(name, "it is no client of redis-py or valkey-py but wraps one")
     for kind, methods in (
@@ -108,7 +108,7 @@ def _refuse_what_cannot_be_told(
 
 
 def _is_theirs(kind: type) -> bool:
-    """Whether a class comes with the client's library."""
+    """Whether a class belongs to the client's library."""
     return kind.__module__.partition(".")[0] in _LIBRARIES
 
 
@@ -158,7 +158,7 @@ def _unknown_keys(name: str, reason: str) -> ConfigError:
 
 _PAIR = 2
 _LIBRARIES = {"redis", "valkey", "aioredis"}
-#: Where their pools keep the connections that they have made.
+# : The names under which their pools keep the connections that they have made.
 _MADE = ("_available_connections", "_in_use_connections", "_connections")
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")

@@ -1,7 +1,7 @@
-"""Logs notices with Python's logging when they come. Owns the thread that does.
+"""Logs notices with Python's logging when they come. Owns the thread that does it.
 
-That is a thread of its own, or the hub of greenlets: never a thread that waits for a lock, and
-nobody once the interpreter ends.
+That is a thread of its own, or the greenlets' hub: never a thread that waits for a lock, and no
+thread once the interpreter ends.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ._router import Dispatcher, log
 
 
 def listen() -> None:
-    """See to it that notices are logged. To be called once, with an operation begun.
+    """Start logging notices. Must be called once, while an operation is under way.
 
-    Python calls it: what native code calls must not run Python code, which may end at any step
-    with the interpreter.
+    Called from Python: a thread of native code must not run Python code, which may be stopped at
+    any step when the interpreter ends.
     """
     with _starting:
         if is_heard[0]:
@@ -37,7 +37,10 @@ def listen() -> None:
 
 
 def tell() -> None:
-    """Log what has come up since, as warnings. What goes wrong in logging stops nothing."""
+    """Log the notices that came since the last call, as warnings.
+
+    An error in logging stops nothing.
+    """
     for text, name, node in take_notices():
         warn(name, text, node)
 
@@ -51,13 +54,13 @@ def warn(name: str, text: str, node: str | None = None) -> None:
 
 
 def _renew() -> None:
-    """In a forked child the guard may be held by a thread that is not there, and nobody listens."""
+    """In a forked child a thread that does not exist there may hold the guard, and none listens."""
     global _starting
     _starting = threading.Lock()
     is_heard[0] = False
 
 
-#: Whether somebody listens in this process. A list, for others to look at what it holds now.
+# : Whether a thread listens in this process. A list, so that others can read its current value.
 is_heard = [False]
 _starting = threading.Lock()
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,7 @@
-"""The options of a lock in Python. Owns those that only Python has; the rest is the core's."""
+"""The options of a lock in Python.
+
+Owns those that only Python has; the others come from the core.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ else:
     try:
         from typing import Unpack
     except ImportError:  # before Python 3.11
-        #: For `typing.get_type_hints`, which asks for no more than the name.
+        # : `typing.get_type_hints` only needs the name to exist.
         Unpack = dict
 
 OnLost = Callable[..., object]
@@ -106,7 +109,7 @@ class Behaviour(NamedTuple):
 
 
 def split(options: dict[str, Any]) -> tuple[dict[str, Any], Behaviour]:
-    """What the core is told, and what is Python's own."""
+    """Divide the options into those for the core and Python's own."""
     core = {}
     own: dict[str, Any] = dict.fromkeys(_OWN)
     for name, value in options.items():
@@ -137,7 +140,7 @@ def check_wait(blocking: object, timeout: object) -> None:
 
 
 def telling(callback: OnLost) -> Callable[[LeaseLost], object]:
-    """The callback, for calls with the error, whether or not it takes it."""
+    """Wrap the callback so that it can be called with the error even if it takes no argument."""
     try:
         inspect.signature(callback).bind(None)
     except TypeError:
@@ -163,9 +166,9 @@ def _unknown(name: str) -> str:
     return f"there is no option '{name}'; {hint}"
 
 
-#: The one of most locks, recognised by identity.
+# : The behaviour of most locks, recognised by identity.
 USUAL = Behaviour(blocking=True, raise_on_lost=True, on_lost=None)
-#: Those that only Python has, or that have another default here: the default and the meaning.
+# : Options that only Python has, or whose default differs here: the default and the meaning.
 OWN: dict[str, tuple[object, str]] = {
     "blocking": (True, "whether to wait at all; otherwise one round decides"),
     "auto_extend": (

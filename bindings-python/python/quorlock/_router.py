@@ -1,4 +1,6 @@
-"""From the engine's queues to Python code. Owns the routing and the threads that call back.
+"""Carries completions from the engine's queues to Python code.
+
+Owns the routing and the threads that call back.
 
 The engine's thread never touches Python: it posts a number to a queue. An event loop, a gevent hub
 or a daemon thread empties the queue. There is one such thread for the callbacks of blocking code,
@@ -26,7 +28,7 @@ log = logging.getLogger("quorlock")
 
 
 class Watch:
-    """A callback for the loss of a lease. The lease keeps it: it goes when the lease goes."""
+    """A callback for the loss of a lease. The lease keeps it, so both are dropped together."""
 
     __slots__ = ("__weakref__", "callback")
 
@@ -35,7 +37,7 @@ class Watch:
 
 
 class CompletionRouter:
-    """A queue and who waits for what is posted there."""
+    """A queue of completions, and which code waits for each number in it."""
 
     def __init__(self, *, with_fd: bool) -> None:
         self.queue = CompletionQueue(with_fd=with_fd)
@@ -46,7 +48,7 @@ class CompletionRouter:
         self._watches: weakref.WeakValueDictionary[int, Watch] = weakref.WeakValueDictionary()
 
     def expect(self, operation: Operation, then: Callable[[], object]) -> int:
-        """Call `then` when the operation has ended; returns what `forget` takes."""
+        """Call `then` when the operation has ended; returns the number for `forget`."""
         number = next(self._ids)
         self._expected[number] = then
         operation.announce(self.queue, number)
@@ -57,13 +59,13 @@ class CompletionRouter:
         self._expected.pop(number, None)
 
     def stand_by(self, callback: Callable[[], object]) -> int:
-        """Call back each time that the number returned is posted."""
+        """Call back each time that the returned number is posted."""
         number = next(self._ids)
         self._standing[number] = self.aside(callback)
         return number
 
     def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
-        """The callback in a form that may wait."""
+        """The callback in a form that is allowed to wait."""
         return callback
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
@@ -97,7 +99,7 @@ class CompletionRouter:
 
 
 class Dispatcher(CompletionRouter):
-    """Calls back on a thread of its own, which the end of the interpreter does not wait for."""
+    """Calls back on a thread of its own, which does not delay the end of the interpreter."""
 
     def __init__(self, name: str) -> None:
         super().__init__(with_fd=False)
@@ -110,7 +112,7 @@ class Dispatcher(CompletionRouter):
             _dispatchers.append(self)
 
     def close(self) -> None:
-        """Has the thread end, once it has called back for what was posted so far."""
+        """End the thread once it has called back for everything that was posted so far."""
         self.queue.close()
 
     def _run(self) -> None:
@@ -133,7 +135,7 @@ def threads() -> list[threading.Thread]:
 
 
 def finish() -> None:
-    """Lets those threads go and gives withdrawals under way a moment to get out."""
+    """End those threads, and give withdrawals under way a moment to be sent."""
     global _is_finished
     with _starting:
         _is_finished = True
@@ -148,7 +150,7 @@ def finish() -> None:
 
 
 def _renew() -> None:
-    """In a forked child the guard may be held by a thread that is not there."""
+    """In a forked child a thread that does not exist there may hold the guard."""
     global _starting
     _starting = threading.RLock()
     _dispatchers.clear()

@@ -1,6 +1,6 @@
-"""What people see of the options where they look: in signatures, `help()` and tooltips.
+"""Shows the options in signatures, `help()` and tooltips, where functions only declare `**options`.
 
-Names and defaults come from the core and the tables of `_options`; this only shows them.
+Names and defaults come from the core and the tables of `_options`; nothing is defined here.
 """
 
 from __future__ import annotations

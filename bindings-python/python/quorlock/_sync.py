@@ -47,7 +47,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Lease(LeaseState):
     """A lock that is held. May be used from any thread.
 
-    A lease that is forgotten (garbage-collected) is no longer renewed and runs out.
+    A lease that is garbage-collected is no longer renewed and expires.
 
     >>> from quorlock import Redlock
     >>> locks = Redlock(["memory://a", "memory://b", "memory://c"])
@@ -90,11 +90,11 @@ class Lease(LeaseState):
         return cast("float", operation.result())
 
     def release(self) -> str:
-        """Give the lock back; returns `released`, or `unknown` if too few nodes answered to tell.
+        """Release the lock; returns `released`, or `unknown` if too few nodes answered to tell.
 
-        Nodes that could not be reached are tried again in the background until they have forgotten
-        the lock by themselves. Earlier than `min_hold` after the acquisition, the nodes keep it
-        from others until then. Raises `LeaseLost` if the lease had expired or was taken (with
+        Nodes that could not be reached are asked again in the background until their keys have
+        expired. Before `min_hold` has passed since the acquisition, the nodes keep the lock from
+        others until then. Raises `LeaseLost` if the lease had expired or was taken (with
         `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
         `LockNotHeld` if it was released before.
         """
@@ -139,9 +139,9 @@ class Lock(LockBase[Lease]):
         return True
 
     def release(self) -> str:
-        """Give back what this thread acquired last; see `Lease.release`.
+        """Release the lease that this thread acquired last; see `Lease.release`.
 
-        A thread that never acquired through this object gives back the latest lease. Raises
+        A thread that never acquired through this object releases the latest lease. Raises
         `LockNotHeld` if there is none.
         """
         taken = None
@@ -177,7 +177,7 @@ class Lock(LockBase[Lease]):
         try:
             left = self._acquisitions.leave_block()
             if left is None or left[1] is None:
-                return  # given back inside the block, or held by the parent of this process
+                return  # released inside the block, or held by the parent of this process
             wait(left[1])
             loss: LeaseLost | None = left[1].result()[1]
         except BaseException:
@@ -216,7 +216,7 @@ class Lock(LockBase[Lease]):
     def _for_asyncio(self) -> _async.Lock:
         from . import _async
 
-        # One view, also when threads ask for it at once.
+        # One view, even if several threads ask for it at once.
         view: _async.Lock = self.__dict__.setdefault("_async_view", _async._AsyncView(self))
         return view
 
@@ -228,7 +228,7 @@ class Lock(LockBase[Lease]):
                 adapt(lease, behaviour)
             return lease
         except BaseException:
-            # Whatever came between, as Ctrl-C can at any line: nothing stays behind.
+            # If any exception came in between, as Ctrl-C can at any line, no lease stays behind.
             self._acquisitions.undo(operation)
             raise
 
@@ -319,7 +319,7 @@ class Redlock(RedlockBase):
 
 
 def adapt(lease: Lease, behaviour: Behaviour) -> None:
-    """What becomes of a loss of this lease."""
+    """Prepare a lease for what its lock does about a loss."""
     lease._raise_on_lost = behaviour.raise_on_lost
     if behaviour.on_lost is not None:
         lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))

@@ -1,8 +1,7 @@
-"""The same lock for asyncio. Owns how a task waits and what an `async with` block means.
+"""The same lock for asyncio: what users import. Owns only the list of names.
 
-Nothing here is bound to an event loop when it is made: module-level objects, several loops in
-several threads, and uvloop are all fine. While a loop is blocked, its leases are renewed all the
-same.
+Nothing here is bound to an event loop when it is created: module-level objects, several loops in
+several threads, and uvloop all work. While a loop is blocked, its leases are still renewed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-//! The background thread that talks to the nodes for all locks of a process. Owns its tasks and
-//! background work.
+//! The background thread that talks to the nodes for a process's locks. Owns its tasks and work.
 
 mod adaptive_backoff;
 mod busy_poll;
@@ -33,8 +32,7 @@ use crate::tasks::Tasks;
 ///
 /// It runs apart from the threads of its users, so that a blocked event loop or a busy interpreter
 /// does not lose a lock. All [`Redlock`](crate::Redlock)s of a process share one engine and its
-/// connections, unless one is given its own. Cloning gives another handle to the same thread, which
-/// ends with the last handle.
+/// connections by default. Clones are handles to the same thread, which ends with the last one.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -58,8 +56,7 @@ struct Background {
 #[derive(Default)]
 struct Counts {
     under_way: usize,
-    /// How many threads wait until no background work is left; usually none, and then none is
-    /// woken.
+    /// How many threads wait until no background work is left; usually none.
     waiting: usize,
 }
 
@@ -124,8 +121,7 @@ impl Engine {
     ///
     /// For an event loop that watches [`Self::descriptor`]: its thread then needs no other thread
     /// to be woken. There is no need to call it often: the engine's thread drives when no caller
-    /// has come for 5 ms, and takes over at once work that would take a caller longer than about 1
-    /// ms.
+    /// has come for 5 ms, and takes over work that would keep a caller for more than about 1 ms.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -182,15 +178,13 @@ impl Engine {
         None
     }
 
-    /// Makes the engine's thread drive at once: for work that was handed to the engine by a thread
-    /// that does not drive (as when a future is dropped before its end), or if an event loop does
-    /// not drive as it planned.
+    /// Makes the engine's thread drive at once: for work from a thread that does not drive (as when
+    /// a future is dropped before its end), or if an event loop does not drive as it planned.
     pub fn wake_thread(&self) {
         self.shared.runtime.call_thread_back();
     }
 
-    /// Runs `future` on the engine's thread. Dropping the task before it has ended drops the
-    /// future.
+    /// Runs `future` on the engine's thread. Dropping the task drops a future that has not ended.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
@@ -223,8 +217,7 @@ impl Engine {
         self.hand_over(future);
     }
 
-    /// Runs `future` to its end on the thread, even if no caller waits for it; [`Self::drain`]
-    /// waits for it.
+    /// Runs `future` to its end on the thread, also without a caller; [`Self::drain`] waits for it.
     pub fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ticket = BackgroundTicket::new(&self.shared.background);
         self.hand_over(FutureWith { future, value: ticket });
@@ -242,9 +235,8 @@ impl Engine {
 
     /// Waits until all background work is done, for `timeout` at most.
     ///
-    /// For the end of a process: keys of acquisitions that were just cancelled are then gone from
-    /// the nodes. Returns whether all is done. Blocks the calling thread, which must not be the
-    /// engine's own.
+    /// For the end of a process: keys of cancelled acquisitions are then gone from the nodes. Returns
+    /// whether all is done. Blocks the calling thread, which must not be the engine's own.
     pub fn drain(&self, timeout: Duration) -> bool {
         let background = &self.shared.background;
         let end = Instant::now() + timeout;
