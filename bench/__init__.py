@@ -1,4 +1,4 @@
-"""How fast Quorlock is, measured side by side with the other libraries: `make bench`.
+"""Measures how fast Quorlock is, side by side with other libraries: `make bench`.
 
 `workloads` measure, `report` tells; `contestants` are programs of their own, listed in `entrants`.
 """

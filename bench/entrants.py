@@ -1,4 +1,4 @@
-"""Who takes part, how each is started, and what each can do. Starts nothing."""
+"""The list of contestants: how each is started, and what each can do. Starts nothing."""
 
 from __future__ import annotations
 

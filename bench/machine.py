@@ -1,4 +1,4 @@
-"""Makes figures repeat on a small machine: places for servers and clients, no core that halts.
+"""Makes figures repeatable on a small machine: pins processes to cores and keeps cores awake.
 
 Each step is left out where the system does not permit it; `Conditions` tells which were taken.
 """

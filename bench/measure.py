@@ -1,4 +1,4 @@
-"""What every workload is made of: contestants that take turns, and the rows that come of it."""
+"""Runs the contestants in turns, and collects the rows of every workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers that everybody locks on, and a link of a given length before them."""
+"""Starts the servers that all contestants lock on, and links that delay what they carry."""
 
 from __future__ import annotations
 

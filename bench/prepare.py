@@ -1,4 +1,4 @@
-"""Brings everybody to the start: release builds of ours, the peers' environments, the C programs.
+"""Builds and installs what the bench needs: our releases, the peers' environments, the C programs.
 
 Everything goes into target/bench, so that the debug variants of the tests stay as they are.
 """

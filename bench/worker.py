@@ -1,4 +1,4 @@
-"""One contestant's process, and what it is asked. Measures nothing itself."""
+"""Starts one contestant's process and asks it to run its loops. Measures nothing itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The plot: one resource, four processes in two languages, five servers, three mishaps."""
+"""Plays the demo: four processes in two languages want one resource, on five servers with faults.
+"""
 
 from __future__ import annotations
 

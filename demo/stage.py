@@ -1,4 +1,4 @@
-"""Where the demo is played: worker processes on one side, the terminal on the other."""
+"""Runs the demo's worker processes and prints what they do. Owns the processes and the terminal."""
 
 from __future__ import annotations
 

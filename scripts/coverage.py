@@ -1,4 +1,4 @@
-"""How many lines of the Rust core the Rust tests run: a table, and a failure below the limits.
+"""Measures how many lines of the core the Rust tests run: a table, and a failure below the limits.
 
     python3 scripts/coverage.py
 

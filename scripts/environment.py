@@ -1,4 +1,4 @@
-"""Makes ready what building and testing need: `.venv` from requirements-dev.txt and `node_modules`.
+"""Installs what building and testing need: `.venv` from requirements-dev.txt, and `node_modules`.
 
 Runs on the system's Python with the standard library only, and does nothing the second time.
 A Debian without python3-venv is helped by python3-venv (as root) or by virtualenv.

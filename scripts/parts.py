@@ -1,4 +1,4 @@
-"""What is checked: the parts in their order, each with its command."""
+"""The list of parts that `check.py` runs, in order, each with its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows on a terminal that something goes on: for how long, and the last line that it wrote."""
+"""Shows on a terminal how long a command has been running, and the last line that it wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that run tests: what they wrote is read, and what failed is run once more."""
+"""Runs test programs, reads their output, and runs failed tests once more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What COMPARE.md says of lock libraries, each row by a program that anybody can run.
+"""The programs behind COMPARE.md: each row about lock libraries can be run by anybody.
 
     make compare                              every row, each three times
     make compare COMPARE="--times 1 pottery"  only what names a library or a row

@@ -1,4 +1,4 @@
-"""Rows about a lock that is held: renewal, loss, blocks, forks."""
+"""Measures the rows about a held lock: renewal, loss, blocks, forks."""
 
 from __future__ import annotations
 

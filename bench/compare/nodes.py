@@ -1,4 +1,4 @@
-"""Rows about nodes: down, hung, forgetful, with another clock, or one server twice."""
+"""Measures the rows about nodes: down, hung, forgetful, with another clock, or one server twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows about one round of an acquisition: time, holder ids, lost replies, what stays behind."""
+"""Measures the rows about one round of an acquisition: time, ids, lost replies, leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of COMPARE.md that have a program, and for whom the question does not arise."""
+"""The list of COMPARE.md's rows that have a program, and which libraries each one is run for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One try of one row: fresh servers, proxies and processes of a library, all ended at its end."""
+"""Runs one try of one row, with servers, proxies and processes of its own, which it ends."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Holds the work of the protocol's machines to a number of instructions: no timing, no noise."""
+"""Limits the instructions that the protocol's machines may take: a measure without noise."""

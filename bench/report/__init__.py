@@ -1,1 +1,1 @@
-"""Tells what was measured: figures, targets, pictures and the page. Measures nothing."""
+"""Reports what was measured: figures, targets, pictures and the page. Measures nothing."""

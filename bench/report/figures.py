@@ -1,4 +1,4 @@
-"""What the rows of a run add up to: medians over rounds, and ratios within one round."""
+"""Computes figures from the rows of a run: medians over rounds, and ratios within one round."""
 
 from __future__ import annotations
 

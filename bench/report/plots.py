@@ -1,4 +1,4 @@
-"""Which pictures there are and what each shows. Draws with `svg`."""
+"""Draws the pictures of the page with `svg`. Owns which there are and what each shows."""
 
 from __future__ import annotations
 

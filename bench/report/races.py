@@ -1,4 +1,4 @@
-"""Where others are ahead, and what failed on healthy nodes: lines for the page."""
+"""Lists for the page where others are faster, and what failed on healthy nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the page, in Markdown: lines, and none where nothing was measured."""
+"""Writes the tables of the page in Markdown: lines, or none where nothing was measured."""
 
 from __future__ import annotations
 

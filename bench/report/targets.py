@@ -1,4 +1,4 @@
-"""What Quorlock is held to: ratios within one run, each met or not."""
+"""The targets for Quorlock's speed: ratios within one run, each met or not."""
 
 from __future__ import annotations
 

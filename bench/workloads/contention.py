@@ -1,4 +1,4 @@
-"""Several processes want one resource: how long it lies idle between two holders."""
+"""Measures how long a resource that several processes want is idle between two holders."""
 
 from __future__ import annotations
 

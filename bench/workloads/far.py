@@ -1,4 +1,4 @@
-"""Five nodes half a millisecond away, and five of which one is slow."""
+"""Measures five nodes half a millisecond away, and five nodes of which one is slow."""
 
 from __future__ import annotations
 

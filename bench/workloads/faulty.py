@@ -1,4 +1,4 @@
-"""Five nodes of which one hangs or dies: the calls while it is found out, and those after."""
+"""Measures five nodes of which one hangs or dies: the calls until that is known, and later ones."""
 
 from __future__ import annotations
 

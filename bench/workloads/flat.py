@@ -1,4 +1,4 @@
-"""Whether a lock costs the same for one resource and for ten thousand, and after ten minutes."""
+"""Measures whether a lock costs the same for many resources, and after ten minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many locks at once from one process, each on a resource of its own: pairs per second."""
+"""Measures many locks at once from one process, each on its own resource: pairs per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of leases that renew themselves: processor time, commands and memory."""
+"""Measures thousands of leases that renew themselves: processor time, commands and memory."""
 
 from __future__ import annotations
 

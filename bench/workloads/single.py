@@ -1,4 +1,4 @@
-"""One lock at a time, nobody else about: latency and processor time, by number of nodes."""
+"""Measures one lock at a time without contention: latency and processor time."""
 
 from __future__ import annotations
 

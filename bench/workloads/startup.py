@@ -1,4 +1,4 @@
-"""From the start of a process to its first lock, and back."""
+"""Measures the time from the start of a process to its first lock, and to its end."""
 
 from __future__ import annotations
 

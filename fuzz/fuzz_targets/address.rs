@@ -1,4 +1,5 @@
-//! Any text as the address of a node: taken or refused in words, and no password comes back.
+//! Parses arbitrary text as the address of a node: it is accepted or refused in words, and no
+//! password is repeated.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! A server that answers the first command about a lock with any bytes, or does so only when it has granted a lock
-//! before (the first byte tells which). A panic of any thread ends the run, and so does a call that does not end.
+//! Answers the first lock command of a client with arbitrary bytes, or only after a granted lock
+//! (the first byte decides). A panic of any thread ends the run, and so does a call that does not
+//! end.
 
 #![no_main]
 

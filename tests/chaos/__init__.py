@@ -1,1 +1,1 @@
-"""Real servers, real processes, real faults: see README.md."""
+"""Tests the library with real servers, real processes and real faults: see README.md."""

@@ -1,4 +1,4 @@
-"""The command line: `python -m tests.chaos`. Owns the order of a run; README.md tells what for."""
+"""The command `python -m tests.chaos`. Owns the order of a run; README.md says what it is for."""
 
 from __future__ import annotations
 

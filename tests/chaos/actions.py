@@ -1,4 +1,4 @@
-"""How each fault is made, and unmade. Knows nothing of locks but their names.
+"""Makes each fault and ends it again. Knows locks only by name.
 
 An action begins a fault and returns what ends it.
 """

@@ -1,4 +1,4 @@
-"""Judges a history: pure, so that tests/chaos/test_checker.py can show it bad ones.
+"""Judges a history: a pure function, so that tests/chaos/test_checker.py can pass it bad ones.
 
 Knows nothing of servers, processes or faults, only what was promised and what came of it.
 """

@@ -1,4 +1,4 @@
-"""The protected resource: counters that look at fencing tokens. Knows nothing of locks.
+"""The protected resource: counters that check fencing tokens. Knows nothing of locks.
 
 A read counts as a use, too: a counter that noted tokens only at writes would let an old holder's
 write in between a new holder's read and write. Beside each counter that looks, one that does not

@@ -1,4 +1,4 @@
-"""The client processes of a run, and what can be done to them. Knows nothing of their work."""
+"""Starts, signals and ends the client processes of a run. Knows nothing of their work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a run, as plain data. Owns no judgement: that is checker.py's.
+"""The events of a run as plain data. Judges nothing: that is checker.py's part.
 
 All times are seconds of CLOCK_BOOTTIME, which every process of one machine shares and which the
 library's own lease clock reads.

@@ -1,4 +1,4 @@
-"""The faults: what each hits, how long it lasts, and whether the library promises to stand it.
+"""The list of faults: what each affects, how long it lasts, whether the library must survive it.
 
 Owns the table and its words; how a fault is made is nemesis.py's.
 """

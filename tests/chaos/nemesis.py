@@ -1,4 +1,4 @@
-"""Makes the faults of a schedule come true, and notes when. Knows nothing of locks."""
+"""Carries out the faults of a schedule at their times, and records them. Knows nothing of locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule of faults: a pure function of a seed. Carries out nothing.
+"""Draws the schedule of faults from a seed, as a pure function. Carries out nothing.
 
 Of the nodes never more than a minority is in trouble at one time, except by the kinds that say
 that they hit more; those come alone.

@@ -1,4 +1,4 @@
-"""What is told of a run: a table, and one line at its end."""
+"""Prints the result of a run: a table, and one line at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run takes place on: nodes with proxies and clocks of their own. Decides nothing."""
+"""The nodes of a run, each with a proxy and a clock of its own. Decides nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker sees what it should: histories made by hand, good and bad."""
+"""Tests that the checker finds what it should, with histories made by hand, good and bad."""
 
 from __future__ import annotations
 

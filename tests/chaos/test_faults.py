@@ -1,4 +1,4 @@
-"""The faults are real: each does to a server what its name says, and its end undoes it."""
+"""Tests that the faults are real: each does what its name says, and its end undoes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule of faults: the same for the same seed, every kind in turn, a majority left whole."""
+"""Tests the schedule of faults: the same for one seed, every kind in turn, a whole majority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes whose library is under test, from the stage's side. Owns their pipes and sleep.
+"""Starts and calls the processes that run the library under test. Owns their pipes and sleep.
 
 A process takes JSON lines and answers in JSON lines, each about one session (a manager with its own
 nodes and at most one lease); `client.py` and `tests/node/support/conformance_client.mjs` are the

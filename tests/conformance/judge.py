@@ -1,4 +1,4 @@
-"""What the expectations of a golden schedule mean for a real library.
+"""Checks the expectations of a golden schedule against what a real library did.
 
 Owns the tolerances: what a user relies on is exact (a lease never ends too late, a loss is never
 told too early), what only a busy machine delays has room.

@@ -1,4 +1,4 @@
-"""Runs golden schedules over one library: all side by side, and those that failed again, slower.
+"""Runs golden schedules with one library: all at the same time, then failed ones again, slower.
 
 What was only the machine's load does not come again; what is a fault does.
 """

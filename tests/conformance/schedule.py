@@ -1,4 +1,4 @@
-"""The lines of a golden schedule. Owns their parsing and defaults; what they mean is the stage's.
+"""Parses golden schedules. Owns the defaults; `stage.py` owns what the lines mean.
 
 The format is told in README.md here; `tests/model` reads the same files for the machines.
 """

@@ -1,1 +1,1 @@
-"""Schedules that the guards must stand, on real servers: see tests/README.md."""
+"""Tests the guards on real servers, in schedules that take long: see tests/README.md."""

@@ -1,4 +1,4 @@
-"""What a schedule takes place on: servers, proxies and clients, which end with it.
+"""Creates the servers, proxies and clients of one schedule, and ends them with it.
 
 Clients are patient with nodes: it is the guards that refuse here, not a busy machine.
 """

@@ -1,4 +1,4 @@
-"""Tests that take long because they wait: those of one module run at the same time.
+"""Runs the slow tests of one module at the same time, since they mostly wait.
 
     @side_by_side({"a new client": schedule, ...})
     def test_nobody_else_gets_in(case: Case) -> None:

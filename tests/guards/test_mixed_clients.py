@@ -1,5 +1,8 @@
-"""Clients that differ: many that hold long locks, those of long locks beside those of short ones,
-and a newcomer that meets a node whose clock was set back."""
+"""Tests clients that differ: many with long locks, some with short ones, one that starts later.
+
+Some hold long locks beside clients with short ones, and a client that starts later meets a node
+whose clock was set back.
+"""
 
 from __future__ import annotations
 

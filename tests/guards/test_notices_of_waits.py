@@ -1,5 +1,8 @@
-"""A client that waits because of another's long lock is told why. A client that takes one is told
-what that means, unless all have agreed on a limit."""
+"""Tests the notices about long locks: why a client waits, and what taking one means.
+
+A client that waits because of another's long lock is told why. A client that takes one is told
+what that means, unless all clients have set a limit.
+"""
 
 from __future__ import annotations
 

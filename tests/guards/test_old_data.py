@@ -1,4 +1,4 @@
-"""The harness of this folder: servers do come by old data, and their clocks do run fast."""
+"""Tests this folder's harness: servers do get old data, and their clocks do run fast."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Clients that reach different nodes: what one has opened in good faith is not enough for another
-that sees more, and one node out of reach does not blind a newcomer to clocks."""
+"""Tests clients that reach different nodes.
+
+A node that one client trusts with good reason is not trusted by another that knows more, and one
+unreachable node does not keep a new client from judging clocks.
+"""
 
 from __future__ import annotations
 

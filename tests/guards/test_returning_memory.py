@@ -1,5 +1,6 @@
-"""A server that goes back to what it held before has forgotten what came since, although its run,
-its canary and its connections are there: nobody is given a lock that is held.
+"""Tests servers that go back to older data although run, canary and connections stay.
+
+Such a server has forgotten what came since, and no client may get a lock that is held.
 
 Two of three nodes go back; without the guards they are a quorum for a second holder.
 """

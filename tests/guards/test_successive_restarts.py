@@ -1,5 +1,8 @@
-"""Nodes restart one after another without their data, and none of those that are there then ever
-held a long lock's key together with a quorum: what clients have read of it keeps it closed."""
+"""Tests nodes that restart one after another without their data, while a long lock is held.
+
+None of the remaining nodes ever held the lock's key together with a quorum: what clients have read
+of it keeps it closed.
+"""
 
 from __future__ import annotations
 

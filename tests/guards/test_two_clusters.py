@@ -1,5 +1,7 @@
-"""Clocks of one cluster that jump concern the clients of that cluster alone: another manager of the
-same process goes on as before, with its leases and with its waits."""
+"""Tests that clock jumps of one cluster do not affect another manager of the same process.
+
+The other manager continues as before, with its leases and with its waits.
+"""
 
 from __future__ import annotations
 

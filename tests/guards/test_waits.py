@@ -1,5 +1,8 @@
-"""Nobody waits for longer than a lock may last that can still be held, and not at all where nothing
-can have been forgotten. `python -m tests.guards.figures` tells the figures."""
+"""Tests that nobody waits for longer than a lock may last that can still be held.
+
+Nobody waits at all where nothing can have been forgotten. `python -m tests.guards.figures` prints
+the figures.
+"""
 
 from __future__ import annotations
 

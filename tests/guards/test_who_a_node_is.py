@@ -1,5 +1,7 @@
-"""Nodes are told apart also where they may not be asked who they are, and clocks that do not keep
-time are told also to a client that looks at them all the time."""
+"""Tests that nodes are told apart even where servers may not be asked who they are.
+
+Clocks that run wrong are noticed also by a client that looks at them all the time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For how long nodes that may have forgotten keep everybody waiting: schedules that measure it.
+"""Measures how long nodes that may have forgotten locks make clients wait.
 
 Judged by test_waits.py, told by figures.py. All figures are seconds; the locks that are waited for
 have a ttl of ten.

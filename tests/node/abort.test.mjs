@@ -1,5 +1,4 @@
-// An AbortSignal gives the wait for a lock up: at once, with its reason, and with no key left
-// behind.
+// Tests that an AbortSignal cancels the wait for a lock: at once, with its reason, and without leaving a key.
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'

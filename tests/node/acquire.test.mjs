@@ -1,4 +1,4 @@
-// Acquiring and releasing on real servers: what the lock says of itself, and what the nodes hold.
+// Tests acquiring and releasing on real servers: what the lock tells, and which keys the nodes have.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { Lock, LockNotHeldError, Redlock, ResourceLockedError } from 'quorlock'

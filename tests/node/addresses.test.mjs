@@ -1,5 +1,5 @@
-// Nodes as objects of parts: the options of client libraries can be passed as they are; what
-// resembles a part that counts is not overlooked.
+// Tests nodes given as objects: options of client libraries are accepted as they are, and a misspelt part
+// that matters is refused.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { ConfigError, Redlock } from 'quorlock'

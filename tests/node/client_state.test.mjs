@@ -1,5 +1,5 @@
-// What a client object uses at the moment counts, not what it was made with: a lock that
-// node-redlock sets with the same clients, and ours elsewhere, would have two holders.
+// Tests that the present state of a client object counts, not its first options: otherwise node-redlock with
+// the same clients and this library would lock different keys, and both grant one lock.
 import assert from 'node:assert/strict'
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
 import { Redis } from 'ioredis'

@@ -1,4 +1,4 @@
-// Client objects of other libraries: their settings are read, whatever their version; what cannot
+// Tests client objects of other libraries: the settings of every version are read, and a client that cannot
 // be read is refused at construction, with what to pass instead.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'

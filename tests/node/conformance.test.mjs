@@ -1,5 +1,5 @@
-// The golden schedules of tests/conformance hold for the Node package. They are played by the stage
-// there, which owns time and the scripted nodes; the package runs in support/conformance_client.mjs.
+// Tests that the golden schedules of tests/conformance hold for the Node package. The Python program there
+// owns time and the scripted nodes; the package runs in support/conformance_client.mjs.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'

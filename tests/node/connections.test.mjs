@@ -1,4 +1,4 @@
-// Connections are the process's: managers of equal settings share one to each server, and nothing else.
+// Tests that managers with equal settings share one connection to each server in a process, and nothing else.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,4 +1,4 @@
-// A lock at the end of an `await using` block, which is its Symbol.asyncDispose.
+// Tests the release of a lock at the end of an `await using` block (Symbol.asyncDispose).
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'

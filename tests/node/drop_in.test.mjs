@@ -1,5 +1,5 @@
-// What code written for node-redlock 5 relies on: names, messages, statistics, events. Compared
-// with the real package where it can be.
+// Tests what code for node-redlock 5 relies on: names, messages, statistics, events. Compares with the real
+// package where possible.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { Redis } from 'ioredis'

@@ -1,5 +1,5 @@
-// Nodes that forget locks, or free them early: with the guards nobody else gets in, and without them
-// somebody does.
+// Tests nodes that forget locks, or free them early: with the guards no other client gets the lock, and
+// without them one does.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { LockError, QuorumUnreachableError, Redlock } from 'quorlock'

@@ -1,4 +1,4 @@
-// Hostile servers and absurd arguments: an error of this package in time, and never a panic.
+// Tests hostile servers and absurd arguments: each gives an error of this package in time, and never a panic.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'

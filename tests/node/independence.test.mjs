@@ -1,4 +1,4 @@
-// Nodes that are not independent of each other are refused, in words that name both.
+// Tests that nodes which are not independent of each other are refused, in words that name both.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { ConfigError, QuorumUnreachableError, Redlock } from 'quorlock'

@@ -1,5 +1,6 @@
-// The same keys mean the same lock to other libraries, from Node. tests/python/test_interop.py goes
-// through all of them, both ways; here are races of two event loops, and what Node tells.
+// Tests that other libraries and this one exclude each other by the same keys, from Node.
+// tests/python/test_interop.py tests all of them, both ways; here are races of two event loops, and what only
+// Node tells.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { Redlock, ResourceLockedError } from 'quorlock'

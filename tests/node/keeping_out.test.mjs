@@ -1,4 +1,4 @@
-// Locks that stay closed when their lease has ended: lockDelay and minHold.
+// Tests that locks stay closed after the end of their lease: lockDelay and minHold.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { LeaseLostError, Redlock, ResourceLockedError } from 'quorlock'

@@ -1,5 +1,5 @@
-// The loss of a lock is told in time, whatever the nodes and the event loop do; nothing else is
-// told as a loss.
+// Tests that the loss of a lock is reported in time, whatever the nodes and the event loop do, and that
+// nothing else is reported as a loss.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, beforeEach, describe, it } from 'node:test'

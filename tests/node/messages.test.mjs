@@ -1,4 +1,5 @@
-// The sentences of errors: in Node's words, without contradictions, each fault once.
+// Tests the sentences of errors: they use Node's words, do not contradict each other, and name each fault
+// once.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import {

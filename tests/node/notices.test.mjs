@@ -1,4 +1,4 @@
-// Warnings are told when they happen, also while the program does nothing but hold a lock; they
+// Tests that warnings are emitted when they happen, also while the program only holds a lock, and that they
 // keep no process alive.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'

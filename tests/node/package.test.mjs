@@ -1,5 +1,4 @@
-// The package as users install it: one tarball in an empty directory, for ESM, CommonJS and
-// TypeScript.
+// Tests the package as users install it: one tarball in an empty directory, for ESM, CommonJS and TypeScript.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { copyFile, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'

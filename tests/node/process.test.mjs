@@ -1,5 +1,5 @@
-// Processes: they end when the user's code is done, they hear of nothing unhandled, and worker
-// threads may be ended at any moment.
+// Tests processes: they end when the user's code is done, get no unhandled rejections, and worker threads may
+// be ended at any moment.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,5 +1,4 @@
-// Nodes that are down, hung, slow or against it: a quorum decides, at once, and nothing is left
-// behind.
+// Tests nodes that are down, hung, slow or refuse: a quorum decides at once, and no key stays behind.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { ExecutionError, QuorumUnreachableError, ResourceLockedError } from 'quorlock'

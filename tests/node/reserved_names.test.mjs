@@ -1,4 +1,5 @@
-// Names that begin as the library's own keys do would meet them on the nodes.
+// Tests that names are refused which begin like the library's own keys and would collide with them on the
+// nodes.
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ConfigError, Redlock } from 'quorlock'

@@ -1,4 +1,5 @@
-// No password in anything that is printed: objects, statistics, errors of every kind, warnings.
+// Tests that nothing that is printed contains a password: objects, statistics, errors of every kind,
+// warnings.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { format, inspect } from 'node:util'

@@ -1,5 +1,5 @@
-// Settings, durations and resources: what is refused, in which words, and that nothing reaches a
-// node.
+// Tests settings, durations and resources: which values are refused, in which words, and that nothing reaches
+// a node.
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ConfigError, defaultSettings, LockError, Redlock } from 'quorlock'

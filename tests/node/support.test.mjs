@@ -1,4 +1,4 @@
-// The harness itself, as the Node tests see it: a test that passes on a broken harness says
+// Tests the test harness itself, as the Node tests use it: a test that passes on a broken harness proves
 // nothing.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'

@@ -1,4 +1,4 @@
-// using(): the lock extends itself while the routine runs, and its end is told exactly.
+// Tests using(): the lock extends itself while the routine runs, and the end is reported exactly.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, beforeEach, describe, it } from 'node:test'

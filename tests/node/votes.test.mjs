@@ -1,4 +1,4 @@
-// What a lock tells of its nodes while it is extended, by hand and by itself, and when it is lost.
+// Tests what a lock tells of its nodes while it is extended, by hand and by itself, and when it is lost.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { LeaseLostError, NodeError, QuorumUnreachableError, Redlock } from 'quorlock'

@@ -1,4 +1,4 @@
-// What people should hear of: events of the manager, or else warnings of the process.
+// Tests warnings: they are events of the manager, or else warnings of the process.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { ConfigError, Redlock } from 'quorlock'

@@ -1,4 +1,4 @@
-// What the Node package says of itself, as one line of JSON for test_node.py. Compares nothing.
+// Prints the names and defaults of the Node package as one line of JSON for test_node.py. Compares nothing.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import * as quorlock from 'quorlock'

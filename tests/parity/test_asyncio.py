@@ -1,4 +1,4 @@
-"""The blocking API against asyncio: the same names, parameters and defaults.
+"""Compares the blocking API with asyncio: the same names, parameters and defaults.
 
 What differs on purpose is listed here, and nothing else may differ.
 """

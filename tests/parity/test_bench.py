@@ -1,4 +1,4 @@
-"""The bench judges from rows alone: ratios within a round, waits for a lock, what failed."""
+"""Tests that the bench judges by its rows alone: ratios in a round, waits for a lock, failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every cell of the table in COMPARE.md has a program in bench/compare, and the other way round."""
+"""Tests that each cell of COMPARE.md's table has a program in bench/compare, and vice versa."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defaults as they are told in texts for people, against those that count."""
+"""Compares the defaults that texts for people name with the real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of other libraries' faults in tests/README.md names tests that are there."""
+"""Tests that the tests exist which the table of faults in tests/README.md names."""
 
 from __future__ import annotations
 

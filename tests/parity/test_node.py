@@ -1,4 +1,4 @@
-"""Node against Python: names, defaults, units and error codes come from one core.
+"""Compares Node with Python: names, defaults, units and error codes come from one core.
 
 Whatever differs on purpose is listed here, and nothing else may differ.
 """

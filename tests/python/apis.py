@@ -1,4 +1,4 @@
-"""One test for the blocking and the asyncio API alike. Owns what differs between them in a test.
+"""Lets one test run with the blocking and the asyncio API. Owns what differs between them.
 
 @every_api
 async def test_something(api: Api, cluster3: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the Python suite: servers, proxies and workers of peer libraries."""
+"""The fixtures of the Python suite: servers, proxies and workers of other lock libraries."""
 
 from __future__ import annotations
 

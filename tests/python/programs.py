@@ -1,4 +1,4 @@
-"""Programs that a test runs in an interpreter of their own, to fork, interrupt or end."""
+"""Runs a test's program in an interpreter of its own, which can be forked, interrupted or ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acquire() and release(), locked() and owned(): parity with the locks of the standard library."""
+"""Tests acquire(), release(), locked() and owned(): they behave as the standard library's locks."""
 
 from __future__ import annotations
 

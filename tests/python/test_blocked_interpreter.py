@@ -1,4 +1,4 @@
-"""A busy interpreter or event loop does not lose the lock: a thread of the core renews it."""
+"""Tests that a busy interpreter or event loop loses no lock: the core's thread renews it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""with and async with: the body runs only under the lock, and its own error is never masked."""
+"""Tests with and async with: the body runs only under the lock, and its error is not replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Giving up a wait: cancelled tasks and Ctrl-C leave no key behind."""
+"""Tests that cancelled tasks and Ctrl-C end a wait and leave no key behind."""
 
 from __future__ import annotations
 

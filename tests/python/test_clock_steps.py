@@ -1,4 +1,4 @@
-"""A wall clock that is set, by hand or by a time server, changes nothing for a holder."""
+"""Tests that setting the wall clock, by hand or by a time server, changes nothing for a holder."""
 
 from __future__ import annotations
 

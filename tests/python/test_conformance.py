@@ -1,4 +1,4 @@
-"""The golden schedules of tests/conformance hold for the blocking and the asyncio API."""
+"""Tests the golden schedules of tests/conformance with the blocking and the asyncio API."""
 
 from __future__ import annotations
 

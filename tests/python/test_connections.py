@@ -1,4 +1,4 @@
-"""Connections are the process's: managers of equal settings share one a server, nothing else."""
+"""Tests that managers with equal settings share a connection to a server, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many processes after one resource: no overlap, strictly growing tokens, no key left behind.
+"""Tests many processes that want one resource: no overlap, growing tokens, no key left behind.
 
 The full size (200 tasks, 10,000 acquisitions) runs with QUORLOCK_FULL_CONTENTION=1.
 """

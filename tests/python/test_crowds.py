@@ -1,4 +1,4 @@
-"""Many callers of one process that wait for the same lock: one tries, the others stand in line."""
+"""Tests many callers of one process that wait for the same lock: one at a time asks the nodes."""
 
 from __future__ import annotations
 

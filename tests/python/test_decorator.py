@@ -1,4 +1,4 @@
-"""Locks as decorators: every call acquires for itself."""
+"""Tests locks as decorators: every call acquires the lock for itself."""
 
 from __future__ import annotations
 

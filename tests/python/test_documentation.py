@@ -1,4 +1,4 @@
-"""What is written down is true: examples run, and the stub is what was built."""
+"""Tests that the documentation is true: its examples run, and the stub matches the built module."""
 
 from __future__ import annotations
 

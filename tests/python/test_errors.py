@@ -1,4 +1,4 @@
-"""The exceptions: one base, the promised parents, the same fields everywhere; they pickle."""
+"""Tests the exceptions: one base class, the promised parents, the same fields; they can be copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""asyncio objects belong to no loop: several loops and threads, uvloop, loops without readers."""
+"""Tests that objects belong to no loop: several loops, threads, uvloop, loops without readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost replies, hung and dead nodes: what Python callers see of them."""
+"""Tests what Python callers see of lost replies, and of hung and dead nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After fork: the child has connections of its own and never touches its parent's leases."""
+"""Tests forked children: they make their own connections and never use their parent's leases."""
 
 from __future__ import annotations
 

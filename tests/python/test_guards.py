@@ -1,5 +1,4 @@
-"""Nodes that forget locks, or free them early: with the guards nobody else gets in, and without
-them somebody does."""
+"""Tests nodes that forget locks or free them early: only the guards keep other clients out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The blocks of docs/guide.md run as they stand there, on real servers; those of docs/programs.md
-end as it says.
+"""Runs the blocks of docs/guide.md as they are, on real servers, and those of docs/programs.md.
 
 The Rust block is compiled by the crate's own doctests.
 """

@@ -1,4 +1,4 @@
-"""A lease goes from one process to another by its token."""
+"""Tests that one process can hand a lease to another by its token."""
 
 from __future__ import annotations
 

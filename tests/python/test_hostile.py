@@ -1,4 +1,4 @@
-"""Hostile servers and absurd arguments: an error of this package in time, and never a panic."""
+"""Tests hostile servers and absurd arguments: an error of this package in time, never a panic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gevent and eventlet: a wait for a lock never freezes the hub."""
+"""Tests gevent and eventlet: a wait for a lock never blocks the hub."""
 
 from __future__ import annotations
 

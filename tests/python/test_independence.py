@@ -1,4 +1,4 @@
-"""Nodes that are not independent of each other are refused, in words that name both."""
+"""Tests that nodes which are not independent are refused, in words that name both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same keys mean the same lock to other libraries: ours excludes theirs, and theirs ours.
+"""Tests that other libraries and this one exclude each other by the same keys.
 
 Services can be moved over one by one. What only Node's API can show is in tests/node/interop.
 """

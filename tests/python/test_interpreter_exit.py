@@ -1,4 +1,4 @@
-"""The end of the interpreter: never held up, never a crash; and no thread for each lock."""
+"""Tests the end of the interpreter: no delay, no crash, and no thread for each lock."""
 
 from __future__ import annotations
 

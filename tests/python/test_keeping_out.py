@@ -1,4 +1,4 @@
-"""Locks that stay closed when their lease has ended: `lock_delay` and `min_hold`."""
+"""Tests that locks stay closed after the end of their lease: `lock_delay` and `min_hold`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release that comes too late, or a second time, ends neither the next lease nor its renewal."""
+"""Tests that a late or second release ends neither the next lease nor its renewal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event loop's thread drives the core for the one operation under way (decision 0014)."""
+"""Tests that an event loop's thread drives the core for its only operation (decision 0014)."""
 
 from __future__ import annotations
 

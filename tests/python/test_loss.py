@@ -1,4 +1,4 @@
-"""A loss is told by the clock, within 50 ms of the end of the validity, whatever nodes do."""
+"""Tests that a loss is reported within 50 ms of the end of the validity, whatever nodes do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors say of trouble: what happened, where, and nothing of those that did no wrong."""
+"""Tests error messages: what happened and where, and nothing about nodes that did no wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""redlock(...): the lock over the nodes of the process, for with, async with and functions."""
+"""Tests redlock(...): the lock over the process's nodes, for with, async with and functions."""
 
 from __future__ import annotations
 

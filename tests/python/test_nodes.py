@@ -1,4 +1,4 @@
-"""What can be given as a node: addresses, dicts, and the clients of redis-py and valkey-py."""
+"""Tests what is accepted as a node: addresses, dicts, and clients of redis-py and valkey-py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people should hear of is logged, as warnings of the logger `quorlock`."""
+"""Tests that notices are logged, as warnings of the logger `quorlock`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options: those of the core, with its defaults; and a clear error for everything else."""
+"""Tests options: those of the core, with its defaults; a clear error for everything else."""
 
 from __future__ import annotations
 

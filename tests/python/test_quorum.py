@@ -1,4 +1,4 @@
-"""A quorum decides, at once: with a node that is down, hung or slow, and with an even number."""
+"""Tests that a quorum decides at once: with a node down, hung or slow, and with an even number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of the README run as they stand there, on real servers.
+"""Tests that the README's examples run as they are written there, on real servers.
 
 Its Rust example is compiled by the crate's own doctests.
 """

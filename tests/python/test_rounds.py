@@ -1,4 +1,4 @@
-"""What rounds send and leave on the nodes: fresh holder ids, in order, and a ttl on every key.
+"""Tests what rounds send and leave on the nodes: fresh holder ids, in order, a ttl on every key.
 
 Read from the nodes' own log of commands.
 """

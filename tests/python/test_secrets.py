@@ -1,4 +1,4 @@
-"""No password is shown anywhere: what is raised, logged, printed or looked into is searched."""
+"""Tests that nothing that is raised, logged, printed or inspected shows a password."""
 
 from __future__ import annotations
 

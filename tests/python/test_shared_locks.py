@@ -1,4 +1,4 @@
-"""One lock object shared by threads or tasks: every acquisition has a lease of its own."""
+"""Tests one lock object that threads or tasks share: every acquisition has a lease of its own."""
 
 from __future__ import annotations
 

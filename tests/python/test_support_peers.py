@@ -1,4 +1,4 @@
-"""Workers of peer libraries: each excludes itself and the others, and gives back what it took."""
+"""Tests the workers of peer libraries: they exclude each other, and release their locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness itself: a test that passes on a broken harness says nothing."""
+"""Tests the test harness itself: a test that passes on a broken harness proves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lease tells of its nodes while it is extended and renewed, and with its loss."""
+"""Tests what a lease tells of its nodes while it is extended and renewed, and with its loss."""
 
 from __future__ import annotations
 

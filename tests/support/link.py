@@ -1,4 +1,4 @@
-"""One client's connection through the fault proxy, and what is done to it.
+"""One client's connection through the fault proxy, and the faults applied to it.
 
 Splits both directions into protocol items, so that "the reply to that command" is exact also on a
 pipelined connection. Decides nothing: FaultProxy tells it what to do.

@@ -1,4 +1,4 @@
-"""Ways in which a server comes by data that it has held before. Knows nothing of locks.
+"""Gives a server data that it held before, in several ways. Knows nothing of locks.
 
     with Failback(server) as old:     # what the server holds now
         ...

@@ -1,4 +1,4 @@
-"""How a test wants its server, and how that is said on the server's command line."""
+"""The options of a test's server, and how they are written on its command line."""
 
 from __future__ import annotations
 

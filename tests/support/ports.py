@@ -1,4 +1,4 @@
-"""Ports for servers and proxies of tests, each handed out once.
+"""Hands out ports for servers and proxies of tests, each only once.
 
 A port stays with the process that was given it, also while nobody listens there: a client that
 goes on dialling a dead server must never meet a server of another test.

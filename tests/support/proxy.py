@@ -1,4 +1,4 @@
-"""A TCP proxy that stands before one server and breaks the network on demand.
+"""A TCP proxy before one server, which breaks the connection as a test demands.
 
     with FaultProxy(server) as proxy:
         locks = Redlock([proxy.url, ...])

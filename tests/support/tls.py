@@ -1,4 +1,4 @@
-"""Certificates made for one test run: an authority, a server, a client, and a stranger's authority.
+"""Makes certificates for one test run: an authority, a server, a client, and another authority.
 
 Made here and never kept in the repository, so that none can expire or leak.
 """

@@ -1,4 +1,4 @@
-"""Servers that mean harm, for the tests of all suites: they speak Redis until they strike.
+"""Hostile servers for the tests of all suites: they speak Redis until they do harm.
 
     with Villain(malice, after_login=True) as villain:
         Redlock([villain.url])

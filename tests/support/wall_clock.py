@@ -1,4 +1,4 @@
-"""A wall clock that can be set for one process, by a small library before libc. Linux only.
+"""Sets the wall clock of one process, by a small library loaded before libc. Linux only.
 
     clock = WallClock(directory)
     Server(Options(env=clock.variables))

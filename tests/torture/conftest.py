@@ -1,4 +1,4 @@
-"""The servers of tests/python, for programs that are treated badly."""
+"""The server fixtures of tests/python, for the programs of this folder."""
 
 from tests.python.conftest import _five, _three, cluster3, cluster5, fault_proxy, servers
 

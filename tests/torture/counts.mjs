@@ -1,4 +1,4 @@
-// How often: little in the ordinary run, in full with `make torture`. The same as counts.py.
+// How often tests repeat: rarely in an ordinary run, often with `make torture`. The same as counts.py.
 const full = Boolean(process.env.QUORLOCK_TORTURE)
 
 /** A number of rounds. */

@@ -1,4 +1,4 @@
-"""How often: little in the ordinary run, in full with `make torture`. counts.mjs is the same."""
+"""How often tests repeat: rarely in an ordinary run, often with `make torture`. As counts.mjs."""
 
 from __future__ import annotations
 

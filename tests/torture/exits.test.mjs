@@ -1,5 +1,4 @@
-// The end of a process with operations under way, again and again: its own status, no crash and no
-// hang.
+// Tests the end of a process with operations under way, many times: its own status, no crash and no hang.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { startServers } from '../node/support/servers.mjs'

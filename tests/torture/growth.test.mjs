@@ -1,4 +1,4 @@
-// Nothing grows: not memory, threads or file descriptors, however many operations there were.
+// Tests that memory, threads and file descriptors do not grow, however many operations there were.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { startServers } from '../node/support/servers.mjs'

@@ -1,4 +1,4 @@
-// A program in a Node of its own, to be ended in whatever way. Knows nothing of what it does.
+// Runs a program in a Node process of its own, which a test can end in any way.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 

@@ -1,4 +1,4 @@
-"""A task is cancelled at each of its awaits in turn: no key is left, and everything still works.
+"""Cancels a task at each of its awaits in turn: no key is left, and everything still works.
 
 A sure cancellation arrives while the task waits; a late one when what it waits for has come and it
 only has not run yet, so that a result and the cancellation meet.

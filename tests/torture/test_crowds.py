@@ -1,4 +1,4 @@
-"""Crowds: tasks whose grants share calls, while servers forget scripts, cut and stand still.
+"""Tests many tasks whose grants share calls, while servers forget scripts, cut off and hang.
 
 A shared grant that is not done is asked for again by itself: never twice, nor after its revoke.
 """

@@ -1,4 +1,4 @@
-"""The end of the interpreter with operations under way: no crash and no hang, again and again."""
+"""Tests the end of the interpreter with operations under way, many times: no crash and no hang."""
 
 from __future__ import annotations
 

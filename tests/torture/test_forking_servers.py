@@ -1,4 +1,4 @@
-"""Servers and queues that fork their workers, with a lease that the parent keeps."""
+"""Tests servers and queues that fork their workers, with a lease that the parent keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks in every shape that programs have, with work under way in other threads and loops."""
+"""Tests every kind of fork that programs use, with work under way in other threads and loops."""
 
 from __future__ import annotations
 

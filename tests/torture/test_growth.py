@@ -1,4 +1,4 @@
-"""Nothing grows: not memory, threads or file descriptors, however many operations there were.
+"""Tests that memory, threads and file descriptors do not grow, however many operations there were.
 
 Measured in a program of its own: once after a first lot of rounds, and again at the end.
 """

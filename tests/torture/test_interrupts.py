@@ -1,4 +1,4 @@
-"""Ctrl-C, at any moment of any operation: it is heard, no key stays behind, and all goes on."""
+"""Tests Ctrl-C at any moment of any operation: it is raised, no key stays, and all continues."""
 
 from __future__ import annotations
 

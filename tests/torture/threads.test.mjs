@@ -1,5 +1,4 @@
-// Worker threads that are ended at any moment of any operation crash nothing, and what they held
-// ends with them.
+// Tests that worker threads which are ended at any moment crash nothing, and that their locks end with them.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { startServers } from '../node/support/servers.mjs'

@@ -1,1 +1,1 @@
-"""The libraries, each driven with its own defaults by lines of JSON."""
+"""Drives the compared libraries, each with its own defaults, by lines of JSON."""

@@ -1,4 +1,4 @@
-"""One small adapter a Python library: what it calls acquiring, releasing, a block, renewal.
+"""Adapts each Python library: how it acquires, releases, runs a block and renews.
 
 `ttl` in milliseconds; `once` stands for one try, otherwise a library tries as often as it does by
 default. Acquiring gives what is held, or None.

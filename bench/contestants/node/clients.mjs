@@ -1,4 +1,4 @@
-// The clients that all peers for Node lock with; ours does not load them.
+// The client connections that all other Node libraries lock with; ours does not load them.
 import { Redis } from 'ioredis'
 import { ports, variant } from './worker.mjs'
 

@@ -1,4 +1,4 @@
-// How a Node contestant talks to the bench, and the loops that it runs; see bench/README.md.
+// Runs a Node contestant's loops as the bench asks by lines of JSON; see bench/README.md.
 import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'

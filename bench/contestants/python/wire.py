@@ -1,4 +1,4 @@
-"""How a contestant talks to the bench: lines of JSON. Knows nothing of locks."""
+"""Exchanges lines of JSON between a Python contestant and the bench. Knows nothing of locks."""
 
 from __future__ import annotations
 

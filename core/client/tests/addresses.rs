@@ -1,5 +1,5 @@
-//! Whatever is given for an address, a resource or a holder: it is taken or refused in words, and no
-//! password comes back out of it.
+//! Tests what is accepted as an address, a resource or a holder id: errors are sentences, and none
+//! repeats a password.
 
 use proptest::prelude::*;
 use quorlock::Address;

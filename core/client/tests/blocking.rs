@@ -1,4 +1,5 @@
-//! Code that blocks drives the engine itself, and leaves it to its thread afterwards.
+//! Tests that a blocking caller drives the engine itself, and that the engine's thread takes over
+//! afterwards.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The lock over real servers that are stopped, killed, restarted, cut off and fought over.
+//! Tests the lock over real servers that are stopped, killed, restarted, cut off, and wanted by
+//! many clients.
 
 mod support;
 

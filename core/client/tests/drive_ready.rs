@@ -1,4 +1,5 @@
-//! An event loop's thread drives the engine while tasks are ready; the engine's own thread does the rest.
+//! Tests that an event loop's thread drives the engine while tasks are ready, and that the engine's
+//! own thread drives otherwise.
 #![cfg(target_os = "linux")]
 
 mod support;

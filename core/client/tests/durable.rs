@@ -1,4 +1,4 @@
-//! Nodes that the user declares durable, because they do not let themselves be asked.
+//! Tests nodes that the user declares durable because their servers do not answer `CONFIG GET`.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! First grants, which go out together by the server's own commands: each lease is granted or refused as if it
-//! had been asked for by itself.
+//! Tests first grants that share a batch of the server's own commands: each lease is granted or
+//! refused as if it were asked for alone.
 
 mod support;
 

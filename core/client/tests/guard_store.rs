@@ -1,5 +1,5 @@
-//! What a look does on a real server and what `GuardStore` says that it does are the same, so that the models of nodes,
-//! which use it, are right.
+//! Tests that a look at a real server and at `GuardStore` give the same result, so that models of
+//! nodes, which use `GuardStore`, are right.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The guards over real servers that forget: each schedule ends in a refusal with them, and in two
-//! holders without.
+//! Tests the guards over real servers that forget: with the guards each schedule ends in a refusal,
+//! and without them in two holders.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The guards over real servers whose clocks are set while locks are held. On Linux, where a clock can be
-//! set for one process.
+//! Tests the guards over real servers whose clocks are set while locks are held. Only on Linux,
+//! where the clock of one process can be set.
 #![cfg(target_os = "linux")]
 
 mod support;

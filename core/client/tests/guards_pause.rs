@@ -1,5 +1,5 @@
-//! Clients that stood still while their clocks stood still with them: all nodes of a cluster are ahead at once. On
-//! Linux, where a clock can be set for one process.
+//! Tests clients that are paused together with their clocks, so that all nodes of a cluster are
+//! ahead at once. Only on Linux, where the clock of one process can be set.
 #![cfg(target_os = "linux")]
 
 mod support;

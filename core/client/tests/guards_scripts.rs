@@ -1,5 +1,5 @@
-//! What a server that has forgotten its scripts tells the guards: nothing by itself, and that it is to be looked at,
-//! as another may have taken its place behind the address.
+//! Tests what the guards conclude from a server that has forgotten its scripts: nothing yet, but
+//! another server may have taken its place, so it must be looked at.
 
 mod support;
 

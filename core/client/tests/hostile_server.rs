@@ -1,4 +1,5 @@
-//! Servers that are broken or mean harm: an error in time, never a panic, a hang or a full memory.
+//! Tests servers that are broken or hostile: the client gets an error in time, and never panics,
+//! hangs or fills its memory.
 
 mod support;
 

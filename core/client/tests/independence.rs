@@ -1,4 +1,5 @@
-//! Nodes that are not independent of each other, over real servers: refused in words that name both.
+//! Tests over real servers that nodes which are not independent of each other are refused, in words
+//! that name both.
 
 mod support;
 

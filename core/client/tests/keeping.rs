@@ -1,4 +1,5 @@
-//! Many leases renewed and watched by one scheduler: they share commands, and the failure of one does not reach the others.
+//! Tests many leases that one scheduler renews and watches: they share commands, and a failure of
+//! one does not affect the others.
 
 mod support;
 

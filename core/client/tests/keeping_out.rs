@@ -1,4 +1,5 @@
-//! Locks that stay closed when their lease has ended, over real servers: lock-delay and least hold.
+//! Tests over real servers that locks stay closed after the end of their lease: lock-delay and
+//! least hold.
 
 mod support;
 

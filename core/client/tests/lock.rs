@@ -1,4 +1,4 @@
-//! The Rust API from outside, over nodes in this process and nodes of the tests' own make.
+//! Tests the public Rust API, over nodes in this process and nodes that the tests implement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What people are told of without anything having failed.
+//! Tests the notices that people get although no operation has failed.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The order in which an extension, a renewal and a release of one lease are sent, also while callers watch it or give up.
+//! Tests the order in which an extension, a renewal and a release of one lease are sent, also if
+//! callers watch it or cancel.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! TLS between a Redis node and its server: whom it trusts, and how a refusal reads.
+//! Tests TLS between a Redis node and its server: which certificates are trusted, and how a refusal
+//! reads.
 
 mod support;
 

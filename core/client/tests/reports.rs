@@ -1,4 +1,4 @@
-//! What a manager is made of, and what errors and leases tell a program about themselves.
+//! Tests how a manager is built, and what errors and leases tell a program.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What managers of one process share: one connection to a server for equal settings, and nothing else.
+//! Tests that the managers of one process share one connection to a server for equal settings, and
+//! nothing else.
 
 mod support;
 

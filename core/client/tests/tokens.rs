@@ -1,5 +1,5 @@
-//! Fencing tokens on real servers: what they leave there, and that they grow whatever the clock of a client shows and
-//! whoever takes a lease over.
+//! Tests fencing tokens on real servers: what they store there, and that they grow whatever a
+//! client's clock shows and whichever client takes a lease over.
 
 mod support;
 

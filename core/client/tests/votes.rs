@@ -1,4 +1,4 @@
-//! What a lease tells of its nodes while it is extended, renewed and lost, over real servers.
+//! Tests over real servers what a lease tells of its nodes while it is extended, renewed and lost.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! What must hold in every state of the world. Owns the checks; the machines and the nodes know of none.
+//! Checks what must hold in every state of the world. Owns these checks; machines and nodes know
+//! none of them.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Which steps are possible in a state. Owns the rules of time: it passes only to the next moment at
-//! which anything can change, and only when every timer that is due has gone off.
+//! Lists the steps that are possible in a state. Owns the rules of time: it moves only to the next
+//! moment at which anything can change, and only after every due timer has fired.
 
 use crate::client::{Client, Phase, Status};
 use crate::scope::{Scope, Target};

@@ -1,5 +1,5 @@
-//! One client of the world: what it is doing, and with which shipping machines. Owns its state and what
-//! can be told from it; `actor` moves it.
+//! The state of one client of the world: its operation, its lease, and the shipping machines that
+//! run. Owns the state; `actor` changes it.
 
 use std::time::Duration;
 

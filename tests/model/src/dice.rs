@@ -1,4 +1,5 @@
-//! Worlds drawn from a seed. Owns the dice and what a seed means: the same seed is the same world, always.
+//! Draws worlds from a seed. Owns the generator and the meaning of a seed: the same seed always
+//! gives the same world.
 
 use std::time::Duration;
 

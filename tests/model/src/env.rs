@@ -1,4 +1,5 @@
-//! What the machines of a client see of the world: its clocks and its randomness. Owns the draws.
+//! The environment of a client's machines: the clocks and the randomness of the world. Owns the
+//! draws.
 
 use quorlock_protocol::{Environment, HolderId, Moment};
 

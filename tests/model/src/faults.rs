@@ -1,4 +1,5 @@
-//! What goes wrong. Owns the effect of each fault and what it costs.
+//! The faults of the world. Owns the effect of each fault, and how much of the fault budget it
+//! uses.
 
 use crate::client::Status;
 use crate::print::fingerprint;

@@ -1,5 +1,5 @@
-//! What the guards add to the world: clients look at nodes as the shipping client does. Owns when a client
-//! looks; what it makes of that is the shipping `Guards`.
+//! Runs the guards in the world: clients look at nodes as the shipping client does. Owns when a
+//! client looks; the shipping `Guards` decides what follows.
 
 mod promises;
 

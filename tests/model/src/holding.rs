@@ -1,5 +1,5 @@
-//! A lease in the hands of a client: the shipping life of it, and what its drivers know. Owns what can be told
-//! from both: until when it is trusted, and until when others are kept out.
+//! A lease as a client of the world holds it: its shipping life, and what its driver knows. Owns
+//! until when it is trusted, and until when others are kept out.
 
 use quorlock_protocol::{Inspect, Lease, LeaseLife, Moment, WorkId};
 

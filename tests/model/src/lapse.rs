@@ -1,5 +1,5 @@
-//! What becomes of a client whose machine stands still (a virtual machine that is paused): its clocks lose
-//! time. Owns what they lose and since when the client could know; the judgement is the shipping `Guards`'.
+//! Pauses a client's machine (a virtual machine that stands still): its clocks lose time. Owns how
+//! much they lose, and since when the client could know; the shipping `Guards` judges that.
 
 use std::time::Duration;
 

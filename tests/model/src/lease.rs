@@ -1,5 +1,5 @@
-//! What a client does with a lease: hands what its user wants and what the nodes answer to the shipping life of it, and
-//! does what that says. Owns no rule and no property.
+//! Passes a user's actions and the nodes' answers to the shipping life of a lease, and carries out
+//! what it says. Owns no rule and no property.
 
 use std::mem;
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! One client's connection to one node: ordered both ways, until it breaks. Owns what is unanswered.
+//! One client's connection to one node, which keeps the order in both directions until it breaks.
+//! Owns the unanswered commands.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};

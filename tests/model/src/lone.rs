@@ -1,5 +1,6 @@
-//! The promise of progress: from any state, a lone client gets the lock, and a lone holder keeps it. Owns the
-//! fair schedule in which all that is on its way arrives, everyone else is gone and nothing more breaks.
+//! Checks the promise of progress: from any state, a single client gets the lock, and a single
+//! holder keeps it. Owns the fair schedule in which everything in flight arrives, all other clients
+//! are gone and no more faults happen.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! One look of a client at a node: the node answers as `checkup.lua` does, and the shipping `Guards` make of
-//! it what they make of it. Owns the order of what the client hears.
+//! One look of a client at a node: the node answers as `checkup.lua` does, and the shipping
+//! `Guards` reads the answer. Owns the order of what the client receives.
 
 use std::time::Duration;
 

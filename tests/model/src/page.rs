@@ -1,4 +1,4 @@
-//! The page that tells which promise each mutant breaks (`docs/mutants.md`). Owns its text.
+//! Writes the page that tells which promise each mutant breaks (`docs/mutants.md`). Owns its text.
 
 use std::collections::BTreeMap;
 use std::fs;

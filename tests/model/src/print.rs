@@ -1,4 +1,5 @@
-//! A fingerprint of a state. Owns the hash function: the same in every run, and fast on small fields.
+//! Computes the fingerprint of a state. Owns the hash function: the same in every run, and fast on
+//! small fields.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 

@@ -1,4 +1,5 @@
-//! What must hold in every state, and the words for it. Owns the list; the world finds the breaches.
+//! The list of properties that must hold in every state, with their words. Owns the list; `check`
+//! and `witness` find violations.
 
 use std::fmt;
 

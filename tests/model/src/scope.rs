@@ -1,4 +1,5 @@
-//! How large a world is and what may go wrong in it. Owns the settings of one search or one episode.
+//! The size of a world, and the faults that may happen in it. Owns the settings of one search or
+//! one random walk.
 
 use std::time::Duration;
 

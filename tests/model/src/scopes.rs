@@ -1,4 +1,4 @@
-//! The worlds that are searched. Owns the list: what each is for, how large, and what it must show.
+//! The list of worlds that are searched: what each is for, how large it is, and what it must show.
 
 mod ends;
 mod guarded;

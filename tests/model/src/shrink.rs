@@ -1,5 +1,5 @@
-//! Makes a schedule that breaks a promise short enough to read. Owns the removal of steps, one chunk after
-//! another, for as long as the same promise stays broken.
+//! Shortens a schedule that breaks a promise, so that it can be read. Owns the removal of steps,
+//! one chunk after another, while the same promise stays broken.
 
 use crate::print::Seen;
 use crate::property::{Property, Violation};

@@ -1,5 +1,5 @@
-//! One node of the world: its keys, its fences, its clock. Owns what is in a node and what of it passes with time;
-//! `serving` does what it is told. Knows nothing of clients or connections.
+//! One node of the world: its keys, its fences, its clock. Owns this state and how it changes with
+//! time; `serving` carries out commands. Knows nothing of clients or connections.
 
 mod serving;
 

@@ -1,4 +1,5 @@
-//! What can happen next in the world, as data: a schedule is a list of these. Owns their words.
+//! The steps that can happen in the world, as data: a schedule is a list of these. Owns how a step
+//! is written.
 
 use std::fmt;
 

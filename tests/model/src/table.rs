@@ -1,4 +1,5 @@
-//! Searches one world after another, and prints what was seen in each. Owns the tables and the limits of a search.
+//! Searches one world after another, and prints a table of what was found. Owns the table and the
+//! limits of a search.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

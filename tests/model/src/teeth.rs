@@ -1,5 +1,6 @@
-//! Shows that the checks have teeth: breaks a copy of the protocol on purpose, one way after another, and
-//! looks whether the search notices. Owns the mutants and the hunt; `tree` builds them. Shipping code has no hooks.
+//! Tests that the checks find bugs: breaks a copy of the protocol in one way after another, and
+//! runs the search on it. Owns the mutants and the hunt; `tree` builds them. Shipping code has no
+//! hooks for it.
 
 mod tree;
 

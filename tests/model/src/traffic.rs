@@ -1,4 +1,5 @@
-//! What is on its way between clients and nodes. Owns how a command is carried out and how its reply arrives.
+//! The messages in flight between clients and nodes. Owns how a command is carried out and how its
+//! reply arrives.
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, NodeId, Reply};
 

@@ -1,4 +1,5 @@
-//! What users do, and what they write under the lock. Owns the target that the lock protects.
+//! The users of the world: what they do, and what they write under the lock. Owns the resource that
+//! the lock protects.
 
 use crate::client::Phase;
 use crate::property::{Property, Violation};

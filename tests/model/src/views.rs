@@ -1,4 +1,5 @@
-//! Which nodes are interchangeable. Owns the short record of what happened to each.
+//! Finds nodes that are interchangeable, so that fewer states are searched. Owns the short record
+//! of what happened to each node.
 
 use std::hash::{Hash, Hasher};
 

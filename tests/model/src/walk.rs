@@ -1,4 +1,5 @@
-//! Random walks through large worlds. Owns the draw of the steps: the same seed is the same walk, always.
+//! Walks at random through large worlds. Owns how steps are drawn: the same seed always gives the
+//! same walk.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What must hold when a client is told something: a won lease, a refusal, the outcome of a release. Owns these
-//! checks; `check` has those of every state.
+//! Checks what must hold when a client is told something: a won lease, a refusal, the outcome of a
+//! release. Owns these checks; `check` has those of every state.
 
 use quorlock_protocol::{FencingToken, ReleaseOutcome};
 

@@ -1,6 +1,6 @@
-//! The world: nodes, clients and what is on its way between them, at one true time. Owns what each step
-//! does; `traffic` carries messages, `choices` says which steps are possible, `check` and `witness` what must
-//! hold.
+//! The world of a search: nodes, clients and messages in flight, at one true time. Owns what each
+//! step does; `traffic` carries messages, `choices` lists possible steps, `check` and `witness`
+//! what must hold.
 
 use crate::actor::{Actor, Event};
 use crate::client::{Client, Phase};

@@ -1,5 +1,5 @@
-// The process that runs the Node package for the stage of tests/conformance (clients.py there says
-// what it is told). Knows no schedule: it does what it is told, and tells what became of it.
+// Runs the Node package for the golden schedules of tests/conformance (clients.py there has the requests).
+// Knows no schedule: it does what a request says, and answers with the result.
 import { createInterface } from 'node:readline'
 import { LockError, Redlock } from 'quorlock'
 

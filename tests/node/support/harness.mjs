@@ -1,5 +1,5 @@
-// The process behind servers.mjs: numbered lines of JSON out, answers in. Knows nothing of what the
-// commands do.
+// Runs the process behind servers.mjs: sends numbered lines of JSON, receives answers. Knows nothing of what
+// the commands do.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'

@@ -1,6 +1,6 @@
-// Drives another lock library in a process of its own; the same workers as
-// tests/support/peer_process.py. Names: redlock-py, redis-py, redis-py-asyncio, valkey-py,
-// aioredlock, pottery, node-redlock, node-redlock-4, redlock-universal.
+// Runs another lock library in a process of its own, with the same workers as tests/support/peer_process.py.
+// Names: redlock-py, redis-py, redis-py-asyncio, valkey-py, aioredlock, pottery, node-redlock,
+// node-redlock-4, redlock-universal.
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { python, root } from './harness.mjs'

@@ -1,4 +1,4 @@
-// Waiting for what must come true, instead of for a time that is hoped to be long enough.
+// Waits until a condition holds, instead of for a fixed time that may be too short.
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**

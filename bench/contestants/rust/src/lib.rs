@@ -1,4 +1,5 @@
-//! How a Rust contestant talks to the bench, and the loops that it runs. Knows no particular library.
+//! Exchanges lines of JSON between a Rust contestant and the bench, and runs the loops it asks for.
+//! Knows no library.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The loops: pairs one after the other or in flight, contention, and leases that are held.
+//! Runs the loops of a Rust contestant: pairs one after the other or in flight, contention, and
+//! held leases.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Fencing tokens: what every kind of node grants and remembers.
+//! Tests fencing tokens on every kind of node: what a node grants and remembers.
 
 use quorlock_protocol::{Action, Answer, FencingToken};
 

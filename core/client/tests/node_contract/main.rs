@@ -1,4 +1,4 @@
-//! What every kind of node must do, run against each kind: memory, and a real server.
+//! Tests the contract of a node against each kind: one in memory, and a real server.
 
 mod fences;
 #[path = "../support/mod.rs"]

@@ -1,4 +1,5 @@
-//! Connections that are lost with commands on them: what goes out again, and in which order.
+//! Tests connections that are lost with commands in flight: which commands are sent again, and in
+//! which order.
 
 use std::time::Duration;
 

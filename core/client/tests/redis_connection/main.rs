@@ -1,4 +1,4 @@
-//! What a Redis node does when its connection or its server fails: order, repetition, hanging, recovery.
+//! Tests a Redis node whose connection or server fails: order, repetition, hanging, recovery.
 
 mod lost;
 mod odd_servers;

@@ -1,4 +1,4 @@
-//! Servers that hang, say nothing, or are no Redis.
+//! Tests servers that hang, send nothing, or are not Redis.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What a Redis node says when its server refuses, and how keys look on the server.
+//! Tests what a Redis node reports when its server refuses a command, and which keys are on the
+//! server.
 
 mod rights;
 #[path = "../support/mod.rs"]

@@ -1,4 +1,4 @@
-//! Users that may not do everything: what is done instead, and what is told.
+//! Tests users with limited rights: what the client does instead, and what it reports.
 
 use quorlock::NodeState;
 use quorlock_protocol::{Action, Answer, FaultKind};

@@ -1,4 +1,4 @@
-//! The simplest client there is: one call, one reply, as text. The tests look at servers with it.
+//! The simplest client: one call, one reply, as text. Tests use it to look at servers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

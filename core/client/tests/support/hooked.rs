@@ -1,4 +1,4 @@
-//! A node in memory, at which something happens when it is about to be sent a command.
+//! A node in memory that runs a test's function before each command.
 
 use std::future::Future;
 use std::pin::Pin;

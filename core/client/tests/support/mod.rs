@@ -1,4 +1,5 @@
-//! Real servers for the tests: found, started on free ports, stopped by id. Knows no lock.
+//! Real servers for the tests: finds the program, starts servers on free ports, stops them by
+//! process id. Knows no lock.
 #![allow(dead_code, unreachable_pub, reason = "every test program uses a part of it")]
 
 pub mod ask;

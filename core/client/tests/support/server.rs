@@ -1,4 +1,4 @@
-//! One redis-server or valkey-server process of a test.
+//! Starts and stops one redis-server or valkey-server process for a test.
 
 use std::fs;
 use std::io::Write as _;

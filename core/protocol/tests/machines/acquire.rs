@@ -1,4 +1,4 @@
-//! What the acquire machine promises, one schedule a test.
+//! Tests the promises of the acquire machine, one schedule in each test.
 
 use std::time::Duration;
 

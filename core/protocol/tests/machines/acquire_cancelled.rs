@@ -1,4 +1,4 @@
-//! Acquisitions that are given up: no key stays.
+//! Tests that a cancelled acquisition leaves no key.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The fencing tokens of an acquisition: what is proposed, written back and handed out.
+//! Tests an acquisition's fencing tokens: which one is proposed, written back and returned.
 
 use quorlock_protocol::{Action, ErrorKind, FencingToken, PolicyBuilder};
 

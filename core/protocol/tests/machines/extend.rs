@@ -1,4 +1,5 @@
-//! What an extension promises: by a quorum, before the old validity ends, never by making keys anew.
+//! Tests the promises of an extension: it needs a quorum, must end before the old validity does,
+//! and never makes a key.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Settings at the edges of what can be said, and anything that nodes may answer to them: no machine
-//! panics, sends without end, or trusts a lease for longer than its keys are kept.
+//! Tests settings at the edges of their ranges with arbitrary answers of nodes: no machine panics,
+//! sends without end, or trusts a lease for longer than its keys are kept.
 
 use std::time::Duration;
 

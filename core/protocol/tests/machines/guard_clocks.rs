@@ -1,4 +1,5 @@
-//! Which nodes' clocks were stepped, and whether it was the client that stood still.
+//! Tests how the guards find out which nodes' clocks were stepped, and whether the client itself
+//! was paused.
 
 use std::time::Duration;
 

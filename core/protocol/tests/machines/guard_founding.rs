@@ -1,4 +1,4 @@
-//! How a cluster that nobody has used is set up, and which choices of guards there are.
+//! Tests how a new cluster is founded, and which settings of the guards there are.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Random histories: nodes that forget, come back with old data, are cut off or have their clocks set, under random
-//! clients. Never are there two holders, and no node is held back for longer than is said.
+//! Tests random histories: nodes that forget, come back with old data, are cut off or have their
+//! clocks set, under random clients. There are never two holders, and no quarantine is longer than
+//! promised.
 
 use quorlock_protocol::Ruling;
 

@@ -1,4 +1,4 @@
-//! Nodes that forgot while nobody used the cluster: when they are used at once.
+//! Tests nodes that forgot while nobody used the cluster: when their grants count at once.
 
 use std::time::Duration;
 

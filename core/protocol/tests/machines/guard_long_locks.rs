@@ -1,4 +1,5 @@
-//! Locks that last longer than the floor: who heeds them, and for how long.
+//! Tests locks that last longer than the floor: which clients take them into account, and for how
+//! long.
 
 use std::time::Duration;
 

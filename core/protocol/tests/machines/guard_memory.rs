@@ -1,4 +1,5 @@
-//! Which nodes may have forgotten locks: what the guards make of canaries, runs, lines and counts.
+//! Tests how the guards find out which nodes may have forgotten locks: by canaries, runs, lines and
+//! counts.
 
 use quorlock_protocol::Ruling;
 

@@ -1,4 +1,4 @@
-//! What clients that come anew make of the clocks, by what others have noted of them.
+//! Tests what clients that start later conclude about clocks from the notes of others.
 
 use quorlock_protocol::{GuardStore, LeadNote, Notes, SightingNote};
 

@@ -1,4 +1,4 @@
-//! Which nodes a client believes when they tell that another node has missed nothing.
+//! Tests which nodes a client believes when they tell that another node has missed nothing.
 
 use std::time::Duration;
 

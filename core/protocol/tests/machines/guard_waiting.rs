@@ -1,4 +1,4 @@
-//! For how long a node is held back, and whose word ends that.
+//! Tests how long a node is in quarantine, and which nodes' notes can end that.
 
 use std::time::Duration;
 

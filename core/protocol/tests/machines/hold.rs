@@ -1,4 +1,4 @@
-//! What holding a lease promises: renewal in time, and a loss told by the clock.
+//! Tests the promises of holding a lease: renewal in time, and a loss that the clock reports.
 
 use std::time::Duration;
 

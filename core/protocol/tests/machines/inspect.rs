@@ -1,4 +1,4 @@
-//! What looking at a claim proves, and what it does not.
+//! Tests what an inspection of a claim proves, and what it does not.
 
 use std::sync::Arc;
 use std::time::Duration;

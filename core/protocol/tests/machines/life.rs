@@ -1,5 +1,5 @@
-//! What the life of a lease promises: one thing at work at a time, nothing that has ended brings it back, and its keys
-//! stay or go as its end says.
+//! Tests the promises of a lease's life: one operation at a time, no late input revives it, and its
+//! keys stay or are taken back according to its end.
 
 use std::sync::Arc;
 use std::time::Duration;

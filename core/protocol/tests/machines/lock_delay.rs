@@ -1,5 +1,5 @@
-//! What the lock-delay promises: the nodes keep the keys beyond the ttl, the holder trusts the ttl alone, and
-//! no machine takes the keys of a lost lease back.
+//! Tests the promises of the lock-delay: nodes keep the keys beyond the ttl, the holder trusts only
+//! the ttl, and no machine takes back the keys of a lost lease.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the machines promise, one file a machine.
+//! Tests the promises of the protocol's machines, one file for each machine.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

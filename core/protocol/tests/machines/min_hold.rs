@@ -1,4 +1,5 @@
-//! What keeping a released lock from others promises: the nodes are told when the keys end, and not before.
+//! Tests the promises of the least hold: after a release, nodes keep the keys until the told time,
+//! and not longer.
 
 use std::time::Duration;
 

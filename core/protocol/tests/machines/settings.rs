@@ -1,4 +1,5 @@
-//! What can be set and named: every option has its default in one place, and bounds are told.
+//! Tests the settings and names: every option has its default in one place, and errors name the
+//! bounds.
 
 use std::time::Duration;
 

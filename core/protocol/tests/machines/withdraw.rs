@@ -1,4 +1,5 @@
-//! What a release promises: the exact outcome, at the quorum, and keys taken back as far as possible.
+//! Tests the promises of a release: the exact outcome as soon as a quorum has answered, and keys
+//! taken back as far as possible.
 
 use std::time::Duration;
 

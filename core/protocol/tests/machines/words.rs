@@ -1,4 +1,5 @@
-//! What people and programs are told: sentences, codes and names. Every one is part of the interface.
+//! Tests the words that people and programs get: sentences, codes and names. Every one is part of
+//! the interface.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

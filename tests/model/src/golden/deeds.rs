@@ -1,4 +1,4 @@
-//! What the user of a golden schedule does. Owns which machine each deed sets to work.
+//! Starts the machine for each user action of a golden schedule. Owns which machine that is.
 
 use quorlock_protocol::{Acquire, FencingToken, Machine, Release, Resources};
 

@@ -1,4 +1,4 @@
-//! The expectations of a golden schedule. Owns what each of them means.
+//! Checks the expectations of a golden schedule. Owns what each of them means.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The guards in a golden schedule: what the nodes remember and what their clocks show, and what each
-//! client makes of it. Owns the looks; knows no lock.
+//! The guards in a golden schedule: what the nodes remember, what their clocks show, and what each
+//! client concludes. Owns the looks; knows no lock.
 
 use std::time::Duration;
 

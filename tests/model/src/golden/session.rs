@@ -1,5 +1,5 @@
-//! One client of a golden schedule: the machine under way, the lease, and what was sent. Owns what the
-//! happenings mean.
+//! One client of a golden schedule: its running machine, its lease, and the commands that it sent.
+//! Owns what the schedule's events mean.
 
 use std::time::Duration;
 

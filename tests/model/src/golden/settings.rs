@@ -1,4 +1,4 @@
-//! The settings of a golden schedule. Owns their defaults.
+//! Parses the settings of a golden schedule. Owns their defaults.
 
 use std::time::Duration;
 

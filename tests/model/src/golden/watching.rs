@@ -1,5 +1,5 @@
-//! What the guards add to a client of a golden schedule: looks, a lease clock that is set forward, and what
-//! an error says.
+//! Runs the guards for a client of a golden schedule: its looks, its lease clock, and the faults
+//! for its errors.
 
 use std::time::Duration;
 

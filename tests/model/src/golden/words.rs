@@ -1,4 +1,4 @@
-//! The lines of a golden schedule. Owns their parsing; what they mean is the session's.
+//! Parses the lines of a golden schedule. Owns the syntax; `session` owns what the lines mean.
 
 use std::time::Duration;
 

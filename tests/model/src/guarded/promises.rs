@@ -1,5 +1,5 @@
-//! What must hold of the guards in every state: no node is blamed, or waited for, without a reason, and those that
-//! are relied on tell all that is known.
+//! Checks the promises of the guards in every state: no node is suspected or waited for without a
+//! reason, and the nodes that clients rely on tell everything that is known.
 
 use quorlock_protocol::{QuarantineReason, Ruling};
 

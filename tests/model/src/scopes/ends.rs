@@ -1,4 +1,5 @@
-//! The worlds of a lease that is checked, lost or given back while something is at work on it. Owns the list.
+//! The list of worlds in which a lease is checked, lost or released while an operation is at work
+//! on it.
 
 use super::{faulty, guarded, millis};
 use crate::scope::{Scope, policy};

@@ -1,5 +1,5 @@
-//! The worlds in which nodes of a minority forget or set their clocks forward, with the guards on. Owns the
-//! list.
+//! The list of worlds in which a minority of nodes forget or set their clocks forward, with the
+//! guards on.
 
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 

@@ -1,4 +1,4 @@
-//! The worlds that show what the algorithm does not promise. Owns the list.
+//! The list of worlds that show what the algorithm does not promise.
 
 use super::{faulty, guarded, tokens};
 use crate::clock::Rate;

@@ -1,4 +1,4 @@
-//! The larger worlds. Owns the list, from what is soon searched to what takes all the time that there is.
+//! The list of larger worlds, ordered by the time that their search takes.
 
 use super::{faulty, guarded, in_parts, keeping, small};
 use crate::scope::{Budget, Scope, policy};

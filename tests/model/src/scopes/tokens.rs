@@ -1,5 +1,5 @@
-//! The worlds of fencing tokens: fences that are forgotten, clocks that differ, leases that are taken over. Owns the
-//! list.
+//! The list of worlds of fencing tokens: forgotten fences, clocks that differ, leases that are
+//! taken over.
 
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 

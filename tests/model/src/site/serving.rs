@@ -1,5 +1,5 @@
-//! What a node does with a command. Owns that, word for word as `quorlock_protocol::Action` says it, and the ways
-//! in which it can be wrong.
+//! Carries out commands on a node of the world, exactly as `quorlock_protocol::Action` says. Owns
+//! also the ways in which a faulty node does it wrong.
 
 use std::time::Duration;
 
