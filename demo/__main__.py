@@ -1,5 +1,4 @@
-"""Plays the demo: four processes in two languages want one resource, on five servers with faults.
-"""
+"""Plays the demo: four processes in two languages want one resource on five servers."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from demo.stage import Terminal, Worker, next_event
+from demo.workers import Terminal, Worker, next_event
 from tests.support.binary import server_version
 from tests.support.cluster import Cluster, start_servers
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bench import prepare
 from bench.compare import holding, nodes, rounds
 from bench.compare.rows import ALL, ROWS, Row
-from bench.compare.stage import Failed, Stage
+from bench.compare.trial import Failed, Trial
 
 PAGE = prepare.ROOT / "COMPARE.md"
 #: The modules whose functions are the rows, imported for that.
@@ -63,8 +63,8 @@ def claims() -> Iterator[Claim]:
 def seen(claim: Claim) -> str:
     """One try."""
     try:
-        with Stage(claim.library) as stage:
-            return claim.row.play(stage)
+        with Trial(claim.library) as trial:
+            return claim.row.play(trial)
     except (Failed, OSError, RuntimeError, AssertionError) as problem:
         return f"failed: {problem}"
 

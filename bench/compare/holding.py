@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.compare.rows import BLOCKS, OURS, POTTERY, REDIS_PY, RENEWING, row
-from bench.compare.stage import Peer, Stage, addresses, key_of, steal
+from bench.compare.trial import Peer, Trial, addresses, key_of, steal
 
 #: Milliseconds. A renewal falls well before its end in every library.
 TTL = 2000
@@ -14,20 +14,20 @@ IN_TIME = 0.05
 
 
 @row("renewal by itself")
-def renewal(stage: Stage) -> str:
+def renewal(trial: Trial) -> str:
     """Whether the key is there after two ttls, while the program rests."""
-    return "yes" if _held(stage, blocked=False) else "no"
+    return "yes" if _held(trial, blocked=False) else "no"
 
 
 @row("renewal while the event loop is blocked", RENEWING)
-def blocked(stage: Stage) -> str:
+def blocked(trial: Trial) -> str:
     """The same, while the program computes."""
-    return "yes" if _held(stage, blocked=True) else "no"
+    return "yes" if _held(trial, blocked=True) else "no"
 
 
-def _held(stage: Stage, *, blocked: bool) -> bool:
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+def _held(trial: Trial, *, blocked: bool) -> bool:
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.begin("hold", ttl=TTL, seconds=3 * TTL / 1000, blocked=blocked)
     peer.finish()  # it is inside
     time.sleep(2 * TTL / 1000)  # still inside
@@ -35,10 +35,10 @@ def _held(stage: Stage, *, blocked: bool) -> bool:
 
 
 @row("loss told, the lock is stolen", RENEWING)
-def stolen(stage: Stage) -> str:
+def stolen(trial: Trial) -> str:
     """Another has the keys: by when the holder hears of it, seen from the end of its validity."""
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.begin("loss", ttl=TTL, seconds=10.0)
     peer.finish()
     steal(cluster)
@@ -46,10 +46,10 @@ def stolen(stage: Stage) -> str:
 
 
 @row("loss told, all nodes hang", RENEWING)
-def hanging(stage: Stage) -> str:
+def hanging(trial: Trial) -> str:
     """The same where no node answers any more."""
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.begin("loss", ttl=TTL, seconds=10.0)
     peer.finish()
     for server in cluster:
@@ -65,20 +65,20 @@ def _told(peer: Peer) -> str:
 
 
 @row("a block whose lock was stolen", BLOCKS)
-def block(stage: Stage) -> str:
+def block(trial: Trial) -> str:
     """Its body ends well, after another got the keys."""
-    return "ends well" if _out_of_block(stage, fails=False) is None else "fails"
+    return "ends well" if _out_of_block(trial, fails=False) is None else "fails"
 
 
 @row("the error of a block's body", BLOCKS)
-def body(stage: Stage) -> str:
+def body(trial: Trial) -> str:
     """The body fails, after another got the keys: which error the caller sees."""
-    return "kept" if _out_of_block(stage, fails=True) == "BodyError" else "masked"
+    return "kept" if _out_of_block(trial, fails=True) == "BodyError" else "masked"
 
 
-def _out_of_block(stage: Stage, *, fails: bool) -> str | None:
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+def _out_of_block(trial: Trial, *, fails: bool) -> str | None:
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.begin("block", ttl=20_000, fails=fails)
     peer.finish()
     steal(cluster)
@@ -89,12 +89,12 @@ def _out_of_block(stage: Stage, *, fails: bool) -> str | None:
 
 
 @row("a forked child leaves the parent's block", (OURS, POTTERY, REDIS_PY))
-def fork(stage: Stage) -> str:
+def fork(trial: Trial) -> str:
     """Whether the parent's keys are there afterwards."""
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.begin("fork", ttl=20_000)
     peer.finish()
     kept = sum(key_of(server) is not None for server in cluster)
     # redis-py knows the first server alone.
-    return "stays locked" if kept >= (1 if stage.library == REDIS_PY else 2) else "is freed"
+    return "stays locked" if kept >= (1 if trial.library == REDIS_PY else 2) else "is freed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from bench.compare.rows import SEVERAL, row
-from bench.compare.stage import LIMIT, RESOURCE, Failed, Stage, addresses, key_of
+from bench.compare.trial import LIMIT, RESOURCE, Failed, Trial, addresses, key_of
 from tests.support.wait import eventually
 
 #: Seconds within which a pair counts as undisturbed by a node that is down or hangs.
@@ -13,10 +13,10 @@ AT_ONCE = 1.0
 
 
 @row("several independent nodes")
-def several(stage: Stage) -> str:
+def several(trial: Trial) -> str:
     """On how many of three servers the key is."""
-    cluster = stage.servers()
-    stage.peer(addresses(cluster)).acquire()
+    cluster = trial.servers()
+    trial.peer(addresses(cluster)).acquire()
     with contextlib.suppress(TimeoutError):
         # It may be told before the last node has it.
         eventually(lambda: all(map(key_of, cluster)), within=2.0)
@@ -25,20 +25,20 @@ def several(stage: Stage) -> str:
 
 
 @row("one of three nodes down", SEVERAL)
-def down(stage: Stage) -> str:
+def down(trial: Trial) -> str:
     """It dies while the library is connected."""
-    return _with_one_lost(stage, "kill")
+    return _with_one_lost(trial, "kill")
 
 
 @row("one of three nodes hung", SEVERAL)
-def hung(stage: Stage) -> str:
+def hung(trial: Trial) -> str:
     """It is stopped: connections stay open and nothing is answered."""
-    return _with_one_lost(stage, "pause")
+    return _with_one_lost(trial, "pause")
 
 
-def _with_one_lost(stage: Stage, fault: str) -> str:
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+def _with_one_lost(trial: Trial, fault: str) -> str:
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     getattr(cluster[0], fault)()
     answer, seconds = peer.pair()
     if answer is None:
@@ -55,10 +55,10 @@ def _with_one_lost(stage: Stage, fault: str) -> str:
 
 
 @row("an even split of votes", SEVERAL)
-def split(stage: Stage) -> str:
+def split(trial: Trial) -> str:
     """Two of four nodes belong to another; one try."""
-    cluster = stage.servers(4)
-    peer = stage.peer(addresses(cluster))
+    cluster = trial.servers(4)
+    peer = trial.peer(addresses(cluster))
     for server in cluster[:2]:
         for key in (RESOURCE, f"redlock:{RESOURCE}"):
             server.command("SET", key, "another", "PX", 60_000)
@@ -67,10 +67,10 @@ def split(stage: Stage) -> str:
 
 
 @row("two of three nodes restart without their keys", SEVERAL)
-def restart(stage: Stage) -> str:
+def restart(trial: Trial) -> str:
     """Whether another process gets what is still held."""
-    cluster = stage.servers()
-    first, second = (stage.peer(addresses(cluster)) for _ in range(2))
+    cluster = trial.servers()
+    first, second = (trial.peer(addresses(cluster)) for _ in range(2))
     first.acquire()
     eventually(lambda: all(map(key_of, cluster)))
     for server in cluster[1:]:
@@ -80,10 +80,10 @@ def restart(stage: Stage) -> str:
 
 
 @row("the clock of a node set forward", SEVERAL)
-def forward(stage: Stage) -> str:
+def forward(trial: Trial) -> str:
     """The holder has two of three nodes; on one of these the key expires an hour too soon."""
-    cluster = stage.servers(clock=True)
-    first, second = (stage.peer(addresses(cluster)) for _ in range(2))
+    cluster = trial.servers(clock=True)
+    first, second = (trial.peer(addresses(cluster)) for _ in range(2))
     first.acquire()
     eventually(lambda: all(map(key_of, cluster)))
     cluster[0].command("DEL", RESOURCE, f"redlock:{RESOURCE}")
@@ -93,22 +93,22 @@ def forward(stage: Stage) -> str:
 
 
 @row("two databases of one server as two nodes", SEVERAL)
-def databases(stage: Stage) -> str:
+def databases(trial: Trial) -> str:
     """The third node belongs to another: one server would be a majority."""
-    return _one_server_twice(stage, "/0", "/1")
+    return _one_server_twice(trial, "/0", "/1")
 
 
 @row("two names of one server as two nodes", SEVERAL)
-def names(stage: Stage) -> str:
+def names(trial: Trial) -> str:
     """The same, by two addresses."""
-    return _one_server_twice(stage, "", "", "localhost")
+    return _one_server_twice(trial, "", "", "localhost")
 
 
-def _one_server_twice(stage: Stage, one: str, two: str, name: str = "127.0.0.1") -> str:
-    twice, other = stage.servers(2)
+def _one_server_twice(trial: Trial, one: str, two: str, name: str = "127.0.0.1") -> str:
+    twice, other = trial.servers(2)
     nodes = [f"{twice.address}{one}", f"{name}:{twice.port}{two}", other.address]
     try:
-        peer = stage.peer(nodes)
+        peer = trial.peer(nodes)
     except Failed:
         return "refused"
     for key in (RESOURCE, f"redlock:{RESOURCE}"):

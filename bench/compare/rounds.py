@@ -8,17 +8,17 @@ import time
 from itertools import pairwise
 
 from bench.compare.rows import ALL, SEVERAL, row
-from bench.compare.stage import LIMIT, RESOURCE, WARM_UP, Stage, addresses, key_of
+from bench.compare.trial import LIMIT, RESOURCE, WARM_UP, Trial, addresses, key_of
 from tests.support.link import TO_CLIENT
 from tests.support.wait import eventually
 
 
 @row("validity goes by", SEVERAL)
-def validity(stage: Stage) -> str:
+def validity(trial: Trial) -> str:
     """The wall clock of the client is set an hour forward while nodes are asked."""
-    cluster, clock = stage.servers(), stage.clock()
-    proxies = stage.proxies(cluster)
-    peer = stage.peer(addresses(proxies), clock)
+    cluster, clock = trial.servers(), trial.clock()
+    proxies = trial.proxies(cluster)
+    peer = trial.peer(addresses(proxies), clock)
     asked = [proxy.expect(RESOURCE) for proxy in proxies]
     for proxy in proxies:
         proxy.stall(TO_CLIENT)
@@ -34,11 +34,11 @@ def validity(stage: Stage) -> str:
 
 
 @row("a round that takes longer than the ttl")
-def slow_round(stage: Stage) -> str:
+def slow_round(trial: Trial) -> str:
     """Every node answers 0.8 s after it was asked for a lock of 0.4 s."""
-    cluster = stage.servers()
-    proxies = stage.proxies(cluster)
-    peer = stage.peer(addresses(proxies))
+    cluster = trial.servers()
+    proxies = trial.proxies(cluster)
+    peer = trial.peer(addresses(proxies))
     for proxy in proxies:
         proxy.delay(0.4)
     answer = peer.acquire(ttl=400, once=True)
@@ -46,10 +46,10 @@ def slow_round(stage: Stage) -> str:
 
 
 @row("holder id over retries")
-def holder_id(stage: Stage) -> str:
+def holder_id(trial: Trial) -> str:
     """Another holds the lock: the values that the tries ask with."""
-    (server,) = stage.servers(1)
-    peer = stage.peer([server.address])
+    (server,) = trial.servers(1)
+    peer = trial.peer([server.address])
     for key in (RESOURCE, f"redlock:{RESOURCE}"):
         server.command("SET", key, "another", "PX", 60_000)
     with socket.create_connection((server.host, server.port), 5.0) as monitor:
@@ -82,11 +82,11 @@ def _values(monitor: socket.socket, seconds: float) -> list[str]:
 
 
 @row("the reply to a grant is lost")
-def lost_reply(stage: Stage) -> str:
+def lost_reply(trial: Trial) -> str:
     """The node has granted; then the connection is cut."""
-    cluster = stage.servers(1)
-    (proxy,) = stage.proxies(cluster)
-    peer = stage.peer(addresses([proxy]))
+    cluster = trial.servers(1)
+    (proxy,) = trial.proxies(cluster)
+    peer = trial.peer(addresses([proxy]))
     swallowed = proxy.swallow_reply(RESOURCE)
     peer.begin("acquire", ttl=60_000)
     swallowed.wait()
@@ -95,10 +95,10 @@ def lost_reply(stage: Stage) -> str:
 
 
 @row("fencing tokens")
-def fencing(stage: Stage) -> str:
+def fencing(trial: Trial) -> str:
     """A number that grows for whoever comes next must outlive the lock on the nodes."""
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.acquire()
     peer.release()
     # Ours keeps them in one table a node; its guards' keys are no tokens.
@@ -110,11 +110,11 @@ def fencing(stage: Stage) -> str:
 
 
 @row("a cancelled acquisition", ("quorlock", "aioredlock", "redis-py `Lock`"))
-def cancelled(stage: Stage) -> str:
+def cancelled(trial: Trial) -> str:
     """A task is cancelled when the node has granted and the reply is under way."""
-    cluster = stage.servers(1)
-    (proxy,) = stage.proxies(cluster)
-    peer = stage.peer(addresses([proxy]))
+    cluster = trial.servers(1)
+    (proxy,) = trial.proxies(cluster)
+    peer = trial.peer(addresses([proxy]))
     asked = proxy.expect(RESOURCE)
     proxy.delay(0.3, TO_CLIENT)
     peer.begin("cancel", ttl=60_000)
@@ -128,10 +128,10 @@ def cancelled(stage: Stage) -> str:
 
 
 @row("the release of an expired lock", ALL)
-def expired(stage: Stage) -> str:
+def expired(trial: Trial) -> str:
     """What the caller is told of it."""
-    cluster = stage.servers()
-    peer = stage.peer(addresses(cluster))
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
     peer.acquire()
     usual = peer.release()
     peer.acquire(ttl=200)

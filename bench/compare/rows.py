@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.compare.stage import Stage
+from bench.compare.trial import Trial
 
-Play = Callable[[Stage], str]
+Play = Callable[[Trial], str]
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@
 #![no_main]
 
 #[allow(dead_code)]
-#[path = "../../core/client/tests/support/villain.rs"]
-mod villain;
+#[path = "../../core/client/tests/support/hostile_server.rs"]
+mod hostile_server;
 
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use quorlock::Redlock;
-use villain::{Malice, Strikes, Villain};
+use hostile_server::{Attack, Strikes, HostileServer};
 
 fuzz_target!(|bytes: &[u8]| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -20,10 +20,10 @@ fuzz_target!(|bytes: &[u8]| {
         [first, rest @ ..] if first % 2 == 1 => (Strikes::AfterAGrant, rest),
         [] | [_, ..] => (Strikes::AfterLogin, bytes),
     };
-    let villain = Villain::new(strikes, Malice::SaysAndLeaves(bytes.to_vec()));
-    let locks = Redlock::builder().nodes([villain.url()]).build().unwrap();
+    let hostile = HostileServer::new(strikes, Attack::SaysAndLeaves(bytes.to_vec()));
+    let locks = Redlock::builder().nodes([hostile.url()]).build().unwrap();
     runtime.block_on(async {
-        villain::gain_trust(strikes, &locks).await;
+        hostile_server::gain_trust(strikes, &locks).await;
         let lock = locks.lock("r").ttl(Duration::from_millis(500)).try_once();
         // It may even be a proper grant.
         let call = tokio::time::timeout(Duration::from_secs(20), lock.acquire());

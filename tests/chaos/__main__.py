@@ -15,7 +15,7 @@ from tests.chaos.history import History, now, read_logs
 from tests.chaos.kinds import KINDS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.plan import World, schedule
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 from tests.support.binary import server_version
 from tests.support.wait import eventually
 
@@ -52,19 +52,19 @@ def run(options: argparse.Namespace, chosen: Sequence[str]) -> tuple[History, Ne
     guarded = options.guards == "on"
     world = World(NODES, Fleet.COUNT, Fleet.CLOCKS, guarded)
     faults = schedule(options.seed, options.seconds, chosen, world)
-    with Stage(NODES, Fleet.COUNT) as stage:
-        counters = CounterServer(stage.directory / "counter")
+    with Testbed(NODES, Fleet.COUNT) as testbed:
+        counters = CounterServer(testbed.directory / "counter")
         orders = {
             "names": NAMES, "ttl": TTL, "seed": options.seed,
-            "counter": str(stage.directory / "counter"),
+            "counter": str(testbed.directory / "counter"),
             "guards": ("auto" if guarded else "off") if kinds.GUARDS_EXIST else None,
         }  # fmt: skip
         fleet = Fleet(
-            orders, stage.directory, stage.urls_for, stage.others.urls,
+            orders, testbed.directory, testbed.urls_for, testbed.others.urls,
             # Without guards tokens grow by the clients' clocks, where nodes forget.
             right_clocks=not guarded,
         )  # fmt: skip
-        nemesis = Nemesis(stage, fleet, guarded=guarded, names=NAMES)
+        nemesis = Nemesis(testbed, fleet, guarded=guarded, names=NAMES)
         history = History(now(), 0, NODES)
         try:
             fleet.start()
@@ -73,20 +73,22 @@ def run(options: argparse.Namespace, chosen: Sequence[str]) -> tuple[History, Ne
             history.problems += fleet.stop()
         finally:
             fleet.kill()
-        stage.heal()
-        history.problems += _left_behind(stage)
+        testbed.heal()
+        history.problems += _left_behind(testbed)
         counters.close()
         read_logs(fleet.logs, history)
     history.accesses, history.harms = counters.counters.accesses, nemesis.harms
     return history, nemesis, counters.counters.careless_lost
 
 
-def _left_behind(stage: Stage) -> list[str]:
+def _left_behind(testbed: Testbed) -> list[str]:
     """Keys that stay although nobody holds a lock any more."""
     try:
-        eventually(lambda: not any(any(stage.cluster.values(name)) for name in NAMES), TTL + EXTRA)
+        eventually(
+            lambda: not any(any(testbed.cluster.values(name)) for name in NAMES), TTL + EXTRA
+        )
     except TimeoutError:
-        keys = [node.server.keys() for node in stage.nodes]
+        keys = [node.server.keys() for node in testbed.nodes]
         return [f"keys stay behind: {keys}"]
     return []
 

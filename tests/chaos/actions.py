@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.chaos.fleet import Fleet
-from tests.chaos.stage import Node
+from tests.chaos.testbed import Node
 from tests.support.link import TO_CLIENT, TO_SERVER
 from tests.support.old_data import Failback
 from tests.support.ports import free_port

@@ -22,16 +22,18 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.history import Harm, now
 from tests.chaos.kinds import QUARANTINE, Target
 from tests.chaos.plan import Fault
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 from tests.support.wait import eventually
 
 
 class Nemesis:
     """Carries out one schedule."""
 
-    def __init__(self, stage: Stage, fleet: Fleet, *, guarded: bool, names: Sequence[str]) -> None:
+    def __init__(
+        self, testbed: Testbed, fleet: Fleet, *, guarded: bool, names: Sequence[str]
+    ) -> None:
         """`names` are those of the locks, for faults that wait for a command."""
-        self.stage = stage
+        self.testbed = testbed
         self.fleet = fleet
         self.harms: list[Harm] = []
         self.injected: Counter[str] = Counter()
@@ -69,8 +71,8 @@ class Nemesis:
     def _keep(self) -> None:
         # Not before clients have been there: what they leave on the nodes is to come back, too.
         with contextlib.suppress(TimeoutError):
-            eventually(lambda: all(node.server.command("DBSIZE") for node in self.stage.nodes), 3)
-        self.stage.keep()
+            eventually(lambda: all(node.server.command("DBSIZE") for node in self.testbed.nodes), 3)
+        self.testbed.keep()
 
     def _begin(self, fault: Fault) -> Undo:
         name, targets = fault.kind.name, fault.targets
@@ -78,10 +80,10 @@ class Nemesis:
             return CLIENT_ACTIONS[name](self.fleet, targets[0], fault.strength)
         if fault.kind.target is Target.LINK:
             client, node = targets
-            return cut_link(self.stage.nodes[node].links[client], fault.strength)
+            return cut_link(self.testbed.nodes[node].links[client], fault.strength)
         if fault.kind.target is Target.OTHER:
-            return set_all_ahead(self.stage.others, fault.strength)
-        nodes = [self.stage.nodes[number] for number in targets]
+            return set_all_ahead(self.testbed.others, fault.strength)
+        nodes = [self.testbed.nodes[number] for number in targets]
         if name in GROUP_ACTIONS:
             return GROUP_ACTIONS[name](nodes, self._names, fault.end - fault.begin)
         if name == "lost reply":

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.actions import GROUP_ACTIONS, NODE_ACTIONS, cut_link, set_all_ahead
-from tests.chaos.stage import Node, Stage
+from tests.chaos.testbed import Node, Testbed
 from tests.support.resp import Connection, ReplyError
 from tests.support.wait import eventually
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage(1) as stage:
-        yield stage
+def testbed() -> Iterator[Testbed]:
+    with Testbed(1) as testbed:
+        yield testbed
 
 
 @pytest.fixture
-def node(stage: Stage) -> Iterator[Node]:
-    stage.nodes[0].server.command("SET", "kept", "here")
-    yield stage.nodes[0]
-    stage.heal()
+def node(testbed: Testbed) -> Iterator[Node]:
+    testbed.nodes[0].server.command("SET", "kept", "here")
+    yield testbed.nodes[0]
+    testbed.heal()
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_what_is_kept(node: Node, fault: str, kept: str | None) -> None:
 
 
 @pytest.mark.parametrize("fault", ["failback", "old failback"])
-def test_what_came_since_is_forgotten(stage: Stage, node: Node, fault: str) -> None:
-    stage.keep()
+def test_what_came_since_is_forgotten(testbed: Testbed, node: Node, fault: str) -> None:
+    testbed.keep()
     undo = NODE_ACTIONS["failback"](node, 0) if fault == "failback" else None
     node.server.command("SET", "new", "there")
     with Connection((node.server.host, node.links[0].port), 5) as client:
@@ -74,8 +74,8 @@ def test_nodes_forget_one_after_another_and_the_first_again(node: Node) -> None:
 
 @pytest.mark.parametrize("strength", [0.1, 0.9])
 def test_a_link_is_cut_and_the_others_of_its_node_are_not(strength: float) -> None:
-    with Stage(1, clients=2) as stage:
-        node = stage.nodes[0]
+    with Testbed(1, clients=2) as testbed:
+        node = testbed.nodes[0]
         undo = cut_link(node.links[0], strength)
         with pytest.raises((TimeoutError, ConnectionError)):
             ask(node, "PING", timeout=0.2)
@@ -85,9 +85,9 @@ def test_a_link_is_cut_and_the_others_of_its_node_are_not(strength: float) -> No
         assert ask(node, "PING", timeout=10) == "PONG"
 
 
-def test_all_clocks_of_the_other_cluster_are_set(stage: Stage) -> None:
-    set_all_ahead(stage.others, 0.5)
-    for server in stage.others:
+def test_all_clocks_of_the_other_cluster_are_set(testbed: Testbed) -> None:
+    set_all_ahead(testbed.others, 0.5)
+    for server in testbed.others:
         eventually(lambda it=server: float(it.command("TIME")[0]) - time.time() > 15)  # type: ignore[misc]
 
 

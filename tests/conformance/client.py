@@ -1,4 +1,4 @@
-"""The process that runs quorlock's Python API for the stage; see `clients.py` for what it is told.
+"""The process that runs quorlock's Python API for the player; see `clients.py` for what it is told.
 
     python -m tests.conformance.client blocking
     python -m tests.conformance.client asyncio

@@ -11,8 +11,8 @@ import time
 from collections import Counter
 
 from tests.conformance import guards
+from tests.conformance.player import GRACE, HUNG_AFTER, LIMIT, Actor, Failed, Player
 from tests.conformance.schedule import Line
-from tests.conformance.stage import GRACE, HUNG_AFTER, LIMIT, Actor, Failed, Stage
 from tests.support.scripted_node import Command
 
 #: In milliseconds of the file: by how much the end of a lease may come earlier than it is written,
@@ -28,16 +28,16 @@ _PHRASES = {
 
 
 class Judge:
-    """Looks at one stage."""
+    """Looks at one player."""
 
-    def __init__(self, stage: Stage) -> None:
-        """See `Stage`."""
-        self._stage = stage
+    def __init__(self, player: Player) -> None:
+        """See `Player`."""
+        self._player = player
 
     async def expect(self, line: Line) -> None:
         """Returns if it is true, or becomes true in time."""
-        stage = self._stage
-        actor = stage.actors[line.client]
+        player = self._player
+        actor = player.actors[line.client]
         match line.words:
             case ("sent", "nothing"):
                 await asyncio.sleep(GRACE)
@@ -72,12 +72,12 @@ class Judge:
             case ("at", "rest"):
                 await self._at_rest(actor)
             case ("trusts", *nodes):
-                await guards.expect_trusted(stage, actor, [int(node) for node in nodes])
+                await guards.expect_trusted(player, actor, [int(node) for node in nodes])
             case ("holds", "back", node, millis):
-                await guards.expect_held_back(stage, actor, int(node), int(millis))
+                await guards.expect_held_back(player, actor, int(node), int(millis))
             case ("says", *words):
                 message = str((actor.session.ended or {}).get("message"))
-                guards.expect_said(stage, message, " ".join(words))
+                guards.expect_said(player, message, " ".join(words))
             case _:
                 raise Failed("nothing that can be expected")
 
@@ -100,7 +100,7 @@ class Judge:
             return found == wanted
 
         try:
-            await self._stage.until(actor, fits, f"{kind} goes to {nodes}")
+            await self._player.until(actor, fits, f"{kind} goes to {nodes}")
             await asyncio.sleep(self._grace())  # no others
             _check(fits(), f"{kind} went to others than {nodes}")
         except Failed as problem:
@@ -110,18 +110,18 @@ class Judge:
 
     def _grace(self) -> float:
         """How long there is until the next thing must happen."""
-        coming = self._stage.next
+        coming = self._player.next
         if coming is None or coming.at is None:
             return GRACE
-        return min(max(self._stage.real(coming.at) - time.monotonic(), GRACE / 3), GRACE)
+        return min(max(self._player.real(coming.at) - time.monotonic(), GRACE / 3), GRACE)
 
     def _cutoff(self) -> float:
         """What comes later than this is not the expectation's matter: time has brought it."""
-        stage = self._stage
-        coming = stage.next
+        player = self._player
+        coming = player.next
         if coming is None or coming.at is None or not coming.is_by_clock:
             return float("inf")
-        return max(stage.real(coming.at), stage.done_at + GRACE)
+        return max(player.real(coming.at), player.done_at + GRACE)
 
     @staticmethod
     def _unexpected(actor: Actor, kind: str, cutoff: float) -> list[tuple[int, Command]]:
@@ -158,10 +158,10 @@ class Judge:
         return [round_[0].holder for round_ in actor.rounds("grant")]
 
     async def _proposed(self, actor: Actor, token: int) -> None:
-        stage = self._stage
+        player = self._player
         grants = [command for _, command in actor.commands if command.kind == "grant"]
-        if token == stage.case.settings.wall:
-            await stage.until(actor, lambda: bool(actor.rounds("grant")), "there is a grant")
+        if token == player.case.settings.wall:
+            await player.until(actor, lambda: bool(actor.rounds("grant")), "there is a grant")
             ahead = abs((actor.rounds("grant")[0][0].proposal or 0) / 1e6 - time.time())
             return _check(ahead < 60, f"the proposal is {ahead} s from the clock")
         before = {command.holder for command in grants if command.is_answered}
@@ -169,19 +169,19 @@ class Judge:
         def last() -> Command:
             return [command for _, command in actor.commands if command.kind == "grant"][-1]
 
-        await stage.until(actor, lambda: last().holder not in before, "there is another round")
-        wanted = stage.token(token)
+        await player.until(actor, lambda: last().holder not in before, "there is another round")
+        wanted = player.token(token)
         return _check(last().proposal == wanted, f"proposed {last().proposal}, not {wanted}")
 
     def _asked(self, actor: Actor, millis: int) -> None:
         sent = [command.ttl for _, command in actor.commands if command.kind in {"grant", "extend"}]
         _check(bool(sent), "no node was asked to keep anything")
-        asked = (sent[-1] or 0) / self._stage.scale
+        asked = (sent[-1] or 0) / self._player.scale
         _check(abs(asked - millis) < ROOM, f"it was asked for {asked:.0f} ms")
 
     async def _at_rest(self, actor: Actor) -> None:
         count = -1
-        quiet = 2 * self._stage.case.settings.node_timeout * self._stage.scale / 1000 + 0.1
+        quiet = 2 * self._player.case.settings.node_timeout * self._player.scale / 1000 + 0.1
         for _ in range(10):
             revokes = [it for _, it in actor.commands if it.kind == "revoke"]
             if len(revokes) == count:
@@ -193,13 +193,13 @@ class Judge:
     # -- what came of it -------------------------------------------------------------------------
 
     async def _pending(self, actor: Actor) -> None:
-        stage, session = self._stage, actor.session
-        last, coming = stage.last, stage.next
-        deadline = stage.done_at + GRACE
+        player, session = self._player, actor.session
+        last, coming = player.last, player.next
+        deadline = player.done_at + GRACE
         if last is not None and last.at is not None and last.is_by_clock:
-            deadline = stage.real(last.at)
+            deadline = player.real(last.at)
         elif coming is not None and coming.at is not None and coming.is_by_clock:
-            deadline = min(deadline, max(stage.real(coming.at), stage.done_at))
+            deadline = min(deadline, max(player.real(coming.at), player.done_at))
         if actor.is_held:
             # Renewals come at other times than written: the end of the lease is what counts.
             await session.until()
@@ -209,8 +209,8 @@ class Judge:
         _check(told is None or told["at"] >= deadline, f"it ended: {told}")
 
     async def _ended(self, actor: Actor, word: str) -> dict[str, object]:
-        stage, session = self._stage, actor.session
-        await stage.until(actor, lambda: session.ended is not None, f"it ends: {word}")
+        player, session = self._player, actor.session
+        await player.until(actor, lambda: session.ended is not None, f"it ends: {word}")
         ended = session.ended or {}
         _check(ended["word"] == word, f"it ended with {ended}")
         self._in_time(float(ended["at"]))
@@ -220,16 +220,16 @@ class Judge:
         """What an answer decides is told when it comes, not when others have had their time; what
         the clock decides, at its time.
         """
-        stage = self._stage
-        is_by_clock = stage.last is not None and stage.last.is_by_clock
-        allowed = ROOM if is_by_clock else stage.case.settings.node_timeout / 2
-        late = (at - stage.done_at) * 1000
-        _check(late < allowed * stage.scale, f"told {late:.0f} ms after what decided it")
+        player = self._player
+        is_by_clock = player.last is not None and player.last.is_by_clock
+        allowed = ROOM if is_by_clock else player.case.settings.node_timeout / 2
+        late = (at - player.done_at) * 1000
+        _check(late < allowed * player.scale, f"told {late:.0f} ms after what decided it")
 
     async def _lease(self, actor: Actor, ended: dict[str, object], rest: list[str]) -> None:
         facts = dict(zip(rest[::2], rest[1::2], strict=True))
         if "token" in facts:
-            wanted = self._stage.token(int(facts["token"]))
+            wanted = self._player.token(int(facts["token"]))
             _check(ended["token"] == wanted, f"the token is {ended['token']}, not {wanted}")
         if "until" in facts:
             await self._until(actor, int(facts["until"]))
@@ -250,25 +250,25 @@ class Judge:
         raise problem
 
     def _check_until(self, actor: Actor, written: int, until: float | None) -> None:
-        stage, settings = self._stage, self._stage.case.settings
+        player, settings = self._player, self._player.case.settings
         ends = []
         for kind in ("grant", "extend"):
             for command in (round_[0] for round_ in actor.rounds(kind)):
                 ttl = actor.ttls[command.ttl or 0]
-                kept = (ttl - ttl * settings.drift_factor) * stage.scale / 1000
+                kept = (ttl - ttl * settings.drift_factor) * player.scale / 1000
                 ends.append(command.arrived + kept - 0.002)
-        wanted = min(ends, key=lambda end: abs(end - stage.real(written)))
-        away = (wanted - stage.real(written)) / stage.scale * 1000
+        wanted = min(ends, key=lambda end: abs(end - player.real(written)))
+        away = (wanted - player.real(written)) / player.scale * 1000
         _check(abs(away) < ROOM, f"no round ends then; the nearest is {away:.0f} ms away")
         _check(until is not None, "it is over")
         left = wanted - (until or 0)
         _check(left >= 0, f"trusted {-left * 1000:.1f} ms longer than the nodes may keep the keys")
-        room = ROOM * stage.scale
+        room = ROOM * player.scale
         _check(left * 1000 < room, f"trusted {left * 1000:.1f} ms less than it could be")
 
     async def _outcome(self, actor: Actor, word: str) -> None:
-        stage, session = self._stage, actor.session
-        await stage.until(actor, lambda: session.ended is not None, f"the outcome is {word}")
+        player, session = self._player, actor.session
+        await player.until(actor, lambda: session.ended is not None, f"the outcome is {word}")
         ended = session.ended or {}
         if ended["word"] == "error":
             _check(ended["code"] == "LEASE_LOST", f"it ended with {ended}")
@@ -278,8 +278,8 @@ class Judge:
         self._in_time(float(ended["at"]))
 
     async def _lost(self, actor: Actor, reason: str) -> None:
-        stage, session = self._stage, actor.session
-        await stage.until(actor, lambda: session.lost is not None, f"it is lost: {reason}")
+        player, session = self._player, actor.session
+        await player.until(actor, lambda: session.lost is not None, f"it is lost: {reason}")
         lost = session.lost or {}
         _check(_says(lost["message"], reason), f"it is lost: {lost['message']}")
         self._in_time(float(lost["at"]))

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from tests.conformance import guards
 from tests.conformance.clients import LIBRARIES, Library, Process
 from tests.conformance.judge import Judge
+from tests.conformance.player import Failed, Player
 from tests.conformance.schedule import Case, Line
-from tests.conformance.stage import Failed, Stage
 
 #: Milliseconds here for one of the file: at the first, and at further tries.
 SCALES = (4, 10, 25)
@@ -84,19 +84,19 @@ async def run(
     await asyncio.sleep(delay)
     scale = _QUICK.get(case.name, SCALES)[attempt]
     alone = any(line.words[0] in {"asleep", "still"} for line in case.lines)
-    stage = Stage(case, library, scale)
+    player = Player(case, library, scale)
     async with _processes(library, shared=not alone and not shared) as own:
 
         async def enter(name: str) -> None:
             if alone:
                 own.append(await Process.start(library))
-            await stage.open(name, (own or shared)[-1])
+            await player.open(name, (own or shared)[-1])
 
         try:
             # With the guards it matters what a client has seen: it comes with its first line.
             for name in case.clients[: 1 if case.settings.guards else None]:
                 await enter(name)
-            await _play(stage, enter)
+            await _play(player, enter)
         except Failed as problem:
             reason = str(problem)
         except Exception as problem:  # noqa: BLE001 - one case must not end all others
@@ -104,40 +104,40 @@ async def run(
         else:
             return Result(case.name, "held", tries=attempt + 1)
         finally:
-            await stage.close()
-    return Result(case.name, "failed", f"{reason}{stage.trace()}", attempt + 1)
+            await player.close()
+    return Result(case.name, "failed", f"{reason}{player.trace()}", attempt + 1)
 
 
-async def _play(stage: Stage, enter: Callable[[str], Awaitable[None]]) -> None:
-    judge, lines = Judge(stage), stage.case.lines
+async def _play(player: Player, enter: Callable[[str], Awaitable[None]]) -> None:
+    judge, lines = Judge(player), player.case.lines
     waiting: list[Line] = []
-    stage.began = asyncio.get_running_loop().time()
+    player.began = asyncio.get_running_loop().time()
     for place, line in enumerate(lines):
         rest = lines[place + 1 :]
-        stage.next = next((later for later in rest if later.at is not None), None)
-        if line.client not in stage.actors:
+        player.next = next((later for later in rest if later.at is not None), None)
+        if line.client not in player.actors:
             await enter(line.client)
-        if line.at is None and guards.must_wait(stage, line):
+        if line.at is None and guards.must_wait(player, line):
             waiting.append(line)
             continue
-        await _step(stage, judge, line)
+        await _step(player, judge, line)
         if line.at is not None:
             for earlier in waiting:
-                await _step(stage, judge, earlier)
+                await _step(player, judge, earlier)
             waiting.clear()
-        await stage.doze(line.client, rest)
+        await player.doze(line.client, rest)
 
 
-async def _step(stage: Stage, judge: Judge, line: Line) -> None:
+async def _step(player: Player, judge: Judge, line: Line) -> None:
     try:
         if line.at is None:
-            stage.awake(line.client)
+            player.awake(line.client)
             await judge.expect(line)
         elif guards.is_theirs(line):
-            await guards.happen(stage, line)
+            await guards.happen(player, line)
         else:
-            await guards.prepare(stage, line)
-            await stage.happen(line)
+            await guards.prepare(player, line)
+            await player.happen(line)
     except Failed as problem:
         raise Failed(f"line {line.number}: {line.text}: {problem}") from None
 

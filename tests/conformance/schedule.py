@@ -1,4 +1,4 @@
-"""Parses golden schedules. Owns the defaults; `stage.py` owns what the lines mean.
+"""Parses golden schedules. Owns the defaults; `player.py` owns what the lines mean.
 
 The format is told in README.md here; `tests/model` reads the same files for the machines.
 """

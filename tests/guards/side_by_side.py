@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.guards.scene import Scene
+from tests.guards.testbed import Testbed
 
-Schedule = Callable[[Scene], Any]
+Schedule = Callable[[Testbed], Any]
 #: At one time: more would keep a small machine from its timers.
 AT_ONCE = 12
 
@@ -41,8 +41,8 @@ class Case:
 
     def run(self) -> Any:
         """Here and now."""
-        with Scene() as scene:
-            return self._schedule(scene)
+        with Testbed() as testbed:
+            return self._schedule(testbed)
 
     def __repr__(self) -> str:
         return self._name

@@ -14,8 +14,8 @@ from functools import partial
 import pytest
 
 from quorlock import LockNotAcquired, QuorumUnreachable, Redlock
-from tests.guards.scene import UNGUARDED, Scene, assert_kept_out, gets_in, restart_empty
 from tests.guards.side_by_side import Case, side_by_side
+from tests.guards.testbed import UNGUARDED, Testbed, assert_kept_out, gets_in, restart_empty
 from tests.support.wait import eventually
 
 pytestmark = [
@@ -27,12 +27,12 @@ pytestmark = [
 MANY = 80
 
 
-def many_begin_at_once(scene: Scene) -> None:
+def many_begin_at_once(testbed: Testbed) -> None:
     """Workers of one fleet are started together, each with a lock of two minutes."""
-    cluster = scene.servers()
-    managers = [scene.client(cluster.urls) for _ in range(MANY)]
+    cluster = testbed.servers()
+    managers = [testbed.client(cluster.urls) for _ in range(MANY)]
     for locks in managers:
-        scene.touch(locks)
+        testbed.touch(locks)
     start = threading.Barrier(MANY)
     outcomes: Counter[str] = Counter()
 
@@ -52,20 +52,20 @@ def many_begin_at_once(scene: Scene) -> None:
     # What found no room of its own is heeded all the same.
     for server in cluster[:2]:
         restart_empty(server)
-    new = scene.client(cluster.urls)
+    new = testbed.client(cluster.urls)
     with pytest.raises((LockNotAcquired, QuorumUnreachable)):
         new.lock("job:0").acquire(timeout=14)
 
 
-def step_that_a_long_lock_would_bear(scene: Scene, *, unguarded: bool = False) -> None:
+def step_that_a_long_lock_would_bear(testbed: Testbed, *, unguarded: bool = False) -> None:
     """A lock of 20 s on B and C. The clock of B is set forward by less than 1 % of the ttl of
     another client."""
-    cluster = scene.servers(clock=True)
-    to_a = scene.proxy(cluster[0])
-    holder = scene.warm([to_a.url, *cluster.urls[1:]])
-    other = scene.warm(cluster.urls, ttl=2000, **(UNGUARDED if unguarded else {}))
+    cluster = testbed.servers(clock=True)
+    to_a = testbed.proxy(cluster[0])
+    holder = testbed.warm([to_a.url, *cluster.urls[1:]])
+    other = testbed.warm(cluster.urls, ttl=2000, **(UNGUARDED if unguarded else {}))
     to_a.refuse()
-    lock = scene.hold(holder, "r", ttl=20)
+    lock = testbed.hold(holder, "r", ttl=20)
     cluster[1].set_clock(15)
     if unguarded:
         eventually(lambda: gets_in(other), 15)
@@ -76,24 +76,24 @@ def step_that_a_long_lock_would_bear(scene: Scene, *, unguarded: bool = False) -
         assert_kept_out(lock, other)
 
 
-def clock_that_was_set_back(scene: Scene, *, unguarded: bool = False) -> None:
+def clock_that_was_set_back(testbed: Testbed, *, unguarded: bool = False) -> None:
     """A long lock on A and C; A restarts. The clock of C, whose note tells of it, is set back.
     Who finds that A has forgotten does not reach C; a newcomer reaches all."""
-    cluster = scene.servers(clock=True)
-    proxies = [scene.proxy(server) for server in cluster]
-    holder = scene.warm([proxy.url for proxy in proxies])
+    cluster = testbed.servers(clock=True)
+    proxies = [testbed.proxy(server) for server in cluster]
+    holder = testbed.warm([proxy.url for proxy in proxies])
     proxies[1].refuse()
-    lock = scene.hold(holder, "r", ttl=90)
+    lock = testbed.hold(holder, "r", ttl=90)
     for proxy in proxies:
         proxy.refuse()
     cluster[2].set_clock(-60)
     restart_empty(cluster[0])
-    first = scene.client([*cluster.urls[:2], proxies[2].url])
+    first = testbed.client([*cluster.urls[:2], proxies[2].url])
     with pytest.raises((LockNotAcquired, QuorumUnreachable)):
         first.lock("x").acquire(timeout=5)
     first.close()
     options = UNGUARDED if unguarded else {}
-    new = scene.client(cluster.urls, **options)
+    new = testbed.client(cluster.urls, **options)
     if unguarded:
         eventually(lambda: gets_in(new), 20)
     else:

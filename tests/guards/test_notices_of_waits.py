@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from tests.guards.scene import Scene, restart_empty
 from tests.guards.side_by_side import Case, side_by_side
+from tests.guards.testbed import Testbed, restart_empty
 from tests.python.programs import Program
 
 pytestmark = pytest.mark.slow
@@ -38,10 +38,10 @@ def told(program: Program, within: float) -> str:
     return errors
 
 
-def waiting(scene: Scene, *, logged: str) -> None:
+def waiting(testbed: Testbed, *, logged: str) -> None:
     """A program that waits for its lock, without a limit, and does nothing else."""
-    cluster = scene.servers()
-    long = scene.hold(scene.warm(cluster.urls), "long", ttl=600)
+    cluster = testbed.servers()
+    long = testbed.hold(testbed.warm(cluster.urls), "long", ttl=600)
     code = (
         HEAD.format(more="")
         + f"""
@@ -70,9 +70,9 @@ def waiting(scene: Scene, *, logged: str) -> None:
     assert any(re.search(logged, line) and re.search(LENGTH, line) for line in lines), lines
 
 
-def long_lock(scene: Scene, ttl: float, *, more: str = "", says: bool) -> None:
+def long_lock(testbed: Testbed, ttl: float, *, more: str = "", says: bool) -> None:
     """A program that takes a long lock and gives it back."""
-    cluster = scene.servers()
+    cluster = testbed.servers()
     code = (
         HEAD.format(more=more)
         + f"""

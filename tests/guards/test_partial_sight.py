@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from tests.guards.scene import UNGUARDED, Scene, assert_kept_out, assert_let_in, restart_empty
 from tests.guards.side_by_side import Case, side_by_side
+from tests.guards.testbed import UNGUARDED, Testbed, assert_kept_out, assert_let_in, restart_empty
 from tests.support.wait import eventually
 
 pytestmark = [
@@ -25,20 +25,20 @@ pytestmark = [
 TTL = 30.0
 
 
-def founder_that_was_cut_off(scene: Scene, *, unguarded: bool = False) -> None:
+def founder_that_was_cut_off(testbed: Testbed, *, unguarded: bool = False) -> None:
     """Two nodes restart. Somebody reaches them alone, and uses them. The third still knows."""
-    cluster = scene.servers()
-    proxies = [scene.proxy(server) for server in cluster]
-    holder = scene.warm([proxy.url for proxy in proxies])
-    lock = scene.hold(holder, "r", ttl=TTL)
+    cluster = testbed.servers()
+    proxies = [testbed.proxy(server) for server in cluster]
+    holder = testbed.warm([proxy.url for proxy in proxies])
+    lock = testbed.hold(holder, "r", ttl=TTL)
     for proxy in proxies:
         proxy.refuse()
     for server in cluster[:2]:
         restart_empty(server)
     restarted = time.monotonic()
-    founder = scene.client([*cluster.urls[:2], proxies[2].url])
-    scene.touch(founder, "other")
-    new = scene.client(cluster.urls, **(UNGUARDED if unguarded else {}))
+    founder = testbed.client([*cluster.urls[:2], proxies[2].url])
+    testbed.touch(founder, "other")
+    new = testbed.client(cluster.urls, **(UNGUARDED if unguarded else {}))
     if unguarded:
         assert_let_in(new)
         return
@@ -52,28 +52,28 @@ def founder_that_was_cut_off(scene: Scene, *, unguarded: bool = False) -> None:
     second.release()
 
 
-def newcomer_with_a_node_missing(scene: Scene, who: str) -> None:
+def newcomer_with_a_node_missing(testbed: Testbed, who: str) -> None:
     """A lock on A and C of three. Others never reach A, nobody reaches all; C's clock is set."""
-    cluster = scene.servers(clock=True)
-    to_a, to_b = scene.proxy(cluster[0]), scene.proxy(cluster[1])
+    cluster = testbed.servers(clock=True)
+    to_a, to_b = testbed.proxy(cluster[0]), testbed.proxy(cluster[1])
     to_a.refuse()
     to_b.refuse()
-    holder = scene.client([cluster[0].url, to_b.url, cluster[2].url])
-    scene.touch(holder)
-    seen = scene.client([to_a.url, *cluster.urls[1:]])
-    scene.touch(seen)
+    holder = testbed.client([cluster[0].url, to_b.url, cluster[2].url])
+    testbed.touch(holder)
+    seen = testbed.client([to_a.url, *cluster.urls[1:]])
+    testbed.touch(seen)
     # Longer than a client lets pass before it looks again: it has noted what it sees.
     time.sleep(11)
-    scene.touch(seen)
-    lock = scene.hold(holder, "r", ttl=TTL)
+    testbed.touch(seen)
+    lock = testbed.hold(holder, "r", ttl=TTL)
     seen.close()
     assert cluster.values("r")[1] is None
     cluster[2].set_clock(TTL + 10)
     eventually(lambda: cluster[2].command("GET", "r") is None)
     if who == "unguarded":
-        assert_let_in(scene.client([to_a.url, *cluster.urls[1:]], **UNGUARDED))
+        assert_let_in(testbed.client([to_a.url, *cluster.urls[1:]], **UNGUARDED))
         return
-    new = scene.client([to_a.url, *cluster.urls[1:]], restart_guard=who)
+    new = testbed.client([to_a.url, *cluster.urls[1:]], restart_guard=who)
     assert_kept_out(lock, new, patience=4)
 
 

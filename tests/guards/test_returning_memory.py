@@ -14,15 +14,15 @@ from functools import partial
 import pytest
 
 from quorlock import Redlock
-from tests.guards.scene import (
+from tests.guards.side_by_side import Case, Schedule, side_by_side
+from tests.guards.testbed import (
     UNGUARDED,
-    Scene,
+    Testbed,
     assert_kept_out,
     assert_let_in,
     gets_in,
     sleep_until,
 )
-from tests.guards.side_by_side import Case, Schedule, side_by_side
 from tests.support.cluster import Cluster
 from tests.support.old_data import Failback, OldData, OldLog, Reload, Swap
 
@@ -35,14 +35,14 @@ TTL = 60.0
 AGED = 24.0
 
 
-def goes_back(kind: type[OldData], who: str, after: float, scene: Scene) -> None:
-    cluster = scene.servers(**kind.OPTIONS)
+def goes_back(kind: type[OldData], who: str, after: float, testbed: Testbed) -> None:
+    cluster = testbed.servers(**kind.OPTIONS)
     if kind is Reload and not after and who != "unguarded" and not tells_what_it_loaded(cluster):
         pytest.skip("before Redis 7.0 nothing tells of it: see SAFETY.md")
-    holders, old = scene.warm(cluster.urls), scene.warm(cluster.urls)
-    before = [scene.old_data(kind, server) for server in cluster[:2]]
+    holders, old = testbed.warm(cluster.urls), testbed.warm(cluster.urls)
+    before = [testbed.old_data(kind, server) for server in cluster[:2]]
     begun = time.monotonic()
-    lock = scene.hold(holders, "r", ttl=TTL)
+    lock = testbed.hold(holders, "r", ttl=TTL)
     sleep_until(begun + after)
     for data in before:
         if isinstance(data, Failback) and who == "refused":
@@ -58,34 +58,34 @@ def goes_back(kind: type[OldData], who: str, after: float, scene: Scene) -> None
     if who == "cut":
         for server in cluster[:2]:
             server.cut_connections()
-    play(scene, cluster, who, partial(assert_kept_out, lock), old)
+    play(testbed, cluster, who, partial(assert_kept_out, lock), old)
 
 
 def tells_what_it_loaded(cluster: Cluster) -> bool:
     return "rdb_last_load_keys_loaded" in cluster[0].command("INFO", "persistence")
 
 
-def goes_aside(who: str, scene: Scene) -> None:
+def goes_aside(who: str, testbed: Testbed) -> None:
     """The keys are put aside, another lock is taken meanwhile, and they come back."""
-    cluster = scene.servers()
-    old = scene.warm(cluster.urls)
+    cluster = testbed.servers()
+    old = testbed.warm(cluster.urls)
     for server in cluster[:2]:
         server.command("SWAPDB", 0, 1)
-    lock = scene.hold(old, "r")
+    lock = testbed.hold(old, "r")
     for server in cluster[:2]:
         server.command("SWAPDB", 0, 1)
     assert cluster.values("r") == [None, None, lock.lease and lock.lease.token]
-    play(scene, cluster, who, partial(assert_kept_out, lock), old)
+    play(testbed, cluster, who, partial(assert_kept_out, lock), old)
 
 
 def play(
-    scene: Scene, cluster: Cluster, who: str, kept_out: Callable[[Redlock], None], old: Redlock
+    testbed: Testbed, cluster: Cluster, who: str, kept_out: Callable[[Redlock], None], old: Redlock
 ) -> None:
     if who == "unguarded":
-        assert_let_in(scene.client(cluster.urls, **UNGUARDED))
+        assert_let_in(testbed.client(cluster.urls, **UNGUARDED))
     elif who in ("new", "strict"):
         guard = "strict" if who == "strict" else "auto"
-        kept_out(scene.client(cluster.urls, restart_guard=guard))
+        kept_out(testbed.client(cluster.urls, restart_guard=guard))
     else:
         kept_out(old)
 

@@ -11,8 +11,15 @@ from functools import partial
 
 import pytest
 
-from tests.guards.scene import UNGUARDED, Scene, assert_let_in, gets_in, held_back, restart_empty
 from tests.guards.side_by_side import Case, side_by_side
+from tests.guards.testbed import (
+    UNGUARDED,
+    Testbed,
+    assert_let_in,
+    gets_in,
+    held_back,
+    restart_empty,
+)
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.slow
@@ -26,11 +33,11 @@ APART = 3.0
 PATIENCE = 13.0
 
 
-def roll(scene: Scene, how: str, watch: str) -> None:
-    cluster = scene.servers()
+def roll(testbed: Testbed, how: str, watch: str) -> None:
+    cluster = testbed.servers()
     guards = UNGUARDED if watch == "unguarded" else {}
-    old = scene.warm(cluster.urls, **guards)
-    close(scene, cluster, how)
+    old = testbed.warm(cluster.urls, **guards)
+    close(testbed, cluster, how)
     begun = time.monotonic()
     for number in (0, 1, 2, 0):
         restart_empty(cluster[number])
@@ -38,7 +45,7 @@ def roll(scene: Scene, how: str, watch: str) -> None:
             assert not gets_in(old, patience=APART), since(begun)
         elif watch == "idle":
             time.sleep(APART)
-    new = scene.client(cluster.urls, **guards)
+    new = testbed.client(cluster.urls, **guards)
     if watch == "unguarded":
         assert_let_in(old)
         return
@@ -49,17 +56,17 @@ def roll(scene: Scene, how: str, watch: str) -> None:
         assert left > KEPT - 60, f"held back for {left:.1f} s only, {since(begun)}"
 
 
-def close(scene: Scene, cluster: Cluster, how: str) -> None:
+def close(testbed: Testbed, cluster: Cluster, how: str) -> None:
     """The lock is closed to others, and whoever closed it has gone."""
     if how == "held":
-        proxies = [scene.proxy(server) for server in cluster]
-        holder = scene.warm([proxy.url for proxy in proxies])
-        scene.hold(holder, "r", ttl=KEPT)
+        proxies = [testbed.proxy(server) for server in cluster]
+        holder = testbed.warm([proxy.url for proxy in proxies])
+        testbed.hold(holder, "r", ttl=KEPT)
         for proxy in proxies:
             proxy.refuse()
     else:
-        job = scene.warm(cluster.urls)
-        scene.touch(job, "r", min_hold=KEPT)
+        job = testbed.warm(cluster.urls)
+        testbed.touch(job, "r", min_hold=KEPT)
         job.close()
     assert all(server.keys("r")["r"] > (KEPT - 30) * 1000 for server in cluster)
 

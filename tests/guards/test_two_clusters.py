@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.guards.scene import Scene, restart_empty
+from tests.guards.testbed import Testbed, restart_empty
 from tests.python.programs import Program
 
 pytestmark = [
@@ -27,7 +27,7 @@ TTL = 40
 # beside this one among them.
 CODE = f"""
     import json, os, time, quorlock
-    from tests.guards.scene import Scene, gets_in, held_back
+    from tests.guards.testbed import Testbed, gets_in, held_back
     from tests.support.wait import eventually
 
     def read():
@@ -37,11 +37,11 @@ CODE = f"""
         }}
 
     urls = os.environ["QUORLOCK_NODES"].split(",")
-    with Scene() as scene:
-        jumper = scene.warm(urls[:3])
-        waiting = scene.warm(urls[3:6])
-        jumping = scene.hold(jumper, "r", ttl=300)
-        steady = scene.hold(scene.warm(urls[6:]), "r", ttl={TTL})
+    with Testbed() as testbed:
+        jumper = testbed.warm(urls[:3])
+        waiting = testbed.warm(urls[3:6])
+        jumping = testbed.hold(jumper, "r", ttl=300)
+        steady = testbed.hold(testbed.warm(urls[6:]), "r", ttl={TTL})
         print("connected", flush=True)
         input()
         eventually(lambda: all(held_back(waiting)[:2]))
@@ -59,9 +59,9 @@ CODE = f"""
 
 
 def test_a_jump_of_one_cluster_ends_nothing_early_on_another() -> None:
-    with Scene() as scene:
-        jumping, waiting, steady = scene.servers(clock=True), scene.servers(), scene.servers()
-        scene.hold(scene.warm(waiting.urls), "r", ttl=TTL)
+    with Testbed() as testbed:
+        jumping, waiting, steady = testbed.servers(clock=True), testbed.servers(), testbed.servers()
+        testbed.hold(testbed.warm(waiting.urls), "r", ttl=TTL)
         with Program(CODE, nodes=[*jumping.urls, *waiting.urls, *steady.urls]) as program:
             assert program.line() == "connected"
             for server in waiting[:2]:

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from tests.guards import waits
-from tests.guards.scene import Scene
 from tests.guards.side_by_side import Case, Schedule, side_by_side
+from tests.guards.testbed import Testbed
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +24,8 @@ SLACK = 2.0
 
 
 def at_most(bound: float, measure: Schedule) -> Schedule:
-    def judge(scene: Scene) -> None:
-        figure = measure(scene)
+    def judge(testbed: Testbed) -> None:
+        figure = measure(testbed)
         assert figure <= bound + SLACK, f"{figure:.1f} s, at most {bound:.1f} s were to be"
 
     return judge
@@ -62,8 +62,8 @@ def test_there_is_nothing_to_wait_for(case: Case) -> None:
     case.end()
 
 
-def stays_closed(scene: Scene, ttl: float, least: float, most: float) -> None:
-    left, second = waits.held(scene, ttl)
+def stays_closed(testbed: Testbed, ttl: float, least: float, most: float) -> None:
+    left, second = waits.held(testbed, ttl)
     assert not second, "a second holder"
     assert least < left <= most, left
 
@@ -79,12 +79,12 @@ def test_a_long_lock_is_waited_for_while_it_is_held(case: Case) -> None:
     case.end()
 
 
-def no_job_is_skipped(scene: Scene) -> None:
-    assert waits.jobs_skipped(scene) == 0
+def no_job_is_skipped(testbed: Testbed) -> None:
+    assert waits.jobs_skipped(testbed) == 0
 
 
-def the_next_job_runs(scene: Scene) -> None:
-    assert waits.all_redeployed_quietly(scene)
+def the_next_job_runs(testbed: Testbed) -> None:
+    assert waits.all_redeployed_quietly(testbed)
 
 
 @side_by_side(

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from quorlock import ConfigError, LeaseLost, LockNotAcquired, QuorumUnreachable, Redlock
-from tests.guards.scene import Scene, gets_in
 from tests.guards.side_by_side import Case, side_by_side
+from tests.guards.testbed import Testbed, gets_in
 
 pytestmark = pytest.mark.slow
 
@@ -24,27 +24,27 @@ pytestmark = pytest.mark.slow
 WATCHED = 20.0
 
 
-def one_server_three_times(scene: Scene, rights: str, option: str) -> None:
+def one_server_three_times(testbed: Testbed, rights: str, option: str) -> None:
     users = {"app": f"on >secret ~* &* +@all {rights}"}
-    server, other = scene.servers(2, users=users)
+    server, other = testbed.servers(2, users=users)
     login = [it.url_for("app", "secret") for it in (server, other)]
-    proxies = [scene.proxy(server) for _ in range(2)]
+    proxies = [testbed.proxy(server) for _ in range(2)]
     same = [login[0], *(login[0].replace(server.address, proxy.address) for proxy in proxies)]
     if option == "beside two others":
         same = [*same[:2], login[1]]
     with pytest.raises(ConfigError, match="one and the same server"):
         # A quorum may be found before the others have told who they are: then it is the next one.
         limit = time.monotonic() + WATCHED
-        locks = scene.client(same)
+        locks = testbed.client(same)
         while time.monotonic() < limit:
             with contextlib.suppress(LeaseLost, LockNotAcquired, QuorumUnreachable):
                 with locks.lock("r", timeout=1):
                     time.sleep(0.1)
 
 
-def clock(scene: Scene, rate: float, *, is_told: bool) -> None:
-    cluster = scene.servers(clock=True)
-    locks = scene.warm(cluster.urls)
+def clock(testbed: Testbed, rate: float, *, is_told: bool) -> None:
+    cluster = testbed.servers(clock=True)
+    locks = testbed.warm(cluster.urls)
     cluster[2].gain_time(rate)
     begun = time.monotonic()
     seen = False

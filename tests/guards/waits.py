@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quorlock import QuorumUnreachable, Redlock
-from tests.guards.scene import Scene, gets_in, held_back, restart_empty, sleep_until
+from tests.guards.testbed import Testbed, gets_in, held_back, restart_empty, sleep_until
 from tests.support.cluster import Cluster
 from tests.support.servers import Server
 from tests.support.wait import eventually
@@ -46,50 +46,50 @@ def restart(*servers: Server) -> None:
         restart_empty(server)
 
 
-def released(scene: Scene, ttl: float = 600, *, leaves: bool = False) -> float:
+def released(testbed: Testbed, ttl: float = 600, *, leaves: bool = False) -> float:
     """One long lock was released at once; two nodes restart right after."""
-    cluster = scene.servers()
-    one, other = scene.warm(cluster.urls), scene.warm(cluster.urls)
-    scene.touch(one, "long", ttl=ttl)
+    cluster = testbed.servers()
+    one, other = testbed.warm(cluster.urls), testbed.warm(cluster.urls)
+    testbed.touch(one, "long", ttl=ttl)
     if leaves:
         one.close()
     restart(*cluster[:2])
     return until_held(other)
 
 
-def released_and_nobody_there(scene: Scene) -> float:
+def released_and_nobody_there(testbed: Testbed) -> float:
     """The same; nobody was there when the nodes restarted. From the first look of a newcomer."""
-    cluster = scene.servers()
-    with Scene() as before:
+    cluster = testbed.servers()
+    with Testbed() as before:
         before.touch(before.warm(cluster.urls), "long", ttl=600)
     restart(*cluster[:2])
-    return until_held(scene.client(cluster.urls))
+    return until_held(testbed.client(cluster.urls))
 
 
-def held(scene: Scene, ttl: float) -> tuple[float, bool]:
+def held(testbed: Testbed, ttl: float) -> tuple[float, bool]:
     """For how long two nodes that restart are held back for the sake of a long lock whose holder is
     cut off; whether somebody else is given it in the seconds after."""
-    cluster = scene.servers()
-    proxies = [scene.proxy(server) for server in cluster]
-    other = scene.warm(cluster.urls)
-    scene.hold(scene.warm([proxy.url for proxy in proxies]), "r", ttl=ttl)
+    cluster = testbed.servers()
+    proxies = [testbed.proxy(server) for server in cluster]
+    other = testbed.warm(cluster.urls)
+    testbed.hold(testbed.warm([proxy.url for proxy in proxies]), "r", ttl=ttl)
     for proxy in proxies:
         proxy.refuse()
     restart(*cluster[:2])
-    second = gets_in(other, patience=14) or gets_in(scene.client(cluster.urls))
+    second = gets_in(other, patience=14) or gets_in(testbed.client(cluster.urls))
     return min(held_back(other)[:2]), second
 
 
-def nobody_there(scene: Scene, restarted: int, **options: Any) -> float:
+def nobody_there(testbed: Testbed, restarted: int, **options: Any) -> float:
     """Some nodes restart while no client runs, and a newcomer comes later than the longest lock.
 
     Until all of them count again."""
-    cluster = scene.servers(**options)
-    with Scene() as before:
+    cluster = testbed.servers(**options)
+    with Testbed() as before:
         before.warm(cluster.urls)
     restart(*cluster[:restarted])
     time.sleep(QUIET)
-    new = scene.client(cluster.urls)
+    new = testbed.client(cluster.urls)
     begun = time.monotonic()
     gets_in(new, "x", patience=LIMIT)
     for node in range(restarted):
@@ -97,10 +97,10 @@ def nobody_there(scene: Scene, restarted: int, **options: Any) -> float:
     return time.monotonic() - begun
 
 
-def redeployed(scene: Scene, apart: float, **options: Any) -> float:
+def redeployed(testbed: Testbed, apart: float, **options: Any) -> float:
     """The nodes restart one by one while a client takes locks: its longest wait."""
-    cluster = scene.servers(**options)
-    locks = scene.warm(cluster.urls)
+    cluster = testbed.servers(**options)
+    locks = testbed.warm(cluster.urls)
     waits: list[float] = []
     done = threading.Event()
 
@@ -130,28 +130,28 @@ def one_by_one(cluster: Cluster, apart: float, turns: Callable[[], int]) -> None
     eventually(lambda: turns() > before, LIMIT)
 
 
-def jobs_skipped(scene: Scene) -> int:
+def jobs_skipped(testbed: Testbed) -> int:
     """Nodes restart one by one, 16 s apart. A job that never waits begins every 4 s, each time in a
     process of its own: how often it does not get its lock."""
-    cluster = scene.servers()
+    cluster = testbed.servers()
     begun = time.monotonic()
     skipped = 0
     for turn in range(14):
         sleep_until(begun + turn * 4)
         if turn % 4 == 1 and turn // 4 < len(cluster):
             restart_empty(cluster[turn // 4])
-        with Scene() as life:
+        with Testbed() as life:
             skipped += not runs_at_once(life.client(cluster.urls))
     return skipped
 
 
-def all_redeployed_quietly(scene: Scene) -> bool:
+def all_redeployed_quietly(testbed: Testbed) -> bool:
     """All nodes restart with nothing while no client runs: whether the next job gets its lock."""
-    cluster = scene.servers()
-    with Scene() as before:
+    cluster = testbed.servers()
+    with Testbed() as before:
         before.warm(cluster.urls)
     restart(*cluster)
-    return runs_at_once(scene.client(cluster.urls))
+    return runs_at_once(testbed.client(cluster.urls))
 
 
 def runs_at_once(locks: Redlock) -> bool:
@@ -166,13 +166,13 @@ def runs_at_once(locks: Redlock) -> bool:
     return got
 
 
-def durable(scene: Scene) -> float:
+def durable(testbed: Testbed) -> float:
     """A majority of nodes that write everything down before they answer is killed."""
-    cluster = scene.servers(appendonly=True)
-    old = scene.warm(cluster.urls)
+    cluster = testbed.servers(appendonly=True)
+    old = testbed.warm(cluster.urls)
     for server in cluster[:2]:
         server.restart()
-    new = scene.client(cluster.urls)
+    new = testbed.client(cluster.urls)
     return max(
         until_held(locks) + max(until_healthy(locks, 0), until_healthy(locks, 1))
         for locks in (old, new)

@@ -13,14 +13,14 @@ describe('a hostile server', () => {
   /** @type {import('node:child_process').ChildProcess} */
   let child
   /** @type {Record<string, string[]>} */
-  let villains
+  let hostileServers
   before(async () => {
-    child = spawn(python(), ['-m', 'tests.support.villain'], {
+    child = spawn(python(), ['-m', 'tests.support.hostile_server'], {
       cwd: root,
       stdio: ['pipe', 'pipe', 'inherit'],
     })
     for await (const line of createInterface({ input: /** @type {any} */ (child.stdout) })) {
-      villains = JSON.parse(line)
+      hostileServers = JSON.parse(line)
       break
     }
   })
@@ -28,8 +28,8 @@ describe('a hostile server', () => {
 
   it('is told in time and fills no memory', async () => {
     const before = process.memoryUsage().rss
-    assert.ok(Object.keys(villains).length > 20)
-    const attacks = Object.entries(villains).map(async ([name, urls]) => {
+    assert.ok(Object.keys(hostileServers).length > 20)
+    const attacks = Object.entries(hostileServers).map(async ([name, urls]) => {
       const redlock = new Redlock(urls, { timeout: 300 })
       const start = performance.now()
       for (const call of [() => redlock.acquire('r', 1000), () => redlock.isLocked('r')]) {
@@ -49,7 +49,7 @@ describe('a hostile server', () => {
   })
 
   it('does not matter beside two that are honest', async () => {
-    for (const [name, urls] of Object.entries(villains)) {
+    for (const [name, urls] of Object.entries(hostileServers)) {
       const honest = ['a', 'b'].map((node) => `memory://${encodeURIComponent(name)}-${node}`)
       const redlock = new Redlock([...honest, /** @type {string} */ (urls[0])])
       const lock = await redlock.acquire('r', 5000)

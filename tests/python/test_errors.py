@@ -1,4 +1,4 @@
-"""Tests the exceptions: one base class, the promised parents, the same fields; they can be copied."""
+"""Tests the exceptions: one base class, the promised parents, the same fields; copies work."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from quorlock import ConfigError, LockError, QuorumUnreachable, Redlock
 from quorlock._native import OPTIONS
-from tests.support.villain import MALICES, Malice, Villain
+from tests.support.hostile_server import ATTACKS, Attack, HostileServer
 
 LIMIT = 20.0  # seconds; a second for connecting and the caller's timeout, on a busy machine
 PATIENCE = 0.3
@@ -28,9 +28,9 @@ def resident() -> int:
 
 
 @contextlib.contextmanager
-def over(malice: Malice, after_login: bool) -> Iterator[Redlock]:
-    with contextlib.ExitStack() as villains:
-        urls = [villains.enter_context(Villain(malice, after_login=after_login)).url
+def over(attack: Attack, after_login: bool) -> Iterator[Redlock]:
+    with contextlib.ExitStack() as hostile_servers:
+        urls = [hostile_servers.enter_context(HostileServer(attack, after_login=after_login)).url
                 for _ in range(3)]  # fmt: skip
         locks = Redlock(urls, timeout=PATIENCE)
         yield locks
@@ -40,7 +40,7 @@ def over(malice: Malice, after_login: bool) -> Iterator[Redlock]:
 def is_told_in_time(name: str, after_login: bool) -> str | None:
     """What is wrong, if anything."""
     start = time.monotonic()
-    with over(MALICES[name], after_login) as locks:
+    with over(ATTACKS[name], after_login) as locks:
         for call in (locks.lock("r").acquire, locks.lock("r").locked):
             try:
                 result = call()
@@ -57,7 +57,7 @@ def is_told_in_time(name: str, after_login: bool) -> str | None:
 
 def test_hostile_servers_are_told_in_time_and_fill_no_memory() -> None:
     before = resident()
-    attacks = [(name, after_login) for name in MALICES for after_login in (False, True)]
+    attacks = [(name, after_login) for name in ATTACKS for after_login in (False, True)]
     with ThreadPoolExecutor(8) as pool:
         problems = [told for told in pool.map(is_told_in_time, *zip(*attacks, strict=True)) if told]
     assert problems == []
@@ -65,9 +65,9 @@ def test_hostile_servers_are_told_in_time_and_fill_no_memory() -> None:
 
 
 def test_one_hostile_server_of_three_does_not_matter() -> None:
-    for name, malice in MALICES.items():
-        with Villain(malice) as villain:
-            locks = Redlock([f"memory://{name}-a", f"memory://{name}-b", villain.url])
+    for name, attack in ATTACKS.items():
+        with HostileServer(attack) as hostile:
+            locks = Redlock([f"memory://{name}-a", f"memory://{name}-b", hostile.url])
             with locks.lock("r") as lease:
                 assert lease.extend() > 0
             locks.close()

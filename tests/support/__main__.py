@@ -17,7 +17,7 @@ JSON lines on standard output, and ends with all its servers when the input clos
 The first line has such an `error`, too, if the servers do not start; the program then ends.
 
 Commands: server.* and proxy.* call the method of that name on Server and FaultProxy with the other
-fields as arguments; the rest are the functions of Desk below.
+fields as arguments; the rest are the functions of Commands below.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PROXY_METHODS = {
 }  # fmt: skip
 
 
-class Desk:
+class Commands:
     """Takes commands; each public method is one."""
 
     def __init__(self) -> None:
@@ -157,35 +157,35 @@ def main() -> None:
     # reaches it as well as us. A polite kill still leaves no server behind.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    desk = Desk()
+    commands = Commands()
     try:
-        servers, (name, version) = _begin(desk, arguments)
+        servers, (name, version) = _begin(commands, arguments)
         _say({"servers": servers, "name": name, "version": ".".join(map(str, version))})
         for line in sys.stdin:
             request = json.loads(line)
             if request.get("do") == "wait":
                 # Others must be able to make happen what this one waits for.
-                threading.Thread(target=_answer, args=(desk, request), daemon=True).start()
+                threading.Thread(target=_answer, args=(commands, request), daemon=True).start()
             else:
-                _answer(desk, request)
+                _answer(commands, request)
     finally:
-        desk.close()
+        commands.close()
 
 
 def _begin(
-    desk: Desk, arguments: argparse.Namespace
+    commands: Commands, arguments: argparse.Namespace
 ) -> tuple[list[Json], tuple[str, tuple[int, ...]]]:
     try:
-        return desk.start(arguments.count, **arguments.options), server_version()
+        return commands.start(arguments.count, **arguments.options), server_version()
     except Exception as error:
         _say({"error": str(error), "type": type(error).__name__})
         raise
 
 
-def _answer(desk: Desk, request: Json) -> None:
+def _answer(commands: Commands, request: Json) -> None:
     number = request.pop("id", None)
     try:
-        _say({"id": number, "result": desk.call(request.pop("do"), request)})
+        _say({"id": number, "result": commands.call(request.pop("do"), request)})
     except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
         _say({"id": number, "error": str(error), "type": type(error).__name__})
 

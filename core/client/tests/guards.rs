@@ -45,13 +45,13 @@ async fn keep_trying(locks: &Redlock) -> Result<LeaseGuard, LockError> {
 }
 
 /// Three servers, and a lock held on A and C alone: B cannot be reached by its holder.
-struct Scene {
+struct Setup {
     servers: Vec<Server>,
     to_b: Proxy,
     holder: LeaseGuard,
 }
 
-impl Scene {
+impl Setup {
     async fn set(ttl: Duration) -> Self {
         let servers = servers(3);
         let to_b = Proxy::to(servers[1].port()).await;
@@ -69,12 +69,12 @@ impl Scene {
 
 /// The schedule of Redis's own page: C comes back without its keys, and B was free all along.
 async fn crash_recovery(
-    second: impl AsyncFnOnce(&mut Scene) -> Redlock,
+    second: impl AsyncFnOnce(&mut Setup) -> Redlock,
 ) -> Result<LeaseGuard, LockError> {
-    let mut scene = Scene::set(TTL).await;
-    let locks = second(&mut scene).await;
+    let mut setup = Setup::set(TTL).await;
+    let locks = second(&mut setup).await;
     let result = keep_trying(&locks).await;
-    assert!(scene.holder.is_valid(), "the schedule took too long to mean anything");
+    assert!(setup.holder.is_valid(), "the schedule took too long to mean anything");
     result
 }
 
@@ -93,9 +93,9 @@ fn assert_held_back(result: Result<LeaseGuard, LockError>) {
 #[test]
 fn a_new_client_does_not_count_on_a_node_that_came_back_empty() {
     run(async {
-        let result = crash_recovery(async |scene| {
-            scene.servers[2].restart();
-            client(urls(&scene.servers), RestartGuard::Auto)
+        let result = crash_recovery(async |setup| {
+            setup.servers[2].restart();
+            client(urls(&setup.servers), RestartGuard::Auto)
         });
         assert_held_back(result.await);
     });
@@ -104,10 +104,10 @@ fn a_new_client_does_not_count_on_a_node_that_came_back_empty() {
 #[test]
 fn an_old_client_does_not_count_on_a_node_that_came_back_empty() {
     run(async {
-        let result = crash_recovery(async |scene| {
-            let locks = client(urls(&scene.servers), RestartGuard::Auto);
+        let result = crash_recovery(async |setup| {
+            let locks = client(urls(&setup.servers), RestartGuard::Auto);
             warm_up(&locks).await;
-            scene.servers[2].restart();
+            setup.servers[2].restart();
             locks
         });
         assert_held_back(result.await);
@@ -117,11 +117,11 @@ fn an_old_client_does_not_count_on_a_node_that_came_back_empty() {
 #[test]
 fn a_client_that_reaches_only_one_side_does_not_rely_on_it() {
     run(async {
-        let result = crash_recovery(async |scene| {
-            scene.servers[2].restart();
-            let to_a = Proxy::to(scene.servers[0].port()).await;
+        let result = crash_recovery(async |setup| {
+            setup.servers[2].restart();
+            let to_a = Proxy::to(setup.servers[0].port()).await;
             to_a.refuse(true);
-            let urls = [to_a.url(), scene.servers[1].url(), scene.servers[2].url()];
+            let urls = [to_a.url(), setup.servers[1].url(), setup.servers[2].url()];
             let locks = client(urls, RestartGuard::Auto);
             std::mem::forget(to_a);
             locks
@@ -133,9 +133,9 @@ fn a_client_that_reaches_only_one_side_does_not_rely_on_it() {
 #[test]
 fn without_the_guard_there_are_two_holders() {
     run(async {
-        let result = crash_recovery(async |scene| {
-            scene.servers[2].restart();
-            client(urls(&scene.servers), RestartGuard::Off)
+        let result = crash_recovery(async |setup| {
+            setup.servers[2].restart();
+            client(urls(&setup.servers), RestartGuard::Off)
         });
         result.await.expect("B and C are a quorum").release().await.unwrap();
     });
@@ -144,10 +144,10 @@ fn without_the_guard_there_are_two_holders() {
 #[test]
 fn a_flushed_node_is_held_back_without_a_reconnection() {
     run(async {
-        let result = crash_recovery(async |scene| {
-            let locks = client(urls(&scene.servers), RestartGuard::Auto);
+        let result = crash_recovery(async |setup| {
+            let locks = client(urls(&setup.servers), RestartGuard::Auto);
             warm_up(&locks).await;
-            assert_eq!(scene.servers[2].ask().call(&["FLUSHALL"]), "OK");
+            assert_eq!(setup.servers[2].ask().call(&["FLUSHALL"]), "OK");
             locks
         });
         assert_held_back(result.await);
@@ -191,36 +191,36 @@ fn foreign_fields_among_the_notes_are_passed_over() {
 #[test]
 fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
     run(async {
-        let mut scene = Scene::set(TTL).await;
+        let mut setup = Setup::set(TTL).await;
         // What was on disk before the lock: the canary of that run, and no lock.
-        let mut c = scene.servers[2].ask();
+        let mut c = setup.servers[2].ask();
         let (lock, ttl) = (c.call(&["GET", "r"]), c.call(&["PTTL", "r"]));
         c.call(&["DEL", "r"]);
         assert_eq!(c.call(&["SAVE"]), "OK");
         c.call(&["SET", "r", &lock, "PX", &ttl]);
-        scene.servers[2].restart();
-        assert_eq!(scene.servers[2].ask().call(&["EXISTS", "quorlock:{node}:canary"]), "1");
-        let locks = client(urls(&scene.servers), RestartGuard::Auto);
+        setup.servers[2].restart();
+        assert_eq!(setup.servers[2].ask().call(&["EXISTS", "quorlock:{node}:canary"]), "1");
+        let locks = client(urls(&setup.servers), RestartGuard::Auto);
         assert_held_back(keep_trying(&locks).await);
-        assert!(scene.holder.is_valid());
+        assert!(setup.holder.is_valid());
     });
 }
 
 #[test]
 fn a_quarantine_ends_with_the_last_lock_forgotten() {
     run(async {
-        let mut scene = Scene::set(SHORT).await;
-        scene.servers[2].restart();
-        let locks = client_of(SHORT, urls(&scene.servers), RestartGuard::Auto);
+        let mut setup = Setup::set(SHORT).await;
+        setup.servers[2].restart();
+        let locks = client_of(SHORT, urls(&setup.servers), RestartGuard::Auto);
         assert_held_back(try_lock(&locks).await);
         let second = locks.lock("r").timeout(4 * SHORT).acquire().await.expect("in the end");
-        assert!(!scene.holder.is_valid());
+        assert!(!setup.holder.is_valid());
         second.release().await.unwrap();
         until("C takes part again", || locks.nodes()[2].1 == NodeState::Healthy).await;
         // Whoever comes now finds that somebody has waited.
-        let newcomer = client_of(SHORT, urls(&scene.servers), RestartGuard::Auto);
+        let newcomer = client_of(SHORT, urls(&setup.servers), RestartGuard::Auto);
         warm_up(&newcomer).await;
-        drop(scene.to_b);
+        drop(setup.to_b);
     });
 }
 

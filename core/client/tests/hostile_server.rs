@@ -12,8 +12,8 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use quorlock::{ErrorKind, Redlock, RestartGuard};
 use quorlock_protocol::Policy;
+use support::hostile_server::{Attack, GIGABYTE, HostileServer, Strikes, gain_trust};
 use support::run;
-use support::villain::{GIGABYTE, Malice, Strikes, Villain, gain_trust};
 
 /// No call takes longer, whatever the servers do: the time for connecting (a second) and the caller's
 /// own timeout, with room for a busy machine.
@@ -56,7 +56,7 @@ fn replies_of_the_wrong_shape_are_told() {
         b">2\r\n+invalidate\r\n:1\r\n",
     ];
     // Some leave open whether there is more to come: those are waited for, but not for ever.
-    are_told_in_time(wrong.map(|bytes| Malice::AlwaysSays(bytes.to_vec())));
+    are_told_in_time(wrong.map(|bytes| Attack::AlwaysSays(bytes.to_vec())));
 }
 
 #[test]
@@ -76,23 +76,23 @@ fn promises_of_endless_replies_are_not_believed() {
         b"*2\r\n*4000000000\r\n*4000000000\r\n:1\r\n".to_vec(),
         nested,
     ];
-    are_told_in_time(promises.map(Malice::Says));
+    are_told_in_time(promises.map(Attack::Says));
 }
 
 #[test]
 fn connections_that_end_or_drip_are_told() {
     are_told_in_time([
-        Malice::SaysAndLeaves(Vec::new()),
-        Malice::SaysAndLeaves(b"*4\r\n:1\r\n:0".to_vec()),
-        Malice::SaysAndLeaves(b"$40\r\nabc".to_vec()),
-        Malice::Says(Vec::new()),
-        Malice::Drips(b"*4\r\n:1\r\n:7\r\n:-2\r\n:0\r\n".to_vec(), Duration::from_secs(1)),
-        Malice::AlwaysSays(b"-ERR no\r\n".to_vec()),
-        Malice::AlwaysSays(b"-\r\n".to_vec()),
-        Malice::AlwaysSays(b"-NOSCRIPT always\r\n".to_vec()),
-        Malice::AlwaysSays(b"-LOADING for ever\r\n".to_vec()),
-        Malice::AlwaysSays(b"\0\xff\xfe\r\n".to_vec()),
-        Malice::AlwaysSays(b"\r\n\r\n".to_vec()),
+        Attack::SaysAndLeaves(Vec::new()),
+        Attack::SaysAndLeaves(b"*4\r\n:1\r\n:0".to_vec()),
+        Attack::SaysAndLeaves(b"$40\r\nabc".to_vec()),
+        Attack::Says(Vec::new()),
+        Attack::Drips(b"*4\r\n:1\r\n:7\r\n:-2\r\n:0\r\n".to_vec(), Duration::from_secs(1)),
+        Attack::AlwaysSays(b"-ERR no\r\n".to_vec()),
+        Attack::AlwaysSays(b"-\r\n".to_vec()),
+        Attack::AlwaysSays(b"-NOSCRIPT always\r\n".to_vec()),
+        Attack::AlwaysSays(b"-LOADING for ever\r\n".to_vec()),
+        Attack::AlwaysSays(b"\0\xff\xfe\r\n".to_vec()),
+        Attack::AlwaysSays(b"\r\n\r\n".to_vec()),
     ]);
 }
 
@@ -111,15 +111,15 @@ fn a_gigabyte_that_nobody_asked_for_does_not_fill_the_memory() {
     ];
     let before = resident();
     for (first, rest) in floods {
-        let malice = Malice::Floods(first.to_vec(), rest.to_vec());
+        let attack = Attack::Floods(first.to_vec(), rest.to_vec());
         for strikes in STRIKES {
-            let said = run(fails_in_time(strikes, malice.clone()));
+            let said = run(fails_in_time(strikes, attack.clone()));
             // What lies in the system's buffers was said, and not taken.
-            assert!(said < GIGABYTE / 8, "{said} bytes of {malice:?}");
+            assert!(said < GIGABYTE / 8, "{said} bytes of {attack:?}");
             // 16 MiB of a reply are taken on each of three connections, and twice that while it grows;
             // the rest is for the tests beside this one.
             let grown = resident().saturating_sub(before);
-            assert!(grown < GIGABYTE / 4, "{grown} bytes more after {malice:?}");
+            assert!(grown < GIGABYTE / 4, "{grown} bytes more after {attack:?}");
         }
     }
 }
@@ -127,18 +127,18 @@ fn a_gigabyte_that_nobody_asked_for_does_not_fill_the_memory() {
 #[test]
 fn one_such_server_of_three_does_not_matter() {
     let panics_before = panics();
-    for malice in [
-        Malice::Says(b"$9999999999\r\nx".to_vec()),
-        Malice::SaysAndLeaves(Vec::new()),
-        Malice::AlwaysSays(b"-ERR no\r\n".to_vec()),
-        Malice::AlwaysSays(b"*4\r\n:1\r\n:-1\r\n:0\r\n:0\r\n".to_vec()),
-        Malice::Floods(b"$9999999999\r\n".to_vec(), b"x".to_vec()),
+    for attack in [
+        Attack::Says(b"$9999999999\r\nx".to_vec()),
+        Attack::SaysAndLeaves(Vec::new()),
+        Attack::AlwaysSays(b"-ERR no\r\n".to_vec()),
+        Attack::AlwaysSays(b"*4\r\n:1\r\n:-1\r\n:0\r\n:0\r\n".to_vec()),
+        Attack::Floods(b"$9999999999\r\n".to_vec(), b"x".to_vec()),
     ] {
         for strikes in STRIKES {
             run(async {
-                let villain = Villain::new(strikes, malice.clone());
+                let hostile = HostileServer::new(strikes, attack.clone());
                 let honest = ["memory://hostile-a", "memory://hostile-b"].map(str::to_owned);
-                let nodes = honest.into_iter().chain([villain.url()]);
+                let nodes = honest.into_iter().chain([hostile.url()]);
                 let locks = Redlock::builder().nodes(nodes).build().unwrap();
                 for _ in 0..3 {
                     let lease = locks.lock("r").acquire().await.unwrap();
@@ -165,9 +165,9 @@ proptest! {
         let mut bytes = pieces.concat();
         bytes.truncate(bytes.len().saturating_sub(cut % (bytes.len() + 1)));
         let panics_before = panics();
-        let villain = Villain::new(strikes, Malice::SaysAndLeaves(bytes));
+        let hostile = HostileServer::new(strikes, Attack::SaysAndLeaves(bytes));
         let took = run(async {
-            let locks = Redlock::builder().nodes([villain.url()]).build().unwrap();
+            let locks = Redlock::builder().nodes([hostile.url()]).build().unwrap();
             gain_trust(strikes, &locks).await;
             let start = Instant::now();
             // It may even be a proper grant.
@@ -198,35 +198,35 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn are_told_in_time(malices: impl IntoIterator<Item = Malice>) {
-    let each = malices
+fn are_told_in_time(attacks: impl IntoIterator<Item = Attack>) {
+    let each = attacks
         .into_iter()
-        .flat_map(|malice| STRIKES.map(|strikes| fails_in_time(strikes, malice.clone())));
+        .flat_map(|attack| STRIKES.map(|strikes| fails_in_time(strikes, attack.clone())));
     run(join_all(each));
 }
 
 /// A lock over three such servers: an error that says so, in time. Tells how much they could say.
-async fn fails_in_time(strikes: Strikes, malice: Malice) -> usize {
+async fn fails_in_time(strikes: Strikes, attack: Attack) -> usize {
     let panics_before = panics();
-    let villains = [(); 3].map(|()| Villain::new(strikes, malice.clone()));
-    let urls = villains.iter().map(Villain::url);
+    let hostile_servers = [(); 3].map(|()| HostileServer::new(strikes, attack.clone()));
+    let urls = hostile_servers.iter().map(HostileServer::url);
     let locks = Redlock::builder().nodes(urls).policy(policy(strikes)).build().unwrap();
     gain_trust(strikes, &locks).await;
     // On a busy machine the caller may have given up before any of them was asked: once more, with more time.
     let mut patience = PATIENCE;
-    while villains.iter().all(|villain| villain.struck() == 0) {
+    while hostile_servers.iter().all(|hostile| hostile.struck() == 0) {
         let start = Instant::now();
         let lock = locks.lock("r").timeout(patience);
         patience *= 2;
-        let error = lock.acquire().await.expect_err("no quorum of villains");
-        assert_eq!(error.kind(), ErrorKind::QuorumUnreachable, "{strikes:?} {malice:?}: {error}");
+        let error = lock.acquire().await.expect_err("no quorum of hostile servers");
+        assert_eq!(error.kind(), ErrorKind::QuorumUnreachable, "{strikes:?} {attack:?}: {error}");
         let asked = locks.is_locked(["r"]).await;
-        assert!(asked.is_err(), "{strikes:?} {malice:?}: {asked:?}");
-        assert!(start.elapsed() < LIMIT, "{:?} for {strikes:?} {malice:?}", start.elapsed());
+        assert!(asked.is_err(), "{strikes:?} {attack:?}: {asked:?}");
+        assert!(start.elapsed() < LIMIT, "{:?} for {strikes:?} {attack:?}", start.elapsed());
     }
-    assert_eq!(panics(), panics_before, "{strikes:?} {malice:?}");
+    assert_eq!(panics(), panics_before, "{strikes:?} {attack:?}");
     locks.close();
-    villains.iter().map(Villain::most_said).max().unwrap_or(0)
+    hostile_servers.iter().map(HostileServer::most_said).max().unwrap_or(0)
 }
 
 fn policy(strikes: Strikes) -> Policy {

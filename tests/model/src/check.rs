@@ -62,7 +62,7 @@ impl World {
             let Some(holding) = client.valid_lease(clock) else {
                 continue;
             };
-            if client.dazed.is_some() || client.lapse.is_behind() {
+            if client.dazed.is_some() || client.lost_time.is_behind() {
                 continue;
             }
             let owner = Owner { client: client.id, draw: holding.draw };
@@ -137,9 +137,9 @@ impl World {
                 let text = format!("{} takes itself for one that stood still", name(client.id));
                 return Err(Violation::new(Property::Timely, text));
             }
-            if client.lapse.ahead() > most_ahead(scope) {
+            if client.lost_time.ahead() > most_ahead(scope) {
                 let (text, ahead) =
-                    ("was set forward by more than it had lost", client.lapse.ahead());
+                    ("was set forward by more than it had lost", client.lost_time.ahead());
                 let text = format!("the lease clock of {} {text}: {ahead:?}", name(client.id));
                 return Err(Violation::new(Property::Timely, text));
             }
@@ -173,7 +173,7 @@ impl World {
                 }
                 let client = &self.clients[usize::from(key.owner.client)];
                 // What was done later than its command allowed runs out by itself.
-                let counts = key.in_time && client.lapse.ahead().is_zero();
+                let counts = key.in_time && client.lost_time.ahead().is_zero();
                 let is_owned = client.owns(key.owner.draw, client.clock(scope, self.now));
                 if counts && !is_owned && !self.has_revoke(key.owner, place) {
                     let text = format!(

@@ -108,15 +108,15 @@ impl World {
 
     /// The next true time at which anything can change by itself.
     pub(crate) fn next_moment(&self, scope: &Scope) -> Option<u64> {
-        let reaches = |client: &Client, moment| client.lapse.reaches(scope.client_rate, moment);
+        let reaches = |client: &Client, moment| client.lost_time.reaches(scope.client_rate, moment);
         let timers = self
             .clients
             .iter()
             .filter(|client| client.status == Status::Running)
             .filter_map(|client| reaches(client, client.wake()));
-        let looks = self
-            .next_looks()
-            .filter_map(|(client, moment)| client.lapse.boot_reaches(scope.client_rate, moment));
+        let looks = self.next_looks().filter_map(|(client, moment)| {
+            client.lost_time.boot_reaches(scope.client_rate, moment)
+        });
         let leases = self.clients.iter().filter_map(|client| match &client.phase {
             Phase::Holding(holding) => reaches(client, holding.until()),
             _ => None,

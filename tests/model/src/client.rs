@@ -8,8 +8,8 @@ use quorlock_protocol::{Acquire, Moment, Withdraw};
 use crate::env::Env;
 use crate::guarded::Watch;
 use crate::holding::Holding;
-use crate::lapse::Lapse;
 use crate::link::Op;
+use crate::lost_time::LostTime;
 use crate::scope::Scope;
 
 /// A process that uses the lock.
@@ -38,7 +38,7 @@ pub(crate) struct Client {
     pub(crate) keeps_out: Moment,
     /// Its side of the guards; `None` if nothing is guarded.
     pub(crate) watch: Option<Box<Watch>>,
-    pub(crate) lapse: Lapse,
+    pub(crate) lost_time: LostTime,
     /// The nodes, as bits, that it has looked at since its machine stood still; `None` from a quorum on.
     pub(crate) dazed: Option<u64>,
 }
@@ -128,19 +128,19 @@ impl Client {
             excused: Vec::new(),
             keeps_out: Moment::default(),
             watch: None,
-            lapse: Lapse::default(),
+            lost_time: LostTime::default(),
             dazed: None,
         }
     }
 
     /// Its lease clock at true time `now`.
     pub(crate) fn clock(&self, scope: &Scope, now: u64) -> Moment {
-        self.lapse.moment(scope.client_rate, now)
+        self.lost_time.moment(scope.client_rate, now)
     }
 
     /// The clock that its guards and connections go by, at true time `now`.
     pub(crate) fn boot(&self, scope: &Scope, now: u64) -> Moment {
-        self.lapse.boot(scope.client_rate, now)
+        self.lost_time.boot(scope.client_rate, now)
     }
 
     /// What its machines see of the world at true time `now`.
@@ -245,7 +245,7 @@ impl Client {
     /// Stops it, so that nothing under way has to be in time.
     pub(crate) fn stop(&mut self) {
         self.status = Status::Paused;
-        self.lapse.has_stopped = self.watch.is_some();
+        self.lost_time.has_stopped = self.watch.is_some();
         self.excuse();
     }
 
@@ -266,7 +266,7 @@ impl Client {
     /// What is left of the keys of a lease that is lost is to keep others out until `promised`.
     pub(crate) fn mourn(&mut self, promised: Moment) {
         // Whose machine stood still trusts what is long over.
-        if self.dazed.is_none() && !self.lapse.is_behind() {
+        if self.dazed.is_none() && !self.lost_time.is_behind() {
             self.keeps_out = promised;
         }
     }

@@ -310,7 +310,7 @@ impl World {
         let lost = lost.unwrap_or_default();
         for other in scope.process_of(client).filter(|other| !lost.is_zero() && *other != client) {
             if scope.flaw == Flaw::LostIsShared {
-                self.clients[usize::from(other)].lapse.set_forward(lost);
+                self.clients[usize::from(other)].lost_time.set_forward(lost);
             }
             self.glance(scope, other);
         }

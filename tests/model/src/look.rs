@@ -113,9 +113,9 @@ impl Client {
         if lost.is_zero() {
             return;
         }
-        watch.is_fooled |= !self.lapse.has_stopped;
+        watch.is_fooled |= !self.lost_time.has_stopped;
         watch.rings += lost;
-        self.lapse.set_forward(lost);
+        self.lost_time.set_forward(lost);
         self.dazed = None;
         self.excuse();
     }

@@ -10,20 +10,23 @@ mod check;
 mod choices;
 mod client;
 mod clock;
-mod dice;
 mod env;
+mod event_checks;
 mod faults;
 mod golden;
 mod guarded;
 mod holding;
-mod lapse;
 mod lease;
 mod link;
-mod lone;
 mod look;
+mod lost_time;
+mod messages;
+mod mutants;
 mod page;
 mod print;
+mod progress;
 mod property;
+mod random_worlds;
 mod scope;
 mod scopes;
 mod search;
@@ -31,18 +34,15 @@ mod shrink;
 mod site;
 mod step;
 mod table;
-mod teeth;
-mod traffic;
 mod users;
 mod views;
 mod walk;
-mod witness;
 mod world;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dice::{unguarded_world_of, world_of};
+use random_worlds::{unguarded_world_of, world_of};
 use scope::Scope;
 use site::Flaw;
 use walk::Tally;
@@ -71,8 +71,8 @@ fn main() -> ExitCode {
         ["teeth", "--only", part] => bite_all(part, false),
         ["teeth", "--write", "--only", part] => bite_all(part, true),
         ["hunt", only] => {
-            if let Some(found) = teeth::hunt(Flaw::None, only) {
-                println!("{}{found}", teeth::CAUGHT);
+            if let Some(found) = mutants::hunt(Flaw::None, only) {
+                println!("{}{found}", mutants::CAUGHT);
             }
             true
         }
@@ -144,7 +144,7 @@ fn show_golden() -> bool {
 }
 
 fn bite_all(part: &str, writes: bool) -> bool {
-    let mutants = match teeth::mutants() {
+    let mutants = match mutants::mutants() {
         Ok(mutants) => mutants,
         Err(problem) => {
             println!("{problem}");
@@ -155,9 +155,9 @@ fn bite_all(part: &str, writes: bool) -> bool {
     let mut page = writes.then(page::Page::read);
     let mut is_well = true;
     for mutant in mutants.iter().filter(|mutant| mutant.name.contains(part)) {
-        let (result, is_caught) = match teeth::bite(mutant) {
-            Ok(teeth::Bite { caught: Some(line) }) => (line, true),
-            Ok(teeth::Bite { caught: None }) => ("NOT CAUGHT | | |".to_owned(), false),
+        let (result, is_caught) = match mutants::bite(mutant) {
+            Ok(mutants::Bite { caught: Some(line) }) => (line, true),
+            Ok(mutants::Bite { caught: None }) => ("NOT CAUGHT | | |".to_owned(), false),
             Err(problem) => (format!("NOT BUILT: {problem} | | |"), false),
         };
         is_well &= is_caught;

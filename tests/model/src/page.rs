@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::teeth::Mutant;
+use crate::mutants::Mutant;
 
 /// The page, with what is known of each mutant.
 pub(crate) struct Page {

@@ -1,5 +1,5 @@
 //! The list of properties that must hold in every state, with their words. Owns the list; `check`
-//! and `witness` find violations.
+//! and `event_checks` find violations.
 
 use std::fmt;
 

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::lone;
 use crate::print::{Seen, fingerprint};
+use crate::progress;
 use crate::property::Violation;
 use crate::scope::Scope;
 use crate::step::Step;
@@ -135,7 +135,7 @@ impl Search<'_> {
         }
         if print.is_multiple_of(self.share) {
             self.report.sampled += 1;
-            if let Err(violation) = lone::run(self.scope, &world, &mut self.deserts) {
+            if let Err(violation) = progress::run(self.scope, &world, &mut self.deserts) {
                 return self.found(violation);
             }
         }

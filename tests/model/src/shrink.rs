@@ -60,7 +60,7 @@ fn lone_breach(scope: &Scope, world: &World, property: Property) -> Option<Viola
     if property != Property::Liveness {
         return None;
     }
-    crate::lone::run(scope, world, &mut Seen::default()).err()
+    crate::progress::run(scope, world, &mut Seen::default()).err()
 }
 
 /// The step itself, or what has become of it: time passes to another moment, a reply comes at once. A walk

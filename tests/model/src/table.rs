@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::dice::unguarded_world_of;
+use crate::random_worlds::unguarded_world_of;
 use crate::scope::Scope;
 use crate::search::{Extent, Limits, Report, SOME, Trace, search};
 use crate::walk::Tally;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::dice::{Dice, world_of};
-use crate::lone;
 use crate::print::Seen;
+use crate::progress;
+use crate::random_worlds::{Random, world_of};
 use crate::scope::Scope;
 use crate::search::Trace;
 use crate::step::{Deed, Fault, Step};
@@ -23,15 +23,15 @@ pub(crate) struct Tally {
 
 /// Walks `length` steps through the world of `seed`.
 pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -> Option<Trace> {
-    let mut dice = Dice::new(seed ^ 0x5bd1_e995);
+    let mut random = Random::new(seed ^ 0x5bd1_e995);
     // How wild this walk is: in one thousand steps, so many faults.
-    let wildness = dice.one_of(&[0, 3, 10, 40]);
+    let wildness = random.one_of(&[0, 3, 10, 40]);
     let mut world = World::new(scope);
     let mut steps = Vec::with_capacity(length);
     let mut possible = Vec::new();
     for number in 0..length {
         world.choices(scope, &mut possible);
-        let Some(step) = draw(&mut dice, &world, &possible, wildness) else {
+        let Some(step) = draw(&mut random, &world, &possible, wildness) else {
             break;
         };
         steps.push(step);
@@ -41,7 +41,7 @@ pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -
         }
         let mut result = world.apply(scope, step).and_then(|()| world.check(scope));
         if result.is_ok() && number % LONE_SHARE == LONE_SHARE - 1 {
-            result = lone::run(scope, &world, &mut Seen::default());
+            result = progress::run(scope, &world, &mut Seen::default());
         }
         if let Err(violation) = result {
             return Some(Trace { steps, violation });
@@ -53,7 +53,7 @@ pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -
 }
 
 /// One of the possible steps, by weight: messages mostly arrive, users are patient, faults are rare.
-fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Option<Step> {
+fn draw(random: &mut Random, world: &World, possible: &[Step], wildness: u64) -> Option<Step> {
     let weight = |step: &Step| match step {
         Step::Exec(..) | Step::Reply(..) | Step::Trip(..) => 400,
         Step::Batch(_) => 100,
@@ -69,12 +69,12 @@ fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Opt
         Step::Fault(_) => 0,
     };
     let faults = possible.iter().filter(|step| is_fault(step)).count();
-    if faults > 0 && dice.below(1000) < wildness {
-        let nth = dice.place(faults);
+    if faults > 0 && random.below(1000) < wildness {
+        let nth = random.place(faults);
         return possible.iter().filter(|step| is_fault(step)).nth(nth).copied();
     }
     let total: u64 = possible.iter().map(weight).sum();
-    let mut point = dice.below(total);
+    let mut point = random.below(total);
     let step = possible.iter().find(|step| {
         let weight = weight(step);
         let hit = point < weight;
@@ -83,8 +83,8 @@ fn draw(dice: &mut Dice, world: &World, possible: &[Step], wildness: u64) -> Opt
     })?;
     // Time may also stop on the way to the next moment.
     Some(match *step {
-        Step::Until(time) if time > world.now && dice.below(3) == 0 => {
-            Step::Until(world.now + 1 + dice.below(time - world.now))
+        Step::Until(time) if time > world.now && random.below(3) == 0 => {
+            Step::Until(world.now + 1 + random.below(time - world.now))
         }
         step => step,
     })
@@ -162,8 +162,8 @@ const LONE_SHARE: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::unguarded_world_of;
     use crate::property::Property;
+    use crate::random_worlds::unguarded_world_of;
     use crate::shrink::{replay, shrink};
     use crate::step::Fault;
 

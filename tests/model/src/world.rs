@@ -1,5 +1,5 @@
 //! The world of a search: nodes, clients and messages in flight, at one true time. Owns what each
-//! step does; `traffic` carries messages, `choices` lists possible steps, `check` and `witness`
+//! step does; `messages` carries messages, `choices` lists possible steps, `check` and `event_checks`
 //! what must hold.
 
 use crate::actor::{Actor, Event};
@@ -126,7 +126,7 @@ impl World {
             self.send(scope, client, (op, node, command));
         }
         for event in events {
-            if let Err(violation) = self.witness(scope, client, &event)
+            if let Err(violation) = self.check_event(scope, client, &event)
                 && scope.minds(violation.property)
             {
                 return Err(violation);
@@ -135,7 +135,7 @@ impl World {
         Ok(())
     }
 
-    fn witness(&mut self, scope: &Scope, client: u8, event: &Event) -> Result<(), Violation> {
+    fn check_event(&mut self, scope: &Scope, client: u8, event: &Event) -> Result<(), Violation> {
         match *event {
             Event::Won => self.check_won(scope, client),
             Event::TakenOver(serial, token) => self.check_taken_over(scope, client, serial, token),

@@ -4,9 +4,9 @@
 
 pub mod ask;
 pub mod hooked;
+pub mod hostile_server;
 pub mod proxy;
 pub mod server;
-pub mod villain;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{ClockReading, NodeId, Notice, RestartGuard};
 
-use crate::guard_stage::{Cluster, TERM, Watcher, policy, reasons, settled_in, ttl};
+use crate::guard_world::{Cluster, TERM, Watcher, policy, reasons, settled_in, ttl};
 
 fn used(count: usize) -> (Cluster, Watcher) {
     let (mut cluster, client) = settled_in(count);

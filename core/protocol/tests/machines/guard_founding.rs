@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{PolicyBuilder, RestartGuard};
 
-use crate::guard_stage::{Cluster, PretendNode, TERM, Watcher, settled_in, used};
+use crate::guard_world::{Cluster, PretendNode, TERM, Watcher, settled_in, used};
 
 /// Lets the client wait until nobody can be about to set the cluster up any more.
 fn give_up_on_a_founder(client: &mut Watcher, cluster: &mut Cluster) {

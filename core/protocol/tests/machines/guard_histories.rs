@@ -4,7 +4,7 @@
 
 use quorlock_protocol::Ruling;
 
-use crate::guard_stage::{Cluster, PretendNode, Watcher, ttl};
+use crate::guard_world::{Cluster, PretendNode, Watcher, ttl};
 
 /// A random source that needs nothing: a history is walked again by its number.
 struct Dice(u64);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::guard_stage::{Cluster, settled_in};
+use crate::guard_world::{Cluster, settled_in};
 
 #[test]
 fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster() {

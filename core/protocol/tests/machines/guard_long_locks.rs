@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock_protocol::Notice;
 
-use crate::guard_stage::{Cluster, TERM, Watcher, node_id, settled_in, term};
+use crate::guard_world::{Cluster, TERM, Watcher, node_id, settled_in, term};
 
 #[test]
 fn only_long_locks_that_are_held_are_waited_for() {

@@ -3,7 +3,7 @@
 
 use quorlock_protocol::Ruling;
 
-use crate::guard_stage::{Cluster, TERM, reasons, settled_in, used};
+use crate::guard_world::{Cluster, TERM, reasons, settled_in, used};
 
 #[test]
 fn a_node_that_comes_back_empty_is_held_back_for_the_floor() {
@@ -77,7 +77,7 @@ fn a_canary_that_cannot_be_read_is_no_canary() {
 }
 
 /// A node whose data comes back in the same run, from before the last beat, under connections that stay.
-fn come_back(may_ask: bool) -> (Cluster, crate::guard_stage::Watcher) {
+fn come_back(may_ask: bool) -> (Cluster, crate::guard_world::Watcher) {
     let (mut cluster, mut client) = settled_in(3);
     client.may_ask = may_ask;
     client.look_around(&mut cluster);

@@ -2,7 +2,7 @@
 
 use quorlock_protocol::{GuardStore, LeadNote, Notes, SightingNote};
 
-use crate::guard_stage::{
+use crate::guard_world::{
     Cluster, TERM, one_after_another, reasons, settled_in as used, used as just_used,
 };
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{ClockReading, Ruling};
 
-use crate::guard_stage::{TERM, node_id, settled_in};
+use crate::guard_world::{TERM, node_id, settled_in};
 
 #[test]
 fn a_node_whose_clock_was_stepped_does_not_vouch_for_another() {

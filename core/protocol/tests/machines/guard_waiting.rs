@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{QuarantineReason, Ruling};
 
-use crate::guard_stage::{Cluster, TERM, one_after_another, settled_in, term, ttl, used};
+use crate::guard_world::{Cluster, TERM, one_after_another, settled_in, term, ttl, used};
 
 #[test]
 fn a_second_restart_begins_the_quarantine_anew() {

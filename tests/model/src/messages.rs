@@ -20,8 +20,8 @@ impl World {
         (op, node, mut command): (Op, NodeId, Command),
     ) {
         // From here on it is a moment of the clock that connections go by, as in the shipping client.
-        let lapse = self.clients[usize::from(client)].lapse;
-        command.not_after = lapse.to_boot(command.not_after);
+        let lost_time = self.clients[usize::from(client)].lost_time;
+        command.not_after = lost_time.to_boot(command.not_after);
         let clock = self.boot(scope, client);
         let owner = Owner::of(&command.claim.holder);
         let is_cut = scope.cuts.contains(&(client, node.0));

@@ -1,5 +1,5 @@
-//! A server that means harm: it speaks Redis until it strikes, and then does its worst. Knows no lock, and
-//! grants everything as long as it pretends.
+//! A hostile server: it speaks Redis until it attacks, in one of several ways. Knows no lock, and
+//! grants everything before the attack.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -26,7 +26,7 @@ pub enum Strikes {
 
 /// What it does then.
 #[derive(Clone, Debug)]
-pub enum Malice {
+pub enum Attack {
     /// Says this and then nothing more; the connection stays open.
     Says(Vec<u8>),
     /// Says this, and hangs up.
@@ -40,26 +40,26 @@ pub enum Malice {
 }
 
 /// One such server on a port of this machine; it ends when it is dropped.
-pub struct Villain {
+pub struct HostileServer {
     port: u16,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     strikes: Strikes,
-    malice: Malice,
+    attack: Attack,
     is_over: AtomicBool,
     struck: AtomicUsize,
     most_said: AtomicUsize,
 }
 
-impl Villain {
-    pub fn new(strikes: Strikes, malice: Malice) -> Self {
+impl HostileServer {
+    pub fn new(strikes: Strikes, attack: Attack) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::new(Shared {
             strikes,
-            malice,
+            attack,
             is_over: AtomicBool::new(false),
             struck: AtomicUsize::new(0),
             most_said: AtomicUsize::new(0),
@@ -93,7 +93,7 @@ impl Villain {
     }
 }
 
-impl Drop for Villain {
+impl Drop for HostileServer {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts.
@@ -114,7 +114,7 @@ impl Shared {
                 continue;
             }
             self.struck.fetch_add(1, Ordering::Relaxed);
-            if !matches!(self.malice, Malice::AlwaysSays(_)) {
+            if !matches!(self.attack, Attack::AlwaysSays(_)) {
                 return self.strike(stream.get_mut());
             }
             self.strike(stream.get_mut())?;
@@ -131,14 +131,14 @@ impl Shared {
     }
 
     fn strike(&self, stream: &mut TcpStream) -> io::Result<()> {
-        match &self.malice {
-            Malice::Says(bytes) => {
+        match &self.attack {
+            Attack::Says(bytes) => {
                 stream.write_all(bytes)?;
                 // Until the other side has had enough.
                 io::copy(stream, &mut io::sink())?;
             }
-            Malice::SaysAndLeaves(bytes) | Malice::AlwaysSays(bytes) => stream.write_all(bytes)?,
-            Malice::Floods(first, rest) => {
+            Attack::SaysAndLeaves(bytes) | Attack::AlwaysSays(bytes) => stream.write_all(bytes)?,
+            Attack::Floods(first, rest) => {
                 stream.write_all(first)?;
                 let block = rest.repeat(1 + (64 << 10) / rest.len());
                 let mut said = 0;
@@ -147,7 +147,7 @@ impl Shared {
                     self.most_said.fetch_max(said, Ordering::Relaxed);
                 }
             }
-            Malice::Drips(bytes, pause) => {
+            Attack::Drips(bytes, pause) => {
                 for byte in bytes {
                     if self.is_over.load(Ordering::Relaxed) {
                         break;

@@ -82,7 +82,7 @@ impl World {
         let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
         let others = self.clients.iter().filter(|it| it.id != winner && shares(it.id));
         for other in others {
-            let is_dazed = other.dazed.is_some() || other.lapse.is_behind();
+            let is_dazed = other.dazed.is_some() || other.lost_time.is_behind();
             if other.clock(scope, self.now) < other.keeps_out && !is_dazed {
                 let (one, two) = (name(winner), name(other.id));
                 let text = format!("at {} ms {one} begins and {two} is to keep it out", self.now);
@@ -156,7 +156,7 @@ impl World {
     pub(crate) fn check_given_up(&self, client: u8, draw: u32) -> Result<(), Violation> {
         let owner = Owner { client, draw };
         // By a clock that was set forward too far it is over too early.
-        let is_early = !self.clients[usize::from(client)].lapse.ahead().is_zero();
+        let is_early = !self.clients[usize::from(client)].lost_time.ahead().is_zero();
         for (place, node) in self.nodes.iter().enumerate() {
             let mut keys = node.keys.iter().flatten();
             if keys.any(|key| key.owner == owner && key.in_time && !is_early) {

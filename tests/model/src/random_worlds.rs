@@ -14,9 +14,9 @@ use crate::scope::{Budget, Scope, Target, policy};
 /// and every fault that the promises allow for. In every other one the guards are on, and at any time a
 /// minority of nodes forgets or has its clock set forward.
 pub(crate) fn world_of(seed: u64) -> Scope {
-    let dice = &mut Dice::new(seed);
-    let scope = plain(seed, dice);
-    if seed.is_multiple_of(2) { scope } else { guarded(dice, scope) }
+    let random = &mut Random::new(seed);
+    let scope = plain(seed, random);
+    if seed.is_multiple_of(2) { scope } else { guarded(random, scope) }
 }
 
 /// The world of a seed as it was without its guards, which two holders are to be seen in sooner or later.
@@ -27,26 +27,26 @@ pub(crate) fn unguarded_world_of(seed: u64) -> Scope {
     Scope { name: UNGUARDED, policy, limit: Some(Property::Exclusion), ..scope }
 }
 
-fn plain(seed: u64, dice: &mut Dice) -> Scope {
-    let nodes = dice.one_of(&[3, 5, 5, 7]);
-    let clients = 2 + dice.place(23);
-    let all = dice.one_of(&[1, 2, 4, 8]);
+fn plain(seed: u64, random: &mut Random) -> Scope {
+    let nodes = random.one_of(&[3, 5, 5, 7]);
+    let clients = 2 + random.place(23);
+    let all = random.one_of(&[1, 2, 4, 8]);
     let rates = [(0, 0), (10_000, 0), (-10_000, 0), (5_000, -4_900), (-3_000, 3_000)];
-    let (node_rate, client_rate) = dice.one_of(&rates);
-    let fencing = dice.below(8) > 0;
+    let (node_rate, client_rate) = random.one_of(&rates);
+    let fencing = random.below(8) > 0;
     Scope {
         clients,
         in_parts: (seed / 2).is_multiple_of(2),
-        wants: (0..clients).map(|_| wants(dice, all)).collect(),
-        policy: settings(dice, fencing),
+        wants: (0..clients).map(|_| wants(random, all)).collect(),
+        policy: settings(random, fencing),
         shorter: policy(|it| it.ttl(Duration::from_millis(200)).fencing(fencing)),
         locks: u16::MAX,
-        budget: budget(dice, clients),
+        budget: budget(random, clients),
         batches: true,
         symmetric: false,
         node_rate: Rate(node_rate),
         client_rate: Rate(client_rate),
-        walls: (0..clients).map(|_| 1_000_000 + dice.below(3_000_000)).collect(),
+        walls: (0..clients).map(|_| 1_000_000 + random.below(3_000_000)).collect(),
         walls_run: true,
         seed: seed | 1,
         target: if fencing { Target::Checking } else { Target::None },
@@ -55,8 +55,8 @@ fn plain(seed: u64, dice: &mut Dice) -> Scope {
 }
 
 /// The same with the guards on, and with what they are there for.
-fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
-    let stands_still = dice.below(2) == 0;
+fn guarded(random: &mut Random, scope: Scope) -> Scope {
+    let stands_still = random.below(2) == 0;
     let many = u16::MAX;
     // A node that forgets a token cannot know it: then tokens rest on the wall clocks of clients.
     let fencing = scope.policy.fencing() && !stands_still;
@@ -64,9 +64,9 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
     let settings = settings.restart_guard(RestartGuard::Auto).clock_guard(true);
     let settings = settings.max_ttl(Some(Duration::from_secs(1)));
     let rates = [(0, 0), (400, 0), (-400, 0), (200, -200)];
-    let (node_rate, client_rate) = dice.one_of(&rates);
-    let newcomers = dice.place(scope.clients / 2 + 1);
-    let cuts = cuts(dice, &scope);
+    let (node_rate, client_rate) = random.one_of(&rates);
+    let newcomers = random.place(scope.clients / 2 + 1);
+    let cuts = cuts(random, &scope);
     Scope {
         newcomers,
         cuts,
@@ -87,44 +87,44 @@ fn guarded(dice: &mut Dice, scope: Scope) -> Scope {
         node_rate: Rate(node_rate),
         client_rate: Rate(client_rate),
         spares_majority: true,
-        late: dice.one_of(&[0, 30, 300]),
+        late: random.one_of(&[0, 30, 300]),
         target: if fencing { Target::Checking } else { Target::None },
-        together: dice.one_of(&[1, 1, 2, 3]).min(u8::try_from(scope.clients).unwrap_or(u8::MAX)),
+        together: random.one_of(&[1, 1, 2, 3]).min(u8::try_from(scope.clients).unwrap_or(u8::MAX)),
         ..scope
     }
 }
 
 /// In half of the worlds every third client or so never reaches one of the nodes.
-fn cuts(dice: &mut Dice, scope: &Scope) -> Vec<(u8, u8)> {
-    let are_there = dice.below(2) == 0;
+fn cuts(random: &mut Random, scope: &Scope) -> Vec<(u8, u8)> {
+    let are_there = random.below(2) == 0;
     let nodes = u64::try_from(scope.nodes).unwrap_or(u64::MAX);
     let clients = (0..u8::MAX).take(scope.clients).filter(|_| are_there);
-    let drawn = |client| (client, u8::try_from(dice.below(3 * nodes)).unwrap_or(u8::MAX));
+    let drawn = |client| (client, u8::try_from(random.below(3 * nodes)).unwrap_or(u8::MAX));
     let drawn: Vec<(u8, u8)> = clients.map(drawn).collect();
     drawn.into_iter().filter(|(_, node)| usize::from(*node) < scope.nodes).collect()
 }
 
 /// One to three of `all` resources.
-fn wants(dice: &mut Dice, all: u8) -> Vec<u8> {
+fn wants(random: &mut Random, all: u8) -> Vec<u8> {
     let names: Vec<u8> = (0..all).collect();
-    let mut list: Vec<u8> = (0..=dice.below(3)).map(|_| dice.one_of(&names)).collect();
+    let mut list: Vec<u8> = (0..=random.below(3)).map(|_| random.one_of(&names)).collect();
     list.sort_unstable();
     list.dedup();
     list
 }
 
-fn settings(dice: &mut Dice, fencing: bool) -> Policy {
-    let keeps = dice.below(2) == 0;
-    let limit = dice.one_of(&[None, Some(0), Some(1), Some(5)]);
-    let timeout = dice.one_of(&[None, Some(700), Some(5000)]).map(Duration::from_millis);
-    let (hold, jitter) = (dice.millis(500, 4500), dice.millis(0, 100));
+fn settings(random: &mut Random, fencing: bool) -> Policy {
+    let keeps = random.below(2) == 0;
+    let limit = random.one_of(&[None, Some(0), Some(1), Some(5)]);
+    let timeout = random.one_of(&[None, Some(700), Some(5000)]).map(Duration::from_millis);
+    let (hold, jitter) = (random.millis(500, 4500), random.millis(0, 100));
     policy(|it| {
         let it = it.retry_limit(limit).timeout(timeout).retry_jitter(jitter);
         it.auto_extend(keeps).max_hold(hold).fencing(fencing)
     })
 }
 
-fn budget(dice: &mut Dice, clients: usize) -> Budget {
+fn budget(random: &mut Random, clients: usize) -> Budget {
     let many = u16::MAX;
     Budget {
         faults: many,
@@ -145,7 +145,7 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
         clock_steps: 0,
         pauses: many,
         freezes: 0,
-        crashes: u16::try_from(dice.place(clients / 2 + 1)).unwrap_or(0),
+        crashes: u16::try_from(random.place(clients / 2 + 1)).unwrap_or(0),
         wall_steps: many,
         checks: many,
         cancels: many,
@@ -156,9 +156,9 @@ fn budget(dice: &mut Dice, clients: usize) -> Budget {
 }
 
 /// A stream of numbers from a seed.
-pub(crate) struct Dice(u64);
+pub(crate) struct Random(u64);
 
-impl Dice {
+impl Random {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }

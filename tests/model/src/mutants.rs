@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::dice::world_of;
 use crate::golden;
+use crate::random_worlds::world_of;
 use crate::scope::Scope;
 use crate::scopes;
 use crate::search::{Limits, SOME, Trace, search};

@@ -24,7 +24,7 @@ UNGUARDED: dict[str, Any] = {"restart_guard": "off", "clock_guard": False}
 PATIENCE = 1.5
 
 
-class Scene(contextlib.ExitStack):
+class Testbed(contextlib.ExitStack):
     """Everything of one schedule."""
 
     def servers(self, count: int = 3, **options: Any) -> Cluster:

@@ -1,12 +1,12 @@
 """Hostile servers for the tests of all suites: they speak Redis until they do harm.
 
-    with Villain(malice, after_login=True) as villain:
-        Redlock([villain.url])
+    with HostileServer(attack, after_login=True) as hostile:
+        Redlock([hostile.url])
 
-`MALICES` are the ways to strike, by name. As a command, for other languages, it prints a line of
-JSON with the URLs of one villain for each, and ends with its input:
+`ATTACKS` are the ways to strike, by name. As a command, for other languages, it prints a line of
+JSON with the URLs of one hostile for each, and ends with its input:
 
-    python -m tests.support.villain
+    python -m tests.support.hostile_server
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.support.resp import bulk, decode, frame_end
 
 HOST = "127.0.0.1"
 GIGABYTE = 1 << 30
-Malice = Callable[[socket.socket], None]
+Attack = Callable[[socket.socket], None]
 
 
-class Villain:
+class HostileServer:
     """One such server; every connection has a thread of its own."""
 
-    def __init__(self, malice: Malice, *, after_login: bool = False) -> None:
+    def __init__(self, attack: Attack, *, after_login: bool = False) -> None:
         """Strikes at the first call, or at the first that is about a lock."""
         self.struck = 0
-        self._malice = malice
+        self._attack = attack
         self._after_login = after_login
         self._listener = socket.create_server((HOST, 0))
         self._connections: list[socket.socket] = []
@@ -45,7 +45,7 @@ class Villain:
         """Where it is."""
         return f"redis://{HOST}:{self.port}"
 
-    def __enter__(self) -> Villain:
+    def __enter__(self) -> HostileServer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,7 +77,7 @@ class Villain:
                     reply = _polite_reply(words) if self._after_login else None
                     if reply is None:
                         self.struck += 1
-                        self._malice(connection)
+                        self._attack(connection)
                     else:
                         connection.sendall(reply)
 
@@ -95,7 +95,7 @@ def _polite_reply(words: list[Any]) -> bytes | None:
     return b"+OK\r\n"
 
 
-def says(words: bytes) -> Malice:
+def says(words: bytes) -> Attack:
     """Says this for every call."""
     return lambda connection: connection.sendall(words)
 
@@ -105,7 +105,7 @@ def leaves(connection: socket.socket) -> None:
     connection.shutdown(socket.SHUT_RDWR)
 
 
-def floods(first: bytes, rest: bytes) -> Malice:
+def floods(first: bytes, rest: bytes) -> Attack:
     """Says the first once and the second without end, until a gigabyte is through."""
 
     def strike(connection: socket.socket) -> None:
@@ -117,7 +117,7 @@ def floods(first: bytes, rest: bytes) -> Malice:
     return strike
 
 
-def drips(words: bytes) -> Malice:
+def drips(words: bytes) -> Attack:
     """Says this at one byte a second."""
 
     def strike(connection: socket.socket) -> None:
@@ -128,7 +128,7 @@ def drips(words: bytes) -> Malice:
     return strike
 
 
-MALICES: dict[str, Malice] = {
+ATTACKS: dict[str, Attack] = {
     "silence": says(b""),
     "garbage": says(b"\0\xff\xfe\r\n"),
     "errors": says(b"-ERR no\r\n"),
@@ -151,9 +151,10 @@ def main() -> None:
     with contextlib.ExitStack() as open_:
         urls = {
             f"{name}, {'later' if after_login else 'at once'}": [
-                open_.enter_context(Villain(malice, after_login=after_login)).url for _ in range(3)
+                open_.enter_context(HostileServer(attack, after_login=after_login)).url
+                for _ in range(3)
             ]
-            for name, malice in MALICES.items()
+            for name, attack in ATTACKS.items()
             for after_login in (False, True)
         }
         print(json.dumps(urls), flush=True)

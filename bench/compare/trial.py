@@ -45,7 +45,7 @@ class Library:
         return self.environment
 
 
-class Stage(contextlib.ExitStack):
+class Trial(contextlib.ExitStack):
     """What a row's program needs."""
 
     def __init__(self, library: str) -> None:
@@ -138,7 +138,7 @@ __all__ = [
     "Failed",
     "Library",
     "Peer",
-    "Stage",
+    "Trial",
     "addresses",
     "key_of",
     "steal",

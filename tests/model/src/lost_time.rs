@@ -13,7 +13,7 @@ use crate::world::World;
 /// What a machine that stands still makes of a client's two clocks: the boot clock, which is never corrected, and
 /// the lease clock, which is set forward by what the client has found to be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Lapse {
+pub(crate) struct LostTime {
     /// The true time at which they stopped, while they stand still.
     since: Option<u64>,
     /// For how long they have stood still before.
@@ -25,7 +25,7 @@ pub(crate) struct Lapse {
     pub(crate) has_stopped: bool,
 }
 
-impl Lapse {
+impl LostTime {
     /// What the boot clock shows at true time `now`.
     pub(crate) fn boot(self, rate: Rate, now: u64) -> Moment {
         rate.moment(self.since.unwrap_or(now)).before(self.stood)
@@ -104,8 +104,8 @@ impl World {
         client: u8,
         command: &Command,
     ) -> Option<u64> {
-        let lapse = self.clients[usize::from(client)].lapse;
-        (!lapse.is_behind()).then(|| lapse.passes(scope.client_rate, command.not_after))
+        let lost_time = self.clients[usize::from(client)].lost_time;
+        (!lost_time.is_behind()).then(|| lost_time.passes(scope.client_rate, command.not_after))
     }
 
     /// The machine of a client stands still, its clocks too, and so do the other managers of its process.
@@ -117,7 +117,7 @@ impl World {
             }
             client.stop();
             client.status = Status::Frozen;
-            client.lapse.stop(self.now);
+            client.lost_time.stop(self.now);
             client.dazed = Some(0);
         }
     }
@@ -132,7 +132,7 @@ impl World {
     fn go_on(&mut self, scope: &Scope, client: u8) {
         let client = &mut self.clients[usize::from(client)];
         if client.status == Status::Frozen {
-            let lost = client.lapse.go_on(scope.client_rate, self.now);
+            let lost = client.lost_time.go_on(scope.client_rate, self.now);
             if scope.walls_run {
                 client.wall_back += u64::try_from(lost.as_micros()).unwrap_or(u64::MAX);
             }

@@ -78,7 +78,7 @@ class Actor:
         return list(rounds.values())
 
 
-class Stage:
+class Player:
     """One run of a case."""
 
     def __init__(self, case: Case, library: Library, scale: int) -> None:

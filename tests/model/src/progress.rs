@@ -86,8 +86,9 @@ impl World {
         let is_in_time = holding.until() > clock + ttl * 2 / 5
             && ttl >= holding.life.policy().node_timeout() * 20
             && holding.until() <= holding.life.since() + holding.life.policy().max_hold();
-        let is_steady =
-            client.dazed.is_none() && !client.lapse.is_behind() && client.lapse.ahead().is_zero();
+        let is_steady = client.dazed.is_none()
+            && !client.lost_time.is_behind()
+            && client.lost_time.ahead().is_zero();
         // A node whose clock was set forward has the keys still, and not for long.
         let owner = Owner { client: client.id, draw: holding.draw };
         let struck = self.struck_since(scope, client, holding.proved());

@@ -40,7 +40,7 @@ class Node:
             (self.server.directory / "appendonly.aof").unlink()
 
 
-class Stage:
+class Testbed:
     """The nodes, and a directory for everything else."""
 
     #: Servers of the small cluster that one client uses besides.
@@ -87,7 +87,7 @@ class Stage:
         """Ends it all."""
         self._things.close()
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Testbed:
         return self
 
     def __exit__(self, *_: object) -> None:
