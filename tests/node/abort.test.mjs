@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { after, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { Redlock } from 'quorlock'
-import { startServers } from './support/servers.mjs'
+import { withLocks } from './support/locks.mjs'
 import { eventually, promptly } from './support/wait.mjs'
 
 describe('abort', () => {
@@ -12,15 +12,7 @@ describe('abort', () => {
   let cluster
   /** @type {Redlock} */
   let redlock
-  before(async () => {
-    cluster = await startServers(3)
-    redlock = new Redlock(cluster.urls)
-  })
-  beforeEach(() => cluster.reset())
-  after(async () => {
-    await redlock.quit()
-    await cluster.close()
-  })
+  withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
 
   it('before the call rejects with the reason and asks no node', async () => {
     const reason = new Error('not today')
@@ -44,7 +36,7 @@ describe('abort', () => {
         signal: controller.signal,
         retryCount: -1,
       })
-      await sleep(50)
+      await sleep(50) // time for a few tries to go out
       const reason = new Error('enough')
       const start = performance.now()
       controller.abort(reason)

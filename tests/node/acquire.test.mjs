@@ -1,7 +1,8 @@
 // Tests acquiring and releasing on real servers: what the lock tells, and which keys the nodes have.
 import assert from 'node:assert/strict'
-import { after, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { Lock, LockNotHeldError, Redlock, ResourceLockedError } from 'quorlock'
+import { withLocks } from './support/locks.mjs'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
@@ -10,15 +11,7 @@ describe('acquire', () => {
   let cluster
   /** @type {Redlock} */
   let redlock
-  before(async () => {
-    cluster = await startServers(3)
-    redlock = new Redlock(cluster.urls)
-  })
-  beforeEach(() => cluster.reset())
-  after(async () => {
-    await redlock.quit()
-    await cluster.close()
-  })
+  withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
 
   it('sets the value with its ttl on every node, and release takes it away', async () => {
     const before = Date.now()

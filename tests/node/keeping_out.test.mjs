@@ -1,8 +1,8 @@
 // Tests that locks stay closed after the end of their lease: lockDelay and minHold.
 import assert from 'node:assert/strict'
-import { after, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { LeaseLostError, Redlock, ResourceLockedError } from 'quorlock'
-import { startServers } from './support/servers.mjs'
+import { withLocks } from './support/locks.mjs'
 import { eventually } from './support/wait.mjs'
 
 const LONG = 30_000
@@ -12,15 +12,7 @@ describe('a lock that stays closed', () => {
   let cluster
   /** @type {Redlock} */
   let redlock
-  before(async () => {
-    cluster = await startServers(3)
-    redlock = new Redlock(cluster.urls)
-  })
-  beforeEach(() => cluster.reset())
-  after(async () => {
-    await redlock.quit()
-    await cluster.close()
-  })
+  withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
 
   /**
    * @param {string} value

@@ -2,9 +2,9 @@
 // nothing else is reported as a loss.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { after, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { LeaseLostError, Redlock } from 'quorlock'
-import { startServers } from './support/servers.mjs'
+import { withLocks } from './support/locks.mjs'
 import { eventually, promptly } from './support/wait.mjs'
 
 describe('loss', () => {
@@ -12,15 +12,7 @@ describe('loss', () => {
   let cluster
   /** @type {Redlock} */
   let redlock
-  before(async () => {
-    cluster = await startServers(3)
-    redlock = new Redlock(cluster.urls)
-  })
-  beforeEach(() => cluster.reset())
-  after(async () => {
-    await redlock.quit()
-    await cluster.close()
-  })
+  withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
 
   it('is told within 50 ms of the end of validity while every node hangs', async () => {
     const lose = async () => {
@@ -50,7 +42,7 @@ describe('loss', () => {
       while (performance.now() < end);
       assert.ok(lock.isValid)
       assert.deepEqual(await cluster.values('a'), Array(3).fill(lock.value))
-      await sleep(0)
+      await sleep(0) // one turn of the event loop, in which a loss would be told
       assert.equal(signal.aborted, false)
     })
   })
@@ -80,7 +72,7 @@ describe('loss', () => {
     const lock = await redlock.acquire('a', 1500, { autoExtend: true })
     const { signal } = lock
     await lock.release()
-    await sleep(2000)
+    await sleep(2000) // time in which it could abort wrongly
     assert.equal(signal.aborted, false)
   })
 
@@ -120,7 +112,7 @@ describe('loss', () => {
           Date.now = () => real() + step
           assert.ok(lock.isValid)
           assert.ok(Math.abs(lock.expiration - Date.now() - lock.validity) < 1000)
-          await sleep(1200)
+          await sleep(1200) // more than one renewal
           assert.equal(signal.aborted, false)
         }
       })

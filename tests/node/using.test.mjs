@@ -1,9 +1,9 @@
 // Tests using(): the lock extends itself while the routine runs, and the end is reported exactly.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { after, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { ExecutionError, LeaseLostError, Redlock, ResourceLockedError } from 'quorlock'
-import { startServers } from './support/servers.mjs'
+import { withLocks } from './support/locks.mjs'
 import { eventually } from './support/wait.mjs'
 
 describe('using', () => {
@@ -11,19 +11,11 @@ describe('using', () => {
   let cluster
   /** @type {Redlock} */
   let redlock
-  before(async () => {
-    cluster = await startServers(3)
-    redlock = new Redlock(cluster.urls)
-  })
-  beforeEach(() => cluster.reset())
-  after(async () => {
-    await redlock.quit()
-    await cluster.close()
-  })
+  withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
 
   it('holds the lock for longer than its duration and gives the value on', async () => {
     const value = await redlock.using(['a'], 2000, async (signal, { lock }) => {
-      await sleep(3000)
+      await sleep(3000) // longer than its duration
       assert.equal(signal.aborted, false)
       assert.equal(signal.error, undefined)
       assert.ok(lock.isValid)
@@ -143,7 +135,7 @@ describe('using', () => {
       await eventually(() => lock.validity < 3500)
       await Promise.all([0, 1].map((index) => cluster.servers[index]?.resume()))
       await eventually(() => lock.validity > 4500)
-      await sleep(7000)
+      await sleep(7000) // longer than its duration
       assert.equal(signal.aborted, false)
       assert.ok(lock.isValid)
     })
@@ -160,7 +152,7 @@ describe('using', () => {
     }
     await redlock.using('a', 3000, async () => {
       const before = await calls()
-      await sleep(2500)
+      await sleep(2500) // the renewals within a fixed time are what is counted
       // Every second: two or three renewals, each one script with a few commands inside.
       assert.ok((await calls()) - before < 40)
     })

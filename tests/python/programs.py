@@ -94,7 +94,7 @@ def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> flo
             server.pause()
     program.write("\n")
     assert program.line() == "waiting"
-    time.sleep(0.15)
+    time.sleep(0.15)  # deep into the wait; the program cannot tell
     sent = time.monotonic()
     program.signal(signal.SIGINT)
     return sent

@@ -62,7 +62,7 @@ async def test_a_loss_is_raised_at_the_end_of_the_block(api: Api, cluster3: Clus
         async with api.block(locks.lock("r", ttl=0.6)) as lease:
             take_away(cluster3, "r")
             await api.until(lambda: not lease.is_valid)
-            await api.sleep(0.01)
+            await api.sleep(0.01)  # the loss comes into the body, where there is asyncio
     assert lost.value.resource == "r"
     assert cluster3.values("r") == ["somebody else"] * 3
 

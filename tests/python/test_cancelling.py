@@ -180,7 +180,7 @@ def test_ctrl_c_at_any_moment_of_an_acquisition_leaves_no_key(cluster3: Cluster)
                 with lock:
                     pass
                 sender.join()
-                time.sleep(0.05)
+                time.sleep(0.05)  # a signal that was sent last is handled here
             except KeyboardInterrupt:
                 interrupted += 1
             sender.join()

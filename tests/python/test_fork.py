@@ -189,7 +189,7 @@ def test_a_child_forked_by_a_thread_ends_when_it_returns(cluster3: Cluster, deed
             async with tasks.lock("r", ttl=5, timeout=10): pass
         def late():
             started.set()
-            time.sleep(0.5)
+            time.sleep(0.5)  # work that ends after the main thread's
             use()
             os.write(read_write[1], b"late")
         def fork(work):

@@ -88,7 +88,7 @@ async def test_a_lease_taken_over_can_be_renewed_and_watched(api: Api, cluster3:
     assert await api(lock.acquire())
     taken = locks.lease("r", lock.lease.token, ttl=2, auto_extend=True, on_lost=told.set)
     await api(taken.extend())
-    await api.sleep(3)
+    await api.sleep(3)  # longer than its ttl
     assert taken.is_valid
     assert not told.is_set()
     for server in cluster3:

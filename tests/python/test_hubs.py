@@ -35,7 +35,7 @@ COMMON = """
         with quorlock.redlock("r", ttl=30):
             raise AssertionError("it is held")
     waiting = spawn(wait)
-    sleep(0.1)
+    sleep(0.1)  # time for a few tries to go out
     kill(waiting)
 
     # Every greenlet has its own lease on a shared lock.
@@ -165,7 +165,7 @@ def test_ctrl_c_in_a_gevent_program_ends_the_wait(cluster3: Cluster) -> None:
     """
     with Program(code, nodes=cluster3.urls) as program:
         assert program.line() == "waiting"
-        time.sleep(0.2)
+        time.sleep(0.2)  # deep into the wait; the program cannot tell
         program.signal(signal.SIGINT)
         status, out, errors = program.end(20)
     assert (status, out) == (0, "interrupted\n")

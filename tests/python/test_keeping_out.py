@@ -132,7 +132,7 @@ async def test_so_does_a_block_whose_body_raises(api: Api, cluster3: Cluster) ->
 async def test_a_later_release_deletes(api: Api, cluster3: Cluster) -> None:
     lock = api.Redlock(cluster3.urls).lock("r", ttl=60, min_hold=0.002)
     assert await api(lock.acquire())
-    await api.sleep(0.005)
+    await api.sleep(0.005)  # longer than min_hold
     assert await api(lock.release()) == "released"
     await api.until(lambda: is_free(cluster3))
 

@@ -75,7 +75,7 @@ def test_what_a_blocked_loop_has_begun_goes_on_without_it(
         lock = aio.Redlock(cluster3.urls).lock("r", ttl=60)
         await one_after_the_other(lock, 20)
         assert await lock.acquire()
-        time.sleep(pause)
+        time.sleep(pause)  # long enough for the engine's thread to take over, or not
         releasing = Begun(lock.release())
         eventually(lambda: cluster3.values("r") == [None] * 3)
         assert await releasing == "released"

@@ -40,7 +40,7 @@ async def test_a_loss_on_hung_nodes_is_told_within_50_ms(api: Api, cluster3: Clu
         await api.until(lambda: told)
         assert isinstance(told[0][1], LeaseLost)
         assert told[0][1].resource == "r"
-        await api.sleep(0.05)
+        await api.sleep(0.05)  # time in which a second call could come
         assert len(told) == 1
         return told[0][0] - over
 
@@ -121,7 +121,7 @@ async def test_a_callback_may_be_a_coroutine_function(api: Api) -> None:
     told: list[Any] = []
 
     async def on_lost(error: LeaseLost) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it may wait
         told.append((error, threading.current_thread()))
 
     lock = api.Redlock(memory_nodes("coroutine")).lock("r", ttl=0.1, on_lost=on_lost)
@@ -141,7 +141,7 @@ async def test_nobody_is_told_of_a_released_or_forgotten_lease(api: Api) -> None
     del forgotten, lock
     gc.collect()
     await api.until(lambda: told)
-    await api.sleep(0.05)
+    await api.sleep(0.05)  # time in which another loss could be told wrongly
     assert [error.resource for error in told] == ["c"]
     assert not kept.owned()
 
@@ -151,7 +151,7 @@ async def test_a_forgotten_lease_is_no_longer_renewed(api: Api) -> None:
     locks = api.Redlock(memory_nodes("gc"))
     lock = locks.lock("r", ttl=1.5, auto_extend=True)
     assert await api(lock.acquire())
-    await api.sleep(2)
+    await api.sleep(2)  # longer than its ttl
     assert await api(locks.lock("r").locked())
     del lock
     gc.collect()
@@ -174,7 +174,7 @@ def test_a_loss_during_a_blocked_loop_is_told_when_it_runs_again(cluster3: Clust
         async with ASYNCIO.Redlock(cluster3.urls).lock("r", ttl=0.5) as lease:
             for server in cluster3:
                 server.command("SET", "r", "somebody else", "PX", 60_000)
-            time.sleep(0.8)
+            time.sleep(0.8)  # blocks the loop for longer than the ttl
             assert not lease.is_valid
             await asyncio.sleep(30)
 

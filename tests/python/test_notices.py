@@ -200,7 +200,7 @@ def test_a_program_may_end_while_a_thread_of_it_logs(evicting: Cluster) -> None:
         class Slow(logging.Handler):
             def emit(self, record):
                 logged.release()
-                time.sleep(0.05)
+                time.sleep(0.05)  # a handler that takes long
         logging.getLogger("quorlock").addHandler(Slow())
         def managers():
             while True:

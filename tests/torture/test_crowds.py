@@ -66,10 +66,10 @@ async def trouble(servers: list[Server], dice: random.Random) -> None:
             case _:
                 server.pause()
                 try:
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.05)  # hung for this long
                 finally:
                     server.resume(wait=False)
-        await asyncio.sleep(dice.random() / 20)
+        await asyncio.sleep(dice.random() / 20)  # faults at random moments
 
 
 def test_a_crowd_keeps_out_of_each_others_way(cluster3: Cluster) -> None:

@@ -288,6 +288,7 @@ fn a_lost_try_has_left_no_key_when_its_caller_hears() {
         let lock = locks.lock("r").try_once();
         let waiting = async { (lock.acquire().await, begun.elapsed()) };
         let ((result, waited), ()) = tokio::join!(waiting, async {
+            // The node has to be hung for this long.
             sleep(late).await;
             servers[2].resume();
         });

@@ -55,6 +55,7 @@ async fn a_waiter_gets_it_after_the_release() {
                 lease.release().await.map(|_| attempts)
             }
         });
+        // Time in which it could end wrongly.
         tokio::time::sleep(Duration::from_millis(patience)).await;
         assert!(!waiter.is_finished(), "it is held");
         lease.release().await.unwrap();
@@ -257,6 +258,7 @@ async fn on_lost_is_called_once_and_not_after_a_release() {
     let released = brief(locks.lock("b")).acquire().await.unwrap().into_lease();
     count(&released);
     assert_eq!(released.release().await.unwrap(), ReleaseOutcome::Released);
+    // Time in which a loss could be told wrongly.
     tokio::time::sleep(released.ttl()).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
@@ -278,7 +280,7 @@ async fn who_waits_for_a_lock_hears_that_the_manager_is_closed() {
         let lock = locks.lock("r").timeout(Duration::from_secs(60));
         tokio::spawn(async move { kind(lock.acquire().await) })
     });
-    // One of them tries, the other stands behind it.
+    // Time for both to begin: one of them tries, the other waits behind it. Nothing tells that.
     tokio::time::sleep(Duration::from_millis(50)).await;
     locks.close();
     for waiting in waiting {

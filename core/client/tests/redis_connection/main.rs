@@ -98,6 +98,7 @@ fn a_server_that_ends_every_connection_is_not_stormed() {
         client.node.settled().await;
         client.until(|state| matches!(state, NodeState::Down(_))).await;
         let before = proxy.accepted();
+        // The tries within a fixed time are what is counted.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let tries = proxy.accepted() - before;
         assert!(tries < 25, "{tries} connections in half a second");
