@@ -78,7 +78,7 @@ class Run:
     def take_turns(
         self, workload: str, case: Json, workers: Sequence[Worker], request: Json, turns: int = 1
     ) -> None:
-        """Warms everybody up; then all take turns, so many in each of several rounds.
+        """Warms everybody up; then all take this number of turns in each of several rounds.
 
         Who fails in a round is there again in the next, in a new process if need be.
         """

@@ -20,7 +20,7 @@ export declare class ExternalObject<T> {
 /** Acquires a lock on all of `resources`; ends with a lease. */
 export declare function acquire(manager: ExternalObject<Manager>, id: number, resources: Array<string>, duration: number, settings?: Settings | undefined | null): void
 
-/** Takes over the lease that another handed over. */
+/** Takes over the lease that another process handed over. */
 export declare function adopt(manager: ExternalObject<Manager>, resources: Array<string>, token: string): ExternalObject<LeaseHandle> | Failure
 
 /**
@@ -29,13 +29,13 @@ export declare function adopt(manager: ExternalObject<Manager>, resources: Array
  */
 export declare function bridge(wake: () => void, drives: boolean): ExternalObject<Bridge>
 
-/** Gives an operation up; tells whether it was still under way. No result comes after this. */
+/** Cancels an operation; tells whether it was still under way. No result comes after this. */
 export declare function cancel(bridge: ExternalObject<Bridge>, id: number): boolean
 
 /** Asks the nodes whether they still hold the lease; ends with its validity. */
 export declare function check(handle: ExternalObject<LeaseHandle>, id: number): void
 
-/** Closes the connections; what is still held runs out. */
+/** Closes the connections; locks that are still held expire. */
 export declare function close(manager: ExternalObject<Manager>): void
 
 /** Every setting of the core with the default that it has in Node. */
@@ -44,7 +44,7 @@ export declare function defaults(): Array<SettingDefault>
 /** Keeps the lease for `duration` from now; ends with its validity. */
 export declare function extend(handle: ExternalObject<LeaseHandle>, id: number, duration: number): void
 
-/** All that an error object of JavaScript is made of. */
+/** The parts of which a JavaScript error object is made. */
 export interface Failure {
   /** The name of the class in `ts/errors.ts`. */
   class: string
@@ -52,7 +52,7 @@ export interface Failure {
   code: string
   /** What happened, to which resources and nodes, and what to do. */
   message: string
-  /** What was to be locked, extended, released or checked. */
+  /** The resources of the operation. */
   resources: Array<string>
   /** How many rounds were begun. */
   attempts: number
@@ -66,15 +66,15 @@ export interface Failure {
 export declare function fencingToken(handle: ExternalObject<LeaseHandle>): number | null
 
 /**
- * The process ends: gives up what is under way, and waits a moment (in milliseconds) until the nodes
- * have been told.
+ * The process ends: cancels what is under way, and waits up to `patience` milliseconds until the
+ * nodes have been told.
  */
 export declare function finish(bridge: ExternalObject<Bridge>, patience: number): void
 
 /** Starts what has been asked for since the last call; tells whether there is something to take. */
 export declare function flush(bridge: ExternalObject<Bridge>): boolean
 
-/** Whether anyone holds one of `resources`; ends with an answer. */
+/** Whether any client holds one of `resources`; ends with an answer. */
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
 
 /** The rounds that were lost before the one that was won, oldest first. */
@@ -97,23 +97,26 @@ export interface NodeSpec {
   password?: string
   /** The database to select. */
   db?: number
-  /** What every key on this node begins with. */
+  /** The prefix of every key on this node. */
   keyPrefix?: string
-  /** Whether it writes every change to disk before it answers, although it does not say so. */
+  /**
+   * Whether the server writes every change to disk before it answers, where it does not say so
+   * itself.
+   */
   durable?: boolean
-  /** Present if TLS is spoken. */
+  /** Present if the node uses TLS. */
   tls?: TlsSpec
 }
 
-/** What is known of one node. */
+/** The state of one node. */
 export interface NodeStatus {
   /** Where it is, without a password. */
   address: string
   /** `connecting`, `healthy`, `unresponsive`, `quarantined`, `refusing` or `down`. */
   state: string
-  /** Where the state alone does not say it: what is the matter. */
+  /** Why it is in this state, where the state alone does not say it. */
   detail?: string
-  /** While it is quarantined: for how long yet, in milliseconds. */
+  /** While it is quarantined: for how much longer, in milliseconds. */
   quarantinedFor?: number
 }
 
@@ -125,7 +128,10 @@ export interface NodeVote {
   outcome: string
   /** The time from the start of the round to the answer in milliseconds; 0 while missing. */
   latency: number
-  /** For a refusal: when the other's key is free by itself, in milliseconds; negative for never. */
+  /**
+   * For a refusal: after what time the other holder's key expires, in milliseconds; negative for
+   * never.
+   */
   freesIn?: number
   /** For a failure: its stable name, such as `TIMED_OUT`. */
   fault?: string
@@ -133,7 +139,7 @@ export interface NodeVote {
   detail?: string
 }
 
-/** Something that a person should know. */
+/** An event that a person should know. */
 export interface Notice {
   /** A stable name, such as `quarantined`. */
   name: string
@@ -143,7 +149,10 @@ export interface Notice {
   address?: string
 }
 
-/** Makes a manager; nothing is connected yet. `on_notice` is called with what a person should know. */
+/**
+ * Makes a manager; nothing is connected yet. `on_notice` is called with notices that a person
+ * should know.
+ */
 export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): ExternalObject<Manager> | Failure
 
 /** How long a node may take to answer, whatever the duration of a lock; in milliseconds. */
@@ -152,7 +161,7 @@ export declare function patience(manager: ExternalObject<Manager>): number
 /** Takes the keys back; ends with what became of them. */
 export declare function release(handle: ExternalObject<LeaseHandle>, id: number): void
 
-/** What the nodes have answered to the release by now; nothing before it. */
+/** The nodes' answers to the release so far; empty before the release. */
 export declare function releaseVotes(handle: ExternalObject<LeaseHandle>): Array<NodeVote>
 
 /** One setting with its default. */
@@ -173,11 +182,11 @@ export interface SettingDefault {
  */
 export declare function take(bridge: ExternalObject<Bridge>): Array<unknown>
 
-/** How TLS is spoken; texts are PEM. */
+/** The TLS settings; texts are PEM. */
 export interface TlsSpec {
   /** Authorities to trust beside those of the operating system. */
   ca?: Array<string>
-  /** The certificate to show, with its chain. */
+  /** The certificate to present, with its chain. */
   cert?: string
   /** Its private key. */
   key?: string
@@ -187,7 +196,7 @@ export interface TlsSpec {
   rejectUnauthorized?: boolean
 }
 
-/** What is left of the time for which the lease may be trusted, in milliseconds. */
+/** How much longer the lease may be trusted, in milliseconds. */
 export declare function validity(handle: ExternalObject<LeaseHandle>): number
 
 /** What every node did in the last round for the lease: its acquisition, extension or renewal. */
@@ -195,7 +204,7 @@ export declare function votes(handle: ExternalObject<LeaseHandle>): Array<NodeVo
 
 /**
  * Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
- * node did not consent. Does not keep the lease in memory.
+ * node did not agree. Does not keep the lease in memory.
  */
 export declare function watch(handle: ExternalObject<LeaseHandle>, id: number): void
 

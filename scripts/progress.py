@@ -18,7 +18,7 @@ _TAKEN = 40
 
 @contextlib.contextmanager
 def shown(log: Path | None = None) -> Iterator[None]:
-    """Tells of what goes on in the block, behind what stands on the line; only on a terminal.
+    """Shows the progress of the block after the text on the line; only on a terminal.
 
     `log` is a file that it writes its lines to.
     """

@@ -62,7 +62,7 @@ def holder_id(trial: Trial) -> str:
 
 
 def _values(monitor: socket.socket, seconds: float) -> list[str]:
-    """What clients (not scripts) put beside the key, for so long."""
+    """What clients (not scripts) put beside the key, with how long it stays."""
     seen, end = b"", time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         monitor.settimeout(left)
@@ -96,7 +96,7 @@ def lost_reply(trial: Trial) -> str:
 
 @row("fencing tokens")
 def fencing(trial: Trial) -> str:
-    """A number that grows for whoever comes next must outlive the lock on the nodes."""
+    """A number that grows for the next holder must outlive the lock on the nodes."""
     cluster = trial.servers()
     peer = trial.peer(addresses(cluster))
     peer.acquire()

@@ -17,7 +17,7 @@ FIRST = 5
 FOUND_OUT = 0.5
 #: Who takes longer for a pair, in seconds, has one turn: each turn is at least one pair.
 SLOW = 2.0
-#: So many turns has each of the two that are compared, one after the other.
+#: The number of turns of each of the two that are compared, one after the other.
 TURNS = 4
 
 

@@ -118,7 +118,7 @@ export class Lock {
   }
 
   /**
-   * When the validity ends, in milliseconds of `Date.now()`; 0 once it is over. {@link validity}
+   * When the validity ends, in milliseconds of `Date.now()`; 0 once it has ended. {@link validity}
    * does without the wall clock.
    */
   get expiration(): number {
@@ -164,7 +164,7 @@ export class Lock {
   /**
    * Keeps the lock for `duration` milliseconds from now on, and resolves with this same lock.
    *
-   * Rejects with {@link LeaseLostError} if it is over, with {@link QuorumUnreachableError} if too
+   * Rejects with {@link LeaseLostError} if it has ended, with {@link QuorumUnreachableError} if too
    * few nodes answer (what is left of the validity stays good), and with {@link LockNotHeldError}
    * after a release.
    */

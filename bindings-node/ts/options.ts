@@ -18,7 +18,7 @@ export interface Settings {
   readonly driftFactor: number
   /**
    * How many tries may follow the first; 0 tries once, -1 without limit. Default 10. Where a
-   * `timeout` is given and no `retryCount` beside it, tries go on until the timeout.
+   * `timeout` is given and no `retryCount` beside it, tries continue until the timeout.
    */
   readonly retryCount: number
   /** The mean delay between two tries. Default 200. */

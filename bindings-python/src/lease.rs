@@ -38,7 +38,7 @@ impl LeaseState {
         self.fencing_token.or_else(|| self.lease.get().and_then(Lease::fencing_token))
     }
 
-    /// The seconds for which the lease may still be trusted; 0.0 when it is over.
+    /// The seconds for which the lease may still be trusted; 0.0 when it has ended.
     #[getter]
     fn validity(&self) -> f64 {
         self.lease.get().map_or(0.0, |lease| lease.validity().as_secs_f64())
@@ -100,7 +100,7 @@ impl LeaseState {
     }
 
     /// What every node did in the last round for the lease, a list of `Vote`: that of its acquisition,
-    /// or the latest that was to extend it, by itself or by `extend()`. A round counts once it is over.
+    /// or the latest that was to extend it, by itself or by `extend()`. A round counts once it has ended.
     #[getter]
     fn votes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let votes = self.lease.get().map(Lease::votes).unwrap_or_default();

@@ -44,7 +44,7 @@ class Kind:
     needs_guards: bool = False
     #: A process begins anew: a guarded manager does not trust it at once.
     restarts: bool = False
-    #: Seconds after its end until the node is of use again.
+    #: Seconds after its end until the node can be used again.
     rest: float = 0.0
     #: Seconds after the beginning of the run before which it is not made.
     not_before: float = 0.0

@@ -156,7 +156,7 @@ class Session:
         self.operation = self.do(what, **fields)
 
     async def until(self) -> float | None:
-        """Until when the lease is trusted; None if it is over."""
+        """Until when the lease is trusted; None if it has ended."""
         told: float | None = (await self._ask("look"))["until"]
         self.trusted = told or self.trusted
         return told

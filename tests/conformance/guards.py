@@ -135,7 +135,7 @@ async def expect_trusted(player: Player, actor: Actor, nodes: list[int]) -> None
 
 
 async def expect_held_back(player: Player, actor: Actor, index: int, millis: int) -> None:
-    """The node is held back for so long from the last happening on."""
+    """Expects the node to be in quarantine for this long after the last event."""
     assert player.last is not None
     assert player.last.at is not None
     end = time.monotonic() + LATE * player.scale / 1000

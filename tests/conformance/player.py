@@ -21,10 +21,10 @@ from tests.support.scripted_site import Site
 LIMIT = 10.0
 #: How long to look whether something happens that must not.
 GRACE = 0.03
-#: After so many seconds without an answer the library takes a node for hung (`hang_after`), less
+#: After this many seconds without an answer the library takes a node for hung (`hang_after`), less
 #: some for commands that are under way: it gets no new grants then.
 HUNG_AFTER = 0.15
-#: Tokens of the file above the proposal lie so many microseconds ahead, where no clock is.
+#: Tokens of the file above the proposal are this many microseconds ahead, where no clock is.
 _AHEAD = 900_000
 #: What a server says that has this fault.
 _ERRORS = {
@@ -194,7 +194,7 @@ class Player:
         await asyncio.sleep(max(moment - time.monotonic(), 0))
 
     def has_happened(self, line: Line) -> None:
-        """What comes of it comes from now on."""
+        """Notes that the event has happened: its effects come from now on."""
         self.last, self.done_at = line, time.monotonic()
 
     async def doze(self, name: str, rest: list[Line]) -> None:
@@ -207,7 +207,7 @@ class Player:
             actor.session.process.stop()
 
     def awake(self, name: str) -> None:
-        """Lets a client go on that sleeps, for it to see what has come meanwhile."""
+        """Wakes a client that sleeps, so that it sees what has come meanwhile."""
         if self.actors[name].sleeps:
             self._wake(self.actors[name])
 
@@ -228,7 +228,7 @@ class Player:
                 each.cancel()
 
     def trace(self) -> str:
-        """What arrived and when, for whoever looks for the reason of a failure."""
+        """What arrived and when, for finding the reason of a failure."""
         return "".join(
             f"\n  {name} at {(command.arrived - self.began) * 1000 / self.scale:.0f}: node {index} "
             f"{command.kind} by {command.holder[:4]}{'' if command.is_answered else ', unanswered'}"

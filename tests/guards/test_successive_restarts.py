@@ -24,7 +24,7 @@ from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 
-#: Seconds; for so long the lock must stay closed.
+#: How many seconds the lock must stay closed.
 KEPT = 600.0
 #: Seconds between two restarts.
 APART = 3.0
@@ -51,13 +51,13 @@ def roll(testbed: Testbed, how: str, watch: str) -> None:
         return
     for locks in (old, new):
         assert not gets_in(locks, patience=PATIENCE / 2), since(begun)
-        # A majority is held back for so long that nobody is given it before its end.
+        # A majority is in quarantine until the lock ends, so that nobody gets it before.
         left = sorted(held_back(locks))[1]
         assert left > KEPT - 60, f"held back for {left:.1f} s only, {since(begun)}"
 
 
 def close(testbed: Testbed, cluster: Cluster, how: str) -> None:
-    """The lock is closed to others, and whoever closed it has gone."""
+    """The lock is closed to others, and the client that closed it has gone."""
     if how == "held":
         proxies = [testbed.proxy(server) for server in cluster]
         holder = testbed.warm([proxy.url for proxy in proxies])

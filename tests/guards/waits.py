@@ -17,7 +17,7 @@ from tests.support.cluster import Cluster
 from tests.support.servers import Server
 from tests.support.wait import eventually
 
-#: After so many seconds nobody waits any more.
+#: After this many seconds nobody waits any more.
 LIMIT = 30.0
 #: For how long no client was there, where a schedule says that none was.
 QUIET = 38.0

@@ -103,7 +103,7 @@ describe('the database of a client', () => {
         return true
       })
       await assert.rejects(redlock.isLocked('held'), ConfigError)
-      // What is held is not given up for it.
+      // A held lock is not given up because of it.
       await lock.extend(20_000)
       assert.equal((await lock.release()).outcome, 'released')
     })

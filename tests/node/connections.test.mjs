@@ -58,7 +58,7 @@ describe('connections', { skip: process.platform !== 'linux' && 'needs /proc' },
   })
   after(() => cluster.close())
 
-  /** The names of whoever is connected to each server, but for the one that asks. */
+  /** The names of the clients connected to each server, except the one that asks. */
   const clients = () =>
     Promise.all(
       cluster.servers.map(async (server) => {

@@ -117,7 +117,7 @@ describe('a quorum', () => {
   })
 
   it('is not lost to the keys of tries that failed', async () => {
-    // Three contenders, one try each, over and over: whoever is left alone gets it at once.
+    // Three contenders, one try each, over and over: a contender that is left alone gets it at once.
     const contenders = [0, 1, 2].map(() => new Redlock(urls(0, 1, 2), { retryCount: 0 }))
     for (let round = 0; round < 40; round += 1) {
       const results = await Promise.allSettled(

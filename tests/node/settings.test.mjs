@@ -147,7 +147,7 @@ describe('settings', () => {
       await assert.rejects(redlock.acquire('a', 1000, { [name]: value }), words)
       const other = new Redlock(nodes, { [name]: value })
       assert.equal(any(other.settings)[name], value)
-      // Whoever passes all of the settings on changes nothing.
+      // Passing all of the settings on changes nothing.
       await (await other.acquire('a', 1000, other.settings)).release()
     })
   }

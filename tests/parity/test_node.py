@@ -71,7 +71,7 @@ CLASSES = {
     "ConfigError": "ConfigError",
     "LocksClosed": "ExecutionError",
 }
-#: In Node a call that is given up rejects with the reason of its AbortSignal.
+#: In Node a cancelled call rejects with the reason of its AbortSignal.
 PYTHON_ONLY_ERRORS = {"LockCancelled"}
 
 

@@ -39,7 +39,7 @@ async def test_a_lost_reply_to_a_grant_does_not_refuse_itself(
 
 @both_apis
 async def test_one_dead_and_one_hung_node_of_five_cost_nothing(api: Api, cluster5: Cluster) -> None:
-    # So long that a node which is waited for would show, and that no other is given up.
+    # Long enough that waiting for the slow node would show, and no other is given up.
     locks = api.Redlock(cluster5.urls, node_timeout=2)
     lock = locks.lock("r", ttl=5)
 

@@ -191,7 +191,7 @@ async def test_a_restarted_majority_is_told_with_the_time_left(
     assert told, refused.value
     left = float(told[1]) / (1000 if told[2] == "ms" else 1)
     assert left <= SHORT * 1.01 + 0.01
-    # Whoever waits gets the lock when it is over, without having to name a limit.
+    # A waiting caller gets the lock when the quarantine ends, without a limit of its own.
     async with api.block(locks.lock("r")):
         assert time.monotonic() - begun >= SHORT
     await api(locks.close())

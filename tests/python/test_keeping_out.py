@@ -29,7 +29,7 @@ def left(cluster: Cluster) -> list[int]:
 
 
 def is_kept(cluster: Cluster, token: str, least: float, most: float) -> bool:
-    """Whether every server keeps the key for so many seconds."""
+    """Whether every server keeps the key for this many seconds."""
     stays = all(least * 1000 <= number <= most * 1000 for number in left(cluster))
     return stays and cluster.values("r") == [token] * len(cluster)
 

@@ -241,7 +241,7 @@ async def one_after_the_other(lock: aio.Lock, pairs: int) -> None:
 
 
 class Begun:
-    """A coroutine up to where it waits for the first time. Awaited, it goes on."""
+    """A coroutine, run up to its first wait. Awaiting this continues it."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine

@@ -108,7 +108,7 @@ async def test_it_is_told_when_it_happens_also_inside_a_block(
 ) -> None:
     cluster = servers(3)
     locks = api.Redlock(cluster.urls, ttl=20)
-    # Whoever asks the nodes who they are has a history with them.
+    # A client that asks the nodes who they are has a history with them.
     async with api.block(locks.lock("before")):
         await api.until(lambda: all(node.state == "healthy" for node in locks.nodes))
     async with api.block(locks.lock("r", raise_on_lost=False)):

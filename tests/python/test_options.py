@@ -281,7 +281,7 @@ def test_a_ttl_that_may_be_meant_as_milliseconds_is_told_once(
     assert len(long_ttls(caplog)) == 2
     kind(["memory://"], ttl=5000, max_ttl=5000).lock("r")
     assert len(long_ttls(caplog)) == 2
-    quorlock.redlock("r", 20_000)  # whoever acquires it hears of it, and nobody before
+    quorlock.redlock("r", 20_000)  # only an acquisition gives the warning
     assert len(long_ttls(caplog)) == 2
     quorlock.configure(["memory://"])
     try:

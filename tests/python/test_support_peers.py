@@ -22,7 +22,7 @@ def test_peer_takes_extends_and_gives_back(name: str, cluster3: Cluster, peer: P
     token = worker.acquire(key, ttl=20.0)
     assert token is not None
     expected = [token, None, None] if name in ONE_NODE else [token] * 3
-    # Some return at the quorum, while the last node is still to hear of it.
+    # Some return at the quorum, before the last node was asked.
     eventually(lambda: cluster3.values(key) == expected)
     assert 10_000 < cluster3[0].keys()[key] <= 20_000
     assert peer(name, cluster3).acquire(key, ttl=20.0) is None

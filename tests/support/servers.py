@@ -184,7 +184,7 @@ class Server:
     # -- what happens to servers ---------------------------------------------------------------
 
     def set_clock(self, ahead: float) -> None:
-        """Sets its wall clock so many seconds ahead of the true one (`Options.clock`).
+        """Sets its wall clock this many seconds ahead of the true one (`Options.clock`).
 
         Returns when it goes by it: a server that is awake goes on by what it has read before.
         """

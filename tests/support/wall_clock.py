@@ -38,7 +38,7 @@ class WallClock:
         self._write(struct.pack("q", round(self.offset * 1e9)))
 
     def gain(self, rate: float) -> None:
-        """It gains so many seconds in each second from now on; once in its life.
+        """It gains this many seconds in each second from now on; once in its life.
 
         What it has gained is not part of `offset`.
         """

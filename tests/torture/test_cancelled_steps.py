@@ -187,7 +187,7 @@ async def ended_by_cancelling(task: asyncio.Future[object], *, cancel: bool = Fa
 
 
 async def as_new(api: Api, locks: Redlock, cluster: Cluster) -> None:
-    """What was acquired and given up is gone from the nodes, and nobody is waited for."""
+    """The cancelled locks are gone from the nodes, and no caller waits."""
     for name in ("r", "s"):
         await api.until(lambda name=name: cluster.values(name) == [None] * 3)  # type: ignore[misc]
     # The library's own book of what it waits for on this loop.

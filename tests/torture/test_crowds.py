@@ -24,7 +24,7 @@ class Crowd:
     """Tasks that take locks by chance, and what they saw."""
 
     def __init__(self, locks: quorlock.aio.Redlock, seed: int) -> None:
-        """Over all of them, so many locks."""
+        """The number of locks over all of them."""
         self.locks = locks
         self.dice = random.Random(seed)
         self.inside: dict[str, int] = {}

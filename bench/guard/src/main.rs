@@ -1,8 +1,8 @@
 //! Acquires and releases over five nodes that answer at once, in the protocol's machines alone: no
 //! sockets, no clock.
 //!
-//! `quorlock-guard PAIRS` warms up, stops itself, does PAIRS pairs, and stops itself again, so that whoever
-//! traces it counts exactly what lies in between. Knows nothing of counting.
+//! `quorlock-guard PAIRS` warms up, stops itself, does PAIRS pairs, and stops itself again, so that a
+//! tracer counts exactly what lies in between. Knows nothing of counting.
 
 #![forbid(unsafe_code)]
 

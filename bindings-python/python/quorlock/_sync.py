@@ -65,7 +65,7 @@ class Lease(LeaseState):
     def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
-        Returns the new validity in seconds. Raises `LeaseLost` if it is over, `QuorumUnreachable`
+        Returns the new validity in seconds. Raises `LeaseLost` if it has ended, `QuorumUnreachable`
         if too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a
         release.
 

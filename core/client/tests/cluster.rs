@@ -48,7 +48,7 @@ async fn median<F: Future<Output = ()>>(rounds: usize, mut pair: impl FnMut() ->
 fn one_stopped_and_one_killed_of_five_cost_nothing() {
     run(async {
         let mut servers = servers(5);
-        // So long that a node which is waited for would show, and that no other is given up.
+        // Long enough that waiting for the slow node would show, and that no other node is given up.
         let policy = Policy::builder().node_timeout(Duration::from_secs(2)).build().unwrap();
         let urls = servers.iter().map(Server::url);
         let locks = Redlock::builder().nodes(urls).policy(policy).build().expect("addresses");

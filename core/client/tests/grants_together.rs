@@ -216,7 +216,7 @@ fn forgotten_scripts_and_lost_replies_change_nothing() {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
         let mut crowd = Crowd::at(&proxy.url(), 3).await;
-        // Whoever is refused is asked for by script.
+        // A refused grant is asked for again by script.
         assert_eq!(server.ask().call(&["SET", "b", "another", "PX", "60000"]), "OK");
         assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
         let asked = ["a", "b", "c"].map(|name| (name, "holder", fenced(60_000, 5)));

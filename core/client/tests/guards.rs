@@ -217,7 +217,7 @@ fn a_quarantine_ends_with_the_last_lock_forgotten() {
         assert!(!setup.holder.is_valid());
         second.release().await.unwrap();
         until("C takes part again", || locks.nodes()[2].1 == NodeState::Healthy).await;
-        // Whoever comes now finds that somebody has waited.
+        // A client that starts now finds that another has waited.
         let newcomer = client_of(SHORT, urls(&setup.servers), RestartGuard::Auto);
         warm_up(&newcomer).await;
         drop(setup.to_b);
@@ -378,7 +378,7 @@ fn a_long_extension_is_noted_on_the_nodes_first() {
         let knows = |server: &Server, keep: Duration| {
             noted(server).contains(&format!(" {} ", keep.as_millis()))
         };
-        // One entry for all whose locks are about so long.
+        // One entry for all clients with locks of about this length.
         until("the ttl of the lock is noted", || servers.iter().all(|it| knows(it, TTL))).await;
         lease.extend(Some(TTL * 10)).await.expect("a quorum");
         let told = servers.iter().filter(|it| knows(it, TTL * 10)).count();

@@ -179,7 +179,7 @@ fn a_dropped_guard_keeps_the_least_hold() {
         let servers = servers();
         let locks = over(&servers);
         let lock = locks.lock("r").min_hold(LONG);
-        // Won, and dropped before it came to whoever asked for it.
+        // Won, and dropped before the caller had it.
         drop(UndeliveredLease::from(lock.acquire().await.unwrap()));
         eventually("the keys are gone", || is_free(&servers)).await;
         let guard = lock.acquire().await.unwrap();

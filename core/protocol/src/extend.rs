@@ -82,7 +82,7 @@ pub struct ExtendOutcome {
 pub enum LastRound {
     /// It was won, or lost to refusals, and still takes late votes.
     Counting(Round),
-    /// Nothing more comes of it.
+    /// It has ended, and takes no more votes.
     Over(RoundReport),
 }
 

@@ -18,8 +18,8 @@
 //! Each client decides at each look whether a node's grants count, from
 //! what it has read:
 //!
-//! - the *age* of the memory: at least so long ago a lock was asked for that the memory does not know;
-//! - the *holdings*: which locks may still be held that last longer than the *floor* (ten seconds). Whoever asks
+//! - the *age* of the memory: within this time no lock was asked for that the memory does not know;
+//! - the *holdings*: which locks may still be held that last longer than the *floor* (ten seconds). A client that asks
 //!   for such a lock leaves an entry on the nodes before a grant counts.
 //!
 //! A node is open when its age is above the floor, and above the length of every lock that may

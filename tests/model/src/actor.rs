@@ -208,7 +208,7 @@ impl Actor<'_> {
         self.acquire_on(&Input::Nothing);
     }
 
-    /// The user gives up what is under way; dropped half-way, it withdraws.
+    /// The user cancels the operation under way; dropped before its end, it withdraws.
     pub(crate) fn cancel(&mut self) {
         self.acquire_on(&Input::Cancel);
         self.work(&Input::Cancel);
@@ -220,7 +220,7 @@ impl Actor<'_> {
             self.events.push(Event::Refused);
         }
         let Ok(won) = outcome.result else {
-            // The last one goes on with the replies that are on their way; the others ask again.
+            // The last one continues with the replies in flight; the others ask again.
             match left.pop() {
                 Some(machine) => self.withdraw(acquiring.task.op, machine, None),
                 None => self.events.push(Event::Closed(acquiring.task.op)),

@@ -20,7 +20,7 @@ pub(crate) struct Client {
     pub(crate) phase: Phase,
     /// The last lease that was released while it was extended: what is still answered for it is handed to it.
     pub(crate) ended: Option<Box<Holding>>,
-    /// What goes on taking keys back.
+    /// The withdrawals that take keys back.
     pub(crate) background: Vec<Background>,
     /// How often it has drawn randomness.
     pub(crate) draws: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Bound {
     pub(crate) stopped: bool,
 }
 
-/// A withdrawal that goes on by itself.
+/// A withdrawal that runs without a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Background {
     pub(crate) task: Task<Withdraw>,

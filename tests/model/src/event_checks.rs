@@ -76,7 +76,7 @@ impl World {
         if wrong { Err(Violation::new(Property::Fencing, text)) } else { Ok(()) }
     }
 
-    /// Whoever has lost a lease, or has to keep the lock from others, has had its time.
+    /// The time has passed in which a client that lost a lease, or released one early, keeps others out.
     fn check_kept_out(&self, scope: &Scope, winner: u8) -> Result<(), Violation> {
         let wants = scope.wants_of(winner);
         let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
@@ -155,7 +155,7 @@ impl World {
     /// A withdrawal ended by the clock just now: the nodes must have forgotten the keys by then.
     pub(crate) fn check_given_up(&self, client: u8, draw: u32) -> Result<(), Violation> {
         let owner = Owner { client, draw };
-        // By a clock that was set forward too far it is over too early.
+        // A clock that was set forward too far ends it too early.
         let is_early = !self.clients[usize::from(client)].lost_time.ahead().is_zero();
         for (place, node) in self.nodes.iter().enumerate() {
             let mut keys = node.keys.iter().flatten();

@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Looks at every node that is to be looked at before a grant is sent.
+    /// Looks at every node that needs a look before a grant is sent.
     pub(crate) fn prepare(&mut self, scope: &Scope, client: u8) {
         let clock = self.boot(scope, client);
         self.look_around(scope, client, |gate| {
@@ -305,7 +305,7 @@ impl World {
 
     fn follow_up(&mut self, scope: &Scope, client: u8) {
         self.look_again(scope, client);
-        // Whoever has found that the machine stood still has all managers of the process look at once.
+        // A client that has found that the machine stood still makes all managers of the process look at once.
         let lost = self.watch_mut(client).map(|it| std::mem::take(&mut it.rings));
         let lost = lost.unwrap_or_default();
         for other in scope.process_of(client).filter(|other| !lost.is_zero() && *other != client) {

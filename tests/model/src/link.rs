@@ -54,7 +54,7 @@ pub(crate) enum Progress {
     Again,
 }
 
-/// What the guards send along with a grant, and hear of it.
+/// What the guards send along with a grant, and get back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ward {
     /// What must stand in the canary key.

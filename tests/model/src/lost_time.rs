@@ -41,17 +41,17 @@ impl LostTime {
         if moment == Moment::FAR_FUTURE { moment } else { moment.before(self.lost) }
     }
 
-    /// The first true time at which the boot clock shows `moment` or more, if it goes on.
+    /// The first true time at which the boot clock shows `moment` or more, if it runs.
     pub(crate) fn boot_reaches(self, rate: Rate, moment: Moment) -> Option<u64> {
         self.since.is_none().then(|| rate.reaches(moment + self.stood)).flatten()
     }
 
-    /// The first true time at which the lease clock shows `moment` or more, if it goes on.
+    /// The first true time at which the lease clock shows `moment` or more, if it runs.
     pub(crate) fn reaches(self, rate: Rate, moment: Moment) -> Option<u64> {
         self.boot_reaches(rate, self.to_boot(moment))
     }
 
-    /// The last true time at which the boot clock shows `moment` or less, if it goes on.
+    /// The last true time at which the boot clock shows `moment` or less, if it runs.
     fn passes(self, rate: Rate, moment: Moment) -> u64 {
         rate.passes(moment + self.stood)
     }
@@ -70,7 +70,7 @@ impl LostTime {
         self.since = Some(now);
     }
 
-    /// Goes on; tells what was lost. Between what was asked before and what is asked now the clock shows some time
+    /// Runs again; tells what was lost. Between what was asked before and what is asked now the clock shows some time
     /// at least, as real ones do.
     fn go_on(&mut self, rate: Rate, now: u64) -> Duration {
         let since = self.since.take().unwrap_or(now);
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// A client that was stopped goes on with all its process, and knows of nothing.
+    /// A client that was stopped runs again with its whole process, and does not know of the pause.
     pub(crate) fn resume(&mut self, scope: &Scope, client: u8) {
         for client in scope.process_of(client) {
             self.go_on(scope, client);

@@ -113,7 +113,7 @@ fn break_golden() -> Option<String> {
 
 fn search_small(flaw: Flaw, only: &str, states: usize) -> Option<String> {
     let limits = Limits { states, time: Duration::from_secs(60), share: SOME };
-    // Whoever says where to look may mean a large world.
+    // A mutant that names its worlds may name a large one.
     let long = if only.is_empty() { Vec::new() } else { scopes::long() };
     let scopes = scopes::small().into_iter().chain(long).filter(|it| it.name.contains(only));
     scopes.map(|scope| Scope { flaw, ..scope }).find_map(|scope| {

@@ -34,7 +34,7 @@ pub(crate) enum Property {
     Wait,
     /// A node whose grants count tells all that its opener knows of long locks, and its memory has not ended.
     Memory,
-    /// A lone client gets the lock, from every state.
+    /// A single client gets the lock, from every state.
     Liveness,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Budget {
     pub(crate) delays: u16,
     /// Broken connections that are replaced at once.
     pub(crate) resends: u16,
-    /// Broken connections whose commands are given up.
+    /// Broken connections whose commands are not sent again.
     pub(crate) breaks: u16,
     /// Restarts of nodes that keep their keys.
     pub(crate) restarts: u16,
@@ -130,7 +130,7 @@ pub(crate) struct Scope {
     /// Of schedules that differ only by the numbers of nodes, one is walked.
     pub(crate) symmetric: bool,
     pub(crate) node_rate: Rate,
-    /// The same for single nodes whose clocks run beyond all allowance, the first ones.
+    /// The same for single nodes whose clocks run faster than the drift allowance, the first ones.
     pub(crate) wrong_rates: Vec<Rate>,
     pub(crate) client_rate: Rate,
     /// The wall clocks of the clients in microseconds at time zero; the last serves all further ones.
@@ -264,7 +264,7 @@ impl Scope {
         self.wrong_rates.get(node).copied().unwrap_or(self.node_rate)
     }
 
-    /// Whether that is beyond all allowance.
+    /// Whether that is more than the drift allowance.
     pub(crate) fn is_wrong(&self, node: usize) -> bool {
         self.rate_of(node) != self.node_rate
     }

@@ -91,7 +91,7 @@ fn alone() -> Vec<Scope> {
         }),
         alone(Scope {
             fences_end: true,
-            // A fence that is forgotten is made up for by clocks that go on.
+            // Clocks that run on replace a fence that is forgotten.
             walls_run: true,
             policy: policy(|it| {
                 it.try_once().auto_extend(true).max_hold(millis(3500)).fence_retention(millis(1))

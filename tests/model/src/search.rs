@@ -19,7 +19,7 @@ pub(crate) struct Report {
     pub(crate) depth: usize,
     pub(crate) took: Duration,
     pub(crate) extent: Extent,
-    /// The states from which a lone client was let run.
+    /// The states from which a single client was run.
     pub(crate) sampled: usize,
     pub(crate) found: Option<Trace>,
 }
@@ -42,12 +42,12 @@ pub(crate) struct Trace {
     pub(crate) violation: Violation,
 }
 
-/// How long to go on.
+/// How far to search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) states: usize,
     pub(crate) time: Duration,
-    /// One state in so many is left to a lone client.
+    /// From one state in this many, a single client must make progress.
     pub(crate) share: u64,
 }
 
@@ -151,5 +151,5 @@ impl Search<'_> {
     }
 }
 
-/// One state in so many is left to a lone client, if not every one.
+/// From one state in this many, a single client must make progress, if not from every one.
 pub(crate) const SOME: u64 = 512;

@@ -13,7 +13,7 @@ pub(crate) fn shrink(scope: &Scope, trace: &Trace) -> Trace {
     let scope = Scope { symmetric: false, ..scope.clone() };
     let property = trace.violation.property;
     let Some(mut best) = replay(&scope, &trace.steps, property) else {
-        // A breach that no schedule shows by itself: of the lone client.
+        // A violation that no schedule shows by itself: that of progress.
         return trace.clone();
     };
     loop {

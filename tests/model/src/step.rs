@@ -39,7 +39,7 @@ pub(crate) enum Deed {
     Shorten,
     /// Asks the nodes whether they hold the lease.
     Check,
-    /// Gives up what it is waiting for.
+    /// Cancels its operation.
     Cancel,
     /// Forgets the lease without giving it back.
     Abandon,
@@ -84,7 +84,7 @@ pub(crate) enum Fault {
     Pause(u8),
     /// The same, and its clocks stand still.
     Freeze(u8),
-    /// A client goes on.
+    /// A stopped client runs again.
     Resume(u8),
     /// A client is gone; with `true` what it has sent still arrives.
     Crash(u8, bool),

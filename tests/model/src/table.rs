@@ -12,7 +12,7 @@ use crate::search::{Extent, Limits, Report, SOME, Trace, search};
 use crate::walk::Tally;
 use crate::{scopes, shrink, walk};
 
-/// Searches every scope to its end or bound, with one state of `share` left to a lone client; `false` also if one is too
+/// Searches every scope to its end or bound, checking progress from one state of `share`; `false` also if one is too
 /// large for that, or the machine too slow.
 pub(crate) fn search_whole(scopes: &[Scope], share: u64) -> bool {
     let Searched { cut, is_well, .. } = search_each(scopes, |_| Limits { share, ..SMALL });
@@ -160,7 +160,7 @@ pub(crate) fn show(scope: &Scope, trace: &Trace) {
 
 /// Every small world has fewer states; the time is for a machine that does next to nothing.
 const SMALL: Limits = Limits { states: 4_000_000, time: Duration::from_secs(1200), share: SOME };
-/// Whoever names a world has an hour for it.
+/// A world that is named may take an hour.
 const NAMED: Limits = Limits { states: MOST, time: Duration::from_secs(3600), share: SOME };
 /// What two searches at once have room for in 4 GB.
 const MOST: usize = 100_000_000;

@@ -24,7 +24,7 @@ pub(crate) struct Tally {
 /// Walks `length` steps through the world of `seed`.
 pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -> Option<Trace> {
     let mut random = Random::new(seed ^ 0x5bd1_e995);
-    // How wild this walk is: in one thousand steps, so many faults.
+    // The number of faults in one thousand steps of this walk.
     let wildness = random.one_of(&[0, 3, 10, 40]);
     let mut world = World::new(scope);
     let mut steps = Vec::with_capacity(length);
@@ -156,7 +156,7 @@ pub(crate) fn first_breach(
     seeds.find_map(|seed| Some((seed, walk(&world_of(seed), seed, length, tally)?)))
 }
 
-/// After so many steps a lone client is let run.
+/// After this many steps a single client is run alone.
 const LONE_SHARE: usize = 1000;
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl Drivers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drive {
     /// The caller drove the engine. If tasks are still ready after the longest time that a caller may take, the
-    /// engine's thread goes on with them.
+    /// engine's thread continues with them.
     Driven,
     /// Another caller drives. Try again when the descriptor is readable.
     Busy,

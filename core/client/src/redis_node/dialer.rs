@@ -167,7 +167,7 @@ impl Dialer {
 
     /// A link over another connection that answers while `silent` does not.
     ///
-    /// A server that was only stopped serves both connections when it goes on, in either order. So the new one is asked
+    /// A server that was only stopped serves both connections when it continues, in either order. So the new one is asked
     /// once more after a pause: by then the server has worked through its buffers, and the caller, which polls the old
     /// link first, has dropped this future. Otherwise the old connection is dead, and that last question ends it on the
     /// server too. (A connection that answers other users is not dead; this one will be answered after them.)

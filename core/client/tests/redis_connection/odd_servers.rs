@@ -141,7 +141,7 @@ fn whoever_is_no_redis_is_told() {
         (b"-DENIED Redis is running in protected mode\r\n", "protected mode"),
         (b"*1\r\n$8\r\nsentinel\r\n", "Sentinel"),
         (b"-\x1b[31mred\r\n", "[31mred"),
-        // Promises that would fill the memory of whoever waits for their end.
+        // Announced lengths that would fill the memory of a client which waits for the end.
         (
             b"$1000000000\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
             "not Redis's",

@@ -272,7 +272,7 @@ fn a_server_that_is_busy_with_a_script_is_told() {
 fn too_many_clients_are_told() {
     run(async {
         let server = Server::with(&["--maxclients", "1"]);
-        // Whoever waited for the server to start may not have left yet.
+        // The client that waited for the server to start may still be connected.
         let mut only = server.ask();
         while !only.is_alive() {
             only = server.ask();

@@ -35,7 +35,7 @@ pub enum Attack {
     AlwaysSays(Vec<u8>),
     /// Says the first once and the second without end, until a gigabyte is through.
     Floods(Vec<u8>, Vec<u8>),
-    /// Says this, one byte at a time, with so long between two.
+    /// Sends this, one byte at a time, with this time between two.
     Drips(Vec<u8>, Duration),
 }
 
@@ -203,7 +203,7 @@ fn granted(words: &[String]) -> Option<String> {
     let token = arguments.get(4).map_or("0", String::as_str);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     if words.iter().any(|word| word == FENCES) && arguments.len() == 1 {
-        // It is to be remembered for so long.
+        // How long it is to be remembered.
         return Some(format!(":{time}\r\n"));
     }
     name.starts_with("EVAL").then(|| format!("*4\r\n:1\r\n:{token}\r\n:-2\r\n:{time}\r\n"))

@@ -74,7 +74,7 @@ impl Server {
         server
     }
 
-    /// Sets the wall clock of a server from [`Self::with_clock`] so many seconds ahead of the true one.
+    /// Sets the wall clock of a server from [`Self::with_clock`] this many seconds ahead of the true one.
     /// Returns when it goes by it: a server that is awake goes on for a while by what it has read before.
     pub fn set_clock(&self, ahead: i32) {
         let offset = i64::from(ahead) * 1_000_000_000;

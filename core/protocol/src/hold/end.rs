@@ -15,7 +15,7 @@ pub enum HoldEnd {
 pub enum LossReason {
     /// Its validity ended without a renewal that a quorum confirmed.
     Expired,
-    /// So many nodes had lost the keys, or had given them to another, that no quorum is left.
+    /// Nodes have lost the keys, or given them to another, so that no quorum is left.
     Gone,
     /// It was renewed for as long as `max_hold` permits.
     HeldTooLong,

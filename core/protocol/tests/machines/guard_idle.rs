@@ -12,7 +12,7 @@ fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster() {
     cluster.restart(1);
     let newcomer = cluster.settled_afar(|it| it);
     assert_eq!(newcomer.view(), "ooo");
-    // Whoever comes later does not have to find that out again.
+    // A client that starts later need not find that out again.
     cluster.pass(1_000);
     assert_eq!(cluster.settled_afar(|it| it).view(), "ooo");
 }

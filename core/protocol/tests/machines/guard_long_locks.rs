@@ -206,7 +206,7 @@ fn a_client_learns_of_long_locks_before_their_last_node_forgets() {
     }
 }
 
-/// A lock of a minute on nodes 0 and 1, of which `forgetful` forget; whether another gets a lock before it is over,
+/// A lock of a minute on nodes 0 and 1, of which `forgetful` forget; whether another gets a lock before it ends,
 /// that does not reach the nodes `out_of_sight`. The holder never reached node 2.
 fn is_forgotten(forgetful: &[usize], out_of_sight: &[usize], limit: Option<Duration>) -> bool {
     let mut cluster = Cluster::fresh(3);

@@ -202,7 +202,7 @@ pub(crate) fn one_after_another(cluster: &mut Cluster, life: u64) {
 /// A quarantine for locks of ten seconds, with the drift allowance of it.
 pub(crate) const TERM: u64 = 10_102;
 
-/// A lock of so many milliseconds is waited for so long, with the drift allowance of it.
+/// How long a lock of this many milliseconds is waited for: with its drift allowance.
 pub(crate) const fn term(keep: u64) -> u64 {
     keep + keep / 100 + 2
 }

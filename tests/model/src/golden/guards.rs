@@ -119,7 +119,7 @@ impl Sentinel {
     }
 
     /// A node has answered a grant: whether it has the canary that it should have, and a clock that
-    /// goes on as it did. Otherwise it is looked at.
+    /// continues as before. Otherwise it is looked at.
     pub(super) fn inspect_grant(
         &mut self,
         cluster: &mut Cluster,

@@ -31,7 +31,7 @@ impl World {
     /// A node is held back for as long as a lock may be held that it has forgotten, counted from the beginning of its
     /// memory, and for no longer.
     pub(crate) fn check_waits(&self, scope: &Scope) -> Result<(), Violation> {
-        // Whose clocks stood still waits for longer, and so does whoever believes a note of it.
+        // A client whose clocks stood still waits for longer, and so does a client that believes its note.
         let is_exact = scope.budget.freezes == 0 && scope.late == 0;
         for client in self.clients.iter().filter(|it| it.status == Status::Running && is_exact) {
             let now = client.boot(scope, self.now);

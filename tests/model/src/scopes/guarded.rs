@@ -129,7 +129,7 @@ pub(super) fn ended() -> Vec<Scope> {
     }]
 }
 
-/// A node that forgets when nobody has used the cluster for a while. Whoever comes then comes again a second later,
+/// A node that forgets when nobody has used the cluster for a while. A client that comes then comes again a second later,
 /// when it has asked the other nodes once more.
 pub(super) fn idle() -> Vec<Scope> {
     let again = |it: PolicyBuilder| it.retry_limit(None).timeout(Some(millis(1200)));
@@ -188,7 +188,7 @@ pub(super) fn apart() -> Vec<Scope> {
     ]
 }
 
-/// Locks that nodes keep for longer than a node that forgot is held back for whoever comes.
+/// Locks that nodes keep for longer than the shortest quarantine.
 pub(super) fn long_locks() -> Vec<Scope> {
     vec![
         Scope {
@@ -358,5 +358,5 @@ fn guarding(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> quorlock_pro
     })
 }
 
-/// So long after the last beat a node is idle, in milliseconds.
+/// The time after the last beat from which a node is idle, in milliseconds.
 const IDLE: u64 = 40_000;
