@@ -43,6 +43,9 @@ class Node:
 class Testbed:
     """The nodes, and a directory for everything else."""
 
+    #: Its name begins like that of a class of tests, which it is not.
+    __test__ = False
+
     #: Servers of the small cluster that one client uses besides.
     OTHERS = 3
 

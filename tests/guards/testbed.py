@@ -27,6 +27,9 @@ PATIENCE = 1.5
 class Testbed(contextlib.ExitStack):
     """Everything of one schedule."""
 
+    #: Its name begins like that of a class of tests, which it is not.
+    __test__ = False
+
     def servers(self, count: int = 3, **options: Any) -> Cluster:
         """Options as in `tests.support.options`."""
         return self.enter_context(start_servers(count, Options(**options)))
