@@ -30,8 +30,9 @@ impl World {
     }
 
     fn check_exclusion(&self, scope: &Scope) -> Result<(), Violation> {
-        // Whose machine stood still trusts a lease for too long, until it can know.
-        let excused = |client: &Client| client.dazed.is_some() && scope.limit.is_none();
+        // A client whose machine stood still trusts a lease for too long, until it can know of the
+        // pause.
+        let excused = |client: &Client| client.unaware.is_some() && scope.limit.is_none();
         let holds = |client: &Client| {
             !excused(client) && client.valid_lease(client.clock(scope, self.now)).is_some()
         };
@@ -62,12 +63,12 @@ impl World {
             let Some(holding) = client.valid_lease(clock) else {
                 continue;
             };
-            if client.dazed.is_some() || client.lost_time.is_behind() {
+            if client.unaware.is_some() || client.lost_time.is_behind() {
                 continue;
             }
             let owner = Owner { client: client.id, draw: holding.draw };
-            // A node that has forgotten since it voted took its part of the lease with it; that nobody
-            // makes use of that is what the guards are for.
+            // A node that has forgotten since it voted lost its part of the lease; the guards must
+            // keep others from using that.
             let struck = self.struck_since(scope, client, holding.proved());
             let standing = (self.stands_on(scope, owner) | struck).count_ones();
             if (standing as usize) < scope.quorum() {
@@ -93,7 +94,7 @@ impl World {
         struck.fold(0, |bits, (place, _)| bits | 1 << place)
     }
 
-    /// The token of a valid lease is known to a quorum, so that the next one is higher.
+    /// Checks that a quorum knows the token of a valid lease, so that the next one is higher.
     fn check_known(&self, scope: &Scope) -> Result<(), Violation> {
         let forgets = scope.is_guarded() || scope.fences_end || scope.budget.fence_losses > 0;
         for client in self.clients.iter().filter(|_| !forgets) {
@@ -129,7 +130,7 @@ impl World {
     fn check_clients(&self, scope: &Scope) -> Result<(), Violation> {
         for client in self.clients.iter().filter(|client| client.status == Status::Running) {
             let clock = client.clock(scope, self.now);
-            // What is due now may still be done now.
+            // What is due now may still happen now.
             if client.wake() <= clock {
                 continue;
             }
@@ -172,7 +173,7 @@ impl World {
                     return Err(Violation::new(Property::Whole, text));
                 }
                 let client = &self.clients[usize::from(key.owner.client)];
-                // What was done later than its command allowed runs out by itself.
+                // Keys from a command that was carried out too late expire by themselves.
                 let counts = key.in_time && client.lost_time.ahead().is_zero();
                 let is_owned = client.owns(key.owner.draw, client.clock(scope, self.now));
                 if counts && !is_owned && !self.has_revoke(key.owner, place) {
@@ -201,12 +202,12 @@ fn longest_kept(scope: &Scope) -> u64 {
         scope.policy.key_ttl().max(scope.shorter.key_ttl()).max(scope.policy_of(1).key_ttl());
     let asked = asked.as_millis();
     let least = scope.policy.min_hold().as_millis() * 100;
-    // By a clock that is 1 % fast, and what is added for the grain.
+    // By a clock that is 1 % fast, plus an allowance for its grain.
     asked.max(u64::try_from(least.div_ceil(99)).unwrap_or(u64::MAX).saturating_add(GRAINS))
 }
 
-/// By how much more than was lost a lease clock may be set forward: what readings leave open. A clock that was stepped
-/// meanwhile, or is known badly, shows more.
+/// By how much more than the lost time a lease clock may be set forward: readings leave that much
+/// open. A clock that was stepped meanwhile, or is badly known, shows more.
 const fn most_ahead(scope: &Scope) -> Duration {
     let is_known_well = scope.budget.clock_steps == 0 && scope.late == 0;
     if is_known_well { Duration::from_millis(20) } else { Duration::MAX }

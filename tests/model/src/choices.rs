@@ -48,11 +48,12 @@ impl World {
         }
     }
 
-    /// A client looks at its nodes now and then; that matters once its machine has stood still.
+    /// A client looks at its nodes from time to time; that matters once its machine has stood
+    /// still.
     fn glances(&self, steps: &mut Vec<Step>) {
         let running = self.clients.iter().filter(|it| it.status == Status::Running);
-        let dazed = running.filter(|it| it.dazed.is_some() && it.watch.is_some());
-        steps.extend(dazed.map(|client| Step::Glance(client.id)));
+        let unaware = running.filter(|it| it.unaware.is_some() && it.watch.is_some());
+        steps.extend(unaware.map(|client| Step::Glance(client.id)));
     }
 
     fn users(&self, scope: &Scope, steps: &mut Vec<Step>) {
@@ -81,7 +82,7 @@ impl World {
                     user(writes && !holding.looked && valid, Deed::Look);
                     user(writes && holding.looked, Deed::Write);
                 }
-                // It lets go of it in the end, by giving it back or by forgetting it.
+                // In the end it releases the lease or forgets it.
                 Phase::Lost(_) => {
                     user(scope.releases, Deed::Release);
                     user(true, Deed::Abandon);
@@ -98,10 +99,11 @@ impl World {
                 steps.push(Step::Timer(client.id));
             }
         }
-        if is_due || (self.budget.delays == 0 && self.is_restless()) {
+        if is_due || (self.budget.delays == 0 && self.has_messages()) {
             return;
         }
-        // A lost connection is made anew before time passes: that may change when the next look is due.
+        // A lost connection is replaced before time passes: that may change when the next look is
+        // due.
         let next = if self.is_cut_off() { Some(self.now) } else { self.next_moment(scope) };
         steps.extend(next.map(Step::Until));
     }
@@ -121,8 +123,8 @@ impl World {
             Phase::Holding(holding) => reaches(client, holding.until()),
             _ => None,
         });
-        // Between a lease's beginning and its end nothing changes by itself; but what is asked then (or checked),
-        // and answered later, is another schedule than what is asked at the beginning.
+        // Between a lease's beginning and its end nothing changes by itself; but an extension (or
+        // check) in between that is answered later is another schedule than one at the beginning.
         let extends = self.budget.extends > 0 || self.budget.shortens > 0 || self.budget.checks > 0;
         let half = scope.policy.ttl().as_duration() / 2;
         let midway = self.clients.iter().filter_map(|client| match &client.phase {
@@ -194,7 +196,7 @@ impl World {
         }
     }
 
-    /// What ends a fault costs nothing.
+    /// Steps that end a fault cost nothing.
     fn recoveries(&self, scope: &Scope, steps: &mut Vec<Step>) {
         let gone = self.node_ids().filter(|node| !self.is_up(*node));
         let most = if scope.returns_at_once { 1 } else { self.nodes.len() };
@@ -204,7 +206,7 @@ impl World {
         }
     }
 
-    /// Whether steps of this node are to be walked.
+    /// Whether steps of this node are searched.
     fn counts(&self, scope: &Scope, node: u8) -> bool {
         !scope.symmetric || self.stands_for_its_like(node)
     }

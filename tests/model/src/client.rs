@@ -18,7 +18,8 @@ pub(crate) struct Client {
     pub(crate) id: u8,
     pub(crate) status: Status,
     pub(crate) phase: Phase,
-    /// The last lease that was released while it was extended: what is still answered for it is handed to it.
+    /// The last lease that was released while it was extended: replies that still come for it are
+    /// handed to it.
     pub(crate) ended: Option<Box<Holding>>,
     /// The withdrawals that take keys back.
     pub(crate) background: Vec<Background>,
@@ -31,16 +32,17 @@ pub(crate) struct Client {
     pub(crate) known: u64,
     /// How far its wall clock was set back, in microseconds.
     pub(crate) wall_back: u64,
-    /// Claims whose keys may stay until they run out, as nobody is there to take them back.
+    /// Claims whose keys may stay until they expire, as no client is left to take them back.
     pub(crate) excused: Vec<u32>,
-    /// Before then nobody else may begin: the lock-delay or the least hold of its last lease, or the end of
-    /// what was promised of one that is lost.
+    /// Before this moment nobody else may begin: the lock-delay or the least hold of its last
+    /// lease, or the promised end of a lease that is lost.
     pub(crate) keeps_out: Moment,
-    /// Its side of the guards; `None` if nothing is guarded.
+    /// Its part of the guards; `None` if nothing is guarded.
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) lost_time: LostTime,
-    /// The nodes, as bits, that it has looked at since its machine stood still; `None` from a quorum on.
-    pub(crate) dazed: Option<u64>,
+    /// The nodes, as bits, that it has looked at since its machine stood still; `None` once that is
+    /// a quorum.
+    pub(crate) unaware: Option<u64>,
 }
 
 /// Whether a client runs.
@@ -59,7 +61,7 @@ pub(crate) enum Phase {
     Idle,
     Acquiring(Box<Acquiring>),
     Holding(Box<Holding>),
-    /// It was told that the lease is lost, and has not let go of it: what is left of the keys stays.
+    /// It was told that the lease is lost, and has not released it: the remaining keys stay.
     Lost(Box<Holding>),
 }
 
@@ -81,7 +83,7 @@ pub(crate) struct Acquiring {
     pub(crate) met: bool,
 }
 
-/// When an operation must have ended; no longer asked of a client that was stopped meanwhile.
+/// When an operation must have ended; not checked for a client that was stopped meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bound {
     pub(crate) until: Moment,
@@ -92,13 +94,13 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Background {
     pub(crate) task: Task<Withdraw>,
-    /// Whose keys.
+    /// The draw of the claim whose keys are taken back.
     pub(crate) draw: u32,
     /// Present while the user waits for the outcome of a release.
     pub(crate) release: Option<Release>,
 }
 
-/// A release whose outcome is awaited, and what is true of it.
+/// A release whose outcome is awaited, and what the world knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Release {
     /// The nodes that had the keys when it began, as bits.
@@ -107,7 +109,7 @@ pub(crate) struct Release {
     pub(crate) deleted: u64,
     /// Until when the keys stay, by the client's clock; never beyond now without a least hold.
     pub(crate) keeps: Moment,
-    /// Whether nothing was left of the validity.
+    /// Whether the validity had ended.
     pub(crate) was_over: bool,
     pub(crate) bound: Bound,
 }
@@ -129,7 +131,7 @@ impl Client {
             keeps_out: Moment::default(),
             watch: None,
             lost_time: LostTime::default(),
-            dazed: None,
+            unaware: None,
         }
     }
 
@@ -143,7 +145,7 @@ impl Client {
         self.lost_time.boot(scope.client_rate, now)
     }
 
-    /// What its machines see of the world at true time `now`.
+    /// The environment of its machines at true time `now`.
     pub(crate) fn env<'a>(&'a mut self, scope: &Scope, now: u64) -> Env<'a> {
         Env {
             now: self.clock(scope, now),
@@ -164,7 +166,7 @@ impl Client {
         trusts.then_some(holding)
     }
 
-    /// Whether it trusts a lease at `clock` that was over.
+    /// Whether at `clock` it trusts a lease that had ended.
     pub(crate) fn trusts_what_was_over(&self, clock: Moment) -> bool {
         let lost = match &self.phase {
             Phase::Lost(holding) => Some(holding),
@@ -175,8 +177,8 @@ impl Client {
         self.status != Status::Dead && over.any(|holding| holding.is_trusted(clock))
     }
 
-    /// Whether it will take the keys of its claim `draw` back, or says at `clock` that it holds them or leaves
-    /// them to run out.
+    /// Whether it will take the keys of its claim `draw` back, or says at `clock` that it holds
+    /// them or leaves them to expire.
     pub(crate) fn owns(&self, draw: u32, clock: Moment) -> bool {
         if self.excused.contains(&draw) {
             return true;
@@ -207,7 +209,7 @@ impl Client {
         self.background.iter().map(|it| it.task.wake).fold(foreground, Moment::min)
     }
 
-    /// What can be seen of it from outside, in short.
+    /// A short record of what can be seen of it from outside.
     pub(crate) fn outline(&self) -> (u8, Moment, Op, u32, usize) {
         let phase = match &self.phase {
             Phase::Idle => 0,
@@ -218,7 +220,7 @@ impl Client {
         (phase, self.wake(), self.last_op, self.draws, self.background.len())
     }
 
-    /// What it should have ended by `clock` and has not.
+    /// The operation that should have ended by `clock` and has not.
     pub(crate) fn overdue(&self, clock: Moment) -> Option<&'static str> {
         let late = |bound: &Bound| !bound.stopped && clock > bound.until + GRAIN;
         let release = self.background.iter().filter_map(|it| it.release.as_ref());
@@ -237,19 +239,19 @@ impl Client {
         }
     }
 
-    /// Whether it is there, and does nothing.
+    /// Whether it exists, and does nothing.
     pub(crate) const fn is_stopped(&self) -> bool {
         matches!(self.status, Status::Paused | Status::Frozen)
     }
 
-    /// Stops it, so that nothing under way has to be in time.
+    /// Stops it, so that no operation under way has to end in time.
     pub(crate) fn stop(&mut self) {
         self.status = Status::Paused;
         self.lost_time.has_stopped = self.watch.is_some();
         self.excuse();
     }
 
-    /// Nothing under way has to be in time: its clock is not that of the nodes.
+    /// No operation under way has to end in time: its clock differs from that of the nodes.
     pub(crate) fn excuse(&mut self) {
         for release in self.background.iter_mut().filter_map(|it| it.release.as_mut()) {
             release.bound.stopped = true;
@@ -263,20 +265,20 @@ impl Client {
         }
     }
 
-    /// What is left of the keys of a lease that is lost is to keep others out until `promised`.
-    pub(crate) fn mourn(&mut self, promised: Moment) {
-        // Whose machine stood still trusts what is long over.
-        if self.dazed.is_none() && !self.lost_time.is_behind() {
+    /// The remaining keys of a lease that is lost must keep others out until `promised`.
+    pub(crate) fn keep_others_out(&mut self, promised: Moment) {
+        // A client whose machine stood still trusts a lease that ended long ago.
+        if self.unaware.is_none() && !self.lost_time.is_behind() {
             self.keeps_out = promised;
         }
     }
 
-    /// Its lease is not given back: what is left of the keys runs out.
+    /// Its lease is not released: the remaining keys expire.
     pub(crate) fn let_run_out(&mut self, holding: &Holding) {
         self.excused.push(holding.draw);
     }
 
-    /// Ends it: nothing of it is left but what it has sent.
+    /// Ends it: only the messages that it has sent are left.
     pub(crate) fn die(&mut self) {
         if let Phase::Holding(holding) = std::mem::replace(&mut self.phase, Phase::Idle)
             && !holding.life.policy().lock_delay().is_zero()
@@ -291,5 +293,5 @@ impl Client {
     }
 }
 
-/// True time comes in whole milliseconds, so each of a few timers may go off that much late.
+/// True time comes in whole milliseconds, so each of a few timers may fire that much late.
 const GRAIN: Duration = Duration::from_millis(10);

@@ -16,7 +16,7 @@ impl World {
         self.won += 1;
         let (serial, clock) = (self.won, self.clock(scope, client));
         let one = &mut self.clients[usize::from(client)];
-        let is_dazed = one.dazed.is_some();
+        let is_unaware = one.unaware.is_some();
         let Phase::Holding(holding) = &mut one.phase else {
             return Ok(());
         };
@@ -32,7 +32,7 @@ impl World {
         };
         for resource in scope.wants_of(client) {
             let highest = &mut self.tokens[usize::from(*resource)];
-            if token.0 <= *highest && is_dazed {
+            if token.0 <= *highest && is_unaware {
                 // Its machine stood still after the grants: the next holder came before it knew.
                 if let Phase::Holding(holding) = &mut self.clients[usize::from(client)].phase {
                     holding.serial = 0;
@@ -82,8 +82,8 @@ impl World {
         let shares = |id| scope.wants_of(id).iter().any(|it| wants.contains(it));
         let others = self.clients.iter().filter(|it| it.id != winner && shares(it.id));
         for other in others {
-            let is_dazed = other.dazed.is_some() || other.lost_time.is_behind();
-            if other.clock(scope, self.now) < other.keeps_out && !is_dazed {
+            let is_unaware = other.unaware.is_some() || other.lost_time.is_behind();
+            if other.clock(scope, self.now) < other.keeps_out && !is_unaware {
                 let (one, two) = (name(winner), name(other.id));
                 let text = format!("at {} ms {one} begins and {two} is to keep it out", self.now);
                 return Err(Violation::new(Property::Delay, text));

@@ -10,7 +10,7 @@ use crate::link::Op;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
     pub(crate) life: LeaseLife,
-    /// Who drives what is at work on it.
+    /// The driver of the operation that is at work on it.
     pub(crate) driver: Option<Driver>,
     /// When the extension under way must have ended.
     pub(crate) bound: Option<Bound>,
@@ -27,7 +27,7 @@ pub(crate) struct Holding {
     pub(crate) looked: bool,
 }
 
-/// Who drives a renewal or an extension.
+/// The driver of a renewal or an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Driver {
     pub(crate) op: Op,
@@ -40,18 +40,18 @@ pub(crate) struct Driver {
 pub(crate) struct Check {
     pub(crate) task: Task<Inspect>,
     pub(crate) asked: WorkId,
-    /// The lease in the hands of who takes it over, if that is who looks.
+    /// The lease of the client that takes it over, if that client looks.
     pub(crate) taken_over: Option<LeaseLife>,
 }
 
 impl Holding {
-    /// What is proved of it: it was won.
+    /// What is proved of it; a lease that was won always has a proof.
     pub(crate) fn lease(&self) -> &Lease {
         self.life.lease().expect("it was won")
     }
 
-    /// When a lease that is renewed must be over: the last renewal begins within `max_hold`, and may
-    /// be tried again until the validity ends.
+    /// When a lease that is renewed must have ended: the last renewal begins within `max_hold`, and
+    /// may be tried again until the validity ends.
     pub(crate) fn longest_hold(&self) -> Moment {
         let renewed = (self.life.since() + self.life.policy().max_hold()).max(self.asked);
         renewed + self.lease().ttl().as_duration() * 2
@@ -62,7 +62,7 @@ impl Holding {
         self.lease().kept_until(self.life.policy().drift())
     }
 
-    /// When the round began that proved the lease as it is trusted, or before.
+    /// When the round that proved the trusted validity began, or earlier.
     pub(crate) fn proved(&self) -> Moment {
         let validity = self.life.policy().drift().end_of(self.lease().ttl(), Moment::default());
         self.until().before(validity.since_epoch())

@@ -223,7 +223,7 @@ impl Actor<'_> {
     /// The user is told that the lease is lost, of which others are kept out until `promised`.
     fn lose(&mut self, mut holding: Box<Holding>, loss: Loss, promised: Moment) {
         if promised > self.clock() {
-            self.client.mourn(promised);
+            self.client.keep_others_out(promised);
         }
         self.events.extend(holding.check.take().map(|check| Event::Closed(check.task.op)));
         holding.over = true;

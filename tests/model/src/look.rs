@@ -116,7 +116,7 @@ impl Client {
         watch.is_fooled |= !self.lost_time.has_stopped;
         watch.rings += lost;
         self.lost_time.set_forward(lost);
-        self.dazed = None;
+        self.unaware = None;
         self.excuse();
     }
 }

@@ -10,18 +10,18 @@ use crate::clock::Rate;
 use crate::scope::Scope;
 use crate::world::World;
 
-/// What a machine that stands still makes of a client's two clocks: the boot clock, which is never corrected, and
-/// the lease clock, which is set forward by what the client has found to be lost.
+/// A client's two clocks when its machine stands still: the boot clock, which is never corrected,
+/// and the lease clock, which is set forward by the time that the client has found to be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LostTime {
     /// The true time at which they stopped, while they stand still.
     since: Option<u64>,
-    /// For how long they have stood still before.
+    /// How long they have stood still before.
     stood: Duration,
     /// By how much the lease clock was set forward.
     lost: Duration,
-    /// Whether its reader was ever stopped, or it stood still itself: what steps it has missed can look
-    /// like lost time.
+    /// Whether the client was ever stopped, or its machine stood still: to it, steps that it has
+    /// missed can look like lost time.
     pub(crate) has_stopped: bool,
 }
 
@@ -56,12 +56,12 @@ impl LostTime {
         rate.passes(moment + self.stood)
     }
 
-    /// By how much more the lease clock was set forward than was lost.
+    /// By how much more than the lost time the lease clock was set forward.
     pub(crate) fn ahead(self) -> Duration {
         self.lost.saturating_sub(self.stood)
     }
 
-    /// Whether less time has passed by the lease clock than has passed.
+    /// Whether the lease clock shows less time than has passed.
     pub(crate) fn is_behind(self) -> bool {
         self.since.is_some() || self.lost < self.stood
     }
@@ -70,8 +70,8 @@ impl LostTime {
         self.since = Some(now);
     }
 
-    /// Runs again; tells what was lost. Between what was asked before and what is asked now the clock shows some time
-    /// at least, as real ones do.
+    /// Runs again; returns the lost time. Between a question before the pause and one after it the
+    /// clock shows at least some time, as real ones do.
     fn go_on(&mut self, rate: Rate, now: u64) -> Duration {
         let since = self.since.take().unwrap_or(now);
         let lost = rate.moment(now).since(rate.moment(since)).saturating_sub(SOME_TIME);
@@ -91,13 +91,13 @@ impl World {
         self.clients[usize::from(client)].clock(scope, self.now)
     }
 
-    /// The clock that a client's guards and connections go by.
+    /// The clock that a client's guards and connections use.
     pub(crate) fn boot(&self, scope: &Scope, client: u8) -> Moment {
         self.clients[usize::from(client)].boot(scope, self.now)
     }
 
-    /// The true time up to which a client counts with being done what it hands to a connection; with what it sends by a
-    /// clock that lies behind, it reckons too early when to stop taking it back.
+    /// The true time until which a client expects its command to be carried out. If its clock is
+    /// behind, it stops taking the keys back too early.
     pub(crate) fn in_time_until(
         &self,
         scope: &Scope,
@@ -108,7 +108,8 @@ impl World {
         (!lost_time.is_behind()).then(|| lost_time.passes(scope.client_rate, command.not_after))
     }
 
-    /// The machine of a client stands still, its clocks too, and so do the other managers of its process.
+    /// The machine of a client stands still with its clocks, and so do the other managers of its
+    /// process.
     pub(crate) fn freeze(&mut self, scope: &Scope, client: u8) {
         for client in scope.process_of(client) {
             let client = &mut self.clients[usize::from(client)];
@@ -118,7 +119,7 @@ impl World {
             client.stop();
             client.status = Status::Frozen;
             client.lost_time.stop(self.now);
-            client.dazed = Some(0);
+            client.unaware = Some(0);
         }
     }
 
@@ -144,13 +145,14 @@ impl World {
 }
 
 impl Client {
-    /// It has looked at `node`: once it has looked at a quorum since it went on, it can know what it lost.
+    /// The client has looked at `node`: after looks at a quorum since the pause, it can know what
+    /// it lost.
     pub(crate) fn has_looked(&mut self, node: u8, quorum: usize) {
-        let Some(looked) = self.dazed.map(|looked| looked | 1 << node) else {
+        let Some(looked) = self.unaware.map(|looked| looked | 1 << node) else {
             return;
         };
         let is_enough = looked.count_ones() as usize >= quorum;
-        self.dazed = (!is_enough).then_some(looked);
+        self.unaware = (!is_enough).then_some(looked);
     }
 }
 

@@ -12,14 +12,14 @@ use crate::site::{Flaw, Health, Owner, Request, buckets};
 use crate::world::World;
 
 impl World {
-    /// Sends what a machine of `client` wants to have sent, or refuses it at once.
+    /// Sends the commands of a machine of `client`, or refuses them at once.
     pub(crate) fn send(
         &mut self,
         scope: &Scope,
         client: u8,
         (op, node, mut command): (Op, NodeId, Command),
     ) {
-        // From here on it is a moment of the clock that connections go by, as in the shipping client.
+        // Converted to the clock that connections use, as in the shipping client.
         let lost_time = self.clients[usize::from(client)].lost_time;
         command.not_after = lost_time.to_boot(command.not_after);
         let clock = self.boot(scope, client);
@@ -109,7 +109,8 @@ impl World {
         self.drop_unheard(client);
     }
 
-    /// Does one more of the commands for a first grant, save the last; `None` if there is none.
+    /// Carries out one more of the commands for a first grant, except the last; `None` if there is
+    /// none.
     fn do_part(
         &mut self,
         scope: &Scope,
@@ -150,8 +151,8 @@ impl World {
         }
     }
 
-    /// A reply that nobody waits for changes nothing, unless its connection may break and have the
-    /// command sent again.
+    /// A reply that no operation waits for changes nothing, unless its connection may break and the
+    /// command be sent again.
     pub(crate) fn drop_unheard(&mut self, client: u8) {
         if self.budget.resends == 0 || self.budget.faults == 0 {
             let nodes = self.nodes.len();
@@ -172,7 +173,7 @@ impl World {
         })
     }
 
-    /// The next reply, as the guards let it through.
+    /// The next reply, after the guards have checked it.
     fn take_reply(&mut self, scope: &Scope, client: u8, node: u8) -> Option<(Op, Reply)> {
         while let Some(sent) = self.link_mut(client, node).take_undone() {
             self.ask_again(scope, client, node, sent);
@@ -192,7 +193,7 @@ impl World {
         Some((op, reply))
     }
 
-    /// Asks for a grant again that was not granted beyond doubt.
+    /// Asks again for a grant that is in doubt.
     fn ask_again(&mut self, scope: &Scope, client: u8, node: u8, sent: Sent) {
         if let Some(ward) = &sent.ward {
             self.inspect_grant(scope, client, node, ward, false);
@@ -221,7 +222,7 @@ impl World {
     }
 
     /// Whether a message could arrive now.
-    pub(crate) fn is_restless(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         let nodes = self.nodes.len();
         self.links.iter().enumerate().any(|(place, link)| {
             let hears = self.clients[place / nodes].status == Status::Running;

@@ -86,7 +86,7 @@ impl World {
         let is_in_time = holding.until() > clock + ttl * 2 / 5
             && ttl >= holding.life.policy().node_timeout() * 20
             && holding.until() <= holding.life.since() + holding.life.policy().max_hold();
-        let is_steady = client.dazed.is_none()
+        let is_steady = client.unaware.is_none()
             && !client.lost_time.is_behind()
             && client.lost_time.ahead().is_zero();
         // A node whose clock was set forward has the keys still, and not for long.

@@ -10,7 +10,7 @@ use crate::print::fingerprint;
 use crate::property::Property;
 use crate::site::Flaw;
 
-/// How often each thing may happen. What is left of it is part of the state.
+/// How often each event may happen. The rest of it is part of the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     /// Faults of any kind together.
@@ -51,11 +51,11 @@ pub(crate) struct Budget {
     pub(crate) wall_steps: u16,
     /// Tables of fences that are deleted alone.
     pub(crate) fence_losses: u16,
-    /// Leases whose token is asked for again by who takes them over.
+    /// Leases whose token is asked for again by a client that takes them over.
     pub(crate) take_overs: u16,
     /// Checks of a lease by its holder.
     pub(crate) checks: u16,
-    /// Users giving up.
+    /// Users cancelling.
     pub(crate) cancels: u16,
     /// Users forgetting a lease.
     pub(crate) abandons: u16,
@@ -87,7 +87,7 @@ pub(crate) struct Scope {
     /// What each client asks for, by resource; the last serves all further clients.
     pub(crate) wants: Vec<Vec<u8>>,
     pub(crate) policy: Policy,
-    /// That of every client but the first, if it is another.
+    /// The policy of every client but the first, if it differs.
     pub(crate) others: Option<Policy>,
     /// How many clients, the last ones, have never looked at the nodes when the world begins.
     pub(crate) newcomers: usize,
@@ -100,7 +100,8 @@ pub(crate) struct Scope {
     pub(crate) spares_majority: bool,
     /// Which clients, the first of each pair, never reach which nodes.
     pub(crate) cuts: Vec<(u8, u8)>,
-    /// Whether nodes write every change to disk before they answer, so that a restart is none.
+    /// Whether nodes write every change to disk before they answer, so that a restart loses
+    /// nothing.
     pub(crate) durable: bool,
     /// Whether users may ask servers who they are.
     pub(crate) may_ask: bool,
@@ -110,24 +111,25 @@ pub(crate) struct Scope {
     pub(crate) releases: bool,
     /// How many nodes, the last ones, are down when the world begins, so that a lock stands on fewer.
     pub(crate) down: usize,
-    /// Whether these come back all at once, which makes a larger cluster small enough to be searched.
+    /// Whether these come back together, which makes a larger cluster small enough to be searched.
     pub(crate) returns_at_once: bool,
     /// Whether no node has ever been used.
     pub(crate) is_fresh: bool,
-    /// For how many milliseconds nobody had looked at the nodes when the world begins.
+    /// How many milliseconds nobody had looked at the nodes when the world begins.
     pub(crate) idle: u64,
     /// For [`Deed::Shorten`](crate::step::Deed::Shorten).
     pub(crate) shorter: Policy,
     /// How many acquisitions each client begins.
     pub(crate) locks: u16,
     pub(crate) budget: Budget,
-    /// After how many states its search ends, where it is too large for its end; always the same ones.
+    /// After how many states its search ends, if it is too large to be finished; always the same
+    /// states.
     pub(crate) bound: Option<usize>,
     /// A reply arrives in the step that makes it, unless a delay is spent on it.
     pub(crate) prompt: bool,
     /// Replies may be taken several at once.
     pub(crate) batches: bool,
-    /// Of schedules that differ only by the numbers of nodes, one is walked.
+    /// Of schedules that differ only by the numbers of nodes, one is searched.
     pub(crate) symmetric: bool,
     pub(crate) node_rate: Rate,
     /// The same for single nodes whose clocks run faster than the drift allowance, the first ones.
@@ -145,7 +147,8 @@ pub(crate) struct Scope {
     pub(crate) fences_end: bool,
     /// Whether all resources are of one bucket of fences.
     pub(crate) shares_bucket: bool,
-    /// By how many milliseconds the wall clock of each node is ahead; none is, of those that are not named.
+    /// By how many milliseconds the wall clock of each node is ahead; zero for nodes that are not
+    /// listed.
     pub(crate) nodes_ahead: Vec<u64>,
     /// Whether clients know the clocks of the nodes, each a few milliseconds worse than the one before.
     pub(crate) knows_clocks: bool,
@@ -156,7 +159,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Two clients, one lock each, no faults: what the scopes start from.
+    /// Two clients, one lock each, no faults: the scope from which others are made.
     pub(crate) fn base(name: &'static str, nodes: usize) -> Self {
         Self {
             name,
@@ -232,7 +235,8 @@ impl Scope {
         self.policy.restart_guard() != RestartGuard::Off || self.policy.clock_guard()
     }
 
-    /// Whether a breach of `property` is looked for: where a limit is to be shown, only that.
+    /// Whether the search looks for violations of `property`: where a limit is to be shown, only of
+    /// that.
     pub(crate) fn minds(&self, property: Property) -> bool {
         self.limit.is_none_or(|limit| limit == property)
     }
@@ -269,7 +273,7 @@ impl Scope {
         self.rate_of(node) != self.node_rate
     }
 
-    /// What sets `node` apart from others from the beginning.
+    /// What makes `node` different from others from the beginning.
     pub(crate) fn mark_of(&self, node: usize) -> u64 {
         let cuts: Vec<_> = self.cuts.iter().filter(|(_, it)| usize::from(*it) == node).collect();
         let is_marked = !cuts.is_empty() || self.is_wrong(node);

@@ -13,7 +13,7 @@ use crate::step::Step;
 use crate::users::Written;
 use crate::views::Views;
 
-/// Everything there is at one moment.
+/// The whole world at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     /// True time in milliseconds.
@@ -38,7 +38,8 @@ impl World {
     pub(crate) fn new(scope: &Scope) -> Self {
         let ids = 0..u8::try_from(scope.clients).expect("a scope has at most 255 clients");
         let mut world = Self {
-            // What comes late was under way before.
+            // Time has passed before, so that late answers and idle nodes are possible from the
+            // start.
             now: scope.late + scope.idle,
             nodes: vec![Site::new(scope.resources()); scope.nodes],
             clients: ids.map(|id| Client::new(id, scope.locks_of(id))).collect(),
@@ -57,7 +58,7 @@ impl World {
         world
     }
 
-    /// Makes `step` happen.
+    /// Carries out `step`.
     pub(crate) fn apply(&mut self, scope: &Scope, step: Step) -> Result<(), Violation> {
         match step {
             Step::Exec(client, node) => {
@@ -102,7 +103,7 @@ impl World {
         self.nodes[node].clock(scope.rate_of(node), self.now)
     }
 
-    /// Lets a client do something, sends what it wants to send and looks at what happened.
+    /// Lets a client act, sends its commands and checks the events.
     pub(crate) fn act(
         &mut self,
         scope: &Scope,
@@ -159,9 +160,9 @@ impl World {
         }
     }
 
-    /// Lets time pass; what is over on a node is gone.
+    /// Lets time pass; keys that have expired on a node are gone.
     pub(crate) fn pass(&mut self, scope: &Scope, time: u64) {
-        if self.is_restless() {
+        if self.has_messages() {
             self.budget.delays = self.budget.delays.saturating_sub(1);
         }
         self.look_when_due(scope);
