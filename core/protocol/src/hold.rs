@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A loss is reported when the clock passes the end of the last proved validity, even if no node
-//! answers. It is reported earlier if so many nodes say that the keys are gone that another client
+//! answers. It is reported earlier if enough nodes say that the keys are gone, so that another client
 //! may have the lock.
 
 mod end;

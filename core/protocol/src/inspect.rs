@@ -38,7 +38,7 @@ struct Raising {
 pub struct Inspection {
     /// Whether the claim is held.
     pub standing: Standing,
-    /// Whether so many nodes have another holder's key that nobody else could get the lock now.
+    /// Whether enough nodes have another holder's key to keep everybody else from the lock now.
     pub held_by_another: bool,
     /// Whether a quorum of nodes has neither a key of the claim nor one of another.
     pub is_free: bool,
