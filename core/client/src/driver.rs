@@ -60,6 +60,7 @@ impl Driver {
                     }
                 }
                 Some(Wake::Freed) => machine.handle_freed(),
+                Some(Wake::News(node, news)) => machine.handle_news(&mut turn, node, news),
                 Some(Wake::Cancelled) => machine.cancel(&mut turn),
                 None if turn.now() >= wake_at => machine.handle_timeout(&mut turn),
                 None => {}

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
-use quorlock_protocol::{Moment, NodeId, Reply};
+use quorlock_protocol::{Moment, News, NodeId, Reply};
 
 pub(crate) use self::late::{CompactVotes, LateVotes};
 use crate::clock::{self, LeaseClock};
@@ -26,6 +26,8 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct Incoming {
     replies: Vec<Arrival>,
+    /// News for its place in the nodes' queues.
+    news: Vec<(NodeId, News)>,
     cancelled: bool,
     freed: bool,
     /// Where replies go once the operation has ended.
@@ -52,6 +54,8 @@ pub(crate) enum Wake {
     Replies,
     /// The resource may be free.
     Freed,
+    /// A node has news for the operation's place in its queue.
+    News(NodeId, News),
     Cancelled,
 }
 
@@ -88,6 +92,10 @@ impl Inbox {
         mem::swap(&mut incoming.replies, batch);
         if !batch.is_empty() {
             return Some(Wake::Replies);
+        }
+        if !incoming.news.is_empty() {
+            let (node, news) = incoming.news.remove(0);
+            return Some(Wake::News(node, news));
         }
         mem::take(&mut incoming.freed).then_some(Wake::Freed)
     }
@@ -147,6 +155,16 @@ impl ReplyTo {
         self.deliver_at(clock::now(), reply);
     }
 
+    /// Hands news for its place in the node's queue to the operation, and wakes it.
+    pub(crate) fn deliver_news(&self, news: News) {
+        let mut incoming = self.inbox.lock();
+        if incoming.late.is_none() && incoming.news.len() < MOST_NEWS {
+            incoming.news.push((self.node, news));
+        }
+        drop(incoming);
+        self.inbox.waker.wake();
+    }
+
     /// [`Self::deliver`] for a reply that arrived at that moment of the boot clock.
     pub(crate) fn deliver_at(&self, at: Moment, reply: Reply) {
         let (operation, node) = (self.operation, self.node);
@@ -161,3 +179,6 @@ impl ReplyTo {
         self.inbox.waker.wake();
     }
 }
+
+/// How much news is kept for an operation: what more there is can only say the same again.
+const MOST_NEWS: usize = 4096;

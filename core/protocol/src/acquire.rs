@@ -11,6 +11,8 @@
 //!                                 └──no────────────────────────▲
 //! ```
 //!
+//! Instead of backing off, an acquisition with a name for the nodes' queues waits in them ([`waiting`]).
+//!
 //! A round draws a fresh holder id. Revokes of lost rounds are sent at once and go on beside the
 //! later rounds; what is left of them at the end is handed to the caller.
 
@@ -22,7 +24,9 @@ use crate::error::ErrorKind;
 use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
 use crate::lease::Lease;
 use crate::machine::{Environment, Machine, Output};
+use crate::place::Waiter;
 use crate::policy::Policy;
+use crate::queue::News;
 use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
 use crate::time::Moment;
@@ -31,9 +35,11 @@ use crate::withdraw::Withdraw;
 mod loss;
 mod lost_round;
 pub(crate) mod token;
+mod waiting;
 mod won_round;
 
 use token::{join_raise, proposal};
+use waiting::{Seat, Waiting};
 
 /// Acquires a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +58,13 @@ pub struct Acquire {
     void: u32,
     /// What is waited for may have become free while a round was under way.
     is_freed: bool,
+    /// Rounds of these that nodes' news led to, which a limit of tries does not count.
+    pushed: u32,
+    /// When the next counted round is due.
+    next_counted: Moment,
+    /// Its name in the nodes' queues; `None` if it does not wait in them.
+    waiter: Option<Waiter>,
+    seat: Option<Seat>,
     state: State,
     withdrawals: Vec<Withdraw>,
     reports: Vec<RoundReport>,
@@ -65,6 +78,7 @@ enum State {
     Voting(Round),
     Raising { grant: Round, raise: Round, token: FencingToken },
     BackingOff { until: Moment },
+    Waiting(Waiting),
     Finished(Result<Won, ErrorKind>),
 }
 
@@ -75,6 +89,8 @@ pub struct Won {
     pub lease: Lease,
     /// The round, which still takes late votes.
     pub round: Round,
+    /// It was waited for in queues: others may wait there still, and are to hear of the lease's end.
+    pub was_queued: bool,
 }
 
 /// How an acquisition ended.
@@ -114,6 +130,10 @@ impl Acquire {
             uncounted: 0,
             void: 0,
             is_freed: false,
+            pushed: 0,
+            next_counted: now,
+            waiter: None,
+            seat: None,
             state: State::Idle,
             withdrawals: Vec::new(),
             reports: Vec::new(),
@@ -138,7 +158,8 @@ impl Acquire {
             proposal: proposal(env, self.known),
             retention: self.policy.fence_retention(),
         });
-        let action = Action::Grant { key_ttl: self.policy.key_ttl(), fence };
+        let place = self.fair_place(env);
+        let action = Action::Grant { key_ttl: self.policy.key_ttl(), fence, place };
         let window = self.window(start);
         self.attempts = self.attempts.saturating_add(1);
         let ticket = self.ticket();
@@ -157,6 +178,7 @@ impl Acquire {
                 Verdict::Lost => self.lose_round(env),
                 Verdict::Won => self.accept(env),
             },
+            State::Waiting(_) => self.judge_wait(env.now()),
             State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
         }
     }
@@ -175,6 +197,7 @@ impl Acquire {
         let own = match &self.state {
             State::Voting(round) | State::Raising { raise: round, .. } => round.deadline(),
             State::BackingOff { until } => *until,
+            State::Waiting(waiting) => self.wait_ends(waiting),
             State::Idle | State::Finished(_) => Moment::FAR_FUTURE,
         };
         self.withdrawals.iter().map(Withdraw::wake_at).fold(own, Moment::min)
@@ -200,7 +223,12 @@ impl Machine for Acquire {
         // Judged here and not at each reply: votes that came together count together.
         self.judge(env);
         if matches!(self.state, State::Idle) {
-            self.begin_round(env);
+            if self.begins_in_queue() && self.seat.is_none() {
+                let delay = self.retry_delay(env);
+                self.wait_in_queue(env, delay, false);
+            } else {
+                self.begin_round(env);
+            }
         }
         if let Some((node, command)) =
             self.withdrawals.iter_mut().find_map(|each| each.poll_send(now))
@@ -209,7 +237,13 @@ impl Machine for Acquire {
         }
         let send = match &mut self.state {
             State::Voting(round) | State::Raising { raise: round, .. } => round.poll_send(),
+            State::Waiting(waiting) => self.seat.as_mut().and_then(|seat| waiting.poll_send(seat)),
             State::Finished(result) => {
+                if let Some((node, command)) =
+                    self.seat.as_mut().and_then(|seat| seat.poll_leave(self.next_ticket))
+                {
+                    return Output::Send(node, command);
+                }
                 let result = std::mem::replace(result, Err(ErrorKind::Closed));
                 return Output::Done(self.outcome(now, result));
             }
@@ -240,8 +274,13 @@ impl Machine for Acquire {
                     raise.handle_reply(now, node, reply);
                 }
             }
+            State::Waiting(_) => self.handle_look(now, node, &reply),
             State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
         }
+    }
+
+    fn handle_news(&mut self, env: &mut dyn Environment, node: NodeId, news: News) {
+        self.take_news(env.now(), node, news);
     }
 
     fn handle_timeout(&mut self, env: &mut dyn Environment) {
@@ -265,6 +304,7 @@ impl Machine for Acquire {
                     self.state = State::Idle;
                 }
             }
+            State::Waiting(_) => self.handle_wait_timeout(env),
             State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
         }
     }
@@ -272,7 +312,7 @@ impl Machine for Acquire {
     /// Ends a wait, and lets a round that may have come too early be followed at once.
     fn handle_freed(&mut self) {
         match self.state {
-            State::BackingOff { .. } => self.try_again_uncounted(),
+            State::BackingOff { .. } | State::Waiting(_) => self.try_again_uncounted(),
             State::Voting(_) | State::Raising { .. } => self.is_freed = true,
             State::Idle | State::Finished(_) => {}
         }

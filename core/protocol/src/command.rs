@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::identity::{Claim, FencingToken};
+use crate::place::{Place, Queued};
 use crate::time::{Moment, Ttl};
 
 /// Ties a reply to the round that asked: unique among the rounds of one machine, and 0 for the first grant.
@@ -39,6 +40,8 @@ pub enum Action {
         key_ttl: Ttl,
         /// Present when fencing tokens are on.
         fence: Option<Fence>,
+        /// Present in fair mode: the grant is refused while somebody waits who came before.
+        place: Option<Place>,
     },
     /// Keep the keys for `key_ttl` from now: [`Answer::Ours`], or [`Answer::Absent`] if one is gone, or
     /// [`Answer::Theirs`]. Never makes a key.
@@ -55,7 +58,10 @@ pub enum Action {
     },
     /// Delete those keys that are the claim's: [`Answer::Ours`] if all were, otherwise
     /// [`Answer::Theirs`] if one is another's, otherwise [`Answer::Absent`].
-    Revoke,
+    Revoke {
+        /// For each key that is free then, call the first who waits for it.
+        calls: bool,
+    },
     /// Raise the fence to `token` if the keys are the claim's (the write-back of a fencing token).
     RaiseFence {
         /// The token of the acquisition.
@@ -65,6 +71,25 @@ pub enum Action {
     },
     /// Only look: [`Answer::Ours`], [`Answer::Absent`] or [`Answer::Theirs`].
     Inspect,
+    /// Take or keep a place in the queue of every key, and look: [`Answer::Queued`]. Grants nothing.
+    Enqueue {
+        /// Whose place it is.
+        place: Place,
+    },
+    /// Give the place up: [`Answer::Done`]. If it was the first, the next waiter is told.
+    Leave {
+        /// Whose place it is.
+        place: Place,
+    },
+    /// Count the places in the queues of the keys, of the longest: [`Answer::Waiters`].
+    CountWaiters,
+}
+
+impl Action {
+    /// Whether it concerns only queues: it never makes, keeps or deletes a lock key.
+    pub const fn is_of_queue(&self) -> bool {
+        matches!(self, Self::Enqueue { .. } | Self::Leave { .. } | Self::CountWaiters)
+    }
 }
 
 /// The fencing part of a grant.
@@ -115,6 +140,17 @@ pub enum Answer {
         /// When the other's keys will be free.
         frees: Frees,
     },
+    /// The place was taken or kept.
+    Queued {
+        /// What the queue says.
+        queued: Queued,
+        /// When the keys will be free.
+        frees: Frees,
+    },
+    /// The place was given up.
+    Done,
+    /// How many wait.
+    Waiters(u32),
 }
 
 /// When a key that another holds will be free by itself.

@@ -16,6 +16,7 @@
 //! | [`Extend`] | prolonging a lease once, or saying what is known |
 //! | [`Inspect`] | what the nodes say of a claim, without changing it |
 //! | [`Withdraw`] | taking a claim back from every node, for a release or after a lost round |
+//! | [`WaitQueue`], [`Place`] | who waits for a lock on one node, in which order, and who is called when it is free |
 //! | [`Round`] | one command to all nodes, and their votes |
 //! | [`Quorum`], [`Tally`], [`Verdict`] | what votes add up to |
 //! | [`Drift`], [`Lease`] | for how long a won round may be trusted |
@@ -76,7 +77,9 @@ mod lease;
 mod life;
 mod machine;
 pub mod manual;
+mod place;
 mod policy;
+mod queue;
 mod quorum;
 mod round;
 mod time;
@@ -100,7 +103,11 @@ pub use inspect::{Inspect, Inspection, Standing};
 pub use lease::Lease;
 pub use life::{ExtensionEnd, LeaseLife, LeaseWork, Loss, Release, Stage, WorkEnd, WorkId};
 pub use machine::{Environment, Machine, Output};
-pub use policy::{OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard};
+pub use place::{Place, Queued, Waiter};
+pub use policy::{
+    OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard, WaitMode,
+};
+pub use queue::{Caller, News, WaitQueue, WakeCause};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
 pub use time::{Moment, Ttl};

@@ -47,6 +47,8 @@ pub struct LeaseLife {
     lost: Option<LossReason>,
     is_at_risk: bool,
     is_watched: bool,
+    /// It was waited for in the nodes' queues, where others may wait still: they hear of its end.
+    was_queued: bool,
     /// What its driver has not taken yet. Boxed, as most leases have none at any given time.
     untold: Option<Box<Untold>>,
 }
@@ -70,9 +72,21 @@ struct Untold {
 }
 
 impl LeaseLife {
-    /// Starts with a lease that was won, at `now`.
-    pub fn won(now: Moment, lease: Lease, policy: impl Into<Arc<Policy>>, quorum: Quorum) -> Self {
-        Self::new(now, policy.into(), quorum, Work::Idle(Box::new(lease)))
+    /// Starts with a lease that was won, at `now`. Its end is told to those that wait in the nodes' queues if it was
+    /// waited for there itself (`was_queued`): otherwise the first of them watches the key.
+    pub fn won(
+        now: Moment,
+        (lease, was_queued): (Lease, bool),
+        policy: impl Into<Arc<Policy>>,
+        quorum: Quorum,
+    ) -> Self {
+        let life = Self::new(now, policy.into(), quorum, Work::Idle(Box::new(lease)));
+        Self { was_queued, ..life }
+    }
+
+    /// Whether its end is told to those that wait in the nodes' queues.
+    pub const fn was_queued(&self) -> bool {
+        self.was_queued
     }
 
     /// Takes another process's lease over, by its claim. Nothing is proved until an extension or a
@@ -97,6 +111,7 @@ impl LeaseLife {
             lost: None,
             is_at_risk: false,
             is_watched: false,
+            was_queued: false,
             untold: None,
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::command::{Command, Reply};
 use crate::identity::{HolderId, NodeId};
+use crate::queue::News;
 use crate::time::Moment;
 
 /// A part of the protocol as a state machine that does no input or output itself.
@@ -25,6 +26,9 @@ pub trait Machine {
 
     /// The resource may be free now. This is only a hint: a machine works without it.
     fn handle_freed(&mut self) {}
+
+    /// A node has news for this machine's place in its queue. This is only a hint, too.
+    fn handle_news(&mut self, _env: &mut dyn Environment, _node: NodeId, _news: News) {}
 
     /// The caller cancelled: withdraw what was asked for and finish.
     fn cancel(&mut self, env: &mut dyn Environment);

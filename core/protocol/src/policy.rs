@@ -4,11 +4,13 @@ mod checks;
 mod derived;
 mod guards;
 mod options;
+mod waiting;
 
 use std::time::Duration;
 
 pub use self::guards::RestartGuard;
 pub use self::options::{OptionDefault, OptionInfo, OptionKind};
+pub use self::waiting::WaitMode;
 
 use crate::time::Ttl;
 use crate::validity::Drift;
@@ -33,6 +35,8 @@ pub struct Policy {
     pub(crate) max_ttl: Option<Ttl>,
     pub(crate) lock_delay: Duration,
     pub(crate) min_hold: Duration,
+    pub(crate) wait: WaitMode,
+    pub(crate) fair: bool,
 }
 
 impl Policy {
@@ -133,6 +137,8 @@ impl Default for Policy {
             max_ttl: None,
             lock_delay: Duration::ZERO,
             min_hold: Duration::ZERO,
+            wait: WaitMode::Push,
+            fair: false,
         }
     }
 }
@@ -303,6 +309,25 @@ impl PolicyBuilder {
     /// always.
     pub const fn min_hold(mut self, least: Duration) -> Self {
         self.policy.min_hold = least;
+        self
+    }
+
+    /// How a caller that waits learns that the lock is free. Default [`WaitMode::Push`].
+    ///
+    /// Choose [`WaitMode::Poll`] where servers are reached through a proxy that cannot push, or where a second
+    /// connection a server is too much: a waiter then tries again after each `retry_delay`.
+    pub const fn wait(mut self, mode: WaitMode) -> Self {
+        self.policy.wait = mode;
+        self
+    }
+
+    /// Whether callers get the lock in the order in which they came, over all processes that set this too. Default
+    /// off; for one resource.
+    ///
+    /// Every grant is then a script that looks at the queue, and a free lock costs one more round trip. Callers
+    /// without it are not stopped: they may come in between.
+    pub const fn fair(mut self, on: bool) -> Self {
+        self.policy.fair = on;
         self
     }
 }

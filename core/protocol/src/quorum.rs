@@ -59,7 +59,14 @@ impl Vote {
         match answer {
             None => Self::Missing,
             Some(Ok(Answer::Ours { .. })) => Self::Granted,
-            Some(Ok(Answer::Absent | Answer::Theirs { .. })) => Self::Refused,
+            // A queue casts no vote.
+            Some(Ok(
+                Answer::Absent
+                | Answer::Theirs { .. }
+                | Answer::Queued { .. }
+                | Answer::Done
+                | Answer::Waiters(_),
+            )) => Self::Refused,
             Some(Err(_)) => Self::Failed,
         }
     }

@@ -44,6 +44,8 @@ pub struct Withdraw {
     /// The time before which the keys cannot have expired.
     valid_until: Moment,
     keep: Option<Keep>,
+    /// Whether nodes call those that wait for the keys.
+    calls: bool,
     node_timeout: Duration,
     nodes: Vec<Progress>,
 }
@@ -87,6 +89,7 @@ impl Withdraw {
             keys_expire_by: withdrawal.keys_expire_by,
             valid_until: now,
             keep: None,
+            calls: false,
             node_timeout: withdrawal.node_timeout,
             nodes,
         }
@@ -105,6 +108,13 @@ impl Withdraw {
     #[must_use]
     pub fn keeping(mut self, until: Moment, drift: Drift) -> Self {
         self.keep = (until > self.started).then_some(Keep { until, drift });
+        self
+    }
+
+    /// Has every node call the first who waits for the keys, once they are free there (if `calls`).
+    #[must_use]
+    pub const fn calling(mut self, calls: bool) -> Self {
+        self.calls = calls;
         self
     }
 
@@ -135,7 +145,7 @@ impl Withdraw {
                 Some(Ok(Answer::Theirs { .. })) => theirs += 1,
                 // A key of another type is not ours: another program wrote it.
                 Some(Err(fault)) if fault.kind() == FaultKind::WrongType => theirs += 1,
-                Some(Err(_)) | None => {}
+                Some(_) | None => {}
             }
         }
         if ours >= self.quorum.size() {
@@ -192,7 +202,7 @@ impl Withdraw {
     /// keys is right only for a while, and prolongs them.
     fn action(&mut self, now: Moment, deadline: Moment) -> (Action, Moment) {
         let Some(Keep { until, drift }) = self.keep.filter(|keep| now < keep.until) else {
-            return (Action::Revoke, self.keys_expire_by);
+            return (Action::Revoke { calls: self.calls }, self.keys_expire_by);
         };
         let key_ttl = drift.lasting(until.since(now));
         self.keys_expire_by = self.keys_expire_by.max(drift.keys_expire_by(key_ttl, deadline));

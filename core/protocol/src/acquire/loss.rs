@@ -18,6 +18,8 @@ pub(super) struct Loss {
     pub(super) permanent: bool,
     /// This process stood still: nodes can say nothing to what it never sent, and were hardly listened to.
     pub(super) void: bool,
+    /// Some nodes granted.
+    pub(super) was_split: bool,
     endless: bool,
     /// It ends by itself: nodes are held back that may have forgotten locks.
     passes: bool,
@@ -63,6 +65,7 @@ impl Loss {
             unheard: tally.missing + unsent + late,
             permanent: quorum.is_blocked_by(permanent),
             void: late > 0 && !quorum.is_blocked_by(tally.refused + tally.failed - late),
+            was_split: tally.granted > 0,
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
             passes: held_back > 0 && !quorum.is_blocked_by(tally.failed - held_back),
             floor,

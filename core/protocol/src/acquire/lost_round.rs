@@ -43,12 +43,19 @@ impl Acquire {
         if std::mem::take(&mut self.is_freed) {
             return self.try_again_uncounted();
         }
-        let random = backoff::fraction(env.random());
-        let delay = backoff::jittered(self.policy.retry_delay, self.policy.retry_jitter, random);
+        let delay = self.retry_delay(env);
         let delay = loss
             .frees_in
             .map_or(delay, |frees_in| delay.min(frees_in.saturating_add(EXPIRY_GRAIN)));
+        if self.waiter.is_some() && loss.kind == ErrorKind::NotAcquired && !loss.is_stuck() {
+            return self.wait_in_queue(env, delay, loss.was_split);
+        }
         self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
+    }
+
+    pub(super) fn retry_delay(&self, env: &mut dyn Environment) -> Duration {
+        let random = backoff::fraction(env.random());
+        backoff::jittered(self.policy.retry_delay, self.policy.retry_jitter, random)
     }
 
     pub(super) fn try_again_uncounted(&mut self) {
@@ -66,7 +73,7 @@ impl Acquire {
     }
 
     pub(super) fn is_out_of_tries(&self) -> bool {
-        let counted = self.attempts - self.uncounted;
+        let counted = self.attempts - self.uncounted - self.pushed;
         // Somebody who frees the lock for others again and again is no reason to try for ever.
         let is_over = |limit| counted > limit || self.uncounted > limit.saturating_add(MOST_VOID);
         self.policy.retry_limit.is_some_and(is_over)
@@ -91,7 +98,10 @@ impl Acquire {
         let grant = match &self.state {
             State::Voting(grant) | State::Raising { grant, .. } => grant,
             State::Finished(Ok(won)) => &won.round,
-            State::Idle | State::BackingOff { .. } | State::Finished(Err(_)) => return None,
+            State::Idle
+            | State::BackingOff { .. }
+            | State::Waiting(_)
+            | State::Finished(Err(_)) => return None,
         };
         let withdraw = Withdraw::new(
             env.now(),
@@ -103,7 +113,8 @@ impl Acquire {
                 unsent: grant.unsent(),
                 node_timeout: self.policy.node_timeout(),
             },
-        );
+        )
+        .calling(self.was_queued());
         let report = grant.report();
         self.next_ticket += 1;
         self.withdrawals.retain(|withdraw| !withdraw.is_done());

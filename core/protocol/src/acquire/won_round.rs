@@ -58,7 +58,8 @@ impl Acquire {
             unsent: grant.unsent(),
         };
         if let Some(round) = self.take_grant() {
-            self.state = State::Finished(Ok(Won { lease, round }));
+            let was_queued = self.was_queued();
+            self.state = State::Finished(Ok(Won { lease, round, was_queued }));
         }
     }
 

@@ -131,7 +131,8 @@ impl LeaseLife {
             unsent: lease.map(|lease| lease.unsent().to_vec()).unwrap_or_default(),
             node_timeout: policy.node_timeout(),
         };
-        let machine = Withdraw::new(now, withdrawal).valid_until(valid_until);
+        let machine =
+            Withdraw::new(now, withdrawal).valid_until(valid_until).calling(self.was_queued);
         match ending {
             Ending::GivenBack => machine.keeping(self.since + policy.min_hold, policy.drift),
             Ending::Withdrawn => machine,

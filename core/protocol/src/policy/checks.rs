@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Policy, PolicyBuilder};
+use super::{Policy, PolicyBuilder, WaitMode};
 use crate::error::ConfigError;
 use crate::time::Ttl;
 use crate::validity::Drift;
@@ -46,6 +46,9 @@ impl PolicyBuilder {
                     )
                 },
             ));
+        }
+        if policy.fair && policy.wait == WaitMode::Poll {
+            return Err(ConfigError::new("fair needs a place in a queue: leave wait at \"push\""));
         }
         if policy.node_timeout == Some(Duration::ZERO) {
             return Err(ConfigError::new("node_timeout must be above zero"));

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::{Policy, PolicyBuilder, RestartGuard};
+use super::{Policy, PolicyBuilder, RestartGuard, WaitMode};
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub enum OptionKind {
     Flag(fn(PolicyBuilder, bool) -> PolicyBuilder),
     /// One of the words of [`RestartGuard`].
     Guard(fn(PolicyBuilder, RestartGuard) -> PolicyBuilder),
+    /// One of the words of [`WaitMode`].
+    Wait(fn(PolicyBuilder, WaitMode) -> PolicyBuilder),
 }
 
 /// A default value, with its unit.
@@ -100,5 +102,9 @@ fn table(default: Policy) -> Vec<OptionInfo> {
             "how much longer than the ttl the nodes keep the keys of a lease that is not released"),
         option("min_hold", Kind::Time(PolicyBuilder::min_hold), Time(default.min_hold),
             "how long a lock is kept from others, at least, however soon it is released"),
+        option("wait", Kind::Wait(PolicyBuilder::wait), Word(default.wait.name()),
+            "how a caller that waits learns that the lock is free: it is told, or it polls"),
+        option("fair", Kind::Flag(PolicyBuilder::fair), Flag(default.fair),
+            "whether callers get the lock in the order in which they came"),
     ]
 }

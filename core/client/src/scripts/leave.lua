@@ -1,0 +1,19 @@
+-- Gives a place up in the queue of every lock key. If it was the first, the next one is called or told.
+--
+-- KEYS   as in queue.lua
+-- ARGV   1 the name of the waiter
+-- reply  1
+local member = ARGV[1]
+for i = 1, locks do
+  local was_first = first_two(i) == member
+  drop(i, member)
+  if was_first then
+    if redis.call('EXISTS', KEYS[i]) == 0 then
+      call(i)
+    else
+      local first = first_two(i)
+      if first then tell(i, first, 'first') end
+    end
+  end
+end
+return 1

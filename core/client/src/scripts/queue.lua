@@ -1,0 +1,55 @@
+-- What the scripts for queues have in common. Stands before their own text.
+--
+-- KEYS   the n lock keys, then the n queues, then the n sets of lives
+--        queue  sorted set: member = the name of a waiter, score = when it arrived in microseconds
+--        lives  sorted set: the same members, score = until when the place counts, in milliseconds of this node's clock
+--
+-- The first is the one with the lowest (score, member), on every node alike. PUBLISH may be forbidden: then nobody is
+-- called, and places stay.
+local locks = #KEYS / 3
+local LIFE, TURN, MOST, STEP = 10000, 50, 10000, 16
+local clock = redis.call('TIME')
+local time = clock[1] * 1000000 + clock[2]
+local millis = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function drop(i, member)
+  redis.call('ZREM', KEYS[locks + i], member)
+  redis.call('ZREM', KEYS[2 * locks + i], member)
+end
+
+local function drop_ended(i)
+  local ended = redis.call('ZRANGEBYSCORE', KEYS[2 * locks + i], '-inf', millis, 'LIMIT', 0, STEP)
+  for j = 1, #ended do drop(i, ended[j]) end
+end
+
+local function first_two(i)
+  local two = redis.call('ZRANGE', KEYS[locks + i], 0, 1)
+  return two[1], two[2]
+end
+
+-- How many connections got the news; -1 if it could not be sent.
+local function tell(i, member, news)
+  local process, number = string.match(member, '^w(%x+)%.(%x+)$')
+  if not process then return 0 end
+  local text = news .. ' ' .. number .. ' ' .. KEYS[i]
+  local heard = redis.pcall('PUBLISH', 'quorlock:wake:' .. process, text)
+  return type(heard) == 'table' and -1 or heard
+end
+
+-- The key is free: the first has its turn now. A waiter whose process is gone loses its place.
+local function call(i)
+  drop_ended(i)
+  for _ = 1, STEP do
+    local first, second = first_two(i)
+    if not first then return end
+    local heard = tell(i, first, 'freed')
+    if heard ~= 0 then
+      if heard > 0 then
+        redis.call('ZADD', KEYS[2 * locks + i], 'XX', 'LT', millis + TURN, first)
+        if second then tell(i, second, 'next') end
+      end
+      return
+    end
+    drop(i, first)
+  end
+end
