@@ -241,7 +241,7 @@ mod tests {
             let Some((ticket, node)) = self.0.pop_front() else { return Output::Done(()) };
             let holder = HolderId::fresh([7; HolderId::RANDOM_BYTES]);
             let claim = Arc::new(Claim { holder, resources: Resources::new(["r"]).unwrap() });
-            let (ticket, action) = (Ticket(ticket), Action::Revoke);
+            let (ticket, action) = (Ticket(ticket), Action::REVOKE);
             let not_after = Moment::FAR_FUTURE;
             Output::Send(NodeId(node), Command { ticket, claim, action, not_after })
         }

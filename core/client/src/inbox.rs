@@ -158,7 +158,7 @@ impl ReplyTo {
     /// Hands news for its place in the node's queue to the operation, and wakes it.
     pub(crate) fn deliver_news(&self, news: News) {
         let mut incoming = self.inbox.lock();
-        if incoming.late.is_none() && incoming.news.len() < MOST_NEWS {
+        if incoming.late.is_none() && !incoming.news.contains(&(self.node, news)) {
             incoming.news.push((self.node, news));
         }
         drop(incoming);
@@ -179,6 +179,3 @@ impl ReplyTo {
         self.inbox.waker.wake();
     }
 }
-
-/// How much news is kept for an operation: what more there is can only say the same again.
-const MOST_NEWS: usize = 4096;

@@ -18,6 +18,29 @@ pub(crate) fn lock_key<'a>(prefix: &str, resource: &'a Resource) -> Cow<'a, str>
 /// whose scores are the highest fencing tokens that were granted or asked for in them.
 pub(crate) const FENCES_KEY: &str = "quorlock:{node}:fences";
 
+/// The key of the queue for a lock key: a sorted set of waiters by the time when they came.
+pub(crate) fn queue_key(lock_key: &str) -> String {
+    beside("quorlock:queue:", lock_key)
+}
+
+/// The key that tells until when each place in the queue counts: a sorted set of the same waiters.
+pub(crate) fn lives_key(lock_key: &str) -> String {
+    beside("quorlock:alive:", lock_key)
+}
+
+/// A key in the hash slot of `lock_key`, so that one script may use both on a cluster's node.
+///
+/// A name with a brace may have a hash tag of its own, which then stands alone before the name; no name without
+/// braces makes such a key.
+fn beside(purpose: &str, lock_key: &str) -> String {
+    if !lock_key.contains(['{', '}']) {
+        return format!("{purpose}{{{lock_key}}}");
+    }
+    let tag = lock_key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    let tag = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(lock_key);
+    format!("{purpose}{{{tag}}}:{lock_key}")
+}
+
 /// The number of buckets, which limits the table to 1.5 MB.
 const BUCKETS: u64 = 16_384;
 
@@ -43,6 +66,20 @@ mod tests {
         ] {
             assert_eq!(bucket(name), hash % 16_384);
         }
+    }
+
+    /// Every version and binding must name the same queue.
+    #[test]
+    fn a_queue_lies_in_the_slot_of_its_lock_key() {
+        for (name, queue) in [
+            ("r", "quorlock:queue:{r}"),
+            ("user:{42}:cart", "quorlock:queue:{42}:user:{42}:cart"),
+            ("{}r", "quorlock:queue:{{}r}:{}r"),
+            ("r}", "quorlock:queue:{r}}:r}"),
+        ] {
+            assert_eq!(queue_key(name), queue);
+        }
+        assert_eq!(lives_key("r"), "quorlock:alive:{r}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Crowd {
         // Who proposes tokens must know the node's clock.
         let warm_up = claim(&["r warm-up"], "x");
         first.ask(&warm_up, fenced(10_000, 1)).await.expect("a grant");
-        assert_eq!(first.ask(&warm_up, Action::Revoke).await, OURS);
+        assert_eq!(first.ask(&warm_up, Action::REVOKE).await, OURS);
         Self((0..count).map(|_| Client::new(Arc::clone(&first.node))).collect())
     }
 
@@ -164,8 +164,8 @@ fn a_grant_does_not_follow_its_revoke() {
         let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
         crowd[0].send(&mine, fenced(60_000, 5));
         crowd[1].send(&other, fenced(60_000, 5));
-        crowd[2].send(&mine, Action::Revoke);
-        crowd[3].send(&claim(&["r"], "before"), Action::Revoke);
+        crowd[2].send(&mine, Action::REVOKE);
+        crowd[3].send(&claim(&["r"], "before"), Action::REVOKE);
         let fault = crowd[0].reply().await.answer.expect_err("it was revoked");
         assert_eq!(fault.kind(), FaultKind::NotSent);
         token(&crowd[1].reply().await.answer);
@@ -185,7 +185,7 @@ fn a_grant_does_not_follow_an_extension_either() {
         let mine = claim(&["r"], "mine");
         crowd[0].send(&mine, fenced(60_000, 5));
         crowd[1].send(&mine, extend(1_000));
-        crowd[2].send(&claim(&["r"], "before"), Action::Revoke);
+        crowd[2].send(&claim(&["r"], "before"), Action::REVOKE);
         assert!(crowd[0].reply().await.answer.is_err());
         assert!(is_theirs(&crowd[1].reply().await.answer));
         assert_eq!(crowd[2].reply().await.answer, OURS);
@@ -202,7 +202,7 @@ fn a_revoke_in_the_same_turn_comes_behind_its_grant() {
         let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
         crowd[0].send(&mine, fenced(60_000, 5));
         crowd[1].send(&other, fenced(60_000, 5));
-        crowd[2].send(&mine, Action::Revoke);
+        crowd[2].send(&mine, Action::REVOKE);
         token(&crowd[0].reply().await.answer);
         token(&crowd[1].reply().await.answer);
         assert_eq!(crowd[2].reply().await.answer, OURS);
@@ -299,7 +299,7 @@ fn a_right_that_is_withdrawn_is_told_of() {
         assert_eq!(fault.kind(), FaultKind::NotPermitted);
         assert!(fault.detail().contains("+zadd"), "{fault}");
         assert_eq!(ask.call(&["ACL", "SETUSER", "app", "+zadd"]), "OK");
-        client.ask(&mine, Action::Revoke).await.expect("an answer");
+        client.ask(&mine, Action::REVOKE).await.expect("an answer");
         token(&client.ask(&mine, fenced(60_000, 6)).await);
     });
 }
@@ -359,7 +359,7 @@ fn a_cluster_of_one_grants_them_too() {
         for (client, claim) in crowd.iter().zip(&claims) {
             client.send(claim, fenced(60_000, 5));
         }
-        crowd[3].send(&claims[1], Action::Revoke);
+        crowd[3].send(&claims[1], Action::REVOKE);
         assert!(is_theirs(&crowd[0].reply().await.answer));
         token(&crowd[1].reply().await.answer);
         token(&crowd[2].reply().await.answer);

@@ -28,7 +28,7 @@ fn a_certificate_of_a_trusted_authority_is_accepted() {
             let mut client = front.client(host, tls);
             let mine = claim(&["r"], "a");
             assert_eq!(client.ask(&mine, fenced(60_000, 5)).await.map(|_| ()), Ok(()));
-            assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+            assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
         }
     });
 }
@@ -74,7 +74,7 @@ fn a_certificate_for_another_host_is_refused_by_default() {
         ] {
             let mut client = front.client("127.0.0.1", lax);
             assert_eq!(client.grant(&mine, 60_000).await, OURS);
-            assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+            assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
         }
         // Any host, but not any authority.
         let stranger = Tls::default().with_verification(Verification::DangerAnyHost);

@@ -115,7 +115,7 @@ fn tokens_grow_for_a_client_an_hour_off_and_a_node_that_forgot() {
             let mut right = node_at(&server.url());
             let mine = claim(&["r"], "a");
             let before = token(&right.ask(&mine, proposing(60_000, 5)).await);
-            assert_eq!(right.ask(&mine, Action::Revoke).await, OURS);
+            assert_eq!(right.ask(&mine, Action::REVOKE).await, OURS);
             assert_eq!(server.ask().call(&["FLUSHALL"]), "OK");
             let locks = locks_over(std::slice::from_ref(&server));
             let mut last = before;

@@ -86,6 +86,9 @@ pub enum Action {
 }
 
 impl Action {
+    /// Deletes the claim's keys, and calls nobody.
+    pub const REVOKE: Self = Self::Revoke { calls: false };
+
     /// Whether it concerns only queues: it never makes, keeps or deletes a lock key.
     pub const fn is_of_queue(&self) -> bool {
         matches!(self, Self::Enqueue { .. } | Self::Leave { .. } | Self::CountWaiters)

@@ -1,6 +1,6 @@
 -- Takes every lock key of a lease, or none of them.
 --
--- KEYS   the n lock keys
+-- KEYS   the n lock keys; in fair mode as in queue.lua
 -- ARGV   1 the canary key, '' = nothing is guarded
 --        2 the least number of beats that the canary must have, a blank, and how it must begin
 --        3 holder id
@@ -10,18 +10,20 @@
 --        6 the table of fences, a sorted set: its members are buckets, their scores the highest tokens
 --          that were granted or asked for
 --        7... the n buckets of the lock keys; some may be the same
+--        in fair mode, at the end: the name of the waiter, and when it arrived in microseconds since 1970
 -- reply  {code, token, pttl, time}, integers
 --        code   1 granted (also if the keys were this holder's already) · 3 refused, nothing changed ·
 --               5 the node has forgotten what it knew when the canary was read; no key is the holder's
 --        token  the highest fence: after a grant the granted token; 0 = none
---        pttl   of a refusal: milliseconds until the last of the others' keys is free; -1 = never
+--        pttl   of a refusal: milliseconds until the last of the others' keys is free, or until the turn of
+--               whoever came before is over; -1 = never
 --        time   this node's clock in microseconds
 --
 -- Canary and table are not among KEYS: they lie in another hash slot, which is of no matter on one server.
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local holder, ttl, proposal, fence = ARGV[3], ARGV[4], tonumber(ARGV[5]), 0
-local count = #KEYS
+local count, last = locks, proposal and 6 + locks or 0
 
 -- What is not granted leaves no key behind, also none that was set just now by commands that could not look first.
 local function without_keys(reply)
@@ -38,7 +40,7 @@ if ARGV[1] ~= '' then
   if not beats or tonumber(beats) < tonumber(least) then return without_keys({5, 0, -2, time}) end
 end
 
-for i = 7, #ARGV do
+for i = 7, last do
   local seen = redis.pcall('ZSCORE', ARGV[6], ARGV[i])
   if type(seen) == 'table' then return without_keys(seen) end
   fence = math.max(fence, tonumber(seen or 0))
@@ -54,6 +56,7 @@ for i = 1, count do
   end
 end
 if pttl ~= -2 then return {3, fence, pttl, time} end
+if #free > 0 and is_behind() then return {3, fence, TURN, time} end
 
 -- Asked again after a lost reply, or to make the rest of a half-lost set whole: what is held already
 -- is kept for at least the ttl, never for less.
@@ -73,7 +76,7 @@ end
 if proposal then
   fence = math.max(fence + 1, time - 1000000, math.min(proposal, time + 1000000))
   local digits = string.format('%.0f', fence) -- tostring writes 1.75e+15
-  for i = 7, #ARGV do
+  for i = 7, last do
     local raised = redis.pcall('ZADD', ARGV[6], digits, ARGV[i])
     if type(raised) == 'table' then return without_keys(raised) end
   end

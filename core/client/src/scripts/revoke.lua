@@ -7,14 +7,14 @@
 --        token, pttl, time   0, -2, 0 (not read)
 --
 -- A key of another type does not keep the others from being deleted; its error is the reply.
-if #KEYS == 1 then
+if locks == 1 then
   local value = redis.call('GET', KEYS[1])
   if value == ARGV[1] then redis.call('DEL', KEYS[1]) end
   return {value == ARGV[1] and 1 or value and 3 or 2, 0, -2, 0}
 end
 
 local code, problem = 1, nil
-for i = 1, #KEYS do
+for i = 1, locks do
   local value = redis.pcall('GET', KEYS[i])
   if not value then
     code = math.max(code, 2)

@@ -18,7 +18,7 @@ pub(crate) async fn fencing_tokens_grow(mut kind: Kind) {
         let refused = kind.client.ask(&claim(&["r"], "other"), proposing(10_000, 1)).await;
         let Ok(Answer::Theirs { floor, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(floor, Some(FencingToken(token)));
-        assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
+        assert_eq!(kind.client.ask(&mine, Action::REVOKE).await, OURS);
         last = token;
     }
 }
@@ -38,7 +38,7 @@ pub(crate) async fn a_proposal_far_ahead_or_behind_counts_as_near(mut kind: Kind
     let (near, ahead) = (claim(&["r"], "a"), wall() + 999_999);
     assert_eq!(kind.client.ask(&near, proposing(10_000, ahead)).await, ours_with(ahead));
     assert_eq!(token(&kind.client.ask(&near, Action::Inspect).await), ahead);
-    assert_eq!(kind.client.ask(&near, Action::Revoke).await, OURS);
+    assert_eq!(kind.client.ask(&near, Action::REVOKE).await, OURS);
     let far = claim(&["far"], "b");
     let clamped = token(&kind.client.ask(&far, proposing(10_000, (1 << 53) - 1)).await);
     assert!(clamped > ahead && clamped < wall() + 1_000_001, "{clamped}");
@@ -54,11 +54,11 @@ pub(crate) async fn a_proposal_far_ahead_or_behind_counts_as_near(mut kind: Kind
 pub(crate) async fn one_token_covers_several_resources(mut kind: Kind) {
     let (before, ahead) = (claim(&["b"], "x"), wall() + 900_000);
     let first = token(&kind.client.ask(&before, proposing(10_000, ahead)).await);
-    assert_eq!(kind.client.ask(&before, Action::Revoke).await, OURS);
+    assert_eq!(kind.client.ask(&before, Action::REVOKE).await, OURS);
     let both = claim(&["a", "b"], "y");
     let second = token(&kind.client.ask(&both, proposing(10_000, 5)).await);
     assert!(second > first, "{second} after {first}");
-    assert_eq!(kind.client.ask(&both, Action::Revoke).await, OURS);
+    assert_eq!(kind.client.ask(&both, Action::REVOKE).await, OURS);
     let after = claim(&["a"], "z");
     assert!(token(&kind.client.ask(&after, proposing(10_000, 5)).await) > second);
 }
@@ -75,13 +75,13 @@ pub(crate) async fn names_may_share_a_bucket(mut kind: Kind) {
         last = own;
         if holder == "b" {
             for (name, holder) in [(&one, "a"), (&two, "b")] {
-                assert_eq!(kind.client.ask(&claim(&[name], holder), Action::Revoke).await, OURS);
+                assert_eq!(kind.client.ask(&claim(&[name], holder), Action::REVOKE).await, OURS);
             }
         }
     }
     let both = claim(&[&one, &two], "e");
     for (name, holder) in [(&one, "c"), (&two, "d")] {
-        assert_eq!(kind.client.ask(&claim(&[name], holder), Action::Revoke).await, OURS);
+        assert_eq!(kind.client.ask(&claim(&[name], holder), Action::REVOKE).await, OURS);
     }
     assert!(token(&kind.client.ask(&both, proposing(10_000, ahead)).await) > last);
 }
@@ -112,7 +112,7 @@ pub(crate) async fn a_raised_fence_counts_for_the_next_grant(mut kind: Kind) {
     assert_eq!(kind.client.ask(&mine, raise(raised)).await, ours_with(raised));
     // Never lowered.
     assert_eq!(kind.client.ask(&mine, raise(granted)).await, ours_with(raised));
-    assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
+    assert_eq!(kind.client.ask(&mine, Action::REVOKE).await, OURS);
     for name in ["a", "b"] {
         let next = kind.client.ask(&claim(&[name], "y"), fenced(10_000, 5)).await;
         assert_eq!(next, ours_with(raised + 1));

@@ -96,9 +96,9 @@ async fn a_free_resource_is_granted_to_one(mut kind: Kind) {
     for action in [grant(10_000), fenced(10_000, 5)] {
         assert!(is_ours(&kind.client.ask(&a, action).await));
         assert!(is_theirs(&kind.client.ask(&b, action).await));
-        assert_eq!(kind.client.ask(&a, Action::Revoke).await, OURS);
+        assert_eq!(kind.client.ask(&a, Action::REVOKE).await, OURS);
         assert!(is_ours(&kind.client.ask(&b, action).await));
-        assert_eq!(kind.client.ask(&b, Action::Revoke).await, OURS);
+        assert_eq!(kind.client.ask(&b, Action::REVOKE).await, OURS);
     }
     assert_eq!(kind.client.node.state(), NodeState::Healthy);
 }
@@ -125,7 +125,7 @@ async fn several_resources_are_all_or_nothing(mut kind: Kind) {
 async fn a_half_lost_set_is_made_whole(mut kind: Kind) {
     let all = claim(&["a", "b"], "x");
     assert!(is_ours(&kind.client.grant(&all, 10_000).await));
-    assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::Revoke).await, OURS);
+    assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::REVOKE).await, OURS);
     assert_eq!(kind.client.ask(&all, Action::Inspect).await, ABSENT);
     assert!(is_ours(&kind.client.grant(&all, 10_000).await));
     assert!(holds(&mut kind.client, &all).await);
@@ -221,20 +221,20 @@ async fn many_extensions_get_their_own_replies(mut kind: Kind) {
 
 async fn a_revoke_deletes_only_what_is_ours(mut kind: Kind) {
     let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
-    assert_eq!(kind.client.ask(&a, Action::Revoke).await, ABSENT);
+    assert_eq!(kind.client.ask(&a, Action::REVOKE).await, ABSENT);
     assert!(is_ours(&kind.client.grant(&a, 10_000).await));
-    assert!(is_theirs(&kind.client.ask(&b, Action::Revoke).await));
+    assert!(is_theirs(&kind.client.ask(&b, Action::REVOKE).await));
     assert!(holds(&mut kind.client, &a).await);
-    assert_eq!(kind.client.ask(&a, Action::Revoke).await, OURS);
-    assert_eq!(kind.client.ask(&a, Action::Revoke).await, ABSENT);
+    assert_eq!(kind.client.ask(&a, Action::REVOKE).await, OURS);
+    assert_eq!(kind.client.ask(&a, Action::REVOKE).await, ABSENT);
 }
 
 async fn a_revoke_of_several_deletes_those_that_are_ours(mut kind: Kind) {
     assert!(is_ours(&kind.client.grant(&claim(&["a", "c"], "x"), 10_000).await));
-    assert_eq!(kind.client.ask(&claim(&["a", "b"], "x"), Action::Revoke).await, ABSENT);
+    assert_eq!(kind.client.ask(&claim(&["a", "b"], "x"), Action::REVOKE).await, ABSENT);
     assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::Inspect).await, ABSENT);
     assert!(is_ours(&kind.client.grant(&claim(&["b"], "y"), 10_000).await));
-    assert!(is_theirs(&kind.client.ask(&claim(&["b", "c"], "x"), Action::Revoke).await));
+    assert!(is_theirs(&kind.client.ask(&claim(&["b", "c"], "x"), Action::REVOKE).await));
     assert_eq!(kind.client.ask(&claim(&["c"], "x"), Action::Inspect).await, ABSENT);
     assert!(holds(&mut kind.client, &claim(&["b"], "y")).await);
 }
@@ -274,7 +274,7 @@ async fn odd_names_are_only_names(mut kind: Kind) {
         let mine = claim(&[name], "a\r\nb");
         token(&kind.client.ask(&mine, fenced(10_000, 5)).await);
         assert!(holds(&mut kind.client, &mine).await);
-        assert_eq!(kind.client.ask(&mine, Action::Revoke).await, OURS);
+        assert_eq!(kind.client.ask(&mine, Action::REVOKE).await, OURS);
     }
 }
 
@@ -287,8 +287,8 @@ async fn commands_take_effect_in_order(mut kind: Kind) {
         expected.push((kind.client.send(&mine, asked), 'o'));
         expected.push((kind.client.send(&other, asked), 't'));
         expected.push((kind.client.send(&mine, extend(10_000)), 'o'));
-        expected.push((kind.client.send(&mine, Action::Revoke), 'o'));
-        expected.push((kind.client.send(&other, Action::Revoke), 'a'));
+        expected.push((kind.client.send(&mine, Action::REVOKE), 'o'));
+        expected.push((kind.client.send(&other, Action::REVOKE), 'a'));
         expected.push((kind.client.send(&mine, extend(10_000)), 'a'));
     }
     // A revoke that found nothing may be asked about, so that its reply comes later.
@@ -319,7 +319,7 @@ async fn a_command_that_comes_too_late_is_not_sent(mut kind: Kind) {
     let soon = boot_clock() + Duration::from_secs(5);
     kind.client.send_until(&mine, grant(10_000), soon);
     assert_eq!(kind.client.reply().await.answer, OURS);
-    kind.client.send_until(&mine, Action::Revoke, past);
+    kind.client.send_until(&mine, Action::REVOKE, past);
     assert_eq!(support::kind(&kind.client.reply().await.answer), Some(FaultKind::Late));
     assert!(holds(&mut kind.client, &mine).await);
 }
@@ -329,7 +329,7 @@ async fn two_nodes_of_one_address_share_their_keys(mut kind: Kind) {
     let (a, b) = (claim(&["r"], "a"), claim(&["r"], "b"));
     assert!(is_ours(&kind.client.grant(&a, 10_000).await));
     assert!(is_theirs(&second.grant(&b, 10_000).await));
-    assert_eq!(second.ask(&a, Action::Revoke).await, OURS);
+    assert_eq!(second.ask(&a, Action::REVOKE).await, OURS);
     assert!(is_ours(&second.grant(&b, 10_000).await));
     assert!(is_theirs(&kind.client.grant(&a, 10_000).await));
 }

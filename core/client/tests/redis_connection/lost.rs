@@ -29,7 +29,7 @@ fn a_lost_reply_does_not_refuse_the_grant() {
             assert!(matches!(reply.answer, Ok(Answer::Ours { .. })), "{:?}", reply.answer);
             assert!(reply.repeated);
             assert_eq!(client.node.state(), NodeState::Healthy);
-            let reply = client.send(&claim(&["r"], "a"), Action::Revoke);
+            let reply = client.send(&claim(&["r"], "a"), Action::REVOKE);
             assert!(!client.replies_to(&[reply]).await[0].repeated);
         });
     }
@@ -47,10 +47,10 @@ fn lost_commands_go_out_again_in_their_order() {
         let tickets = [
             client.send(&mine, grant(60_000)),
             client.send(&mine, extend(60_000)),
-            client.send(&mine, Action::Revoke),
+            client.send(&mine, Action::REVOKE),
             client.send(&next, fenced(60_000, 5)),
             client.send(&mine, extend(60_000)),
-            client.send(&next, Action::Revoke),
+            client.send(&next, Action::REVOKE),
         ];
         tokio::task::yield_now().await;
         proxy.cut();
@@ -76,7 +76,7 @@ fn a_lost_command_that_is_too_late_is_not_repeated() {
         let not_after = boot_clock() + Duration::from_millis(100);
         let mine = claim(&["r"], "a");
         let late = client.send_until(&mine, grant(60_000), not_after);
-        let revoke = client.send(&mine, Action::Revoke);
+        let revoke = client.send(&mine, Action::REVOKE);
         eventually("the deadline", || boot_clock() > not_after).await;
         proxy.cut();
         let replies = client.replies_to(&[late, revoke]).await;
@@ -129,7 +129,7 @@ fn late_copies_of_lost_commands_are_not_done() {
         let reply = client.replies_to(&[lost]).await.remove(0);
         token(&reply.answer);
         assert!(reply.repeated);
-        assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+        assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
         // It arrives after all, when the second copy has been revoked.
         proxy.release();
         assert_never(&mut server.ask(), "r").await;
@@ -150,8 +150,8 @@ fn forgotten_scripts_are_loaded_again_unseen() {
                 client.send(&mine, extend(60_000)),
                 client.send(&one, fenced(60_000, 1)),
                 client.send(&two, grant(60_000)),
-                client.send(&one, Action::Revoke),
-                client.send(&two, Action::Revoke),
+                client.send(&one, Action::REVOKE),
+                client.send(&two, Action::REVOKE),
                 client.send(&mine, Action::Inspect),
             ];
             for (number, reply) in client.replies_in_any_order(&tickets).await.iter().enumerate() {
@@ -182,7 +182,7 @@ fn a_revoke_that_was_done_is_not_followed_by_its_grant() {
         let tickets = [
             client.send(&mine, fenced(60_000, 5)),
             client.send(&other, fenced(60_000, 5)),
-            client.send(&mine, Action::Revoke),
+            client.send(&mine, Action::REVOKE),
         ];
         let replies = client.replies_in_any_order(&tickets).await;
         match &replies[0].answer {

@@ -23,7 +23,7 @@ fn a_restarted_server_takes_part_again_without_help() {
         assert_eq!(client.grant(&mine, 60_000).await, OURS);
         server.kill();
         client.until(|state| matches!(state, NodeState::Down(_))).await;
-        let fault = client.fault(&mine, Action::Revoke).await;
+        let fault = client.fault(&mine, Action::REVOKE).await;
         assert_eq!(fault.kind(), FaultKind::NotSent);
         assert_eq!(fault.detail(), "cannot connect: connection refused: is the server running?");
         server.restart();
@@ -144,7 +144,7 @@ fn a_closed_node_refuses_and_lets_go_of_its_connection() {
         assert_eq!(client.grant(&claim(&["r"], "a"), 60_000).await, OURS);
         client.node.close();
         client.until(|state| matches!(state, NodeState::Down(_))).await;
-        let fault = client.fault(&claim(&["r"], "a"), Action::Revoke).await;
+        let fault = client.fault(&claim(&["r"], "a"), Action::REVOKE).await;
         assert_eq!(fault, Fault::new(FaultKind::NotSent, "the lock manager was closed"));
         let mut ask = server.ask();
         eventually("no connection", || !ask.call(&["CLIENT", "LIST"]).contains("addr=127.0.0.1:"))

@@ -32,7 +32,7 @@ fn a_hung_server_gets_no_grants_but_its_revokes_in_order() {
             assert_eq!(fault.kind(), FaultKind::NotSent);
             assert_eq!(fault.detail(), "the node is connected, but does not answer");
         }
-        tickets.extend(ghosts.iter().map(|ghost| client.send(ghost, Action::Revoke)));
+        tickets.extend(ghosts.iter().map(|ghost| client.send(ghost, Action::REVOKE)));
         // Long enough for several tries with a second connection, none of which may take over.
         assert!(client.reply_within(Duration::from_millis(700)).await.is_none());
         server.resume();
@@ -88,13 +88,13 @@ fn a_dead_connection_is_replaced_if_the_server_answers_anew() {
         let mine = claim(&["r"], "a");
         let lost = client.send(&mine, fenced(60_000, 5));
         client.until(|state| *state == NodeState::Unresponsive).await;
-        let revoke = client.send(&held, Action::Revoke);
+        let revoke = client.send(&held, Action::REVOKE);
         let replies = client.replies_to(&[lost, revoke]).await;
         token(&replies[0].answer);
         assert!(replies[0].repeated);
         assert_eq!((&replies[1].answer, replies[1].repeated), (&OURS, true));
         assert_eq!(client.node.state(), NodeState::Healthy);
-        assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+        assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
         // What still lies on the dead one is not done: it was ended on the server, too.
         proxy.release();
         assert_never(&mut server.ask(), "r").await;
@@ -124,7 +124,7 @@ fn garbage_is_told_and_the_connection_replaced() {
             // Bytes that are no reply at all may belong to any: the command goes out again.
             assert!(answer == OURS || kind(&answer) == Some(FaultKind::Garbled), "{answer:?}");
             eventually("a new connection", || proxy.accepted() == 2).await;
-            assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+            assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
         });
     }
 }

@@ -171,7 +171,7 @@ fn a_key_of_another_type_is_told() {
         // What can be deleted is, whichever comes first.
         for names in [["free", "list"], ["list", "free"]] {
             assert_eq!(client.grant(&free, 60_000).await, OURS);
-            let fault = client.fault(&claim(&names, "a"), Action::Revoke).await;
+            let fault = client.fault(&claim(&names, "a"), Action::REVOKE).await;
             assert_eq!(fault.kind(), FaultKind::WrongType);
             assert_eq!(ask.call(&["EXISTS", "free"]), "0");
         }
@@ -204,7 +204,7 @@ fn a_replica_is_refused_until_it_is_a_master() {
         let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
         let mut client = node_at(&replica.url());
         client.node.settled().await;
-        for action in [grant(1_000), Action::Revoke, Action::Inspect] {
+        for action in [grant(1_000), Action::REVOKE, Action::Inspect] {
             let fault = client.fault(&claim(&["r"], "a"), action).await;
             assert_eq!(fault.kind(), FaultKind::Replica);
             assert!(fault.detail().contains("give the address of its master"), "{fault}");
@@ -243,7 +243,7 @@ fn a_server_that_takes_no_writes_is_told() {
         assert_eq!(ask.call(&["EXISTS", "r"]), "0");
         // What needs no memory works all the same.
         assert_eq!(client.ask(&held, extend(60_000)).await, OURS);
-        assert_eq!(client.ask(&held, Action::Revoke).await, OURS);
+        assert_eq!(client.ask(&held, Action::REVOKE).await, OURS);
     });
 }
 

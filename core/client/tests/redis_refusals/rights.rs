@@ -61,9 +61,9 @@ fn a_user_without_the_fence_can_lock_without_fencing() {
         assert_eq!(fault.kind(), FaultKind::NotPermitted);
         assert!(fault.detail().contains("~quorlock:*"), "{fault}");
         // What is not granted leaves no key.
-        assert_eq!(client.ask(&mine, Action::Revoke).await, ABSENT);
+        assert_eq!(client.ask(&mine, Action::REVOKE).await, ABSENT);
         assert_eq!(client.grant(&mine, 60_000).await, OURS);
-        assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+        assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
     });
 }
 
@@ -81,10 +81,10 @@ fn a_revoke_needs_no_more_than_the_script() {
             whole_life(&mut client, "r").await;
             let (mine, other) = (claim(&["r"], "a"), claim(&["r"], "b"));
             assert_eq!(client.grant(&mine, 60_000).await, OURS);
-            let refused = client.ask(&other, Action::Revoke).await;
+            let refused = client.ask(&other, Action::REVOKE).await;
             assert!(matches!(refused, Ok(Answer::Theirs { .. })), "{refused:?}");
-            assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
-            assert_eq!(client.ask(&mine, Action::Revoke).await, ABSENT);
+            assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
+            assert_eq!(client.ask(&mine, Action::REVOKE).await, ABSENT);
         }
     });
 }
@@ -161,7 +161,7 @@ pub(crate) async fn whole_life(client: &mut Client, name: &str) {
     let mine = claim(&[name], "a");
     let plain = claim(&[name], "b");
     assert_eq!(client.grant(&plain, 60_000).await, OURS);
-    assert_eq!(client.ask(&plain, Action::Revoke).await, OURS);
+    assert_eq!(client.ask(&plain, Action::REVOKE).await, OURS);
     let granted = client.ask(&mine, fenced(60_000, 5)).await;
     assert!(matches!(granted, Ok(Answer::Ours { token: Some(_), .. })), "{granted:?}");
     assert_eq!(client.ask(&mine, extend(60_000)).await, OURS);
@@ -169,7 +169,7 @@ pub(crate) async fn whole_life(client: &mut Client, name: &str) {
     assert!(matches!(raised, Ok(Answer::Ours { token: Some(_), .. })), "{raised:?}");
     let looked = client.ask(&mine, Action::Inspect).await;
     assert!(matches!(looked, Ok(Answer::Ours { token: Some(_), .. })), "{looked:?}");
-    assert_eq!(client.ask(&mine, Action::Revoke).await, OURS);
+    assert_eq!(client.ask(&mine, Action::REVOKE).await, OURS);
     // So that the next one begins anew.
     assert_eq!(client.ask(&mine, Action::Inspect).await, ABSENT);
 }

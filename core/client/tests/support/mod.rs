@@ -183,7 +183,7 @@ pub fn ttl(millis: u64) -> Ttl {
 }
 
 pub fn grant(millis: u64) -> Action {
-    Action::Grant { key_ttl: ttl(millis), fence: None }
+    Action::Grant { key_ttl: ttl(millis), fence: None, place: None }
 }
 
 /// A grant that proposes `more` microseconds beyond the wall clock, which is that of the nodes here.
@@ -200,7 +200,7 @@ pub fn wall() -> u64 {
 /// A grant that proposes exactly that.
 pub fn proposing(millis: u64, proposal: u64) -> Action {
     let fence = Fence { proposal: FencingToken(proposal), retention: ttl(60_000) };
-    Action::Grant { key_ttl: ttl(millis), fence: Some(fence) }
+    Action::Grant { key_ttl: ttl(millis), fence: Some(fence), place: None }
 }
 
 pub fn extend(millis: u64) -> Action {

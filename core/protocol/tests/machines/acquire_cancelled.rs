@@ -41,10 +41,10 @@ fn cancelling_a_win_that_nobody_was_told_of_takes_the_keys_back() {
         play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
     }
     let next = play.machine.poll(&mut play.stage);
-    assert!(matches!(next, Output::Send(NodeId(2), command) if command.action == Action::Revoke));
+    assert!(matches!(next, Output::Send(NodeId(2), command) if command.action == Action::REVOKE));
     play.cancel();
     let of_it = play.sent.iter().filter(|(_, it)| it.claim.holder == holder);
-    let revoked: Vec<_> = of_it.filter(|(_, it)| it.action == Action::Revoke).collect();
+    let revoked: Vec<_> = of_it.filter(|(_, it)| it.action == Action::REVOKE).collect();
     assert_eq!(revoked.len(), 3, "{:?}", play.sent);
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
 }

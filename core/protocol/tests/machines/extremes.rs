@@ -199,7 +199,7 @@ proptest! {
             node_timeout: change.node_timeout(),
         };
         let taken_back = play(Withdraw::new(now, withdrawal), nodes, &events);
-        let is_revoke = |action: &Action| *action == Action::Revoke;
+        let is_revoke = |action: &Action| *action == Action::REVOKE;
         prop_assert!(taken_back.sent.iter().all(|(_, command)| is_revoke(&command.action)));
         play(Inspect::new(now, &claim("me"), change, quorum(nodes)), nodes, &events);
     }

@@ -187,7 +187,7 @@ pub(crate) fn kind(command: &Command) -> &'static str {
         Action::Grant { .. } => "grant",
         Action::Restore { .. } => "restore",
         Action::Extend { .. } => "extend",
-        Action::Revoke => "revoke",
+        Action::Revoke { .. } => "revoke",
         Action::RaiseFence { .. } => "raise",
         Action::Inspect => "inspect",
     }

@@ -94,7 +94,7 @@ pub(super) fn write(
 }
 
 fn write_one(call: &mut Call, request: &Request, prefix: &str, outgoing: &mut Outgoing) {
-    let Action::Grant { key_ttl, fence } = request.command.action else {
+    let Action::Grant { key_ttl, fence, .. } = request.command.action else {
         return;
     };
     for resource in request.command.claim.resources.as_slice() {

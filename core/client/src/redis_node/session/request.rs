@@ -39,7 +39,7 @@ impl Request {
     }
 
     pub(crate) fn is_revoke(&self) -> bool {
-        self.command.action == Action::Revoke
+        matches!(self.command.action, Action::Revoke { .. })
     }
 
     pub(super) fn is_grant(&self) -> bool {
@@ -49,7 +49,8 @@ impl Request {
     /// Whether it is the grant of one resource in the first round of an acquisition, when the lock
     /// is usually free.
     pub(super) fn is_first_grant(&self) -> bool {
-        self.is_grant() && self.keys() == 1 && self.command.ticket == Ticket::default()
+        let is_plain = matches!(self.command.action, Action::Grant { place: None, .. });
+        is_plain && self.keys() == 1 && self.command.ticket == Ticket::default()
     }
 
     pub(super) fn is_fenced(&self) -> bool {
@@ -62,7 +63,7 @@ impl Request {
             Action::Grant { key_ttl, .. }
             | Action::Extend { key_ttl }
             | Action::Restore { key_ttl } => Some(key_ttl.as_duration()),
-            Action::Revoke | Action::RaiseFence { .. } | Action::Inspect => None,
+            _ => None,
         }
     }
 

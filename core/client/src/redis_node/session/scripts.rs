@@ -2,6 +2,13 @@
 
 use redis::Cmd;
 
+/// The text of a file of scripts.
+macro_rules! lua {
+    ($name:literal) => {
+        include_str!(concat!("../../scripts/", $name, ".lua"))
+    };
+}
+
 /// One of the scripts; its number is its place in [`Script::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
@@ -10,19 +17,39 @@ pub(super) enum Script {
     Revoke,
     RaiseFence,
     Inspect,
+    /// A grant that is refused while somebody waits who came before.
+    GrantFair,
+    /// A revoke that calls the first who waits.
+    RevokeAndCall,
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Grant, Self::Extend, Self::Revoke, Self::RaiseFence, Self::Inspect];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Grant,
+        Self::Extend,
+        Self::Revoke,
+        Self::RaiseFence,
+        Self::Inspect,
+        Self::GrantFair,
+        Self::RevokeAndCall,
+    ];
+
+    /// Whether its keys are followed by those of the queues.
+    pub(super) const fn has_queues(self) -> bool {
+        matches!(self, Self::GrantFair | Self::RevokeAndCall)
+    }
 
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Grant => include_str!("../../scripts/grant.lua"),
-            Self::Extend => include_str!("../../scripts/extend.lua"),
-            Self::Revoke => include_str!("../../scripts/revoke.lua"),
-            Self::RaiseFence => include_str!("../../scripts/raise_fence.lua"),
-            Self::Inspect => include_str!("../../scripts/inspect.lua"),
+            Self::Grant => concat!(lua!("plain"), lua!("grant")),
+            Self::Extend => lua!("extend"),
+            Self::Revoke => concat!(lua!("plain"), lua!("revoke")),
+            Self::RaiseFence => lua!("raise_fence"),
+            Self::Inspect => lua!("inspect"),
+            Self::GrantFair => concat!(lua!("queue"), lua!("fair"), lua!("grant")),
+            Self::RevokeAndCall => {
+                concat!(lua!("queue"), "local function revoke()\n", lua!("revoke"), "end\n", lua!("call"))
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Relied, Ticket,
+    Action, Answer, Fault, FaultKind, Fence, FencingToken, Frees, Place, Relied, Resource, Ticket,
 };
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
@@ -14,7 +14,7 @@ use super::faults;
 use super::gate::CANARY_KEY;
 use super::request::Request;
 use super::scripts::{Digests, Script};
-use crate::keys::{FENCES_KEY, bucket, lock_key};
+use crate::keys::{FENCES_KEY, bucket, lives_key, lock_key, queue_key};
 use crate::redis_node::transport::{Call, Reply};
 
 /// Which call a batch became.
@@ -44,7 +44,7 @@ pub(super) fn encode(
 ) -> Form {
     let request = batch.first();
     if let (Some(deletion), [resource]) = (deletion, request.command.claim.resources.as_slice())
-        && request.is_revoke()
+        && request.command.action == Action::REVOKE
         && request.command.ticket == Ticket::default()
         && !batch.has_missed()
     {
@@ -92,11 +92,17 @@ pub(super) fn decode(batch: &Batch, form: Form, reply: &Reply) -> Option<Answers
 
 fn script_of(action: &Action) -> Script {
     match action {
+        Action::Grant { place: Some(_), .. } => Script::GrantFair,
         Action::Grant { .. } | Action::Restore { .. } => Script::Grant,
         Action::Extend { .. } => Script::Extend,
-        Action::Revoke => Script::Revoke,
+        Action::Revoke { calls: true } => Script::RevokeAndCall,
+        Action::Revoke { .. } => Script::Revoke,
         Action::RaiseFence { .. } => Script::RaiseFence,
-        Action::Inspect => Script::Inspect,
+        // Commands of queues go over the wake connection.
+        Action::Inspect
+        | Action::Enqueue { .. }
+        | Action::Leave { .. }
+        | Action::CountWaiters => Script::Inspect,
     }
 }
 
@@ -123,6 +129,23 @@ fn write_relied(call: &mut Call, relied: Option<&Relied>) {
     };
 }
 
+/// The number of the keys, the lock keys, and behind them those of their queues (`has_queues`).
+fn write_keys(call: &mut Call, resources: &[Resource], prefix: &str, has_queues: bool) {
+    let locks = resources.iter().map(|resource| lock_key(prefix, resource));
+    call.count(resources.len() * if has_queues { 3 } else { 1 });
+    locks.clone().for_each(|lock| {
+        call.arg(&lock);
+    });
+    if has_queues {
+        locks.clone().for_each(|lock| {
+            call.arg(&queue_key(&lock));
+        });
+        locks.for_each(|lock| {
+            call.arg(&lives_key(&lock));
+        });
+    }
+}
+
 fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option<&Relied>)) {
     let claim = &request.command.claim;
     let resources = claim.resources.as_slice();
@@ -133,10 +156,7 @@ fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option
         }
     };
     let action = request.command.action;
-    call.count(resources.len());
-    for resource in resources {
-        call.arg(&lock_key(prefix, resource));
-    }
+    write_keys(call, resources, prefix, script_of(&action).has_queues());
     match action {
         Action::Grant { .. } => write_relied(call, relied),
         Action::Restore { .. } => write_relied(call, None),
@@ -144,10 +164,13 @@ fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option
     }
     call.arg(claim.holder.as_str());
     match action {
-        Action::Grant { key_ttl, fence } => {
+        Action::Grant { key_ttl, fence, place } => {
             call.number(key_ttl.as_millis());
             if let Some(Fence { proposal, .. }) = fence {
                 write_fences(call.number(proposal.0));
+            }
+            if let Some(Place { arrived, waiter }) = place {
+                call.arg(&waiter.to_string()).number(arrived);
             }
         }
         Action::Restore { key_ttl } => {
@@ -155,7 +178,7 @@ fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option
         }
         Action::RaiseFence { token, .. } => write_fences(call.number(token.0)),
         Action::Inspect => write_fences(call),
-        Action::Revoke | Action::Extend { .. } => {}
+        _ => {}
     }
 }
 

@@ -1,0 +1,6 @@
+-- Stands behind queue.lua and a function `revoke`: calls the first who waits for each key that is free now.
+local reply = revoke()
+for i = 1, locks do
+  if redis.call('EXISTS', KEYS[i]) == 0 then call(i) end
+end
+return reply

@@ -1,0 +1,14 @@
+-- Stands behind queue.lua, before a grant in fair mode: whoever came before goes first, and is called.
+local function is_behind()
+  local member, arrived = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
+  local function has_older()
+    local first = first_two(1)
+    if not first or first == member then return false end
+    local since = tonumber(redis.call('ZSCORE', KEYS[locks + 1], first))
+    return since < arrived or (since == arrived and first < member)
+  end
+  drop_ended(1)
+  if not has_older() then return false end
+  call(1)
+  return has_older()
+end
