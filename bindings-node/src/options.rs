@@ -56,7 +56,7 @@ pub fn defaults() -> Vec<SettingDefault> {
         },
         kind: match option.kind {
             OptionKind::Flag(_) => "boolean",
-            OptionKind::Guard(_) => "string",
+            OptionKind::Guard(_) | OptionKind::Wait(_) => "string",
             _ => "number",
         },
         meaning: match option.name {
@@ -134,6 +134,7 @@ fn set(
         (OptionKind::Count(set), Either3::A(count)) => set(policy, retry_limit(name, *count)?),
         (OptionKind::Flag(set), Either3::B(flag)) => set(policy, *flag),
         (OptionKind::Guard(set), Either3::C(word)) => set(policy, word.parse()?),
+        (OptionKind::Wait(set), Either3::C(word)) => set(policy, word.parse()?),
         // JavaScript's half has checked the types already.
         _ => return Err(ConfigError::new(format!("{name} is of the wrong type"))),
     })

@@ -55,7 +55,8 @@ impl Manager {
         };
         let Start { driver, policy, turn, before } = start;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
-        let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
+        let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known)
+            .queued_as(self.engine.draw_waiter());
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
         let outcome = acquiring.run().await;

@@ -5,6 +5,7 @@ mod busy_poll;
 #[cfg(target_os = "linux")]
 mod epoll;
 mod runtime;
+mod waiters;
 
 use std::ffi::c_int;
 use std::future::Future;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::lazy;
 use pin_project_lite::pin_project;
+use quorlock_protocol::Waiter;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -24,6 +26,7 @@ pub use self::adaptive_backoff::AdaptiveBackoff;
 pub(crate) use self::busy_poll::WaiterGuard;
 pub use self::runtime::Drive;
 use self::runtime::SharedRuntime;
+use self::waiters::Waiters;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 use crate::tasks::Tasks;
@@ -44,6 +47,7 @@ struct Shared {
     background: Arc<Background>,
     jumps: ClockJumps,
     connections: Connections,
+    waiters: Waiters,
 }
 
 /// Counts background work, such as withdrawals, for which no caller waits.
@@ -69,7 +73,9 @@ impl Engine {
         let (background, jumps) = (Arc::default(), ClockJumps::default());
         let runtime = SharedRuntime::start()?;
         let connections = Connections::on(runtime.tasks().clone());
-        Ok(Self { shared: Arc::new(Shared { runtime, background, jumps, connections }) })
+        let waiters = Waiters::new();
+        let shared = Shared { runtime, background, jumps, connections, waiters };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The engine that the locks of this process share; started at the first call.
@@ -167,6 +173,11 @@ impl Engine {
         is_done: impl FnMut() -> bool,
     ) -> Drive {
         self.shared.runtime.drive_ready(on_available, begin, poll_for, is_done)
+    }
+
+    /// A name in the nodes' queues that no acquisition under way has.
+    pub(crate) fn draw_waiter(&self) -> Waiter {
+        self.shared.waiters.draw()
     }
 
     /// A descriptor that is readable while input has arrived that no thread has read yet. The

@@ -46,7 +46,9 @@ impl NodeReport {
     /// `None` for a node that granted, and for one that has not answered.
     pub fn detail(&self) -> Option<String> {
         match self.answer.as_ref()? {
-            Ok(Answer::Ours { .. }) => None,
+            Ok(Answer::Ours { .. } | Answer::Queued { .. } | Answer::Done | Answer::Waiters(_)) => {
+                None
+            }
             Ok(Answer::Absent) => Some("it holds no key of the lease".to_owned()),
             Ok(Answer::Theirs { frees, .. }) => Some(match frees {
                 Frees::In(time) => {

@@ -82,7 +82,8 @@ impl Lease {
         let claim = Arc::clone(won.lease.claim());
         let votes = LastVotes::of(won.round, inbox);
         let now = manager.clock.now();
-        let life = LeaseLife::won(now, (won.lease, won.was_queued), manager.share(policy), manager.quorum);
+        let life =
+            LeaseLife::won(now, (won.lease, won.was_queued), manager.share(policy), manager.quorum);
         let state = State::new(life, votes);
         let lost_rounds = lost_rounds.into();
         let lease = Self::over(Shared {

@@ -70,7 +70,7 @@ pub use observe::NoticeReport;
 pub use quorlock_protocol::{
     Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, Notice, OptionDefault,
     OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome,
-    RestartGuard, Vote,
+    RestartGuard, Vote, WaitMode,
 };
 pub use redis_node::{NodeSettings, RedisNode};
 pub use replies::Replies;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Resources};
+use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Resources, WaitMode};
 
 use crate::engine::Task;
 use crate::error::LockError;
@@ -89,6 +89,18 @@ impl Lock {
         self.set(|policy| policy.min_hold(least))
     }
 
+    /// How a caller that waits learns that the lock is free. Default [`WaitMode::Push`]; see
+    /// [`PolicyBuilder::wait`](crate::PolicyBuilder::wait).
+    pub fn wait(self, mode: WaitMode) -> Self {
+        self.set(|policy| policy.wait(mode))
+    }
+
+    /// Callers get the lock in the order in which they came. Default off; see
+    /// [`PolicyBuilder::fair`](crate::PolicyBuilder::fair).
+    pub fn fair(self, on: bool) -> Self {
+        self.set(|policy| policy.fair(on))
+    }
+
     /// Changes any setting of the policy, save those of the guards, which are the manager's.
     pub fn set(mut self, change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Self {
         self.policy = change(self.policy);
@@ -147,7 +159,9 @@ impl Lock {
     pub fn check(&self) -> Result<(Resources, Policy), LockError> {
         let policy = self.policy.clone().build()?;
         policy.check_guards(&self.manager.policy)?;
-        Ok((self.resources.clone()?, policy))
+        let resources = self.resources.clone()?;
+        policy.check_resources(&resources)?;
+        Ok((resources, policy))
     }
 
     fn stopped(&self) -> LockError {

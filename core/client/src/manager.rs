@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Claim, ConfigError, ErrorKind, HolderId, Inspect, Inspection, Policy, Quorum, Resources,
-    RoundReport, Withdraw,
+    Claim, ConfigError, CountWaiters, ErrorKind, HolderId, Inspect, Inspection, Policy, Quorum,
+    Resources, RoundReport, Withdraw,
 };
 use tokio::sync::oneshot;
 
@@ -97,6 +97,40 @@ impl Redlock {
         let spent = (1, self.manager.clock.now().since(inspection.report.started));
         let rounds = [inspection.report];
         Err(self.manager.error(ErrorKind::QuorumUnreachable, &claim.resources, &rounds, spent))
+    }
+
+    /// How many acquisitions wait for the lock in the nodes' queues: the middle one of the nodes' counts. It is a hint,
+    /// as it may be out of date when it is returned. Callers of one process and manager that wait for the same lock
+    /// count once, and so do none that poll ([`WaitMode::Poll`](crate::WaitMode::Poll)).
+    ///
+    /// ```
+    /// use quorlock::Redlock;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), quorlock::LockError> {
+    /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
+    /// assert_eq!(locks.waiters(["invoice:42"]).await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer.
+    pub async fn waiters<S: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<u32, LockError> {
+        let claim = Claim { resources: Resources::new(names)?, holder: Manager::fresh_holder() };
+        let (claim, manager) = (Arc::new(claim), &self.manager);
+        manager.check_open(&claim.resources)?;
+        manager.settle(None).await?;
+        let now = manager.clock.now();
+        let mut machine = CountWaiters::new(now, &claim, &manager.policy, manager.quorum);
+        let counted = manager.driver().run(&mut machine, |_| {}).await;
+        counted.result.map_err(|kind| {
+            let spent = (1, manager.clock.now().since(now));
+            manager.error(kind, &claim.resources, &[counted.report.clone()], spent)
+        })
     }
 
     /// Every node's address (without a password) and state, in the order given.

@@ -1,6 +1,8 @@
 //! A node inside this process (`memory://name` or `memory://`), for demos and tests. Owns its keys; the same contract
 //! and the same meaning as the Lua scripts, without a server.
 
+mod queues;
+
 use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -9,9 +11,10 @@ use std::time::Duration;
 
 use quorlock_protocol::{
     Action, Answer, Claim, Command, Environment as _, Fault, FaultKind, Fence, FencingToken, Frees,
-    Moment, Reply, Ttl,
+    Moment, Reply, Ttl, WaitQueue,
 };
 
+use self::queues::Queues;
 use crate::clock;
 use crate::inbox::ReplyTo;
 use crate::keys::{bucket, lock_key};
@@ -63,7 +66,7 @@ impl Node for MemoryNode {
             Err(Fault::new(FaultKind::Late, "this process came to it too late to send it"))
         } else {
             let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(store.run(now, &self.prefix, &command))
+            Ok(store.run(now, &self.prefix, &command, &reply_to))
         };
         reply_to.deliver(Reply { ticket: command.ticket, answer, repeated: false });
     }
@@ -85,6 +88,7 @@ struct Store {
     keys: HashMap<String, Entry>,
     /// The highest token of each bucket; what ends with the process needs no other end.
     fences: HashMap<u64, FencingToken>,
+    queues: Queues,
     /// When so many keys are there, the expired ones are thrown out.
     sweep_at: usize,
 }
@@ -105,27 +109,39 @@ struct Found {
 }
 
 impl Store {
-    fn run(&mut self, now: Moment, prefix: &str, command: &Command) -> Answer {
+    fn run(&mut self, now: Moment, prefix: &str, command: &Command, reply_to: &ReplyTo) -> Answer {
         let claim = &*command.claim;
         let locks: Vec<String> =
             claim.resources.as_slice().iter().map(|it| lock_key(prefix, it).into_owned()).collect();
         let found = self.look(now, &locks, claim);
         match command.action {
-            Action::Grant { key_ttl, fence } => {
+            Action::Grant { place: Some(place), .. }
+                if found.any_gone && self.queues.is_behind(now, &locks, place) =>
+            {
+                let frees = Frees::In(WaitQueue::TURN);
+                Answer::Theirs { floor: self.highest_fence(&locks), frees }
+            }
+            Action::Grant { key_ttl, fence, .. } => {
                 self.grant(now, &locks, claim, (key_ttl, fence), &found)
             }
             Action::Restore { key_ttl } => self.grant(now, &locks, claim, (key_ttl, None), &found),
             Action::Extend { key_ttl } => {
                 if found.all_ours {
                     self.each(&locks, |entry| entry.expires = now + key_ttl.as_duration());
+                    locks.iter().for_each(|it| self.queues.show(it, Some(key_ttl.as_duration())));
                 }
                 found.answer(None)
             }
-            Action::Revoke => {
+            Action::Revoke { calls } => {
                 let holder = claim.holder.as_str();
                 for lock in &locks {
                     if self.live(now, lock).is_some_and(|entry| entry.holder == holder) {
                         self.keys.remove(lock);
+                    }
+                    match self.live(now, lock) {
+                        Some(_) => {}
+                        None if calls => self.queues.call(now, lock),
+                        None => self.queues.show(lock, None),
                     }
                 }
                 found.answer(None)
@@ -146,9 +162,23 @@ impl Store {
                     Answer::Theirs { floor, .. } => {
                         Answer::Theirs { floor, frees: found.frees(now) }
                     }
-                    Answer::Absent => Answer::Absent,
+                    answer => answer,
                 }
             }
+            Action::Enqueue { place } => {
+                let ends: Vec<_> =
+                    locks.iter().map(|lock| self.live(now, lock).map(|it| it.expires)).collect();
+                let queued = self.queues.enqueue(now, &locks, &ends, place, reply_to);
+                let last = Found { theirs: ends.into_iter().flatten().max(), ..found };
+                Answer::Queued { queued, frees: last.frees(now) }
+            }
+            Action::Leave { place } => {
+                let free: Vec<_> =
+                    locks.iter().map(|lock| self.live(now, lock).is_none()).collect();
+                self.queues.leave(now, &locks, &free, place);
+                Answer::Done
+            }
+            Action::CountWaiters => Answer::Waiters(self.queues.count(now, &locks)),
         }
     }
 

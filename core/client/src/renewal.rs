@@ -188,7 +188,7 @@ async fn run(shared: Arc<Shared>) {
         };
         match wake {
             Some(Wake::Cancelled) => return,
-            Some(Wake::Replies | Wake::Freed) => batcher.gather(&mut arrivals),
+            Some(Wake::Replies | Wake::Freed | Wake::News(..)) => batcher.gather(&mut arrivals),
             None if !more_are_due && batcher.left().is_none() => batcher.expect_no_more(),
             None => {}
         }

@@ -64,6 +64,7 @@
 mod acquire;
 mod backoff;
 mod command;
+mod count_waiters;
 mod error;
 mod explain;
 mod extend;
@@ -88,6 +89,7 @@ mod withdraw;
 
 pub use acquire::{Acquire, AcquireOutcome, Won};
 pub use command::{Action, Answer, Command, Fence, Frees, Reply, Ticket};
+pub use count_waiters::{CountWaiters, WaitersCounted};
 pub use error::{ConfigError, ErrorKind};
 pub use explain::Failure;
 pub use extend::{Extend, ExtendOutcome, Extension, LastRound};
@@ -107,7 +109,7 @@ pub use place::{Place, Queued, Waiter};
 pub use policy::{
     OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard, WaitMode,
 };
-pub use queue::{Caller, News, WaitQueue, WakeCause};
+pub use queue::{News, Tell, WaitQueue, WakeCause};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
 pub use time::{Moment, Ttl};

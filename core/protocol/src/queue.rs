@@ -44,17 +44,8 @@ impl WakeCause {
     }
 }
 
-/// Sends news to a waiter's process; returns whether that process listens.
-pub trait Caller {
-    /// Tells `waiter` the news.
-    fn tell(&mut self, waiter: Waiter, news: News) -> bool;
-}
-
-impl<F: FnMut(Waiter, News) -> bool> Caller for F {
-    fn tell(&mut self, waiter: Waiter, news: News) -> bool {
-        self(waiter, news)
-    }
-}
+/// Sends news to a waiter; tells whether its process listens.
+pub type Tell<'a> = dyn FnMut(Waiter, News) -> bool + 'a;
 
 /// The queue for one lock key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -89,33 +80,33 @@ impl WaitQueue {
     }
 
     /// Gives a place up. If it was the first, the next waiter is called (`is_free`), or told that it is first.
-    pub fn leave(&mut self, now: Moment, place: Place, is_free: bool, caller: &mut dyn Caller) {
+    pub fn leave(&mut self, now: Moment, place: Place, is_free: bool, tell: &mut Tell<'_>) {
         let was_first = self.rank(place) == Some(0);
         self.places.remove(&place);
         if !was_first {
             return;
         }
         if is_free {
-            self.call(now, caller);
+            self.call(now, tell);
         } else if let Some(next) = self.places.keys().next() {
-            caller.tell(next.waiter, News::First);
+            tell(next.waiter, News::First);
         }
     }
 
     /// The key is free: calls the first waiter, and tells the second that its turn may be next. A waiter whose process
     /// does not listen loses its place, and so does one that lets its turn pass.
-    pub fn call(&mut self, now: Moment, caller: &mut dyn Caller) {
+    pub fn call(&mut self, now: Moment, tell: &mut Tell<'_>) {
         self.drop_ended(now);
         for _ in 0..Self::STEP {
             let mut places = self.places.keys().copied();
             let (Some(first), second) = (places.next(), places.next()) else {
                 return;
             };
-            if caller.tell(first.waiter, News::Freed(WakeCause::Push)) {
+            if tell(first.waiter, News::Freed(WakeCause::Push)) {
                 let end = now + Self::TURN;
                 self.places.entry(first).and_modify(|until| *until = (*until).min(end));
                 if let Some(second) = second {
-                    caller.tell(second.waiter, News::Next);
+                    tell(second.waiter, News::Next);
                 }
                 return;
             }
@@ -125,14 +116,19 @@ impl WaitQueue {
 
     /// Whether somebody who came before `place` waits, once those that do not answer are dropped: a fair grant is
     /// refused then, and the first is called.
-    pub fn is_behind(&mut self, now: Moment, place: Place, caller: &mut dyn Caller) -> bool {
+    pub fn is_behind(&mut self, now: Moment, place: Place, tell: &mut Tell<'_>) -> bool {
         self.drop_ended(now);
         let is_behind = |queue: &Self| queue.places.keys().next().is_some_and(|it| *it < place);
         if !is_behind(self) {
             return false;
         }
-        self.call(now, caller);
+        self.call(now, tell);
         is_behind(self)
+    }
+
+    /// The first in the queue, which watches the key.
+    pub fn first(&self) -> Option<Place> {
+        self.places.keys().next().copied()
     }
 
     /// How many places count at `now`.
@@ -177,7 +173,7 @@ mod tests {
     }
 
     /// What `act` tells whom, while these waiters do not listen.
-    fn told(deaf: &[u32], act: impl FnOnce(&mut dyn Caller)) -> Vec<(u32, News)> {
+    fn told(deaf: &[u32], act: impl FnOnce(&mut Tell<'_>)) -> Vec<(u32, News)> {
         let mut told = Vec::new();
         act(&mut |waiter: Waiter, news| {
             let listens = !deaf.contains(&waiter.number);

@@ -108,7 +108,8 @@ impl Lease {
         };
         let driver = self.shared.manager.driver();
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
-        let mut is_told_free = false;
+        // Those that wait in the nodes' queues are called by the nodes, in their order.
+        let mut is_told_free = self.shared.lock().life.was_queued();
         self.end_notes();
         let work = async move {
             if let Some((_, awaited)) = &told_to {

@@ -299,6 +299,7 @@ async fn commands_take_effect_in_order(mut kind: Kind) {
             Ok(Answer::Ours { .. }) => 'o',
             Ok(Answer::Theirs { .. }) => 't',
             Ok(Answer::Absent) => 'a',
+            Ok(other) => panic!("{ticket:?}: {other:?}"),
             Err(fault) => panic!("{ticket:?}: {fault}"),
         };
         assert_eq!(got, wanted, "{ticket:?}");

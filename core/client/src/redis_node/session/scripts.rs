@@ -48,7 +48,13 @@ impl Script {
             Self::Inspect => lua!("inspect"),
             Self::GrantFair => concat!(lua!("queue"), lua!("fair"), lua!("grant")),
             Self::RevokeAndCall => {
-                concat!(lua!("queue"), "local function revoke()\n", lua!("revoke"), "end\n", lua!("call"))
+                concat!(
+                    lua!("queue"),
+                    "local function revoke()\n",
+                    lua!("revoke"),
+                    "end\n",
+                    lua!("call")
+                )
             }
         }
     }

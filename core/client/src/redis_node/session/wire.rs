@@ -99,10 +99,9 @@ fn script_of(action: &Action) -> Script {
         Action::Revoke { .. } => Script::Revoke,
         Action::RaiseFence { .. } => Script::RaiseFence,
         // Commands of queues go over the wake connection.
-        Action::Inspect
-        | Action::Enqueue { .. }
-        | Action::Leave { .. }
-        | Action::CountWaiters => Script::Inspect,
+        Action::Inspect | Action::Enqueue { .. } | Action::Leave { .. } | Action::CountWaiters => {
+            Script::Inspect
+        }
     }
 }
 

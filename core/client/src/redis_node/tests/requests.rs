@@ -59,11 +59,9 @@ impl Asked {
         let key_ttl = Ttl::from_millis(10_000).expect("a key_ttl");
         let fence = Fence { proposal: FencingToken(TIME), retention: key_ttl };
         let action = match self.kind {
-            Kind::Grant => Action::Grant {
-                key_ttl,
-                fence: self.is_fenced.then_some(fence),
-                place: None,
-            },
+            Kind::Grant => {
+                Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence), place: None }
+            }
             Kind::Extend => Action::Extend { key_ttl },
             Kind::Revoke => Action::REVOKE,
         };
