@@ -234,7 +234,7 @@ impl Actor<'_> {
         let draw = owner_of(&won.lease).draw;
         let policy = self.scope.policy_of(self.client.id);
         self.client.phase = Phase::Holding(Box::new(Holding {
-            life: LeaseLife::won(self.clock(), won.lease, policy, self.quorum()),
+            life: LeaseLife::won(self.clock(), (won.lease, won.was_queued), policy, self.quorum()),
             driver: None,
             bound: None,
             check: None,

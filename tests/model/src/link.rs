@@ -131,7 +131,7 @@ impl Link {
         let revoke = self
             .out
             .iter()
-            .rposition(|sent| !sent.is_done() && sent.command.action == Action::Revoke);
+            .rposition(|sent| !sent.is_done() && is_revoke(&sent.command));
         if let (Some(undone), Some(revoke)) = (undone, revoke)
             && let Some(sent) = self.out.remove(revoke)
         {
@@ -276,7 +276,7 @@ impl Link {
     /// Whether a revoke of the claim is on its way to the node.
     pub(crate) fn revokes(&self, owner: Owner) -> bool {
         let mut waiting = self.out.iter().filter(|sent| !sent.is_done());
-        waiting.any(|sent| sent.owner == owner && sent.command.action == Action::Revoke)
+        waiting.any(|sent| sent.owner == owner && is_revoke(&sent.command))
     }
 
     fn tell(&mut self, op: Op, command: &Command, sends: u8, kind: FaultKind) {
@@ -287,6 +287,10 @@ impl Link {
         };
         self.told.push_back((op, reply));
     }
+}
+
+pub(crate) const fn is_revoke(command: &Command) -> bool {
+    matches!(command.action, Action::Revoke { .. })
 }
 
 /// The operation of a command whose reply nobody waits for.

@@ -1,11 +1,11 @@
 //! The messages in flight between clients and nodes. Owns how a command is carried out and how its
 //! reply arrives.
 
-use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, NodeId, Reply};
+use quorlock_protocol::{Answer, Command, Fault, FaultKind, NodeId, Reply};
 
 use crate::client::{Phase, Status};
 use crate::guarded::NODE_WALL;
-use crate::link::{Op, Progress, Sent, Ward};
+use crate::link::{Op, Progress, Sent, Ward, is_revoke};
 use crate::property::Violation;
 use crate::scope::Scope;
 use crate::site::{Flaw, Health, Owner, Request, buckets};
@@ -61,6 +61,7 @@ impl World {
             fences_end: scope.fences_end,
             buckets: buckets(scope.wants_of(sent.owner.client), scope.shares_bucket).collect(),
             flaw: scope.flaw,
+            listeners: 0,
         };
         if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
             acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
@@ -101,7 +102,7 @@ impl World {
         }
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
         let answer = self.nodes[place].run(&request);
-        if held && sent.command.action == Action::Revoke {
+        if held && is_revoke(&sent.command) {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }
         self.note(client, node, (0_u8, answer));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Guards, Policy, PolicyBuilder, Resources, RestartGuard};
+use quorlock_protocol::{Guards, Policy, PolicyBuilder, Resources, RestartGuard, WaitMode};
 
 use crate::clock::Rate;
 use crate::print::fingerprint;
@@ -321,6 +321,7 @@ pub(crate) fn policy(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Pol
         .node_timeout(Duration::from_millis(50))
         .retry_delay(Duration::from_millis(100))
         .retry_jitter(Duration::ZERO)
+        .wait(WaitMode::Poll)
         .restart_guard(RestartGuard::Off)
         .clock_guard(false);
     change(base).build().expect("the settings of a scope are valid")

@@ -1,9 +1,10 @@
 //! One node of the world: its keys, its fences, its clock. Owns this state and how it changes with
 //! time; `serving` carries out commands. Knows nothing of clients or connections.
 
+mod queueing;
 mod serving;
 
-use quorlock_protocol::{CanaryKey, GuardStore, HolderId, Notes, Writing};
+use quorlock_protocol::{CanaryKey, GuardStore, HolderId, News, Notes, WaitQueue, Waiter, Writing};
 
 use crate::clock::Rate;
 
@@ -43,6 +44,10 @@ pub(crate) struct Key {
 pub(crate) struct Site {
     /// The lock key of each resource.
     pub(crate) keys: Vec<Option<Key>>,
+    /// Who waits for each resource.
+    pub(crate) queues: Vec<WaitQueue>,
+    /// What the queues have just told, for the world to deliver.
+    pub(crate) told: Vec<(Waiter, News)>,
     /// The fence of each bucket; zero for none.
     pub(crate) fences: Vec<u64>,
     /// When their table goes, by the node's clock.
@@ -88,6 +93,8 @@ impl Site {
     pub(crate) fn new(resources: usize) -> Self {
         Self {
             keys: vec![None; resources],
+            queues: vec![WaitQueue::default(); resources],
+            told: Vec::new(),
             fences: vec![0; resources],
             fences_end: u64::MAX,
             stepped: 0,
@@ -126,6 +133,7 @@ impl Site {
     pub(crate) fn forget(&mut self) {
         (self.store, self.is_lost) = (GuardStore::default(), true);
         self.keys.fill(None);
+        self.queues.fill(WaitQueue::default());
         self.lose_fences();
     }
 

@@ -201,7 +201,8 @@ impl Session {
                 Some(outcome) => match outcome.result {
                     Ok(won) => {
                         let (now, quorum) = (self.env.now, self.settings.quorum());
-                        self.life = Some(LeaseLife::won(now, won.lease, self.policy, quorum));
+                        let won = (won.lease, won.was_queued);
+                        self.life = Some(LeaseLife::won(now, won, self.policy, quorum));
                         self.result = Outcome::Won;
                     }
                     Err(kind) => {
@@ -297,8 +298,11 @@ pub(super) const fn kind(command: &Command) -> &'static str {
         Action::Grant { .. } => "grant",
         Action::Restore { .. } => "restore",
         Action::Extend { .. } => "extend",
-        Action::Revoke => "revoke",
+        Action::Revoke { .. } => "revoke",
         Action::RaiseFence { .. } => "raise",
         Action::Inspect => "inspect",
+        Action::Enqueue { .. } => "enqueue",
+        Action::Leave { .. } => "leave",
+        Action::CountWaiters => "count",
     }
 }

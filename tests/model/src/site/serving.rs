@@ -24,6 +24,8 @@ pub(crate) struct Request<'a> {
     /// Those of the resources.
     pub(crate) buckets: Vec<usize>,
     pub(crate) flaw: Flaw,
+    /// The clients, as bits, that hear what the node's queues say.
+    pub(crate) listeners: u64,
 }
 
 struct Found {
@@ -68,11 +70,11 @@ impl Request<'_> {
     /// The terms of a first grant, which nodes do by commands of their own if the proposal is near their clock:
     /// first the key, then the fence, then they tell what stands in the canary key, then their clock.
     pub(crate) fn native(&self) -> Option<(Ttl, Option<Fence>)> {
-        let Action::Grant { key_ttl, fence } = self.command.action else {
+        let Action::Grant { key_ttl, fence, place } = self.command.action else {
             return None;
         };
         let is_near = fence.is_none_or(|fence| self.is_near(fence));
-        let is_first = self.is_first && self.command.ticket == Ticket::default();
+        let is_first = self.is_first && self.command.ticket == Ticket::default() && place.is_none();
         (is_first && is_near && self.resources.len() == 1).then_some((key_ttl, fence))
     }
 
@@ -157,7 +159,14 @@ impl Site {
         let found = self.look(request);
         let all_ours = found.ours == request.resources.len();
         match request.command.action {
-            Action::Grant { key_ttl, fence } => self.grant(request, key_ttl, fence, &found),
+            Action::Grant { key_ttl, fence, place } => {
+                let is_free = found.theirs.is_none() && found.ours == 0;
+                if is_free && place.is_some_and(|place| self.is_behind(request, place)) {
+                    let floor = fence.and_then(|_| self.highest(request));
+                    return Answer::Theirs { floor, frees: Frees::Unknown };
+                }
+                self.grant(request, key_ttl, fence, &found)
+            }
             Action::Restore { key_ttl } => self.grant(request, key_ttl, None, &found),
             Action::Extend { key_ttl } => {
                 if all_ours {
@@ -166,13 +175,16 @@ impl Site {
                 }
                 self.answer(request, &found, false)
             }
-            Action::Revoke => {
+            Action::Revoke { calls } => {
                 let any = request.flaw == Flaw::RevokesAnyones;
                 for resource in request.resources {
                     let key = &mut self.keys[usize::from(*resource)];
                     if key.is_some_and(|key| key.owner == request.owner || any) {
                         *key = None;
                     }
+                }
+                if calls {
+                    self.call_first(request);
                 }
                 Self::plain(request, &found)
             }
@@ -184,6 +196,9 @@ impl Site {
                 Answer::Ours { token: self.highest(request), remaining: None }
             }
             Action::Inspect => self.answer(request, &found, true),
+            Action::Enqueue { place } => self.enqueue(request, place),
+            Action::Leave { place } => self.leave_queue(request, place),
+            Action::CountWaiters => self.count_waiters(request),
         }
     }
 
