@@ -15,6 +15,7 @@
 //! lost or released is never held again.
 
 mod end;
+mod marks;
 mod work;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::quorum::Quorum;
 use crate::round::RoundReport;
 use crate::time::Moment;
 pub use end::{Loss, Release};
+use marks::{Mark, Marks};
 use work::Work;
 pub use work::{ExtensionEnd, LeaseWork, WorkEnd, WorkId};
 
@@ -45,10 +47,7 @@ pub struct LeaseLife {
     stage: Stage,
     /// Why it was lost; kept after its release.
     lost: Option<LossReason>,
-    is_at_risk: bool,
-    is_watched: bool,
-    /// It was waited for in the nodes' queues, where others may wait still: they hear of its end.
-    was_queued: bool,
+    marks: Marks,
     /// What its driver has not taken yet. Boxed, as most leases have none at any given time.
     untold: Option<Box<Untold>>,
 }
@@ -80,13 +79,14 @@ impl LeaseLife {
         policy: impl Into<Arc<Policy>>,
         quorum: Quorum,
     ) -> Self {
-        let life = Self::new(now, policy.into(), quorum, Work::Idle(Box::new(lease)));
-        Self { was_queued, ..life }
+        let mut life = Self::new(now, policy.into(), quorum, Work::Idle(Box::new(lease)));
+        life.marks.set(Mark::Queued, was_queued);
+        life
     }
 
     /// Whether its end is told to those that wait in the nodes' queues.
     pub const fn was_queued(&self) -> bool {
-        self.was_queued
+        self.marks.has(Mark::Queued)
     }
 
     /// Takes another process's lease over, by its claim. Nothing is proved until an extension or a
@@ -109,9 +109,7 @@ impl LeaseLife {
             work_id: WorkId::default(),
             stage: Stage::Held,
             lost: None,
-            is_at_risk: false,
-            is_watched: false,
-            was_queued: false,
+            marks: Marks::default(),
             untold: None,
         }
     }
@@ -177,7 +175,7 @@ impl LeaseLife {
 
     /// Whether at the last poll its renewal had failed and less than a third of the ttl was left.
     pub const fn is_at_risk(&self) -> bool {
-        self.is_at_risk
+        self.marks.has(Mark::AtRisk)
     }
 
     /// Whether an extension is under way.
@@ -210,14 +208,14 @@ impl LeaseLife {
 
     /// The user wants to be told of its loss: its end is watched from the next [`Self::resume`] on.
     pub const fn watch(&mut self) {
-        self.is_watched = true;
+        self.marks.set(Mark::Watched, true);
     }
 
     /// Starts to renew the lease if its settings say so (and `may_renew`), and to watch its end if
     /// the user wants that, unless an operation is at work already. Returns the operation's number
     /// and when to poll it first; there is nothing to send before.
     pub fn resume(&mut self, now: Moment, may_renew: bool) -> Option<(WorkId, Moment)> {
-        let is_wanted = self.policy.auto_extend || self.is_watched;
+        let is_wanted = self.policy.auto_extend || self.marks.has(Mark::Watched);
         if !is_wanted || self.stage != Stage::Held || !matches!(self.work, Work::Idle(_)) {
             return None;
         }

@@ -128,10 +128,7 @@ impl Link {
     /// Puts a revoke that the node has not done before all else that it has not done.
     pub(crate) fn let_overtake(&mut self) {
         let undone = self.out.iter().position(|sent| !sent.is_done());
-        let revoke = self
-            .out
-            .iter()
-            .rposition(|sent| !sent.is_done() && is_revoke(&sent.command));
+        let revoke = self.out.iter().rposition(|sent| !sent.is_done() && is_revoke(&sent.command));
         if let (Some(undone), Some(revoke)) = (undone, revoke)
             && let Some(sent) = self.out.remove(revoke)
         {

@@ -31,4 +31,6 @@ pub(super) use self::machine::Session;
 pub(super) use self::replay::Unanswered;
 pub(super) use self::replies::Event;
 pub(super) use self::request::Request;
+#[cfg(test)]
+pub(super) use self::scripts::Script;
 pub(super) use self::turn::{SILENT, Turn};

@@ -13,7 +13,7 @@ mod stream;
 mod world;
 
 use self::requests::Kind::{Extend, Grant, Revoke};
-use self::requests::{Asked, Kind, Plan, fenced, first, later};
+use self::requests::{Asked, Kind, Plan, fenced, first, later, queued};
 use self::scope::Scope;
 use self::search::search;
 
@@ -22,6 +22,14 @@ use self::search::search;
 fn scripts_of_one_lease() {
     let plan = turns([later("a", Grant), later("a", Revoke)]);
     let scope = Scope { cuts: 1, flushes: 1, is_late: true, ..Scope::of([plan]) };
+    search(&scope);
+}
+
+/// A fair lease, and its revoke, which calls who waits.
+#[test]
+fn scripts_beside_a_queue() {
+    let plan = turns([queued("a", Grant), queued("a", Revoke)]);
+    let scope = Scope { cuts: 1, flushes: 1, has_deletion: true, ..Scope::of([plan]) };
     search(&scope);
 }
 

@@ -132,7 +132,7 @@ impl LeaseLife {
             node_timeout: policy.node_timeout(),
         };
         let machine =
-            Withdraw::new(now, withdrawal).valid_until(valid_until).calling(self.was_queued);
+            Withdraw::new(now, withdrawal).valid_until(valid_until).calling(self.was_queued());
         match ending {
             Ending::GivenBack => machine.keeping(self.since + policy.min_hold, policy.drift),
             Ending::Withdrawn => machine,

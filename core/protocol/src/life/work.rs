@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseLife, Untold};
+use super::{LeaseLife, Mark, Untold};
 use crate::command::Reply;
 use crate::error::ErrorKind;
 use crate::extend::{Extend, ExtendOutcome, LastRound};
@@ -184,7 +184,7 @@ impl LeaseLife {
             Work::Renewing(hold) => {
                 let output = hold.poll(env);
                 if !matches!(output, Output::Send(..)) {
-                    self.is_at_risk = hold.is_at_risk(env.now());
+                    self.marks.set(Mark::AtRisk, hold.is_at_risk(env.now()));
                 }
                 match output {
                     Output::Send(node, command) => Output::Send(node, command),

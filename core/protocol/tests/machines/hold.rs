@@ -169,7 +169,7 @@ fn stopping_sends_nothing_more() {
 fn keys_of_an_unanswered_renewal_are_withdrawn_to_their_end() {
     let renewed = policy(|policy| policy.auto_extend(true));
     let now = Moment::from_millis(0);
-    let life = LeaseLife::won(now, lease(), renewed, quorum(3));
+    let life = LeaseLife::won(now, (lease(), false), renewed, quorum(3));
     let mut play = Working::renewing(life, now);
     play.wait_until(988);
     let loss = play.machine.life.take_loss().expect("lost");

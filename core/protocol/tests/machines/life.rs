@@ -26,7 +26,7 @@ fn lease() -> Lease {
 }
 
 fn life(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> LeaseLife {
-    LeaseLife::won(at(0), lease(), policy(change), quorum(3))
+    LeaseLife::won(at(0), (lease(), false), policy(change), quorum(3))
 }
 
 fn renewed(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Working> {

@@ -30,7 +30,7 @@ fn lease() -> Lease {
 fn hold(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Working> {
     let now = Moment::from_millis(0);
     let policy = delayed(|base| change(base.auto_extend(true)));
-    Working::renewing(LeaseLife::won(now, lease(), policy, quorum(3)), now)
+    Working::renewing(LeaseLife::won(now, (lease(), false), policy, quorum(3)), now)
 }
 
 /// What the command asks the node to keep the keys for, in milliseconds.

@@ -190,6 +190,9 @@ pub(crate) fn kind(command: &Command) -> &'static str {
         Action::Revoke { .. } => "revoke",
         Action::RaiseFence { .. } => "raise",
         Action::Inspect => "inspect",
+        Action::Enqueue { .. } => "enqueue",
+        Action::Leave { .. } => "leave",
+        Action::CountWaiters => "count",
     }
 }
 

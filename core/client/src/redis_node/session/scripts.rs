@@ -11,7 +11,7 @@ macro_rules! lua {
 
 /// One of the scripts; its number is its place in [`Script::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Script {
+pub(crate) enum Script {
     Grant,
     Extend,
     Revoke,
@@ -24,7 +24,7 @@ pub(super) enum Script {
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Grant,
         Self::Extend,
         Self::Revoke,
@@ -35,11 +35,11 @@ impl Script {
     ];
 
     /// Whether its keys are followed by those of the queues.
-    pub(super) const fn has_queues(self) -> bool {
+    pub(crate) const fn has_queues(self) -> bool {
         matches!(self, Self::GrantFair | Self::RevokeAndCall)
     }
 
-    pub(super) const fn text(self) -> &'static str {
+    pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Grant => concat!(lua!("plain"), lua!("grant")),
             Self::Extend => lua!("extend"),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Action, Claim, Command, Fence, FencingToken, HolderId, Moment, NodeId, Reply, Resources,
-    Ticket, Ttl,
+    Action, Claim, Command, Fence, FencingToken, HolderId, Moment, NodeId, Place, Reply, Resources,
+    Ticket, Ttl, Waiter,
 };
 
 use super::server::TIME;
@@ -25,6 +25,8 @@ pub(super) struct Asked {
     pub(super) kind: Kind,
     is_first_round: bool,
     pub(super) is_fenced: bool,
+    /// Beside a queue.
+    is_queued: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,12 +38,24 @@ pub(super) enum Kind {
 
 /// Of a first round: by the server's own commands, where it has them.
 pub(super) fn first(holder: &'static str, kind: Kind) -> Asked {
-    Asked { holder, resource: holder, kind, is_first_round: true, is_fenced: false }
+    Asked {
+        holder,
+        resource: holder,
+        kind,
+        is_first_round: true,
+        is_fenced: false,
+        is_queued: false,
+    }
 }
 
 /// Of a later round: by script.
 pub(super) fn later(holder: &'static str, kind: Kind) -> Asked {
     Asked { is_first_round: false, ..first(holder, kind) }
+}
+
+/// Of a fair grant, and of the revoke that calls who waits: by scripts of their own.
+pub(super) fn queued(holder: &'static str, kind: Kind) -> Asked {
+    Asked { is_queued: true, ..first(holder, kind) }
 }
 
 /// Of a first round, with a fencing token.
@@ -60,10 +74,12 @@ impl Asked {
         let fence = Fence { proposal: FencingToken(TIME), retention: key_ttl };
         let action = match self.kind {
             Kind::Grant => {
-                Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence), place: None }
+                let waiter = Waiter { process: 1, number: 1 };
+                let place = self.is_queued.then_some(Place { arrived: TIME, waiter });
+                Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence), place }
             }
             Kind::Extend => Action::Extend { key_ttl },
-            Kind::Revoke => Action::REVOKE,
+            Kind::Revoke => Action::Revoke { calls: self.is_queued },
         };
         let claim = Claim {
             resources: Resources::new([self.resource]).expect("a name"),

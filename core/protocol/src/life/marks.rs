@@ -1,0 +1,26 @@
+//! Facts about a lease that are true or not, in one byte: a process may hold many leases.
+
+/// The facts that are true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Marks(u8);
+
+/// One fact.
+#[derive(Clone, Copy)]
+pub(super) enum Mark {
+    /// At the last poll its renewal had failed, and little validity was left.
+    AtRisk = 1,
+    /// Its user wants to be told of its loss.
+    Watched = 2,
+    /// It was waited for in the nodes' queues, where others may wait still: they hear of its end.
+    Queued = 4,
+}
+
+impl Marks {
+    pub(super) const fn has(self, mark: Mark) -> bool {
+        self.0 & mark as u8 != 0
+    }
+
+    pub(super) const fn set(&mut self, mark: Mark, is_true: bool) {
+        self.0 = if is_true { self.0 | mark as u8 } else { self.0 & !(mark as u8) };
+    }
+}
