@@ -28,18 +28,37 @@ pub(crate) fn lives_key(lock_key: &str) -> String {
     beside("quorlock:alive:", lock_key)
 }
 
-/// A key in the hash slot of `lock_key`, so that one script may use both on a cluster's node.
+/// A key of our own that belongs to `lock_key` and to no other.
 ///
-/// A name with a brace may have a hash tag of its own, which then stands alone before the name; no name without
-/// braces makes such a key.
-fn beside(purpose: &str, lock_key: &str) -> String {
-    if !lock_key.contains(['{', '}']) {
-        return format!("{purpose}{{{lock_key}}}");
+/// A server that is part of a cluster runs a script only if all keys are in one hash slot. The slot of a key is that of
+/// its hash tag, if it has one: what stands between its first `{` and the next `}`, unless that is nothing. So the
+/// hash tag is the lock key's own, or else the whole lock key. Only if that holds a `}` it cannot be a tag: then the
+/// slots differ, and only a cluster refuses the script.
+///
+/// No two lock keys share a key: the first form is that of a lock key with a tag, which has a `}` besides the last one
+/// of the prefix, the second has a single `}`, and the third has no tag.
+fn beside(prefix: &str, lock_key: &str) -> String {
+    match hash_tag(lock_key) {
+        Some(tag) => format!("{prefix}{{{tag}}}:{lock_key}"),
+        None if !lock_key.contains('}') => format!("{prefix}{{{lock_key}}}"),
+        None => format!("{prefix}{lock_key}"),
     }
-    let tag = lock_key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    let tag = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(lock_key);
-    format!("{purpose}{{{tag}}}:{lock_key}")
 }
+
+/// The part of a key that decides on its hash slot, if that is not the whole key.
+fn hash_tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    Some(tag).filter(|tag| !tag.is_empty())
+}
+
+/// The channel to which servers send news for the waiters of `process`.
+pub(crate) fn wake_channel(process: u64) -> String {
+    format!("{WAKE_CHANNEL}{process:016x}")
+}
+
+/// What every such channel begins with.
+pub(crate) const WAKE_CHANNEL: &str = "quorlock:wake:";
 
 /// The number of buckets, which limits the table to 1.5 MB.
 const BUCKETS: u64 = 16_384;
@@ -53,6 +72,8 @@ pub(crate) fn bucket(lock_key: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// Every version and binding must compute the same bucket.
@@ -68,18 +89,43 @@ mod tests {
         }
     }
 
-    /// Every version and binding must name the same queue.
+    /// Every version and binding must use the same queue.
     #[test]
-    fn a_queue_lies_in_the_slot_of_its_lock_key() {
-        for (name, queue) in [
-            ("r", "quorlock:queue:{r}"),
-            ("user:{42}:cart", "quorlock:queue:{42}:user:{42}:cart"),
-            ("{}r", "quorlock:queue:{{}r}:{}r"),
-            ("r}", "quorlock:queue:{r}}:r}"),
+    fn a_queue_is_in_the_hash_slot_of_its_lock_key() {
+        for (lock_key, queue) in [
+            ("invoice:42", "quorlock:queue:{invoice:42}"),
+            ("app:a b", "quorlock:queue:{app:a b}"),
+            ("{user:7}:cart", "quorlock:queue:{user:7}:{user:7}:cart"),
+            ("a{b}{c}", "quorlock:queue:{b}:a{b}{c}"),
+            ("a{b", "quorlock:queue:{a{b}"),
+            ("a{{b}", "quorlock:queue:{{b}:a{{b}"),
         ] {
-            assert_eq!(queue_key(name), queue);
+            assert_eq!(queue_key(lock_key), queue);
+            let slot_of = |key| hash_tag(key).map_or(key.to_owned(), str::to_owned);
+            assert_eq!(slot_of(queue), slot_of(lock_key), "{lock_key}");
         }
+        assert_eq!(queue_key("{}a"), "quorlock:queue:{}a");
+        assert_eq!(queue_key("a}b"), "quorlock:queue:a}b");
         assert_eq!(lives_key("r"), "quorlock:alive:{r}");
+    }
+
+    #[test]
+    fn no_two_lock_keys_share_a_queue() {
+        // All texts of up to six of these characters.
+        let mut names = vec![String::new()];
+        for length in 0..6 {
+            let longest: Vec<_> = names.iter().filter(|it| it.len() == length).cloned().collect();
+            names.extend(
+                longest.iter().flat_map(|it| ["a", "{", "}", ":"].map(|c| format!("{it}{c}"))),
+            );
+        }
+        let queues: HashSet<_> = names.iter().map(|it| queue_key(it)).collect();
+        assert_eq!(queues.len(), names.len());
+    }
+
+    #[test]
+    fn the_channel_has_the_process_in_hex() {
+        assert_eq!(wake_channel(0xab), "quorlock:wake:00000000000000ab");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Command, Fault, Moment, Quarantine};
@@ -63,6 +64,10 @@ pub trait ServerNode {
 
     /// Writes the guards' notes to the server, before the commands that are sent from now on.
     fn probe(&self);
+
+    /// What the server cannot do for callers that wait, and why, so that they must poll: for people. `None` if it can do
+    /// everything, or if nobody has waited yet.
+    fn wake_lacks(&self) -> Option<Arc<str>>;
 }
 
 /// [`Node::send`] for a node that a user may have implemented: if it panics (which is printed on

@@ -10,6 +10,7 @@ mod log_in;
 mod session;
 mod settings;
 mod transport;
+mod wake;
 mod wake_sources;
 
 use std::future::Future;
@@ -25,6 +26,7 @@ pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
 use self::session::Request;
 pub use self::settings::NodeSettings;
+use self::wake::WakeLine;
 use crate::address::Address;
 use crate::clock::{self, AtomicMoment, ToldClock};
 use crate::inbox::ReplyTo;
@@ -59,6 +61,8 @@ pub struct RedisNode {
     queue: mpsc::UnboundedSender<NodeMessage>,
     state: watch::Receiver<NodeState>,
     connections: Connections,
+    /// For commands that concern only queues.
+    wake: WakeLine,
     /// When the latest unanswered call was sent.
     asked_at: Arc<AtomicMoment>,
     clock: Arc<ToldClock>,
@@ -86,12 +90,13 @@ impl RedisNode {
         let clock = Arc::<ToldClock>::default();
         let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
         let shared = connections.clone();
+        let wake = WakeLine::new(connections.clone(), Arc::clone(&address), settings);
         let dialer = Dialer::new(address, settings, shared, node_guard.clone(), told_clock);
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some((actor, node_guard)));
         let start = Once::new();
-        Arc::new(Self { name, queue, state, connections, asked_at, clock, start, actor })
+        Arc::new(Self { name, queue, state, connections, wake, asked_at, clock, start, actor })
     }
 
     fn start(&self) {
@@ -114,6 +119,9 @@ impl Node for RedisNode {
     }
 
     fn send(&self, command: Command, reply_to: ReplyTo) {
+        if command.action.is_of_queue() {
+            return self.wake.send(command, reply_to);
+        }
         self.start();
         let of_queue = command.action.is_of_queue();
         let request = Request::new(command, reply_to);
@@ -151,6 +159,7 @@ impl Node for RedisNode {
     fn close(&self) {
         // An error means that it is closed.
         let _ = self.queue.send(NodeMessage::Close);
+        self.wake.close();
     }
 
     fn server(&self) -> Option<&dyn ServerNode> {
@@ -170,6 +179,10 @@ impl ServerNode for RedisNode {
     fn probe(&self) {
         // An error means that it is closed. A node that is down is probed when it is up again.
         let _ = self.queue.send(NodeMessage::Probe);
+    }
+
+    fn wake_lacks(&self) -> Option<Arc<str>> {
+        self.wake.lacks()
     }
 }
 

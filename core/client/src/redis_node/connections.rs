@@ -16,6 +16,7 @@ use super::connection::{Connection, Owner, Share};
 use super::log_in::log_in;
 use super::session::{ClientId, Facts};
 use super::transport::{self, Pipe};
+use super::wake::WakeLines;
 use crate::address::Address;
 use crate::tasks::Tasks;
 
@@ -25,6 +26,7 @@ pub(crate) struct Connections(Arc<Registry>);
 
 pub(super) struct Registry {
     tasks: Tasks,
+    wake_lines: WakeLines,
     entries: Mutex<Vec<Entry>>,
 }
 
@@ -82,11 +84,17 @@ pub(super) struct Reached {
 impl Connections {
     /// A registry whose own tasks run among `tasks`.
     pub(crate) fn on(tasks: Tasks) -> Self {
-        Self(Arc::new(Registry { tasks, entries: Mutex::default() }))
+        let wake_lines = WakeLines::default();
+        Self(Arc::new(Registry { tasks, wake_lines, entries: Mutex::default() }))
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
         &self.0.tasks
+    }
+
+    /// The wake connections.
+    pub(super) fn wake_lines(&self) -> &WakeLines {
+        &self.0.wake_lines
     }
 
     /// A share in the existing connection, or in one that is made now.

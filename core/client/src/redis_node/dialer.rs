@@ -59,14 +59,8 @@ impl Dialer {
     ) -> Result<Link, Fault> {
         // Boxed: the task needs the memory only while it connects.
         let dialing = self.find_way(abandoned, silent).boxed();
-        timeout(self.settings.connect_timeout, dialing).await.unwrap_or_else(|_| {
-            let millis = self.settings.connect_timeout.as_millis();
-            // A server without TLS may wait for the rest of what it takes for a command.
-            let hint =
-                if self.address.tls().is_some() { ": does it speak TLS on this port?" } else { "" };
-            let words = format!("cannot connect: no answer within {millis} ms{hint}");
-            Err(Fault::new(FaultKind::NotSent, words))
-        })
+        let limit = self.settings.connect_timeout;
+        timeout(limit, dialing).await.unwrap_or_else(|_| Err(no_answer(&self.address, limit)))
     }
 
     async fn find_way(
@@ -188,6 +182,14 @@ impl Dialer {
             }
         }
     }
+}
+
+/// The fault of a server that is not connected to within `limit`.
+pub(super) fn no_answer(address: &Address, limit: Duration) -> Fault {
+    let millis = limit.as_millis();
+    // A server without TLS may wait for the rest of what it takes for a command.
+    let hint = if address.tls().is_some() { ": does it speak TLS on this port?" } else { "" };
+    Fault::new(FaultKind::NotSent, format!("cannot connect: no answer within {millis} ms{hint}"))
 }
 
 /// Delays that double from the shortest to the longest, each shortened by up to half at random, so

@@ -22,7 +22,7 @@ mod turn;
 mod wire;
 
 pub(super) use self::facts::Facts;
-pub(super) use self::faults::replica;
+pub(super) use self::faults::{of_queue, of_reply, replica};
 pub(super) use self::gate::Gate;
 pub(super) use self::guard_probe::GuardProbe;
 pub(super) use self::handshake::{ClientId, Handshake, Known, Told};

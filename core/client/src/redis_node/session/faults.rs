@@ -8,7 +8,7 @@ use super::request::Request;
 use crate::redis_node::transport::plain;
 
 /// The fault behind an error that the server replied to `request` (to the log-in if there is none).
-pub(super) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault {
+pub(crate) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault {
     let (code, text) = (error.code(), error.details().unwrap_or_default());
     let kind = kind_of(code, text);
     let said = said(code, text);
@@ -72,6 +72,27 @@ pub(super) fn of_fences(error: &ServerError) -> Fault {
     };
     Fault::new(fault.kind(), words)
 }
+
+/// The fault behind an error that the server replied to a command for its queues of waiters.
+pub(crate) fn of_queue(error: &ServerError) -> Fault {
+    let fault = of_reply(error, None);
+    let words = match fault.kind() {
+        FaultKind::NotPermitted => format!(
+            "the user's access list {}: add ~quorlock:* &quorlock:wake:* {QUEUE_RIGHTS} with ACL SETUSER, or set wait to \
+             \"poll\"",
+            lacking(error, "the queues of waiters")
+        ),
+        FaultKind::WrongType => "a key of another type is in the place of a queue of waiters: look at \
+                                 quorlock:queue:* and quorlock:alive:* with TYPE, then delete or rename what is foreign"
+            .to_owned(),
+        _ => return fault,
+    };
+    Fault::new(fault.kind(), words)
+}
+
+/// What a user needs for the queues of waiters.
+const QUEUE_RIGHTS: &str = "+eval +evalsha +script|load +publish +subscribe +client|tracking +client|caching +exists \
+                            +pttl +pexpire +time +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zscore";
 
 /// What the access list lacks for `keys` of this client's own: the keys, or a command on them.
 fn lacking(error: &ServerError, keys: &str) -> String {

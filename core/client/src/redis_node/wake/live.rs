@@ -1,0 +1,307 @@
+//! One open wake connection: the log-in, what its server can do, and the calls under way on it. Owns redis-rs's
+//! connection; knows nothing of who waits.
+//!
+//! The connection has no task of its own: it is read and written while [`Live::next`] is polled.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use quorlock_protocol::{Fault, Waiter};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, ServerError, Value,
+};
+use tokio::select;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::calls::{self, Digests, Failure, Script, ScriptCall};
+use super::news::Push;
+use super::request::Request;
+use super::watches::KeyState;
+use crate::address::Address;
+use crate::keys::wake_channel;
+use crate::redis_node::transport::{self, plain};
+
+/// An open wake connection.
+pub(super) struct Live {
+    connection: MultiplexedConnection,
+    /// Reads and writes; ends with the connection.
+    driver: BoxFuture<'static, ()>,
+    has_ended: bool,
+    pushes: mpsc::UnboundedReceiver<PushInfo>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Event>>,
+    digests: Digests,
+    /// Whether the server sends news for the waiters of these processes.
+    hears: BTreeMap<u64, bool>,
+    /// Whether the server tells of changed keys.
+    can_watch: bool,
+    has_push: bool,
+    lacks: Arc<Lacks>,
+    pub(super) opened: Instant,
+}
+
+/// What happened on a wake connection.
+pub(super) enum Event {
+    Push(Push),
+    Answered(Request, Result<Value, Failure>),
+    /// A watched key was read.
+    Read(Arc<str>, Result<KeyState, Failure>),
+    /// The server has said whether it sends news for this process's waiters.
+    Subscribed(u64, Result<(), Failure>),
+    /// A call without a request was answered, or a push says nothing.
+    Nothing,
+    /// The connection has ended, and all of its calls are answered.
+    Lost,
+}
+
+/// What a server cannot do for waiters, and why: for people.
+#[derive(Default)]
+pub(super) struct Lacks(Mutex<[Option<String>; 2]>);
+
+/// One of the two ways by which a server tells a waiter.
+#[derive(Clone, Copy)]
+enum Way {
+    Hear,
+    Watch,
+}
+
+impl Live {
+    /// Opens a wake connection to `address`. The caller sets the deadline.
+    pub(super) async fn open(address: &Address, lacks: Arc<Lacks>) -> Result<Self, Fault> {
+        let (pushes_in, pushes) = mpsc::unbounded_channel();
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(SILENCE));
+        let with_push = config.clone().set_push_sender(pushes_in);
+        let (connected, refusal) = match log_in(address, ProtocolVersion::RESP3, with_push).await? {
+            Ok(connected) => (connected, None),
+            Err(refusal) if has_no_resp3(&refusal) => {
+                let again = log_in(address, ProtocolVersion::RESP2, config).await?;
+                (again.map_err(Failure::into_login_fault)?, Some(refusal))
+            }
+            Err(failure) => return Err(failure.into_login_fault()),
+        };
+        let (connection, mut driver) = connected;
+        let mut first = connection.clone();
+        let mut preparations = vec![tracking(), calls::tell_of_next()];
+        preparations.extend(Script::ALL.map(Script::load));
+        let replies = select! {
+            replies = calls::call_all(&mut first, &preparations) => replies,
+            () = &mut driver => Err(Failure::broken()),
+        };
+        let replies = replies.map_err(Failure::into_login_fault)?;
+        let (in_flight, hears) = (FuturesUnordered::new(), BTreeMap::new());
+        let digests = Digests::read(&replies[2..]);
+        let has_push = refusal.is_none();
+        let (has_ended, opened, can_watch) = (false, Instant::now(), has_push);
+        let mut live = Self {
+            connection,
+            driver,
+            has_ended,
+            pushes,
+            in_flight,
+            digests,
+            hears,
+            can_watch,
+            has_push,
+            lacks,
+            opened,
+        };
+        live.lacks.clear();
+        if let Some(refusal) = refusal {
+            live.lacks.note(Way::Hear, "HELLO 3 (RESP3)", "+hello", &refusal);
+        } else if let [Value::ServerError(error), ..] | [_, Value::ServerError(error), ..] =
+            &replies[..]
+        {
+            live.stop_watching(error);
+        }
+        Ok(live)
+    }
+
+    /// What happens next. No event is lost when the future is dropped.
+    pub(super) async fn next(&mut self) -> Event {
+        if self.has_ended {
+            return self.in_flight.next().await.unwrap_or(Event::Lost);
+        }
+        select! {
+            biased;
+            Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => done,
+            Some(push) = self.pushes.recv() => Push::read(push).map_or(Event::Nothing, Event::Push),
+            () = &mut self.driver => {
+                self.give_up();
+                Event::Nothing
+            }
+        }
+    }
+
+    /// Ends the connection: calls under way fail.
+    pub(super) fn give_up(&mut self) {
+        self.has_ended = true;
+        self.driver = ready(()).boxed();
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Sends the call for `request`, behind those before it.
+    pub(super) fn send(&mut self, request: Request) {
+        let Some(call) = ScriptCall::of(&request.command.action, &request.lock_keys) else {
+            return;
+        };
+        let (mut connection, digests) = (self.connection.clone(), self.digests.clone());
+        self.add(async move {
+            let result = call.send(&mut connection, &digests).await;
+            Event::Answered(request, result)
+        });
+    }
+
+    /// Reads a key, so that the server tells when it changes.
+    pub(super) fn read(&mut self, key: Arc<str>) {
+        let mut connection = self.connection.clone();
+        self.add(async move {
+            let result = calls::watch(&mut connection, &key).await;
+            Event::Read(key, result)
+        });
+    }
+
+    /// Gives up the place of a waiter that is not known here: it has ended without a word. A limited number of such
+    /// calls is under way, since anybody may publish.
+    pub(super) fn drop_place(&mut self, waiter: Waiter, lock_key: &str) {
+        if self.in_flight.len() > MOST_DROPS {
+            return;
+        }
+        let call = ScriptCall::leave(waiter, lock_key);
+        let (mut connection, digests) = (self.connection.clone(), self.digests.clone());
+        self.add(async move {
+            // If it fails, the place ends by itself.
+            let _ = call.send(&mut connection, &digests).await;
+            Event::Nothing
+        });
+    }
+
+    /// Asks for the news for the waiters of `process`, unless that was done.
+    ///
+    /// The server takes it before the calls that are sent from now on, and answers in that order.
+    pub(super) fn subscribe(&mut self, process: u64) {
+        if !self.has_push || self.hears.contains_key(&process) {
+            return;
+        }
+        self.hears.insert(process, true);
+        let mut connection = self.connection.clone();
+        self.add(async move {
+            let result = connection.subscribe(wake_channel(process)).await;
+            Event::Subscribed(process, result.map_err(Failure::from))
+        });
+    }
+
+    /// The server sends no news for the waiters of `process`.
+    pub(super) fn note_deaf(&mut self, process: u64, failure: &Failure) {
+        self.hears.insert(process, false);
+        self.lacks.note(Way::Hear, "SUBSCRIBE", "&quorlock:wake:* +subscribe", failure);
+    }
+
+    /// The server does not tell of changed keys.
+    pub(super) fn stop_watching(&mut self, error: &ServerError) {
+        self.can_watch = false;
+        let refusal = Failure::Refused(error.clone());
+        self.lacks.note(
+            Way::Watch,
+            "CLIENT TRACKING",
+            "+client|tracking +client|caching",
+            &refusal,
+        );
+    }
+
+    pub(super) fn can_hear(&self, process: u64) -> bool {
+        self.hears.get(&process).copied().unwrap_or(false)
+    }
+
+    pub(super) const fn can_watch(&self) -> bool {
+        self.can_watch
+    }
+
+    fn add(&self, call: impl Future<Output = Event> + Send + 'static) {
+        self.in_flight.push(call.boxed());
+    }
+}
+
+type Connected = (MultiplexedConnection, BoxFuture<'static, ()>);
+
+/// Connects, and logs in with this version of the protocol. The inner error is what the server replied to the log-in.
+async fn log_in(
+    address: &Address,
+    protocol: ProtocolVersion,
+    config: AsyncConnectionConfig,
+) -> Result<Result<Connected, Failure>, Fault> {
+    let mut login = RedisConnectionInfo::default()
+        .set_protocol(protocol)
+        .set_skip_set_lib_name()
+        .set_db(i64::from(address.db()));
+    if let Some(username) = address.username() {
+        login = login.set_username(username);
+    }
+    if let Some(password) = address.password() {
+        login = login.set_password(password);
+    }
+    let stream = transport::open(address).await?;
+    let connected = MultiplexedConnection::new_with_config(&login, stream, config).await;
+    Ok(connected.map(|(connection, driver)| (connection, driver.boxed())).map_err(Failure::from))
+}
+
+/// Whether a log-in failed only because the server or the access list lacks RESP3.
+fn has_no_resp3(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused(error) => {
+            let text = error.details().unwrap_or_default();
+            error.code() == "NOPROTO"
+                || text.starts_with("unknown command")
+                || (error.code() == "NOPERM" && text.contains("hello"))
+        }
+        Failure::NoResp3 => true,
+        Failure::Lost(_) => false,
+    }
+}
+
+fn tracking() -> redis::Cmd {
+    let mut call = redis::cmd("CLIENT");
+    call.arg("TRACKING").arg("ON").arg("OPTIN");
+    call
+}
+
+impl Lacks {
+    /// One sentence; `None` if nothing lacks.
+    pub(super) fn describe(&self) -> Option<Arc<str>> {
+        let lacks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<_> = lacks.iter().flatten().map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join("; ").into())
+    }
+
+    fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
+    }
+
+    fn note(&self, way: Way, command: &str, rights: &str, failure: &Failure) {
+        let words = match failure {
+            Failure::Refused(error) if error.code() == "NOPERM" => {
+                format!("{command} is not permitted: add {rights} with ACL SETUSER")
+            }
+            Failure::Refused(error) => {
+                let said = plain(error.details().unwrap_or(error.code()));
+                format!("{command} is not possible on this server ({said})")
+            }
+            Failure::NoResp3 => format!("{command} is not known to the server"),
+            Failure::Lost(fault) => format!("{command} has failed: {fault}"),
+        };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[way as usize] = Some(words);
+    }
+}
+
+/// How long a call may remain without an answer before the connection counts as dead.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How many calls may be under way when the place of an unknown waiter is given up.
+const MOST_DROPS: usize = 1000;
