@@ -57,6 +57,8 @@ impl Manager {
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known)
             .queued_as(self.engine.draw_waiter());
+        let was_contended = self.contention.is_recent(resources, started);
+        let machine = if was_contended { machine.queue_first() } else { machine };
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
         let outcome = acquiring.run().await;

@@ -33,6 +33,7 @@ mod address;
 mod builder;
 mod clock;
 mod connect;
+mod contention;
 mod driver;
 mod engine;
 mod error;

@@ -15,6 +15,7 @@ use quorlock_protocol::{
 use tokio::sync::oneshot;
 
 use crate::clock::{LeaseClock, System};
+use crate::contention::RecentContention;
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
@@ -61,6 +62,7 @@ pub(crate) struct Manager {
     latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
     pub(crate) turnstile: Arc<Turnstile>,
+    pub(crate) contention: RecentContention,
     pub(crate) known: AtomicU64,
     settled: AtomicBool,
     /// A quorum has granted something, so the list of nodes was right at that time.
@@ -194,6 +196,7 @@ impl Manager {
             latest: Mutex::new(Arc::new(policy)),
             settings,
             turnstile: Arc::default(),
+            contention: RecentContention::default(),
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             proven: AtomicBool::new(false),

@@ -64,6 +64,7 @@ pub struct Acquire {
     next_counted: Moment,
     /// Its name in the nodes' queues; `None` if it does not wait in them.
     waiter: Option<Waiter>,
+    queues_first: bool,
     seat: Option<Seat>,
     state: State,
     withdrawals: Vec<Withdraw>,
@@ -133,6 +134,7 @@ impl Acquire {
             pushed: 0,
             next_counted: now,
             waiter: None,
+            queues_first: policy.fair,
             seat: None,
             state: State::Idle,
             withdrawals: Vec::new(),
@@ -147,6 +149,13 @@ impl Acquire {
     #[must_use]
     pub const fn after(mut self, loss: ErrorKind) -> Self {
         self.last_loss = Some(loss);
+        self.queue_first()
+    }
+
+    /// Takes a place in the nodes' queues before the first round (with [`Self::queued_as`]): others are likely to wait.
+    #[must_use]
+    pub const fn queue_first(mut self) -> Self {
+        self.queues_first = true;
         self
     }
 
@@ -223,7 +232,7 @@ impl Machine for Acquire {
         // Judged here and not at each reply: votes that came together count together.
         self.judge(env);
         if matches!(self.state, State::Idle) {
-            if self.begins_in_queue() && self.seat.is_none() {
+            if self.begins_in_queue() {
                 let delay = self.retry_delay(env);
                 self.wait_in_queue(env, delay, false);
             } else {

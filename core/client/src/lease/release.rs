@@ -110,6 +110,10 @@ impl Lease {
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
         // Those that wait in the nodes' queues are called by the nodes, in their order.
         let mut is_told_free = self.shared.lock().life.was_queued();
+        if is_told_free {
+            let now = self.shared.now();
+            self.shared.manager.contention.note(&self.shared.claim.resources, now);
+        }
         self.end_notes();
         let work = async move {
             if let Some((_, awaited)) = &told_to {

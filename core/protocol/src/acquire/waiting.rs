@@ -31,6 +31,8 @@ pub(super) struct Seat {
     claim: Arc<Claim>,
     /// The nodes that may have the place.
     asked: Vec<bool>,
+    /// The lock was held, or another came before: somebody may wait behind this one, too.
+    has_company: bool,
     /// Rounds in a row that some nodes granted and that were lost all the same.
     splits: u32,
 }
@@ -75,19 +77,15 @@ impl Acquire {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Whether it has taken places: others may wait beside it.
-    pub(super) const fn was_queued(&self) -> bool {
-        self.seat.is_some()
+    /// Whether it has taken places, and others may wait beside it.
+    pub(super) fn was_queued(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.has_company || self.policy.fair)
     }
 
-    /// Whether the first thing to do is to take a place: in fair mode, and for a caller that has waited behind others
-    /// of its process already.
+    /// Whether the first thing to do is to take a place.
     pub(super) const fn begins_in_queue(&self) -> bool {
-        let waits = !matches!(self.policy.retry_limit, Some(0));
-        self.attempts == 0
-            && self.waiter.is_some()
-            && waits
-            && (self.policy.fair || self.last_loss.is_some())
+        let may_wait = !matches!(self.policy.retry_limit, Some(0));
+        self.queues_first && self.seat.is_none() && self.waiter.is_some() && may_wait
     }
 
     /// The place for a fair grant.
@@ -124,8 +122,9 @@ impl Acquire {
         let seat = self.seat.get_or_insert_with(|| {
             let (resources, holder) = (self.resources.clone(), HolderId::fresh(random));
             let claim = Arc::new(Claim { resources, holder });
-            Seat { place, claim, asked: vec![false; nodes], splits: 0 }
+            Seat { place, claim, asked: vec![false; nodes], has_company: false, splits: 0 }
         });
+        seat.has_company |= self.attempts > 0;
         seat.splits = if was_split { seat.splits + 1 } else { 0 };
         let most = backoff::doubled(FIRST_SPLIT, seat.splits, self.policy.retry_delay);
         let pause =
@@ -172,7 +171,12 @@ impl Acquire {
         }
         standing.has_answered = true;
         match reply.answer {
-            Ok(Answer::Queued { queued, frees }) => standing.take(now, queued, frees),
+            Ok(Answer::Queued { queued, frees }) => {
+                standing.take(now, queued, frees);
+                if let Some(seat) = &mut self.seat {
+                    seat.has_company |= !queued.is_turn();
+                }
+            }
             _ => standing.is_told = false,
         }
         self.plan(now);
