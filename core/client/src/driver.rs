@@ -229,6 +229,10 @@ mod tests {
         }
 
         fn probe(&self) {}
+
+        fn wake_lacks(&self) -> Option<Arc<str>> {
+            None
+        }
     }
 
     /// A machine that sends these tickets to these nodes and then ends.

@@ -79,7 +79,7 @@ impl Live {
         let with_push = config.clone().set_push_sender(pushes_in);
         let (connected, refusal) = match log_in(address, ProtocolVersion::RESP3, with_push).await? {
             Ok(connected) => (connected, None),
-            Err(refusal) if has_no_resp3(&refusal) => {
+            Err(refusal) if has_no_resp3(&refusal, address) => {
                 let again = log_in(address, ProtocolVersion::RESP2, config).await?;
                 (again.map_err(Failure::into_login_fault)?, Some(refusal))
             }
@@ -254,11 +254,14 @@ async fn log_in(
 }
 
 /// Whether a log-in failed only because the server or the access list lacks RESP3.
-fn has_no_resp3(failure: &Failure) -> bool {
+fn has_no_resp3(failure: &Failure, address: &Address) -> bool {
     match failure {
         Failure::Refused(error) => {
             let text = error.details().unwrap_or_default();
-            error.code() == "NOPROTO"
+            // A server that wants a password says that before it says that it does not know the command.
+            let is_unread = error.code() == "NOAUTH" && address.password().is_some();
+            is_unread
+                || error.code() == "NOPROTO"
                 || text.starts_with("unknown command")
                 || (error.code() == "NOPERM" && text.contains("hello"))
         }
@@ -289,6 +292,9 @@ impl Lacks {
         let words = match failure {
             Failure::Refused(error) if error.code() == "NOPERM" => {
                 format!("{command} is not permitted: add {rights} with ACL SETUSER")
+            }
+            Failure::Refused(error) if error.code() == "NOAUTH" => {
+                format!("{command} is not known to the server")
             }
             Failure::Refused(error) => {
                 let said = plain(error.details().unwrap_or(error.code()));

@@ -1,0 +1,181 @@
+//! Tests users and servers that lack a part of what wakes waiters.
+
+use super::*;
+
+/// A line by a user with these rights on top of what places need.
+fn user(server: &Server, more: &[&str]) -> WakeLine {
+    let mut rules = vec!["ACL", "SETUSER", "me", "reset", "on", ">x", "~r*", "~quorlock:*"];
+    rules.extend(PLACES);
+    rules.extend(more);
+    assert_eq!(server.ask().call(&rules), "OK");
+    line_of(&connections(), &format!("redis://me:x@127.0.0.1:{}", server.port()))
+}
+
+const PLACES: [&str; 18] = [
+    "resetchannels",
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+time",
+    "+pttl",
+    "+pexpire",
+    "+exists",
+    "+publish",
+    "+zadd",
+    "+zcard",
+    "+zcount",
+    "+zrange",
+    "+zrangebyscore",
+    "+zrank",
+    "+zrem",
+    "+zscore",
+    "+hello",
+];
+const HEARS: [&str; 2] = ["&quorlock:wake:*", "+subscribe"];
+const WATCHES: [&str; 2] = ["+client|tracking", "+client|caching"];
+
+/// Whether the first and the second of a held lock are told.
+async fn told(server: &Server, line: &WakeLine) -> (Caller, Caller, [bool; 2]) {
+    hold(server, "r", 60_000);
+    let (mut a, mut b) = (Caller::new(1, &["r"]), Caller::new(2, &["r"]));
+    let first = a.enqueue(line).await.0;
+    let second = b.enqueue(line).await.0;
+    assert_eq!([first.rank, second.rank], [Some(0), Some(1)]);
+    (a, b, [first.is_told, second.is_told])
+}
+
+#[test]
+fn the_recommended_rights_are_enough() {
+    run(async {
+        let server = Server::start();
+        let line = user(&server, &[HEARS, WATCHES].concat());
+        let (mut a, mut b, is_told) = told(&server, &line).await;
+        assert_eq!(is_told, [true, true]);
+        assert_eq!(line.lacks(), None);
+        server.ask().call(&["DEL", "r"]);
+        assert_eq!(a.next_news().await, FREED);
+        a.leave(&line).await;
+        assert_eq!(b.next_news().await, CALLED);
+        assert_eq!(b.ask(&line, Action::CountWaiters).await, Ok(Answer::Waiters(1)));
+    });
+}
+
+#[test]
+fn who_may_only_hear_is_told_unless_it_is_the_first() {
+    run(async {
+        let server = Server::start();
+        for more in [&HEARS[..], &[HEARS[0], HEARS[1], WATCHES[0]]] {
+            let line = user(&server, more);
+            let (mut a, mut b, is_told) = told(&server, &line).await;
+            assert_eq!(is_told, [false, true]);
+            let lacks = line.lacks().unwrap();
+            assert!(
+                lacks.contains("CLIENT TRACKING is not permitted: add +client|tracking"),
+                "{lacks}"
+            );
+            a.leave(&line).await;
+            assert_eq!(b.next_news().await, News::First);
+            b.leave(&line).await;
+        }
+    });
+}
+
+#[test]
+fn who_may_only_watch_watches_in_every_place() {
+    run(async {
+        let server = Server::start();
+        for more in [&WATCHES[..], &[WATCHES[0], WATCHES[1], "+subscribe"]] {
+            let line = user(&server, more);
+            let (mut a, mut b, is_told) = told(&server, &line).await;
+            assert_eq!(is_told, [true, true]);
+            let lacks = line.lacks().unwrap();
+            assert!(
+                lacks.starts_with("SUBSCRIBE is not permitted: add &quorlock:wake:*"),
+                "{lacks}"
+            );
+            server.ask().call(&["DEL", "r"]);
+            assert_eq!(a.next_news().await, FREED);
+            assert_eq!(b.next_news().await, FREED);
+            a.leave(&line).await;
+            b.leave(&line).await;
+        }
+    });
+}
+
+#[test]
+fn who_may_neither_hear_nor_watch_still_has_a_place() {
+    run(async {
+        let server = Server::start();
+        let line = user(&server, &[]);
+        let (_, _, is_told) = told(&server, &line).await;
+        assert_eq!(is_told, [false, false]);
+        let lacks = line.lacks().unwrap();
+        assert!(lacks.contains("SUBSCRIBE") && lacks.contains("; CLIENT TRACKING"), "{lacks}");
+    });
+}
+
+#[test]
+fn a_server_without_resp3_still_gives_places() {
+    run(async {
+        let options = ["--rename-command", "HELLO", "", "--requirepass", "x"];
+        let server = Server::with_login(&options, &["x"]);
+        let line = line_of(&connections(), &format!("redis://:x@127.0.0.1:{}/2", server.port()));
+        let (mut a, mut b) = (Caller::new(1, &["r"]), Caller::new(2, &["r"]));
+        for (rank, caller) in [&mut a, &mut b].into_iter().enumerate() {
+            let rank = u32::try_from(rank).ok();
+            assert_eq!(
+                caller.enqueue(&line).await.0,
+                Queued { rank, is_free: true, is_told: false }
+            );
+        }
+        let lacks = line.lacks().unwrap();
+        assert!(lacks.starts_with("HELLO 3 (RESP3) is not"), "{lacks}");
+    });
+}
+
+#[test]
+fn a_user_who_may_not_load_scripts_sends_them_whole() {
+    run(async {
+        let server = Server::start();
+        let line = user(&server, &[&HEARS[..], &WATCHES, &["-script|load", "-evalsha"]].concat());
+        assert_eq!(told(&server, &line).await.2, [true, true]);
+    });
+}
+
+#[test]
+fn a_user_who_may_not_use_queues_is_told_what_to_add() {
+    run(async {
+        let server = Server::start();
+        for lacks in [&["-eval", "-evalsha"][..], &["-zadd"], &["resetkeys", "~r*"]] {
+            let line = user(&server, &[&HEARS[..], &WATCHES, lacks].concat());
+            let fault = Caller::new(1, &["r"]).fault(&line).await;
+            assert_eq!(fault.kind(), FaultKind::NotPermitted, "{fault}");
+            assert!(fault.detail().contains("~quorlock:* &quorlock:wake:* +eval"), "{fault}");
+        }
+    });
+}
+
+#[test]
+fn a_watch_that_is_forbidden_later_is_told() {
+    run(async {
+        let server = Server::start();
+        let line = user(&server, &[HEARS, WATCHES].concat());
+        let (mut a, _b, is_told) = told(&server, &line).await;
+        assert_eq!(is_told, [true, true]);
+        server.ask().call(&["ACL", "SETUSER", "me", "-client|caching"]);
+        server.ask().call(&["PEXPIRE", "r", "50000"]);
+        assert_eq!(a.next_news().await, News::Gone);
+        assert!(!a.enqueue(&line).await.0.is_told);
+        assert!(line.lacks().unwrap().starts_with("CLIENT TRACKING is not permitted"));
+    });
+}
+
+#[test]
+fn a_replica_takes_no_places() {
+    run(async {
+        let server = Server::start();
+        server.ask().call(&["REPLICAOF", "127.0.0.1", "1"]);
+        let fault = Caller::new(1, &["r"]).fault(&line(&server)).await;
+        assert_eq!(fault.kind(), FaultKind::Replica, "{fault}");
+    });
+}
