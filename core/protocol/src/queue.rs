@@ -133,7 +133,13 @@ impl WaitQueue {
 
     /// How many places count at `now`.
     pub fn count(&self, now: Moment) -> usize {
-        self.places.values().filter(|until| **until > now).count()
+        self.waiters(now).count()
+    }
+
+    /// Whose places count at `now`, in order.
+    pub fn waiters(&self, now: Moment) -> impl Iterator<Item = Waiter> + '_ {
+        let counting = self.places.iter().filter(move |(_, until)| **until > now);
+        counting.map(|(place, _)| place.waiter)
     }
 
     /// Whether nobody has a place.

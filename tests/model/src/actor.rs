@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{
     Acquire, AcquireOutcome, Command, ErrorKind, FencingToken, Lease, LeaseLife, Machine, Moment,
-    NodeId, Output, Policy, Quorum, ReleaseOutcome, Reply, Withdraw,
+    News, NodeId, Output, Policy, Quorum, ReleaseOutcome, Reply, Withdraw,
 };
 
 use crate::client::{Acquiring, Background, Bound, Client, Phase, Release, Task};
@@ -14,6 +14,7 @@ use crate::holding::Holding;
 use crate::link::Op;
 use crate::scope::Scope;
 use crate::site::Owner;
+use crate::waking::waiter_of;
 
 /// A client at one moment.
 pub(crate) struct Actor<'a> {
@@ -46,6 +47,7 @@ pub(crate) enum Event {
 pub(crate) enum Input<'a> {
     Nothing,
     Replies(&'a [(NodeId, Reply)]),
+    News(NodeId, News),
     Timer,
     Cancel,
 }
@@ -89,6 +91,7 @@ impl Actor<'_> {
                     machine.handle_reply(&mut env, *node, reply.clone());
                 }
             }
+            Input::News(node, news) => machine.handle_news(&mut env, *node, *news),
             Input::Timer => machine.handle_timeout(&mut env),
             Input::Cancel => machine.cancel(&mut env),
         }
@@ -125,6 +128,11 @@ impl Actor<'_> {
             }
             _ => {}
         }
+    }
+
+    /// A node's queue has news for the acquisition under way.
+    pub(crate) fn hear_news(&mut self, node: NodeId, news: News) {
+        self.acquire_on(&Input::News(node, news));
     }
 
     /// Every timer that is due goes off.
@@ -200,7 +208,9 @@ impl Actor<'_> {
         let resources = self.scope.resources_of(self.client.id);
         let machine = Acquire::new(self.clock(), resources, policy, self.quorum(), known);
         let bound = Bound { until: self.clock() + longest_acquisition(&policy), stopped: false };
-        let task = Task { op: self.new_op(), machine, wake: self.clock() };
+        let op = self.new_op();
+        let machine = machine.queued_as(waiter_of(self.client.id, op));
+        let task = Task { op, machine, wake: self.clock() };
         let draws = self.client.draws;
         self.client.locks -= 1;
         let acquiring = Acquiring { task, draws, bound, met: false };

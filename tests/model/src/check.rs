@@ -10,6 +10,7 @@ use crate::property::{Property, Violation};
 use crate::scope::Scope;
 use crate::site::{Owner, buckets};
 use crate::step::name;
+use crate::waits::FOREIGN;
 use crate::world::World;
 
 impl World {
@@ -24,6 +25,8 @@ impl World {
             self.check_blame(scope),
             self.check_waits(scope),
             self.check_memory(),
+            self.check_places(scope),
+            self.check_idleness(scope),
         ];
         let mut breaches = results.into_iter().filter_map(Result::err);
         breaches.find(|breach| scope.minds(breach.property)).map_or(Ok(()), Err)
@@ -163,7 +166,7 @@ impl World {
         let longest = longest_kept(scope);
         for (place, node) in self.nodes.iter().enumerate() {
             let clock = self.node_clock(scope, place);
-            for key in node.keys.iter().flatten() {
+            for key in node.keys.iter().flatten().filter(|key| key.owner.client != FOREIGN) {
                 if key.expires > clock + longest {
                     let text = format!("a key of node {place} lasts beyond the ttl");
                     return Err(Violation::new(Property::Expiry, text));

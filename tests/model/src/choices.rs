@@ -5,20 +5,57 @@ use crate::client::{Client, Phase, Status};
 use crate::scope::{Scope, Target};
 use crate::site::{Health, Site};
 use crate::step::{Deed, Fault, Step};
+use crate::wake::{State, Told};
 use crate::world::World;
 
 impl World {
     /// Every step that is possible now.
     pub(crate) fn choices(&self, scope: &Scope, steps: &mut Vec<Step>) {
         steps.clear();
-        self.messages(scope, steps);
-        self.users(scope, steps);
-        self.glances(steps);
-        self.passing(scope, steps);
+        self.ordinary(scope, steps);
+        if scope.is_ordered {
+            self.keep_order(steps);
+        }
         if self.budget.faults > 0 {
             self.faults(scope, steps);
         }
         self.recoveries(scope, steps);
+    }
+
+    /// Those that are no faults.
+    pub(crate) fn ordinary(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        self.messages(scope, steps);
+        self.news(scope, steps);
+        self.users(scope, steps);
+        self.glances(steps);
+        self.passing(scope, steps);
+    }
+
+    /// What comes and goes on the second connections, and what others do to keys.
+    fn news(&self, scope: &Scope, steps: &mut Vec<Step>) {
+        if self.wakes.is_empty() {
+            return;
+        }
+        for client in &self.clients {
+            let hears = client.status == Status::Running;
+            for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
+                let Some(wake) = self.wake(client.id, node) else {
+                    continue;
+                };
+                if !wake.out.is_empty() && self.is_up(node) {
+                    let at_once = scope.prompt && hears && wake.back.is_empty();
+                    let step = if at_once { Step::Ask } else { Step::Queue };
+                    steps.push(step(client.id, node));
+                }
+                if hears && !wake.back.is_empty() {
+                    steps.push(Step::Hear(client.id, node));
+                }
+            }
+        }
+        if scope.is_deleted {
+            let nodes = self.node_ids().filter(|node| self.counts(scope, *node));
+            steps.extend(nodes.filter(|node| self.has_foreign(*node)).map(Step::Delete));
+        }
     }
 
     fn messages(&self, scope: &Scope, steps: &mut Vec<Step>) {
@@ -162,6 +199,9 @@ impl World {
             fault(budget.downs, Fault::Down(node));
             fault(budget.hangs, Fault::Hang(node));
             fault(budget.fence_losses, Fault::LoseFences(node));
+            if self.has_places(node) {
+                fault(budget.queue_losses, Fault::LoseQueues(node));
+            }
             if self.may_be_struck(scope, node) {
                 fault(budget.forgets, Fault::Restart(node, true));
                 fault(budget.rollbacks, Fault::Rollback(node));
@@ -188,6 +228,14 @@ impl World {
             }
             fault(budget.wall_steps, Fault::WallBack(client.id));
             for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
+                if let Some(wake) = self.wake(client.id, node) {
+                    if wake.state == State::Standing && busy {
+                        fault(budget.wake_cuts, Fault::CutWake(client.id, node));
+                    }
+                    if wake.back.iter().any(Told::is_news) {
+                        fault(budget.lost_news, Fault::LoseNews(client.id, node));
+                    }
+                }
                 if !self.link(client.id, node).out.is_empty() {
                     fault(budget.resends, Fault::Break(client.id, node, true));
                     fault(budget.breaks, Fault::Break(client.id, node, false));
@@ -203,6 +251,13 @@ impl World {
         steps.extend(gone.take(most).map(|node| Step::Fault(Fault::Up(node))));
         for client in self.clients.iter().filter(|client| client.is_stopped()) {
             steps.push(Step::Fault(Fault::Resume(client.id)));
+        }
+        for client in self.clients.iter().filter(|client| client.status == Status::Running) {
+            let lost = self.node_ids().find(|node| {
+                let wake = self.wake(client.id, *node);
+                self.is_up(*node) && wake.is_some_and(|wake| wake.state == State::Lost)
+            });
+            steps.extend(lost.map(|node| Step::Fault(Fault::MendWake(client.id, node))));
         }
     }
 

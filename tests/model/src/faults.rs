@@ -39,7 +39,10 @@ impl World {
                 (site.run, site.store) = (site.run + 1, store);
                 self.break_links_of(scope, node, true);
             }
-            Fault::Flush(node) => self.nodes[usize::from(node)].forget(),
+            Fault::Flush(node) => {
+                self.nodes[usize::from(node)].forget();
+                self.fire_all_watches(node);
+            }
             Fault::LoseFences(node) => self.nodes[usize::from(node)].lose_fences(),
             Fault::FailBack(node) => {
                 let site = &mut self.nodes[usize::from(node)];
@@ -71,6 +74,14 @@ impl World {
             Fault::Freeze(client) => self.freeze(scope, client),
             Fault::Resume(client) => self.resume(scope, client),
             Fault::Crash(client, arrives) => self.crash(client, arrives),
+            Fault::CutWake(client, node) => self.cut_wake(client, node),
+            Fault::MendWake(client, node) => self.mend_wake(client, node),
+            Fault::LoseNews(client, node) => {
+                if let Some(wake) = self.wake_mut(client, node) {
+                    wake.lose_news();
+                }
+            }
+            Fault::LoseQueues(node) => self.nodes[usize::from(node)].lose_queues(),
             Fault::WallBack(client) => self.clients[usize::from(client)].wall_back += WALL_STEP,
         }
     }
@@ -93,6 +104,7 @@ impl World {
     fn break_links_of(&mut self, scope: &Scope, node: u8, again: bool) {
         for client in 0..self.clients.len() {
             let client = u8::try_from(client).unwrap_or(u8::MAX);
+            self.cut_wake(client, node);
             self.break_link(scope, client, node, again);
         }
     }
@@ -118,6 +130,10 @@ impl World {
             if !arrives {
                 link.out.clear();
             }
+            self.nodes[usize::from(node)].watchers &= !(1 << client);
+            if let Some(wake) = self.wake_mut(client, node) {
+                wake.close(arrives);
+            }
         }
     }
 }
@@ -125,7 +141,10 @@ impl World {
 impl Budget {
     fn spend(&mut self, fault: Fault) {
         let left = match fault {
-            Fault::Up(_) | Fault::Resume(_) => return,
+            Fault::Up(_) | Fault::Resume(_) | Fault::MendWake(..) => return,
+            Fault::CutWake(..) => &mut self.wake_cuts,
+            Fault::LoseNews(..) => &mut self.lost_news,
+            Fault::LoseQueues(_) => &mut self.queue_losses,
             Fault::Break(_, _, true) => &mut self.resends,
             Fault::Break(_, _, false) => &mut self.breaks,
             Fault::Restart(_, false) => &mut self.restarts,

@@ -22,6 +22,7 @@ mod look;
 mod lost_time;
 mod messages;
 mod mutants;
+mod order;
 mod page;
 mod print;
 mod progress;
@@ -36,6 +37,9 @@ mod step;
 mod table;
 mod users;
 mod views;
+mod waits;
+mod wake;
+mod waking;
 mod walk;
 mod world;
 

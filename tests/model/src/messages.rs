@@ -20,6 +20,9 @@ impl World {
         (op, node, mut command): (Op, NodeId, Command),
     ) {
         // Converted to the clock that connections use, as in the shipping client.
+        if command.action.is_of_queue() {
+            return self.send_to_queue(scope, client, (op, node, command));
+        }
         let lost_time = self.clients[usize::from(client)].lost_time;
         command.not_after = lost_time.to_boot(command.not_after);
         let clock = self.boot(scope, client);
@@ -61,7 +64,7 @@ impl World {
             fences_end: scope.fences_end,
             buckets: buckets(scope.wants_of(sent.owner.client), scope.shares_bucket).collect(),
             flaw: scope.flaw,
-            listeners: 0,
+            listeners: self.listeners(node),
         };
         if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
             acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
@@ -101,13 +104,22 @@ impl World {
             return self.drop_unheard(client);
         }
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
+        let before = self.nodes[place].keys.clone();
         let answer = self.nodes[place].run(&request);
+        if let (Answer::Theirs { .. }, Phase::Acquiring(acquiring)) =
+            (answer, &mut self.clients[usize::from(client)].phase)
+        {
+            acquiring.met = true;
+        }
         if held && is_revoke(&sent.command) {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
         }
         self.note(client, node, (0_u8, answer));
         self.link_mut(client, node).answered(Ok(answer), micros);
         self.drop_unheard(client);
+        self.count_message(node);
+        self.fire_watches(node, &before);
+        self.spread_news(node);
     }
 
     /// Carries out one more of the commands for a first grant, except the last; `None` if there is
@@ -224,6 +236,9 @@ impl World {
 
     /// Whether a message could arrive now.
     pub(crate) fn has_messages(&self) -> bool {
+        if self.has_news() {
+            return true;
+        }
         let nodes = self.nodes.len();
         self.links.iter().enumerate().any(|(place, link)| {
             let hears = self.clients[place / nodes].status == Status::Running;

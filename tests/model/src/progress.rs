@@ -14,6 +14,7 @@ use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
 use crate::site::{Health, Owner};
 use crate::step::{Step, name};
+use crate::wake::Wake;
 use crate::world::World;
 
 /// Lets a newcomer run alone from `world` on, and then each of those who renew a lease. What is left of the world when
@@ -35,7 +36,7 @@ pub(crate) fn run(scope: &Scope, world: &World, known: &mut Seen) -> Result<(), 
 /// The same world, where nothing more breaks and everyone is gone but `client`.
 fn desert(world: &World, client: Option<u8>) -> World {
     let mut world = world.clone();
-    world.budget = Budget::default();
+    world.budget = Budget { deviations: u16::MAX, ..Budget::default() };
     for node in &mut world.nodes {
         node.health = Health::Up;
     }
@@ -108,6 +109,9 @@ fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     let watch = Watch::new(&policy, scope.nodes);
     world.clients.push(Client { watch, ..Client::new(newcomer, 1) });
     world.links.extend((0..scope.nodes).map(|_| Link::default()));
+    if !world.wakes.is_empty() {
+        world.wakes.extend((0..scope.nodes).map(|_| Wake::default()));
+    }
     let patient = patient(&policy);
     world.announce(scope, newcomer);
     world.prepare(scope, newcomer);

@@ -34,6 +34,14 @@ pub(crate) enum Property {
     Wait,
     /// A node whose grants count tells all that its opener knows of long locks, and its memory has not ended.
     Memory,
+    /// A lock that is free is soon taken if somebody waits for it.
+    Woken,
+    /// In fair mode nobody gets the lock before one who came earlier and whose turn it is.
+    Fifo,
+    /// Whoever has ended has no place and no watch.
+    Tidy,
+    /// A hand-off takes few messages, and a renewal next to none.
+    Few,
     /// A single client gets the lock, from every state.
     Liveness,
 }
@@ -56,6 +64,10 @@ impl Property {
             Self::Blame => "blame",
             Self::Wait => "wait",
             Self::Memory => "memory",
+            Self::Woken => "woken",
+            Self::Fifo => "fifo",
+            Self::Tidy => "tidy",
+            Self::Few => "few",
             Self::Liveness => "liveness",
         }
     }

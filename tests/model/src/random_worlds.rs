@@ -152,6 +152,10 @@ fn budget(random: &mut Random, clients: usize) -> Budget {
         abandons: many,
         extends: many,
         shortens: many,
+        wake_cuts: many,
+        lost_news: many,
+        queue_losses: many,
+        deviations: 0,
     }
 }
 

@@ -63,6 +63,14 @@ pub(crate) struct Budget {
     pub(crate) extends: u16,
     /// Explicit extensions by the shorter ttl.
     pub(crate) shortens: u16,
+    /// Wake connections that are lost.
+    pub(crate) wake_cuts: u16,
+    /// News that is lost.
+    pub(crate) lost_news: u16,
+    /// Queues of nodes that are deleted.
+    pub(crate) queue_losses: u16,
+    /// How often something else happens than what comes next by the order of the steps, where a scope has one.
+    pub(crate) deviations: u16,
 }
 
 /// What the lock protects, if the scope has it.
@@ -153,6 +161,14 @@ pub(crate) struct Scope {
     /// Whether clients know the clocks of the nodes, each a few milliseconds worse than the one before.
     pub(crate) knows_clocks: bool,
     pub(crate) target: Target,
+    /// Whether steps have an order, which is left only as often as the budget has deviations.
+    pub(crate) is_ordered: bool,
+    /// A holder that knows nothing of queues has the keys when the world begins, for so many milliseconds.
+    pub(crate) foreign: Option<u64>,
+    /// Whether these are deleted, and do not only run out.
+    pub(crate) is_deleted: bool,
+    /// Whether the messages of a hand-off are counted.
+    pub(crate) counts_messages: bool,
     pub(crate) flaw: Flaw,
     /// The property that this world breaks: a limit of the algorithm that the search must show.
     pub(crate) limit: Option<Property>,
@@ -200,6 +216,10 @@ impl Scope {
             nodes_ahead: Vec::new(),
             knows_clocks: false,
             target: Target::None,
+            is_ordered: false,
+            foreign: None,
+            is_deleted: false,
+            counts_messages: false,
             flaw: Flaw::None,
             limit: None,
         }
@@ -250,6 +270,11 @@ impl Scope {
     pub(crate) fn resources_of(&self, client: u8) -> Resources {
         let names = self.wants_of(client).iter().map(|resource| format!("r{resource}"));
         Resources::new(names).expect("every client of a scope asks for distinct resources")
+    }
+
+    /// Whether clients wait in the nodes' queues.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.policy.wait() == WaitMode::Push || self.policy_of(1).wait() == WaitMode::Push
     }
 
     /// How many resources there are.

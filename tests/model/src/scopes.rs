@@ -4,6 +4,7 @@ mod ends;
 mod guarded;
 mod limits;
 mod long;
+mod queues;
 mod tokens;
 
 use std::time::Duration;
@@ -57,6 +58,7 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes.extend(keeping_others_out());
     scopes.extend(granting_in_parts());
     scopes.extend(ends::small());
+    scopes.extend(queues::small());
     scopes.extend(guarded::small());
     scopes.extend(tokens::small());
     scopes.extend(guarded::coming_back());

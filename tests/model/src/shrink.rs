@@ -10,7 +10,7 @@ use crate::world::World;
 
 /// The shortest schedule found that breaks the same promise as `trace`.
 pub(crate) fn shrink(scope: &Scope, trace: &Trace) -> Trace {
-    let scope = Scope { symmetric: false, ..scope.clone() };
+    let scope = Scope { symmetric: false, is_ordered: false, ..scope.clone() };
     let property = trace.violation.property;
     let Some(mut best) = replay(&scope, &trace.steps, property) else {
         // A violation that no schedule shows by itself: that of progress.
@@ -79,6 +79,10 @@ fn fitting(now: u64, step: Step, possible: &[Step]) -> Option<Step> {
         Step::Trip(client, node) => {
             other(Step::Exec(client, node)).or(other(Step::Reply(client, node)))
         }
+        Step::Ask(client, node) => {
+            other(Step::Queue(client, node)).or(other(Step::Hear(client, node)))
+        }
+        Step::Queue(client, node) => other(Step::Ask(client, node)),
         Step::Exec(client, node) => other(Step::Trip(client, node)),
         Step::Fault(Fault::Crash(client, arrives)) => {
             other(Step::Fault(Fault::Crash(client, !arrives)))

@@ -8,6 +8,7 @@ use quorlock_protocol::{CanaryKey, GuardStore, HolderId, News, Notes, WaitQueue,
 
 use crate::clock::Rate;
 
+pub(crate) use queueing::moment;
 pub(crate) use serving::{Flaw, Request, buckets};
 
 /// Who made a key: the holder id in short.
@@ -48,6 +49,8 @@ pub(crate) struct Site {
     pub(crate) queues: Vec<WaitQueue>,
     /// What the queues have just told, for the world to deliver.
     pub(crate) told: Vec<(Waiter, News)>,
+    /// The clients, as bits, that hear of the next change of a key.
+    pub(crate) watchers: u64,
     /// The fence of each bucket; zero for none.
     pub(crate) fences: Vec<u64>,
     /// When their table goes, by the node's clock.
@@ -95,6 +98,7 @@ impl Site {
             keys: vec![None; resources],
             queues: vec![WaitQueue::default(); resources],
             told: Vec::new(),
+            watchers: 0,
             fences: vec![0; resources],
             fences_end: u64::MAX,
             stepped: 0,
@@ -133,7 +137,7 @@ impl Site {
     pub(crate) fn forget(&mut self) {
         (self.store, self.is_lost) = (GuardStore::default(), true);
         self.keys.fill(None);
-        self.queues.fill(WaitQueue::default());
+        self.lose_queues();
         self.lose_fences();
     }
 
@@ -141,6 +145,11 @@ impl Site {
     pub(crate) fn lose_fences(&mut self) {
         self.fences.fill(0);
         self.fences_end = u64::MAX;
+    }
+
+    /// The queues go, and nothing else.
+    pub(crate) fn lose_queues(&mut self) {
+        self.queues.fill(WaitQueue::default());
     }
 
     /// Whether the guards may have something to do with it yet.

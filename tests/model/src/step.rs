@@ -12,6 +12,14 @@ pub(crate) enum Step {
     Reply(u8, u8),
     /// The node does the next command, and the client has the reply at once.
     Trip(u8, u8),
+    /// The node does the next that the client asks its queue for.
+    Queue(u8, u8),
+    /// The client hears the next that the node's queue says.
+    Hear(u8, u8),
+    /// The node does the next that the client asks its queue for, and the client hears at once.
+    Ask(u8, u8),
+    /// Someone deletes the key of a holder that knows nothing of queues.
+    Delete(u8),
     /// The client takes every reply that has come in, without looking up in between.
     Batch(u8),
     /// The client looks at its nodes, as it does now and then.
@@ -90,6 +98,14 @@ pub(crate) enum Fault {
     Crash(u8, bool),
     /// A client's wall clock jumps back.
     WallBack(u8),
+    /// A wake connection is lost.
+    CutWake(u8, u8),
+    /// It is made anew.
+    MendWake(u8, u8),
+    /// The next that a queue says to a client is lost.
+    LoseNews(u8, u8),
+    /// The queues of a node are deleted, and nothing else.
+    LoseQueues(u8),
 }
 
 impl Fault {
@@ -97,6 +113,10 @@ impl Fault {
     pub(crate) const fn node(self) -> Option<u8> {
         match self {
             Self::Break(_, node, _)
+            | Self::CutWake(_, node)
+            | Self::MendWake(_, node)
+            | Self::LoseNews(_, node)
+            | Self::LoseQueues(node)
             | Self::Restart(node, _)
             | Self::Rollback(node)
             | Self::Flush(node)
@@ -123,6 +143,10 @@ impl Fault {
     pub(crate) const fn kind(self) -> Self {
         match self {
             Self::Break(client, _, again) => Self::Break(client, 0, again),
+            Self::CutWake(client, _) => Self::CutWake(client, 0),
+            Self::MendWake(client, _) => Self::MendWake(client, 0),
+            Self::LoseNews(client, _) => Self::LoseNews(client, 0),
+            Self::LoseQueues(_) => Self::LoseQueues(0),
             Self::Restart(_, forgets) => Self::Restart(0, forgets),
             Self::Rollback(_) => Self::Rollback(0),
             Self::Flush(_) => Self::Flush(0),
@@ -149,6 +173,18 @@ impl fmt::Display for Step {
             Self::Trip(client, node) => {
                 write!(out, "node {node} does the next of {}, who hears at once", name(*client))
             }
+            Self::Queue(client, node) => {
+                write!(out, "the queue of node {node} does the next of {}", name(*client))
+            }
+            Self::Hear(client, node) => {
+                write!(out, "{} hears from the queue of node {node}", name(*client))
+            }
+            Self::Ask(client, node) => write!(
+                out,
+                "the queue of node {node} does the next of {}, who hears at once",
+                name(*client)
+            ),
+            Self::Delete(node) => write!(out, "the key of node {node} is deleted by hand"),
             Self::Batch(client) => write!(out, "{} hears all at once", name(*client)),
             Self::Glance(client) => write!(out, "{} looks at its nodes", name(*client)),
             Self::Timer(client) => write!(out, "{} is woken by its timer", name(*client)),
@@ -218,6 +254,16 @@ impl fmt::Display for Fault {
             Self::Crash(client, false) => {
                 write!(out, "FAULT: {} dies, and what it sent is lost", name(*client))
             }
+            Self::CutWake(client, node) => {
+                write!(out, "FAULT: {} and node {node} lose their wake connection", name(*client))
+            }
+            Self::MendWake(client, node) => {
+                write!(out, "{} and node {node} have a wake connection again", name(*client))
+            }
+            Self::LoseNews(client, node) => {
+                write!(out, "FAULT: news of node {node} for {} is lost", name(*client))
+            }
+            Self::LoseQueues(node) => write!(out, "FAULT: the queues of node {node} are deleted"),
             Self::WallBack(client) => {
                 write!(out, "FAULT: the wall clock of {} jumps back", name(*client))
             }

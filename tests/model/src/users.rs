@@ -20,6 +20,7 @@ impl World {
     pub(crate) fn user(&mut self, scope: &Scope, client: u8, deed: Deed) -> Result<(), Violation> {
         match deed {
             Deed::Acquire => {
+                self.note_arrival(scope, client);
                 self.announce(scope, client);
                 self.prepare(scope, client);
                 self.act(scope, client, |actor| actor.acquire(scope.policy_of(client)))
@@ -67,6 +68,7 @@ impl World {
             Phase::Holding(holding) | Phase::Lost(holding) => holding.draw,
             Phase::Idle | Phase::Acquiring(_) => return Ok(()),
         };
+        self.note_hand_off(scope);
         self.act(scope, client, |actor| actor.release())?;
         self.note_release(scope, client, draw);
         Ok(())

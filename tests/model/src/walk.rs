@@ -56,6 +56,8 @@ pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -
 fn draw(random: &mut Random, world: &World, possible: &[Step], wildness: u64) -> Option<Step> {
     let weight = |step: &Step| match step {
         Step::Exec(..) | Step::Reply(..) | Step::Trip(..) => 400,
+        Step::Queue(..) | Step::Hear(..) | Step::Ask(..) => 400,
+        Step::Delete(_) => 5,
         Step::Batch(_) => 100,
         Step::Glance(..) => 10,
         Step::Timer(_) => 2000,
@@ -96,6 +98,10 @@ const fn is_fault(step: &Step) -> bool {
 
 const fn word(fault: Fault) -> &'static str {
     match fault {
+        Fault::CutWake(..) => "a wake connection is lost",
+        Fault::MendWake(..) => "a wake connection is back",
+        Fault::LoseNews(..) => "news is lost",
+        Fault::LoseQueues(_) => "the queues of a node are deleted",
         Fault::Break(_, _, true) => "connection replaced",
         Fault::Break(_, _, false) => "connection lost",
         Fault::Restart(_, false) => "node restarted",

@@ -12,6 +12,8 @@ use crate::site::{Owner, Site};
 use crate::step::Step;
 use crate::users::Written;
 use crate::views::Views;
+use crate::waits::Waits;
+use crate::wake::Wake;
 
 /// The whole world at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +24,9 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     /// By client, then by node.
     pub(crate) links: Vec<Link>,
+    /// The second connections, in the same order; none where nobody waits in queues.
+    pub(crate) wakes: Vec<Wake>,
+    pub(crate) waits: Waits,
     pub(crate) budget: Budget,
     /// The highest token handed out, by resource.
     pub(crate) tokens: Vec<u64>,
@@ -44,6 +49,12 @@ impl World {
             nodes: vec![Site::new(scope.resources()); scope.nodes],
             clients: ids.map(|id| Client::new(id, scope.locks_of(id))).collect(),
             links: vec![Link::default(); scope.nodes * scope.clients],
+            wakes: if scope.has_queues() {
+                vec![Wake::default(); scope.nodes * scope.clients]
+            } else {
+                Vec::new()
+            },
+            waits: Waits::default(),
             budget: scope.budget,
             tokens: vec![0; scope.resources()],
             latest: vec![0; scope.resources()],
@@ -55,11 +66,14 @@ impl World {
             client.watch = Watch::new(&scope.policy_of(client.id), scope.nodes);
         }
         world.set_up_guards(scope);
+        world.set_up_foreign(scope);
         world
     }
 
     /// Carries out `step`.
     pub(crate) fn apply(&mut self, scope: &Scope, step: Step) -> Result<(), Violation> {
+        self.note_turns(scope);
+        self.note_order(scope, step);
         match step {
             Step::Exec(client, node) => {
                 self.exec(scope, client, node);
@@ -69,6 +83,19 @@ impl World {
             Step::Trip(client, node) => {
                 self.exec(scope, client, node);
                 self.deliver(scope, client, node)
+            }
+            Step::Queue(client, node) => {
+                self.exec_for_queue(scope, client, node);
+                Ok(())
+            }
+            Step::Hear(client, node) => self.hear(scope, client, node),
+            Step::Ask(client, node) => {
+                self.exec_for_queue(scope, client, node);
+                self.hear(scope, client, node)
+            }
+            Step::Delete(node) => {
+                self.delete_foreign(node);
+                Ok(())
             }
             Step::Batch(client) => self.deliver_all(scope, client),
             Step::Glance(client) => {
@@ -126,6 +153,7 @@ impl World {
         for (op, node, command) in sends {
             self.send(scope, client, (op, node, command));
         }
+        self.drop_unheard_news(client);
         for event in events {
             if let Err(violation) = self.check_event(scope, client, &event)
                 && scope.minds(violation.property)
@@ -138,7 +166,10 @@ impl World {
 
     fn check_event(&mut self, scope: &Scope, client: u8, event: &Event) -> Result<(), Violation> {
         match *event {
-            Event::Won => self.check_won(scope, client),
+            Event::Won => {
+                self.check_won(scope, client)?;
+                self.check_turn(scope, client)
+            }
             Event::TakenOver(serial, token) => self.check_taken_over(scope, client, serial, token),
             Event::Refused => Err(self.check_refused(client)),
             Event::Told { draw, outcome, release } => {
@@ -166,6 +197,7 @@ impl World {
             self.budget.delays = self.budget.delays.saturating_sub(1);
         }
         self.look_when_due(scope);
+        self.note_idleness(scope);
         self.now = self.now.max(time);
         for client in &mut self.clients {
             let clock = client.clock(scope, self.now);

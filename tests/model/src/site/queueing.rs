@@ -3,22 +3,19 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Answer, Caller, Frees, Moment, News, Place, Queued, Waiter};
+use quorlock_protocol::{Answer, Frees, Moment, News, Place, Queued, Waiter};
 
 use super::{Request, Site};
 
-/// Takes what the queues of a node tell, and knows who listens.
-struct Telling<'a> {
-    /// The clients, as bits, whose wake connection to the node stands.
+/// Keeps what the queues of a node tell those who listen: the clients, as bits, whose wake connection stands.
+fn telling(
     listeners: u64,
-    told: &'a mut Vec<(Waiter, News)>,
-}
-
-impl Caller for Telling<'_> {
-    fn tell(&mut self, waiter: Waiter, news: News) -> bool {
-        let listens = self.listeners >> waiter.process & 1 == 1;
+    told: &mut Vec<(Waiter, News)>,
+) -> impl FnMut(Waiter, News) -> bool + '_ {
+    move |waiter, news| {
+        let listens = listeners >> waiter.process & 1 == 1;
         if listens {
-            self.told.push((waiter, news));
+            told.push((waiter, news));
         }
         listens
     }
@@ -35,11 +32,11 @@ impl Site {
             if request.resources.len() > 1 && is_free && queue.rank(place).is_none() {
                 continue;
             }
-            let mut telling = Telling { listeners: request.listeners, told: &mut self.told };
+            let mut tell = telling(request.listeners, &mut self.told);
             let mut own = queue.enqueue(now, place);
             // Nobody else may know that the key is free.
             if is_free && own.is_some_and(|before| before > 0) {
-                queue.call(now, &mut telling);
+                queue.call(now, &mut tell);
                 own = queue.rank(place);
             }
             rank = rank.zip(own).map(|(most, own)| most.max(own));
@@ -56,9 +53,9 @@ impl Site {
     /// Gives the place up in every queue.
     pub(super) fn leave_queue(&mut self, request: &Request, place: Place) -> Answer {
         for resource in request.resources.iter().map(|it| usize::from(*it)) {
-            let mut telling = Telling { listeners: request.listeners, told: &mut self.told };
+            let mut tell = telling(request.listeners, &mut self.told);
             let is_free = self.keys[resource].is_none();
-            self.queues[resource].leave(moment(request.clock), place, is_free, &mut telling);
+            self.queues[resource].leave(moment(request.clock), place, is_free, &mut tell);
         }
         Answer::Done
     }
@@ -74,8 +71,8 @@ impl Site {
     pub(super) fn call_first(&mut self, request: &Request) {
         for resource in request.resources.iter().map(|it| usize::from(*it)) {
             if self.keys[resource].is_none() {
-                let mut telling = Telling { listeners: request.listeners, told: &mut self.told };
-                self.queues[resource].call(moment(request.clock), &mut telling);
+                let mut tell = telling(request.listeners, &mut self.told);
+                self.queues[resource].call(moment(request.clock), &mut tell);
             }
         }
     }
@@ -84,9 +81,9 @@ impl Site {
     pub(super) fn is_behind(&mut self, request: &Request, place: Place) -> bool {
         let mut is_behind = false;
         for resource in request.resources.iter().map(|it| usize::from(*it)) {
-            let mut telling = Telling { listeners: request.listeners, told: &mut self.told };
+            let mut tell = telling(request.listeners, &mut self.told);
             let queue = &mut self.queues[resource];
-            is_behind |= queue.is_behind(moment(request.clock), place, &mut telling);
+            is_behind |= queue.is_behind(moment(request.clock), place, &mut tell);
         }
         is_behind
     }

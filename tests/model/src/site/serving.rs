@@ -62,6 +62,8 @@ pub(crate) enum Flaw {
     KeepsFence,
     /// No flaw of a node: what one manager has lost is added to the lease clock of every manager of its process.
     LostIsShared,
+    /// No flaw of a node: a waiter that was told of a change reads the key, and does not watch it any more.
+    WatchesOnce,
     /// A proposal counts however far below the node's clock it lies.
     NoFloor,
 }
