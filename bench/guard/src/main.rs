@@ -49,7 +49,8 @@ fn pair(
     let known = FencingToken(0);
     let mut acquire = Acquire::new(stage.now, resources, **policy, quorum, known);
     let won = drive(&mut acquire, stage).result.map_err(|kind| format!("{kind:?}"))?;
-    let mut life = LeaseLife::won(stage.now, won.lease, Arc::clone(policy), quorum);
+    let mut life =
+        LeaseLife::won(stage.now, (won.lease, won.was_queued), Arc::clone(policy), quorum);
     let Release::Asked { withdraw: mut release, .. } = life.release(stage.now) else {
         return Err("it was not held".into());
     };

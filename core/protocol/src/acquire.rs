@@ -65,7 +65,7 @@ pub struct Acquire {
     /// Its name in the nodes' queues; `None` if it does not wait in them.
     waiter: Option<Waiter>,
     queues_first: bool,
-    seat: Option<Seat>,
+    seat: Option<Box<Seat>>,
     state: State,
     withdrawals: Vec<Withdraw>,
     reports: Vec<RoundReport>,
@@ -77,9 +77,16 @@ pub struct Acquire {
 enum State {
     Idle,
     Voting(Round),
-    Raising { grant: Round, raise: Round, token: FencingToken },
-    BackingOff { until: Moment },
-    Waiting(Waiting),
+    Raising {
+        grant: Round,
+        raise: Round,
+        token: FencingToken,
+    },
+    BackingOff {
+        until: Moment,
+    },
+    /// In a box: most acquisitions never wait.
+    Waiting(Box<Waiting>),
     Finished(Result<Won, ErrorKind>),
 }
 

@@ -76,13 +76,11 @@ impl HolderId {
     /// The id that spells `random` in lowercase hex; the bytes must come from a cryptographic
     /// source.
     pub fn fresh(random: [u8; Self::RANDOM_BYTES]) -> Self {
-        let mut text = String::with_capacity(2 * Self::RANDOM_BYTES);
-        for byte in random {
-            for nibble in [byte >> 4, byte & 15] {
-                text.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
-            }
+        let mut text = [0; 2 * Self::RANDOM_BYTES];
+        for (digits, byte) in text.chunks_exact_mut(2).zip(random) {
+            digits.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
         }
-        Self(text.into())
+        Self(std::str::from_utf8(&text).expect("hex digits are ASCII").into())
     }
 
     /// Takes an id that another process (or another Redlock library) drew and handed over.
@@ -105,6 +103,8 @@ impl HolderId {
         &self.0
     }
 }
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl fmt::Display for HolderId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -151,8 +151,10 @@ impl World {
         self.clients.iter().filter(waits).any(|client| {
             let is_free = |node: &&u8| {
                 let site = &self.nodes[usize::from(**node)];
-                let mut keys = scope.wants_of(client.id).iter().map(|it| site.keys[usize::from(*it)]);
-                let is_there = site.health == Health::Up && !scope.cuts.contains(&(client.id, **node));
+                let mut keys =
+                    scope.wants_of(client.id).iter().map(|it| site.keys[usize::from(*it)]);
+                let is_there =
+                    site.health == Health::Up && !scope.cuts.contains(&(client.id, **node));
                 is_there && keys.all(|key| key.is_none())
             };
             let nodes: Vec<u8> = self.node_ids().collect();
@@ -235,7 +237,8 @@ fn loses(scope: &Scope, left: Budget) -> bool {
 /// up to the next refresh.
 fn longest_idleness(scope: &Scope) -> u64 {
     let loses = Budget { crashes: 0, pauses: 0, faults: 0, deviations: 0, ..scope.budget };
-    let is_sound = loses == Budget { cancels: loses.cancels, abandons: loses.abandons, ..Budget::default() };
+    let is_sound =
+        loses == Budget { cancels: loses.cancels, abandons: loses.abandons, ..Budget::default() };
     if is_sound { LONGEST_TURNS } else { REFRESH + LONGEST_TURNS }
 }
 

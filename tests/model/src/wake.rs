@@ -84,7 +84,8 @@ impl Wake {
     /// Answers a command that is not sent or not answered.
     pub(crate) fn refuse(&mut self, op: Op, command: &Command, kind: FaultKind) {
         let answer = Err(Fault::new(kind, ""));
-        self.back.push_back(Told::Reply(op, Reply { ticket: command.ticket, answer, repeated: false }));
+        self.back
+            .push_back(Told::Reply(op, Reply { ticket: command.ticket, answer, repeated: false }));
     }
 
     /// Watches the key, or looks at it again.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, FaultKind, News, NodeId, Reply, Waiter, WakeCause};
+use quorlock_protocol::{
+    Action, Answer, Command, FaultKind, News, NodeId, Reply, Waiter, WakeCause,
+};
 
 use crate::client::{Phase, Status};
 use crate::link::Op;
@@ -206,9 +208,9 @@ impl World {
             if let Some(wake) = self.wake_mut(client, node) {
                 match current {
                     None => wake.forget(u32::MAX),
-                    Some(op) => wake.back.retain(|told| {
-                        !matches!(told, Told::Reply(other, _) if *other != op)
-                    }),
+                    Some(op) => wake
+                        .back
+                        .retain(|told| !matches!(told, Told::Reply(other, _) if *other != op)),
                 }
                 if current.is_none() {
                     wake.back.clear();

@@ -122,7 +122,13 @@ impl Acquire {
         let seat = self.seat.get_or_insert_with(|| {
             let (resources, holder) = (self.resources.clone(), HolderId::fresh(random));
             let claim = Arc::new(Claim { resources, holder });
-            Seat { place, claim, asked: vec![false; nodes], has_company: false, splits: 0 }
+            Box::new(Seat {
+                place,
+                claim,
+                asked: vec![false; nodes],
+                has_company: false,
+                splits: 0,
+            })
         });
         seat.has_company |= self.attempts > 0;
         seat.splits = if was_split { seat.splits + 1 } else { 0 };
@@ -137,14 +143,14 @@ impl Acquire {
         }
         let try_at = if is_limited { self.next_counted } else { Moment::FAR_FUTURE };
         let ticket = self.ticket();
-        self.state = State::Waiting(Waiting {
+        self.state = State::Waiting(Box::new(Waiting {
             ticket,
             nodes: vec![Standing::UNKNOWN; nodes],
             look_ends: now + self.policy.node_timeout(),
             next_look: now + REFRESH,
             try_at: self.before_the_end(now, try_at),
             not_before: now + pause,
-        });
+        }));
     }
 
     /// Begins the next round if it is time to.
