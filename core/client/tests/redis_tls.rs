@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::Arc;
 
 use quorlock::{Address, NodeSettings, NodeState, Tls, Verification, connect};
-use quorlock_protocol::{Action, Fault, FaultKind};
+use quorlock_protocol::{Action, Answer, Fault, FaultKind, Place, Waiter};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
@@ -41,6 +41,28 @@ fn the_authority_can_be_named_in_the_address() {
         fs::write(&path, front.authority.pem()).unwrap();
         let url = format!("rediss://127.0.0.1:{}?ssl_ca_certs={}", front.port, path.display());
         assert_eq!(node_at(&url).grant(&claim(&["r"], "a"), 1_000).await, OURS);
+    });
+}
+
+#[test]
+fn places_in_queues_are_taken_over_tls() {
+    run(async {
+        let front = Front::start(Authority::new(), &["127.0.0.1"], false).await;
+        let tls = Tls::default().with_ca_pem(front.authority.pem().as_bytes()).unwrap();
+        let mut client = front.client("127.0.0.1", tls);
+        let place = Place { arrived: 1, waiter: Waiter { process: 1, number: 1 } };
+        let mine = claim(&["r"], "a");
+        let Ok(Answer::Queued { queued, .. }) = client.ask(&mine, Action::Enqueue { place }).await
+        else {
+            panic!("no place")
+        };
+        assert!(queued.is_turn() && queued.is_told, "{queued:?}");
+        assert_eq!(client.ask(&mine, Action::CountWaiters).await, Ok(Answer::Waiters(1)));
+        assert_eq!(client.ask(&mine, Action::Leave { place }).await, Ok(Answer::Done));
+        let stranger = Tls::default().with_ca_pem(Authority::new().pem().as_bytes()).unwrap();
+        let mut client = front.client("127.0.0.1", stranger);
+        let fault = client.fault(&mine, Action::Enqueue { place }).await;
+        assert_eq!(fault.kind(), FaultKind::Tls, "{fault}");
     });
 }
 

@@ -7,9 +7,12 @@
 
 mod actor;
 mod calls;
+mod lacks;
 mod live;
+mod log_in;
 mod news;
 mod request;
+mod scripts;
 #[cfg(test)]
 mod tests;
 mod waiters;
@@ -23,7 +26,7 @@ use quorlock_protocol::{Action, Answer, Command};
 use tokio::sync::mpsc;
 
 use self::actor::{Actor, Message};
-use self::live::Lacks;
+use self::lacks::Lacks;
 use self::request::Request;
 use super::actor::closed;
 use super::connections::Connections;

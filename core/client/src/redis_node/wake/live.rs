@@ -1,32 +1,31 @@
-//! One open wake connection: the log-in, what its server can do, and the calls under way on it. Owns redis-rs's
+//! One open wake connection: what its server can do, and the calls under way on it. Owns redis-rs's
 //! connection; knows nothing of who waits.
 //!
 //! The connection has no task of its own: it is read and written while [`Live::next`] is polled.
 
 use std::collections::BTreeMap;
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quorlock_protocol::{Fault, Waiter};
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, ServerError, Value,
-};
+use redis::{PushInfo, ServerError, Value};
 use tokio::select;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::calls::{self, Digests, Failure, Script, ScriptCall};
+use super::calls::{self, Failure};
+use super::lacks::{Lacks, Way};
+use super::log_in::{Connected, log_in};
 use super::news::Push;
 use super::request::Request;
+use super::scripts::{Digests, Script, ScriptCall};
 use super::watches::KeyState;
 use crate::address::Address;
 use crate::keys::wake_channel;
-use crate::redis_node::transport::{self, plain};
 
 /// An open wake connection.
 pub(super) struct Live {
@@ -60,34 +59,12 @@ pub(super) enum Event {
     Lost,
 }
 
-/// What a server cannot do for waiters, and why: for people.
-#[derive(Default)]
-pub(super) struct Lacks(Mutex<[Option<String>; 2]>);
-
-/// One of the two ways by which a server tells a waiter.
-#[derive(Clone, Copy)]
-enum Way {
-    Hear,
-    Watch,
-}
-
 impl Live {
     /// Opens a wake connection to `address`. The caller sets the deadline.
     pub(super) async fn open(address: &Address, lacks: Arc<Lacks>) -> Result<Self, Fault> {
-        let (pushes_in, pushes) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(SILENCE));
-        let with_push = config.clone().set_push_sender(pushes_in);
-        let (connected, refusal) = match log_in(address, ProtocolVersion::RESP3, with_push).await? {
-            Ok(connected) => (connected, None),
-            Err(refusal) if has_no_resp3(&refusal, address) => {
-                let again = log_in(address, ProtocolVersion::RESP2, config).await?;
-                (again.map_err(Failure::into_login_fault)?, Some(refusal))
-            }
-            Err(failure) => return Err(failure.into_login_fault()),
-        };
-        let (connection, mut driver) = connected;
+        let Connected { connection, mut driver, pushes, refusal } = log_in(address).await?;
         let mut first = connection.clone();
-        let mut preparations = vec![tracking(), calls::tell_of_next()];
+        let mut preparations = vec![calls::track(), calls::tell_of_next()];
         preparations.extend(Script::ALL.map(Script::load));
         let replies = select! {
             replies = calls::call_all(&mut first, &preparations) => replies,
@@ -95,7 +72,7 @@ impl Live {
         };
         let replies = replies.map_err(Failure::into_login_fault)?;
         let (in_flight, hears) = (FuturesUnordered::new(), BTreeMap::new());
-        let digests = Digests::read(&replies[2..]);
+        let digests = Digests::read(replies.get(2..).unwrap_or_default());
         let has_push = refusal.is_none();
         let (has_ended, opened, can_watch) = (false, Instant::now(), has_push);
         let mut live = Self {
@@ -230,84 +207,5 @@ impl Live {
     }
 }
 
-type Connected = (MultiplexedConnection, BoxFuture<'static, ()>);
-
-/// Connects, and logs in with this version of the protocol. The inner error is what the server replied to the log-in.
-async fn log_in(
-    address: &Address,
-    protocol: ProtocolVersion,
-    config: AsyncConnectionConfig,
-) -> Result<Result<Connected, Failure>, Fault> {
-    let mut login = RedisConnectionInfo::default()
-        .set_protocol(protocol)
-        .set_skip_set_lib_name()
-        .set_db(i64::from(address.db()));
-    if let Some(username) = address.username() {
-        login = login.set_username(username);
-    }
-    if let Some(password) = address.password() {
-        login = login.set_password(password);
-    }
-    let stream = transport::open(address).await?;
-    let connected = MultiplexedConnection::new_with_config(&login, stream, config).await;
-    Ok(connected.map(|(connection, driver)| (connection, driver.boxed())).map_err(Failure::from))
-}
-
-/// Whether a log-in failed only because the server or the access list lacks RESP3.
-fn has_no_resp3(failure: &Failure, address: &Address) -> bool {
-    match failure {
-        Failure::Refused(error) => {
-            let text = error.details().unwrap_or_default();
-            // A server that wants a password says that before it says that it does not know the command.
-            let is_unread = error.code() == "NOAUTH" && address.password().is_some();
-            is_unread
-                || error.code() == "NOPROTO"
-                || text.starts_with("unknown command")
-                || (error.code() == "NOPERM" && text.contains("hello"))
-        }
-        Failure::NoResp3 => true,
-        Failure::Lost(_) => false,
-    }
-}
-
-fn tracking() -> redis::Cmd {
-    let mut call = redis::cmd("CLIENT");
-    call.arg("TRACKING").arg("ON").arg("OPTIN");
-    call
-}
-
-impl Lacks {
-    /// One sentence; `None` if nothing lacks.
-    pub(super) fn describe(&self) -> Option<Arc<str>> {
-        let lacks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<_> = lacks.iter().flatten().map(String::as_str).collect();
-        (!all.is_empty()).then(|| all.join("; ").into())
-    }
-
-    fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
-    }
-
-    fn note(&self, way: Way, command: &str, rights: &str, failure: &Failure) {
-        let words = match failure {
-            Failure::Refused(error) if error.code() == "NOPERM" => {
-                format!("{command} is not permitted: add {rights} with ACL SETUSER")
-            }
-            Failure::Refused(error) if error.code() == "NOAUTH" => {
-                format!("{command} is not known to the server")
-            }
-            Failure::Refused(error) => {
-                let said = plain(error.details().unwrap_or(error.code()));
-                format!("{command} is not possible on this server ({said})")
-            }
-            Failure::NoResp3 => format!("{command} is not known to the server"),
-            Failure::Lost(fault) => format!("{command} has failed: {fault}"),
-        };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[way as usize] = Some(words);
-    }
-}
-
-/// How long a call may remain without an answer before the connection counts as dead.
-const SILENCE: Duration = Duration::from_secs(5);
 /// How many calls may be under way when the place of an unknown waiter is given up.
 const MOST_DROPS: usize = 1000;
