@@ -119,7 +119,9 @@ fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     let rounds = if scope.is_guarded() { 6 } else { 3 };
     let patience = rounds * scope.policy.key_ttl().max(policy.key_ttl()).as_millis();
     let least = u64::try_from(scope.policy.min_hold().as_millis()).unwrap_or(u64::MAX);
-    let patience = patience.saturating_add(2 * least);
+    // The dead may be the first in queues until the newcomer looks again.
+    let refresh = if scope.has_queues() { 4000 } else { 0 };
+    let patience = patience.saturating_add(2 * least).saturating_add(refresh);
     let end = world.now + patience;
     let mut steps = Vec::new();
     while world.now < end {

@@ -2,6 +2,7 @@
 //! behind, and few messages are sent. Owns these checks, and what the world remembers for them.
 
 use crate::client::{Client, Phase, Status};
+use crate::print::fingerprint;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
 use crate::site::{Health, Key, Owner, moment};
@@ -46,7 +47,8 @@ impl World {
     pub(crate) fn delete_foreign(&mut self, node: u8) {
         let before = self.nodes[usize::from(node)].keys.clone();
         self.nodes[usize::from(node)].keys.fill(None);
-        self.note(FOREIGN, node, 14_u8);
+        let view = &mut self.views.0[usize::from(node)];
+        *view = fingerprint(&(*view, self.now, FOREIGN));
         self.fire_watches(node, &before);
     }
 
@@ -66,9 +68,9 @@ impl World {
     /// A holder releases.
     pub(crate) fn note_hand_off(&mut self, scope: &Scope) {
         self.waits.looks = None;
-        if scope.counts_messages {
-            self.waits.hand_off = Some(vec![0; self.nodes.len()]);
-        }
+        // What is under way belongs to the hand-off before.
+        let is_quiet = scope.counts_messages && !self.has_messages();
+        self.waits.hand_off = is_quiet.then(|| vec![0; self.nodes.len()]);
     }
 
     /// A message comes to a node, or its queue says something.
@@ -151,10 +153,8 @@ impl World {
         self.clients.iter().filter(waits).any(|client| {
             let is_free = |node: &&u8| {
                 let site = &self.nodes[usize::from(**node)];
-                let mut keys =
-                    scope.wants_of(client.id).iter().map(|it| site.keys[usize::from(*it)]);
-                let is_there =
-                    site.health == Health::Up && !scope.cuts.contains(&(client.id, **node));
+                let mut keys = scope.wants_of(client.id).iter().map(|it| site.keys[usize::from(*it)]);
+                let is_there = site.health == Health::Up && !scope.cuts.contains(&(client.id, **node));
                 is_there && keys.all(|key| key.is_none())
             };
             let nodes: Vec<u8> = self.node_ids().collect();
@@ -214,7 +214,8 @@ impl World {
         let Some((since, looks)) = &self.waits.looks else {
             return Ok(());
         };
-        let rounds = 1 + self.now.saturating_sub(*since) / REFRESH;
+        // One more where a round of another meets the holder's.
+        let rounds = 2 + self.now.saturating_sub(*since) / REFRESH;
         let most = rounds * u64::try_from(self.nodes.len()).unwrap_or(u64::MAX);
         if looks.iter().any(|count| u64::from(*count) > most) {
             let text = "who waits looks more often than a place must be kept";
@@ -233,13 +234,16 @@ fn loses(scope: &Scope, left: Budget) -> bool {
     lost > harmless + (before.2 - after.2) + (before.3 - after.3)
 }
 
-/// For how long a lock may be free although somebody waits, in milliseconds: for some turns; where something is lost,
-/// up to the next refresh.
+/// For how long a lock may be free although somebody waits, in milliseconds: for some turns, or while a client that
+/// stopped waits before it tries again. Where something is lost, up to the next refresh; also where the only one that
+/// watches the key may be gone, which does not happen in fair mode: there every release calls.
 fn longest_idleness(scope: &Scope) -> u64 {
-    let loses = Budget { crashes: 0, pauses: 0, faults: 0, deviations: 0, ..scope.budget };
-    let is_sound =
-        loses == Budget { cancels: loses.cancels, abandons: loses.abandons, ..Budget::default() };
-    if is_sound { LONGEST_TURNS } else { REFRESH + LONGEST_TURNS }
+    let Budget { cancels, abandons, crashes, pauses, .. } = scope.budget;
+    let sound = Budget { cancels, abandons, crashes, pauses, faults: 0, deviations: 0, ..scope.budget };
+    let loses = sound != Budget { cancels, abandons, crashes, pauses, ..Budget::default() };
+    let is_blind = crashes + pauses > 0 && !scope.policy.fair();
+    let turns = LONGEST_TURNS + if pauses > 0 { RETRY } else { 0 };
+    if loses || is_blind { REFRESH + turns } else { turns }
 }
 
 /// The client that knows nothing of queues.
@@ -249,5 +253,7 @@ pub(crate) const FOREIGN: u8 = u8::MAX;
 const MOST_MESSAGES: u8 = 10;
 /// How often a place is kept, in milliseconds.
 const REFRESH: u64 = 3000;
+/// How long a client waits after a round that failed, in milliseconds.
+const RETRY: u64 = 100;
 /// Two turns, and the grains of the clocks.
 const LONGEST_TURNS: u64 = 120;

@@ -22,6 +22,7 @@ use crate::machine::Environment;
 use crate::place::{Place, Queued, Waiter};
 use crate::policy::WaitMode;
 use crate::queue::{News, WaitQueue, WakeCause};
+use crate::quorum::Quorum;
 use crate::time::Moment;
 
 /// The places of one acquisition, from its first look to its end.
@@ -44,7 +45,10 @@ pub(super) struct Waiting {
     nodes: Vec<Standing>,
     /// Until when the answers to the look under way are waited for; the far future between looks.
     look_ends: Moment,
-    next_look: Moment,
+    /// When the place is kept next, and the lock looked at, if nothing happens before.
+    refresh_at: Moment,
+    /// When news asks for a look; the far future if none does.
+    look_at: Moment,
     /// When the next round begins, whatever the nodes say.
     try_at: Moment,
     /// No round begins before.
@@ -147,7 +151,8 @@ impl Acquire {
             ticket,
             nodes: vec![Standing::UNKNOWN; nodes],
             look_ends: now + self.policy.node_timeout(),
-            next_look: now + REFRESH,
+            refresh_at: now + REFRESH,
+            look_at: Moment::FAR_FUTURE,
             try_at: self.before_the_end(now, try_at),
             not_before: now + pause,
         }));
@@ -185,7 +190,9 @@ impl Acquire {
             }
             _ => standing.is_told = false,
         }
-        self.plan(now);
+        if waiting.nodes.iter().all(|node| node.has_answered) {
+            waiting.look_ends = waiting.look_ends.min(now);
+        }
     }
 
     /// Takes news from a node.
@@ -210,7 +217,6 @@ impl Acquire {
             News::Held(left) => {
                 standing.freed = None;
                 standing.frees_at = Some(now + left);
-                self.plan(now);
             }
         }
     }
@@ -235,13 +241,8 @@ impl Acquire {
         let State::Waiting(waiting) = &mut self.state else {
             return;
         };
-        if now >= waiting.next_look {
-            waiting.next_look = now + REFRESH;
-            waiting.look_ends = now + self.policy.node_timeout();
-            for node in &mut waiting.nodes {
-                node.wanted = true;
-                node.has_answered = false;
-            }
+        if now >= waiting.next_look(self.quorum) {
+            waiting.begin_look(now, self.policy.node_timeout());
         }
     }
 
@@ -249,24 +250,7 @@ impl Acquire {
     pub(super) fn wait_ends(&self, waiting: &Waiting) -> Moment {
         let is_free = waiting.freed() >= self.quorum.size();
         let free = if is_free { waiting.not_before } else { Moment::FAR_FUTURE };
-        free.min(waiting.try_at).min(waiting.next_look).min(waiting.look_ends)
-    }
-
-    /// Sets the next look to when the holders' keys will have ended. A caller behind others gives each of them the
-    /// time of a turn first.
-    fn plan(&mut self, now: Moment) {
-        let State::Waiting(waiting) = &mut self.state else {
-            return;
-        };
-        if waiting.nodes.iter().all(|node| node.has_answered) {
-            waiting.look_ends = waiting.look_ends.min(now);
-        }
-        let mut ends: Vec<_> = waiting.nodes.iter().filter_map(|node| node.frees_at).collect();
-        ends.sort_unstable();
-        if let Some(end) = ends.get(self.quorum.size() - 1) {
-            let before = waiting.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
-            waiting.look_by((*end + GRAIN + WaitQueue::TURN * before).max(now + GRAIN));
-        }
+        free.min(waiting.try_at).min(waiting.next_look(self.quorum)).min(waiting.look_ends)
     }
 
     /// The look has ended: where too few nodes can tell, the next round comes by itself.
@@ -294,7 +278,8 @@ impl Waiting {
         let index = self.nodes.iter().position(|node| node.wanted)?;
         self.nodes[index].wanted = false;
         seat.asked[index] = true;
-        let by = if self.look_ends == Moment::FAR_FUTURE { self.next_look } else { self.look_ends };
+        let by =
+            if self.look_ends == Moment::FAR_FUTURE { self.refresh_at } else { self.look_ends };
         seat.command(index, self.ticket, Action::Enqueue { place: seat.place }, by)
     }
 
@@ -303,7 +288,30 @@ impl Waiting {
     }
 
     fn look_by(&mut self, at: Moment) {
-        self.next_look = self.next_look.min(at);
+        self.look_at = self.look_at.min(at);
+    }
+
+    fn next_look(&self, quorum: Quorum) -> Moment {
+        self.refresh_at.min(self.look_at).min(self.after_keys(quorum))
+    }
+
+    /// When the holders' keys will have ended on a quorum. A caller behind others gives each of them the time of a
+    /// turn first.
+    fn after_keys(&self, quorum: Quorum) -> Moment {
+        let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
+        ends.sort_unstable();
+        let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
+        ends.get(quorum.size() - 1)
+            .map_or(Moment::FAR_FUTURE, |end| *end + GRAIN + WaitQueue::TURN * before)
+    }
+
+    /// Asks every node. What they say from now on replaces what they said before.
+    fn begin_look(&mut self, now: Moment, node_timeout: Duration) {
+        self.look_ends = now + node_timeout;
+        (self.refresh_at, self.look_at) = (now + REFRESH, Moment::FAR_FUTURE);
+        for node in &mut self.nodes {
+            (node.wanted, node.has_answered, node.frees_at) = (true, false, None);
+        }
     }
 }
 

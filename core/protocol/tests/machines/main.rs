@@ -28,5 +28,6 @@ mod lock_delay;
 mod min_hold;
 mod settings;
 mod support;
+mod waiting;
 mod withdraw;
 mod words;

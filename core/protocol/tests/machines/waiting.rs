@@ -1,0 +1,275 @@
+//! Tests the wait in the nodes' queues: what is asked of them, when a round begins, and what is left behind.
+
+use std::time::Duration;
+
+use crate::support::{Play, fault, frees_in, ours, policy, quorum, resources, theirs};
+use quorlock_protocol::{
+    Acquire, Action, Answer, ErrorKind, Fault, FaultKind, FencingToken, Frees, Machine, Moment,
+    News, NodeId, PolicyBuilder, Queued, Waiter, WakeCause,
+};
+
+fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+    let (now, known) = (Moment::from_millis(0), FencingToken::default());
+    let policy = policy(|policy| change(policy.ttl(Duration::from_secs(10))));
+    let machine = Acquire::new(now, resources(), policy, quorum(3), known);
+    Play::start(machine.queued_as(Waiter { process: 7, number: 1 }))
+}
+
+/// All three nodes have refused the first round.
+fn refused(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+    let mut play = waiting(change);
+    for node in 0..3 {
+        play.answer(node, "grant", theirs(frees_in(8_000)));
+        if play.machine.is_waiting() {
+            break;
+        }
+    }
+    play
+}
+
+fn held(rank: u32, millis: u64) -> Result<Answer, Fault> {
+    let queued = Queued { rank: Some(rank), is_free: false, is_told: true };
+    Ok(Answer::Queued { queued, frees: Frees::In(Duration::from_millis(millis)) })
+}
+
+fn free(rank: u32) -> Result<Answer, Fault> {
+    let queued = Queued { rank: Some(rank), is_free: true, is_told: true };
+    Ok(Answer::Queued { queued, frees: Frees::In(Duration::ZERO) })
+}
+
+fn tell(play: &mut Play<Acquire>, node: u8, news: News) {
+    play.machine.handle_news(&mut play.stage, NodeId(node), news);
+    play.settle();
+}
+
+/// All nodes have answered the look.
+fn looked(play: &mut Play<Acquire>, answer: &Result<Answer, Fault>) {
+    for node in 0..3 {
+        play.answer(node, "enqueue", answer.clone());
+    }
+}
+
+const PUSHED: News = News::Freed(WakeCause::Push);
+
+#[test]
+fn a_free_lock_takes_no_place() {
+    let mut play = waiting(|policy| policy);
+    for node in 0..2 {
+        play.answer(node, "grant", ours(1_000));
+    }
+    assert_eq!((play.count("enqueue"), play.count("leave")), (0, 0));
+    assert!(!play.outcome().result.unwrap().was_queued);
+}
+
+#[test]
+fn whoever_is_refused_takes_a_place_and_tries_when_a_quorum_is_free() {
+    let mut play = refused(|policy| policy);
+    assert_eq!(play.targets("enqueue"), [0, 1, 2]);
+    looked(&mut play, &held(0, 8_000));
+    play.wait_until(2_900);
+    assert_eq!(play.count("grant"), 3, "nothing is tried while it is held");
+    tell(&mut play, 0, PUSHED);
+    assert_eq!(play.count("grant"), 3, "one node is no quorum");
+    tell(&mut play, 2, PUSHED);
+    assert_eq!(play.count("grant"), 6);
+    for node in 0..2 {
+        play.answer(node, "grant", ours(1_000));
+    }
+    assert_eq!(play.targets("leave"), [0, 1, 2]);
+    assert!(play.outcome().result.unwrap().was_queued);
+}
+
+#[test]
+fn the_place_is_the_same_on_every_node_and_at_every_look() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &held(3, 8_000));
+    play.wait_until(3_000);
+    let places: Vec<_> = play
+        .sent
+        .iter()
+        .filter_map(|(_, command)| match command.action {
+            Action::Enqueue { place } => Some(place),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(places.len(), 6, "it is kept every three seconds");
+    assert!(places.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn news_that_overtakes_the_answer_to_a_look_counts() {
+    let mut play = refused(|policy| policy);
+    tell(&mut play, 0, PUSHED);
+    play.answer(0, "enqueue", held(0, 8_000));
+    tell(&mut play, 1, PUSHED);
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
+fn a_look_that_finds_the_lock_free_leads_to_a_round_only_for_the_first() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &free(1));
+    assert_eq!(play.count("grant"), 3, "another's turn");
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &free(0));
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
+fn the_first_looks_when_the_holders_keys_have_ended_and_the_others_later() {
+    let looks_at = |rank| {
+        let mut play = refused(|policy| policy);
+        looked(&mut play, &held(rank, 1_000));
+        play.wait_until(990);
+        assert_eq!(play.count("enqueue"), 3);
+        let mut at = 1_000;
+        while play.count("enqueue") == 3 {
+            at += 1;
+            play.wait_until(at);
+        }
+        at
+    };
+    assert_eq!([0, 1, 3].map(looks_at), [1_002, 1_052, 1_152]);
+}
+
+#[test]
+fn the_next_one_looks_when_the_turn_before_it_is_over() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &held(1, 8_000));
+    tell(&mut play, 0, News::Next);
+    play.wait_until(51);
+    assert_eq!(play.count("enqueue"), 3);
+    play.wait_until(52);
+    assert_eq!(play.count("enqueue"), 6);
+}
+
+#[test]
+fn a_node_that_was_lost_is_asked_for_the_place_again() {
+    for news in [News::Gone, News::First] {
+        let mut play = refused(|policy| policy);
+        looked(&mut play, &held(1, 8_000));
+        tell(&mut play, 1, news);
+        assert_eq!(play.targets("enqueue"), [0, 1, 2, 1]);
+    }
+}
+
+#[test]
+fn a_renewal_moves_the_look_and_costs_no_command() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &held(0, 1_000));
+    play.wait_until(500);
+    for node in 0..3 {
+        tell(&mut play, node, News::Held(Duration::from_millis(1_500)));
+    }
+    play.wait_until(2_000);
+    assert_eq!(play.count("enqueue"), 3);
+    play.wait_until(2_002);
+    assert_eq!(play.count("enqueue"), 6);
+}
+
+#[test]
+fn where_too_few_nodes_can_tell_rounds_follow_after_the_delay() {
+    let mut play = refused(|policy| policy);
+    play.answer(0, "enqueue", held(0, 8_000));
+    for node in 1..3 {
+        play.answer(node, "enqueue", fault(FaultKind::NotPermitted));
+    }
+    play.wait_until(45);
+    assert_eq!(play.count("grant"), 3);
+    play.wait_until(160);
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
+fn a_round_that_split_the_votes_is_followed_by_a_pause_whatever_is_told() {
+    let mut play = waiting(|policy| policy);
+    play.answer(0, "grant", ours(1_000));
+    play.answer(1, "grant", theirs(frees_in(8_000)));
+    play.answer(2, "grant", theirs(frees_in(8_000)));
+    assert_eq!(play.count("enqueue"), 3);
+    let before = play.stage.now;
+    for node in 0..3 {
+        tell(&mut play, node, PUSHED);
+    }
+    assert_eq!(play.count("grant"), 3, "its own withdrawal may have called it");
+    let pause = play.wake_at.expect("it waits").since(before);
+    assert!(pause > Duration::ZERO && pause <= Duration::from_millis(10), "{pause:?}");
+    play.wake();
+    assert_eq!(play.count("grant"), 6);
+    assert!(play.sent.iter().any(|(_, it)| it.action == Action::Revoke { calls: false }));
+}
+
+#[test]
+fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
+    let mut play = refused(|policy| policy.timeout(Some(Duration::from_secs(2))));
+    looked(&mut play, &held(2, 8_000));
+    play.wait_until(1_979);
+    assert_eq!(play.count("grant"), 3);
+    play.wait_until(1_980);
+    assert_eq!(play.count("grant"), 6);
+    play.answer(0, "grant", theirs(frees_in(8_000)));
+    play.answer(1, "grant", theirs(frees_in(8_000)));
+    play.wait_until(2_000);
+    assert_eq!(play.targets("leave"), [0, 1, 2]);
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
+}
+
+#[test]
+fn a_limited_number_of_tries_goes_on_at_its_delays() {
+    let mut play = refused(|policy| policy.retry_limit(Some(2)));
+    let mut now = 0;
+    while play.done.is_none() && now < 1_000 {
+        now += 1;
+        play.wait_until(now);
+        for (kind, answer) in [("enqueue", held(0, 8_000)), ("grant", theirs(frees_in(8_000)))] {
+            for node in 0..3 {
+                play.answer(node, kind, answer.clone());
+            }
+        }
+    }
+    assert_eq!(play.count("grant"), 9);
+    assert!((100..=320).contains(&now), "{now}");
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
+#[test]
+fn whoever_gives_up_leaves_every_node_that_it_asked() {
+    let mut play = refused(|policy| policy);
+    play.cancel();
+    assert_eq!(play.targets("leave"), [0, 1, 2]);
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn fair_takes_a_place_first_and_shows_it_with_the_grant() {
+    let mut play = waiting(|policy| policy.fair(true));
+    assert_eq!((play.count("grant"), play.targets("enqueue")), (0, vec![0, 1, 2]));
+    looked(&mut play, &free(0));
+    let Action::Grant { place: Some(place), .. } = play.last(1, "grant").action else { panic!() };
+    assert_eq!(play.last(1, "enqueue").action, Action::Enqueue { place });
+    for node in 0..2 {
+        play.answer(node, "grant", ours(1_000));
+    }
+    assert!(play.outcome().result.unwrap().was_queued);
+}
+
+#[test]
+fn a_fair_try_takes_no_place() {
+    let play = waiting(|policy| policy.fair(true).try_once());
+    assert_eq!((play.count("grant"), play.count("enqueue")), (3, 0));
+    assert!(matches!(play.last(0, "grant").action, Action::Grant { place: Some(_), .. }));
+}
+
+#[test]
+fn whoever_queues_first_and_finds_nobody_wins_as_if_there_were_no_queue() {
+    let (now, known) = (Moment::from_millis(0), FencingToken::default());
+    let machine = Acquire::new(now, resources(), policy(|it| it), quorum(3), known);
+    let waiter = Waiter { process: 7, number: 1 };
+    let mut play = Play::start(machine.queued_as(waiter).queue_first());
+    looked(&mut play, &free(0));
+    for node in 0..2 {
+        play.answer(node, "grant", ours(1_000));
+    }
+    assert_eq!(play.count("leave"), 3);
+    assert!(!play.outcome().result.unwrap().was_queued, "its release has nobody to call");
+}
