@@ -133,13 +133,12 @@ impl WaitQueue {
 
     /// How many places count at `now`.
     pub fn count(&self, now: Moment) -> usize {
-        self.waiters(now).count()
+        self.places(now).count()
     }
 
-    /// Whose places count at `now`, in order.
-    pub fn waiters(&self, now: Moment) -> impl Iterator<Item = Waiter> + '_ {
-        let counting = self.places.iter().filter(move |(_, until)| **until > now);
-        counting.map(|(place, _)| place.waiter)
+    /// The places that count at `now`, in order.
+    pub fn places(&self, now: Moment) -> impl Iterator<Item = Place> + '_ {
+        self.places.iter().filter(move |(_, until)| **until > now).map(|(place, _)| *place)
     }
 
     /// Whether nobody has a place.

@@ -65,6 +65,8 @@ struct Standing {
     rank: Option<u32>,
     /// The lock is free there, it is this caller's turn, and how the caller learned that.
     freed: Option<WakeCause>,
+    /// The lock is free there, and the caller before this one has its turn.
+    is_next: bool,
     frees_at: Option<Moment>,
 }
 
@@ -204,6 +206,8 @@ impl Acquire {
             return;
         };
         match news {
+            // It is known: the call only asks whether this caller is still there.
+            News::Freed(_) if standing.freed.is_some() => standing.wanted = true,
             News::Freed(cause) => {
                 standing.freed = Some(cause);
                 let before = standing.rank.unwrap_or(0);
@@ -212,7 +216,12 @@ impl Acquire {
                 }
                 waiting.look_by(now + WaitQueue::TURN / 2);
             }
-            News::Next => waiting.look_by(now + WaitQueue::TURN + GRAIN),
+            // Once: the look that follows makes the node tell it again.
+            News::Next if standing.is_next => {}
+            News::Next => {
+                standing.is_next = true;
+                waiting.look_by(now + WaitQueue::TURN + GRAIN);
+            }
             News::First | News::Gone => standing.wanted = true,
             News::Held(left) => {
                 standing.freed = None;
@@ -301,8 +310,10 @@ impl Waiting {
         let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
         ends.sort_unstable();
         let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
-        ends.get(quorum.size() - 1)
-            .map_or(Moment::FAR_FUTURE, |end| *end + GRAIN + WaitQueue::TURN * before)
+        // No look is worth its messages while no round may begin.
+        ends.get(quorum.size() - 1).map_or(Moment::FAR_FUTURE, |end| {
+            (*end + WaitQueue::TURN * before).max(self.not_before) + GRAIN
+        })
     }
 
     /// Asks every node. What they say from now on replaces what they said before.
@@ -322,15 +333,19 @@ impl Standing {
         is_told: false,
         rank: None,
         freed: None,
+        is_next: false,
         frees_at: None,
     };
 
-    /// What a look found. News that the lock is free may have overtaken it, and stays.
+    /// What a look found.
     fn take(&mut self, now: Moment, queued: Queued, frees: Frees) {
         self.is_told = queued.is_told;
         self.rank = queued.rank;
         if queued.is_turn() {
             self.freed = self.freed.or(Some(WakeCause::Timer));
+        }
+        if !queued.is_free {
+            (self.freed, self.is_next) = (None, false);
         }
         self.frees_at = match frees {
             _ if queued.is_free => Some(now),
