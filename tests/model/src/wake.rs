@@ -40,6 +40,8 @@ pub(crate) enum Asked {
     Command(Op, Command),
     /// A look at the key, which arms the watch unless the client is flawed.
     Read { arms: bool },
+    /// A waiter that is called there has ended: its place is given up.
+    Drop(Waiter),
 }
 
 /// What comes back.
@@ -68,6 +70,7 @@ impl Hash for Asked {
                 (0_u8, op, command.ticket, command.action, command.not_after).hash(state);
             }
             Self::Read { arms } => (1_u8, arms).hash(state),
+            Self::Drop(waiter) => (2_u8, waiter).hash(state),
         }
     }
 }
@@ -128,13 +131,15 @@ impl Wake {
         self.out.retain(|asked| arrives && matches!(asked, Asked::Command(..)));
     }
 
-    /// Nobody waits for this operation any more.
-    pub(crate) fn forget(&mut self, op: Op) {
-        self.watches = false;
+    /// Nobody waits for any operation but this one any more. What a queue says to others is still heard: their places
+    /// are given up then.
+    pub(crate) fn forget_all_but(&mut self, op: Option<Op>) {
+        self.watches &= op.is_some();
         self.back.retain(|told| match told {
-            Told::Reply(other, _) => *other != op,
-            Told::News(..) | Told::Changed | Told::Key(_) => false,
+            Told::Reply(other, _) => Some(*other) == op,
+            Told::News(..) => true,
+            Told::Changed | Told::Key(_) => op.is_some(),
         });
-        self.out.retain(|asked| matches!(asked, Asked::Command(..)));
+        self.out.retain(|asked| op.is_some() || !matches!(asked, Asked::Read { .. }));
     }
 }

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{
-    Action, Answer, Command, FaultKind, News, NodeId, Reply, Waiter, WakeCause,
-};
+use quorlock_protocol::{Action, Answer, Command, FaultKind, News, NodeId, Reply, Waiter, WakeCause};
 
 use crate::client::{Phase, Status};
 use crate::link::Op;
@@ -65,6 +63,12 @@ impl World {
                 self.note(client, node, (9_u8, left));
                 Some(Told::Key(left))
             }
+            Asked::Drop(waiter) => {
+                let listeners = self.listeners(node);
+                self.note(client, node, (15_u8, waiter));
+                self.nodes[place].drop_place(waiter, listeners, clock);
+                None
+            }
             Asked::Command(op, command) => {
                 if matches!(command.action, Action::Enqueue { .. }) {
                     self.count_look(client);
@@ -122,6 +126,9 @@ impl World {
             }
             Told::News(waiter, news) => {
                 if self.waiter(client) != Some(waiter) {
+                    if let Some(wake) = self.wake_mut(client, node) {
+                        wake.out.push_back(Asked::Drop(waiter));
+                    }
                     return Ok(());
                 }
                 self.act(scope, client, |actor| actor.hear_news(from, news))
@@ -148,9 +155,7 @@ impl World {
             let client = u8::try_from(waiter.process).unwrap_or(u8::MAX);
             self.note(client, node, (12_u8, news));
             self.count_message(node);
-            // News for what has ended is dropped by its client.
-            let is_awaited = self.waiter(client) == Some(waiter);
-            if let Some(wake) = self.wake_mut(client, node).filter(|_| is_awaited) {
+            if let Some(wake) = self.wake_mut(client, node) {
                 wake.back.push_back(Told::News(waiter, news));
             }
         }
@@ -206,15 +211,7 @@ impl World {
         };
         for node in self.node_ids() {
             if let Some(wake) = self.wake_mut(client, node) {
-                match current {
-                    None => wake.forget(u32::MAX),
-                    Some(op) => wake
-                        .back
-                        .retain(|told| !matches!(told, Told::Reply(other, _) if *other != op)),
-                }
-                if current.is_none() {
-                    wake.back.clear();
-                }
+                wake.forget_all_but(current);
             }
         }
     }

@@ -62,9 +62,9 @@ fn faulty() -> Vec<Scope> {
         lossy("queue: lost news", |it| it.lost_news = 1),
         lossy("queue: a lost wake connection", |it| it.wake_cuts = 1),
         lossy("queue: a waiter or holder dies", |it| it.crashes = 1),
-        lossy("queue: a waiter or holder hangs", |it| it.pauses = 1),
+        ordered("queue: a waiter or holder hangs", 3, 0, |it| (it.faults, it.pauses) = (1, 1)),
         lossy("queue: a node forgets its queue", |it| it.queue_losses = 1),
-        lossy("queue: a node restarts", |it| it.restarts = 1),
+        ordered("queue: a node restarts", 3, 0, |it| (it.faults, it.restarts) = (1, 1)),
         ordered("queue: a node goes down", 3, 0, |it| (it.faults, it.downs) = (1, 1)),
     ]
 }
@@ -117,7 +117,7 @@ fn fair() -> Vec<Scope> {
         fair(ordered("queue: fair, a waiter or holder dies", 3, 1, |it| {
             (it.faults, it.crashes) = (1, 1);
         })),
-        fair(ordered("queue: fair, a waiter or holder hangs", 3, 1, |it| {
+        fair(ordered("queue: fair, a waiter or holder hangs", 3, 0, |it| {
             (it.faults, it.pauses) = (1, 1);
         })),
         fair(ordered("queue: fair, a lost wake connection", 3, 1, |it| {

@@ -60,6 +60,17 @@ impl Site {
         Answer::Done
     }
 
+    /// Gives up the place of a waiter that its process does not know any more.
+    pub(crate) fn drop_place(&mut self, waiter: Waiter, listeners: u64, clock: u64) {
+        let now = moment(clock);
+        for (queue, key) in self.queues.iter_mut().zip(&self.keys) {
+            let place = queue.places(now).find(|place| place.waiter == waiter);
+            if let Some(place) = place {
+                queue.leave(now, place, key.is_none(), &mut telling(listeners, &mut self.told));
+            }
+        }
+    }
+
     /// How many wait in the longest of the queues.
     pub(super) fn count_waiters(&self, request: &Request) -> Answer {
         let queues = request.resources.iter().map(|it| &self.queues[usize::from(*it)]);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ticket, Ttl};
+use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ticket, Ttl, WaitQueue};
 
 use super::{Key, Owner, Site};
 
@@ -165,7 +165,7 @@ impl Site {
                 let is_free = found.theirs.is_none() && found.ours == 0;
                 if is_free && place.is_some_and(|place| self.is_behind(request, place)) {
                     let floor = fence.and_then(|_| self.highest(request));
-                    return Answer::Theirs { floor, frees: Frees::Unknown };
+                    return Answer::Theirs { floor, frees: Frees::In(WaitQueue::TURN) };
                 }
                 self.grant(request, key_ttl, fence, &found)
             }
