@@ -16,29 +16,28 @@
 //! A round draws a fresh holder id. Revokes of lost rounds are sent at once and go on beside the
 //! later rounds; what is left of them at the end is handed to the caller.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::command::{Action, Fence, Reply, Ticket};
+use crate::command::Reply;
 use crate::error::ErrorKind;
-use crate::identity::{Claim, FencingToken, HolderId, NodeId, Resources};
-use crate::lease::Lease;
+use crate::identity::{FencingToken, NodeId, Resources};
 use crate::machine::{Environment, Machine, Output};
 use crate::place::Waiter;
 use crate::policy::Policy;
 use crate::queue::News;
 use crate::quorum::{Quorum, Verdict};
-use crate::round::{Round, RoundReport, Window};
+use crate::round::{Round, RoundReport};
 use crate::time::Moment;
 use crate::withdraw::Withdraw;
 
+mod begin;
 mod loss;
 mod lost_round;
+mod outcome;
 pub(crate) mod token;
 mod waiting;
 mod won_round;
 
-use token::{join_raise, proposal};
+pub use outcome::{AcquireOutcome, Won};
+use token::join_raise;
 use waiting::{Seat, Waiting};
 
 /// Acquires a lease.
@@ -88,32 +87,6 @@ enum State {
     /// In a box: most acquisitions never wait.
     Waiting(Box<Waiting>),
     Finished(Result<Won, ErrorKind>),
-}
-
-/// A round that was won.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Won {
-    /// What it gives.
-    pub lease: Lease,
-    /// The round, which still takes late votes.
-    pub round: Round,
-    /// It was waited for in queues: others may wait there still, and are to hear of the lease's end.
-    pub was_queued: bool,
-}
-
-/// How an acquisition ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct AcquireOutcome {
-    /// The lease, or why there is none.
-    pub result: Result<Won, ErrorKind>,
-    /// How many rounds were begun.
-    pub attempts: u32,
-    /// How long it took, by the lease clock.
-    pub elapsed: Duration,
-    /// The latest rounds that were lost, oldest first.
-    pub lost_rounds: Vec<RoundReport>,
-    /// Keys that are still to be taken back from nodes that have not answered.
-    pub withdrawals: Vec<Withdraw>,
 }
 
 impl Acquire {
@@ -166,22 +139,6 @@ impl Acquire {
         self
     }
 
-    fn begin_round(&mut self, env: &mut dyn Environment) {
-        let start = env.now();
-        let holder = HolderId::fresh(env.random());
-        let claim = Arc::new(Claim { resources: self.resources.clone(), holder });
-        let fence = self.policy.fencing.then(|| Fence {
-            proposal: proposal(env, self.known),
-            retention: self.policy.fence_retention(),
-        });
-        let place = self.fair_place(env);
-        let action = Action::Grant { key_ttl: self.policy.key_ttl(), fence, place };
-        let window = self.window(start);
-        self.attempts = self.attempts.saturating_add(1);
-        let ticket = self.ticket();
-        self.state = State::Voting(Round::new(ticket, &claim, action, window, self.quorum));
-    }
-
     fn judge(&mut self, env: &mut dyn Environment) {
         match &self.state {
             State::Voting(round) => match round.verdict(self.quorum) {
@@ -197,16 +154,6 @@ impl Acquire {
             State::Waiting(_) => self.judge_wait(env.now()),
             State::Idle | State::BackingOff { .. } | State::Finished(_) => {}
         }
-    }
-
-    fn window(&self, start: Moment) -> Window {
-        let deadline = (start + self.policy.node_timeout()).min(self.give_up);
-        Window { start, deadline }
-    }
-
-    const fn ticket(&mut self) -> Ticket {
-        self.next_ticket += 1;
-        Ticket(self.next_ticket - 1)
     }
 
     fn wake_at(&self) -> Moment {

@@ -159,8 +159,10 @@ impl World {
         self.clients.iter().filter(waits).any(|client| {
             let is_free = |node: &&u8| {
                 let site = &self.nodes[usize::from(**node)];
-                let mut keys = scope.wants_of(client.id).iter().map(|it| site.keys[usize::from(*it)]);
-                let is_there = site.health == Health::Up && !scope.cuts.contains(&(client.id, **node));
+                let mut keys =
+                    scope.wants_of(client.id).iter().map(|it| site.keys[usize::from(*it)]);
+                let is_there =
+                    site.health == Health::Up && !scope.cuts.contains(&(client.id, **node));
                 is_there && keys.all(|key| key.is_none())
             };
             let nodes: Vec<u8> = self.node_ids().collect();
@@ -201,7 +203,8 @@ impl World {
             };
             let mut left = node.queues.iter().flat_map(|queue| queue.places(now));
             if let Some(place_left) = left.find(|it| !is_dead(it.waiter.process)) {
-                let text = format!("{} has a place on node {place}, and has ended", place_left.waiter);
+                let text =
+                    format!("{} has a place on node {place}, and has ended", place_left.waiter);
                 return Err(Violation::new(Property::Tidy, text));
             }
         }
@@ -245,7 +248,8 @@ fn loses(scope: &Scope, left: Budget) -> bool {
 /// watches the key may be gone, which does not happen in fair mode: there every release calls.
 fn longest_idleness(scope: &Scope) -> u64 {
     let Budget { cancels, abandons, crashes, pauses, .. } = scope.budget;
-    let sound = Budget { cancels, abandons, crashes, pauses, faults: 0, deviations: 0, ..scope.budget };
+    let sound =
+        Budget { cancels, abandons, crashes, pauses, faults: 0, deviations: 0, ..scope.budget };
     let loses = sound != Budget { cancels, abandons, crashes, pauses, ..Budget::default() };
     let is_blind = crashes + pauses > 0 && !scope.policy.fair();
     let turns = LONGEST_TURNS + if pauses > 0 { RETRY } else { 0 };

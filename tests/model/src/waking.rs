@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, FaultKind, News, NodeId, Reply, Waiter, WakeCause};
+use quorlock_protocol::{
+    Action, Answer, Command, FaultKind, News, NodeId, Reply, Waiter, WakeCause,
+};
 
 use crate::client::{Phase, Status};
 use crate::link::Op;

@@ -11,64 +11,22 @@
 //! leads to is counted like any other. Nodes that cannot tell their waiters count for nothing here; if too few can,
 //! rounds follow after the retry delay, as without queues.
 
+mod nodes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::nodes::{GRAIN, REFRESH, Standing};
+pub(super) use self::nodes::{Seat, Waiting};
 use super::{Acquire, State};
 use crate::backoff;
-use crate::command::{Action, Answer, Command, Frees, Reply, Ticket};
+use crate::command::{Answer, Reply};
 use crate::identity::{Claim, HolderId, NodeId};
 use crate::machine::Environment;
-use crate::place::{Place, Queued, Waiter};
+use crate::place::{Place, Waiter};
 use crate::policy::WaitMode;
 use crate::queue::{News, WaitQueue, WakeCause};
-use crate::quorum::Quorum;
 use crate::time::Moment;
-
-/// The places of one acquisition, from its first look to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seat {
-    place: Place,
-    claim: Arc<Claim>,
-    /// The nodes that may have the place.
-    asked: Vec<bool>,
-    /// The lock was held, or another came before: somebody may wait behind this one, too.
-    has_company: bool,
-    /// Rounds in a row that some nodes granted and that were lost all the same.
-    splits: u32,
-}
-
-/// A wait.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Waiting {
-    ticket: Ticket,
-    nodes: Vec<Standing>,
-    /// Until when the answers to the look under way are waited for; the far future between looks.
-    look_ends: Moment,
-    /// When the place is kept next, and the lock looked at, if nothing happens before.
-    refresh_at: Moment,
-    /// When news asks for a look; the far future if none does.
-    look_at: Moment,
-    /// When the next round begins, whatever the nodes say.
-    try_at: Moment,
-    /// No round begins before.
-    not_before: Moment,
-}
-
-/// How the lock stands on one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Standing {
-    /// It is to be asked.
-    wanted: bool,
-    has_answered: bool,
-    is_told: bool,
-    rank: Option<u32>,
-    /// The lock is free there, it is this caller's turn, and how the caller learned that.
-    freed: Option<WakeCause>,
-    /// The lock is free there, and the caller before this one has its turn.
-    is_next: bool,
-    frees_at: Option<Moment>,
-}
 
 impl Acquire {
     /// Lets the acquisition wait in the nodes' queues, under this name, if its policy says so.
@@ -207,9 +165,10 @@ impl Acquire {
         };
         match news {
             // It is known: the call only asks whether this caller is still there.
-            News::Freed(_) if standing.freed.is_some() => standing.wanted = true,
+            News::Freed(_) if standing.freed.is_some() => standing.ask(),
             News::Freed(cause) => {
                 standing.freed = Some(cause);
+                standing.is_overtaken = !standing.has_answered;
                 let before = standing.rank.unwrap_or(0);
                 if cause == WakeCause::Watch && before > 0 {
                     waiting.not_before = waiting.not_before.max(now + STAGGER * before);
@@ -222,7 +181,7 @@ impl Acquire {
                 standing.is_next = true;
                 waiting.look_by(now + WaitQueue::TURN + GRAIN);
             }
-            News::First | News::Gone => standing.wanted = true,
+            News::First | News::Gone => standing.ask(),
             News::Held(left) => {
                 standing.freed = None;
                 standing.frees_at = Some(now + left);
@@ -281,106 +240,6 @@ impl Acquire {
     }
 }
 
-impl Waiting {
-    /// The next command for the queues.
-    pub(super) fn poll_send(&mut self, seat: &mut Seat) -> Option<(NodeId, Command)> {
-        let index = self.nodes.iter().position(|node| node.wanted)?;
-        self.nodes[index].wanted = false;
-        seat.asked[index] = true;
-        let by =
-            if self.look_ends == Moment::FAR_FUTURE { self.refresh_at } else { self.look_ends };
-        seat.command(index, self.ticket, Action::Enqueue { place: seat.place }, by)
-    }
-
-    fn freed(&self) -> usize {
-        self.nodes.iter().filter(|node| node.freed.is_some()).count()
-    }
-
-    fn look_by(&mut self, at: Moment) {
-        self.look_at = self.look_at.min(at);
-    }
-
-    fn next_look(&self, quorum: Quorum) -> Moment {
-        self.refresh_at.min(self.look_at).min(self.after_keys(quorum))
-    }
-
-    /// When the holders' keys will have ended on a quorum. A caller behind others gives each of them the time of a
-    /// turn first.
-    fn after_keys(&self, quorum: Quorum) -> Moment {
-        let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
-        ends.sort_unstable();
-        let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
-        // No look is worth its messages while no round may begin.
-        ends.get(quorum.size() - 1).map_or(Moment::FAR_FUTURE, |end| {
-            (*end + WaitQueue::TURN * before).max(self.not_before) + GRAIN
-        })
-    }
-
-    /// Asks every node. What they say from now on replaces what they said before.
-    fn begin_look(&mut self, now: Moment, node_timeout: Duration) {
-        self.look_ends = now + node_timeout;
-        (self.refresh_at, self.look_at) = (now + REFRESH, Moment::FAR_FUTURE);
-        for node in &mut self.nodes {
-            (node.wanted, node.has_answered, node.frees_at) = (true, false, None);
-        }
-    }
-}
-
-impl Standing {
-    const UNKNOWN: Self = Self {
-        wanted: true,
-        has_answered: false,
-        is_told: false,
-        rank: None,
-        freed: None,
-        is_next: false,
-        frees_at: None,
-    };
-
-    /// What a look found.
-    fn take(&mut self, now: Moment, queued: Queued, frees: Frees) {
-        self.is_told = queued.is_told;
-        self.rank = queued.rank;
-        if queued.is_turn() {
-            self.freed = self.freed.or(Some(WakeCause::Timer));
-        }
-        if !queued.is_free {
-            (self.freed, self.is_next) = (None, false);
-        }
-        self.frees_at = match frees {
-            _ if queued.is_free => Some(now),
-            Frees::In(left) => Some(now + left),
-            Frees::Never | Frees::Unknown => None,
-        };
-    }
-}
-
-impl Seat {
-    /// After the end: the next node that is told that the place is given up.
-    pub(super) fn poll_leave(&mut self, ticket: u32) -> Option<(NodeId, Command)> {
-        let index = self.asked.iter().position(|asked| *asked)?;
-        self.asked[index] = false;
-        let action = Action::Leave { place: self.place };
-        self.command(index, Ticket(ticket), action, Moment::FAR_FUTURE)
-    }
-
-    fn command(
-        &self,
-        index: usize,
-        ticket: Ticket,
-        action: Action,
-        not_after: Moment,
-    ) -> Option<(NodeId, Command)> {
-        let node = NodeId::all(self.asked.len()).nth(index)?;
-        let claim = Arc::clone(&self.claim);
-        Some((node, Command { ticket, claim, action, not_after }))
-    }
-}
-
-/// How often a place is kept and the lock looked at, at least.
-const REFRESH: Duration = Duration::from_secs(3);
-/// Nodes expire keys at a grain of 1 ms.
-const GRAIN: Duration = Duration::from_millis(2);
 /// How much later each caller tries than the one before it, where all of them watch the key.
 const STAGGER: Duration = Duration::from_millis(5);
 /// How long to pause, at most, after the first round that split the votes.

@@ -36,10 +36,7 @@ fn sound() -> Vec<Scope> {
             ..ordered("queue: two wait whose clocks disagree", 3, 2, |_| {})
         },
         Scope { locks: 3, ..ordered("queue: one waits again and again", 2, 1, |_| {}) },
-        Scope {
-            counts_messages: true,
-            ..ordered("queue: messages of a hand-off", 3, 2, |_| {})
-        },
+        Scope { counts_messages: true, ..ordered("queue: messages of a hand-off", 3, 2, |_| {}) },
         Scope {
             counts_messages: true,
             releases: false,
@@ -106,11 +103,8 @@ fn ends() -> Vec<Scope> {
 
 /// The lock goes by arrival.
 fn fair() -> Vec<Scope> {
-    let fair = |scope: Scope| Scope {
-        policy: waiting(|it| it.fair(true)),
-        walls_run: true,
-        ..scope
-    };
+    let fair =
+        |scope: Scope| Scope { policy: waiting(|it| it.fair(true)), walls_run: true, ..scope };
     vec![
         fair(one_node("queue: fair, one node", 2, |it| it.cancels = 1)),
         fair(ordered("queue: fair", 3, 2, |_| {})),

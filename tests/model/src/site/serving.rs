@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command, Fence, FencingToken, Frees, Ticket, Ttl, WaitQueue};
+use quorlock_protocol::{
+    Action, Answer, Command, Fence, FencingToken, Frees, Ticket, Ttl, WaitQueue,
+};
 
 use super::{Key, Owner, Site};
 

@@ -1,0 +1,168 @@
+//! A wait as data: the places of an acquisition, and how the lock stands on each node. Owns what a look and its
+//! answers change; decides nothing about rounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::command::{Action, Command, Frees, Ticket};
+use crate::identity::{Claim, NodeId};
+use crate::place::{Place, Queued};
+use crate::queue::{WaitQueue, WakeCause};
+use crate::quorum::Quorum;
+use crate::time::Moment;
+
+/// The places of one acquisition, from its first look to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::acquire) struct Seat {
+    pub(super) place: Place,
+    pub(super) claim: Arc<Claim>,
+    /// The nodes that may have the place.
+    pub(super) asked: Vec<bool>,
+    /// The lock was held, or another came before: somebody may wait behind this one, too.
+    pub(super) has_company: bool,
+    /// Rounds in a row that some nodes granted and that were lost all the same.
+    pub(super) splits: u32,
+}
+
+/// A wait.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::acquire) struct Waiting {
+    pub(super) ticket: Ticket,
+    pub(super) nodes: Vec<Standing>,
+    /// Until when the answers to the look under way are waited for; the far future between looks.
+    pub(super) look_ends: Moment,
+    /// When the place is kept next, and the lock looked at, if nothing happens before.
+    pub(super) refresh_at: Moment,
+    /// When news asks for a look; the far future if none does.
+    pub(super) look_at: Moment,
+    /// When the next round begins, whatever the nodes say.
+    pub(super) try_at: Moment,
+    /// No round begins before.
+    pub(super) not_before: Moment,
+}
+
+/// How the lock stands on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Standing {
+    /// It is to be asked.
+    pub(super) wanted: bool,
+    /// It has answered what it was asked last.
+    pub(super) has_answered: bool,
+    /// It told that the lock is free while an answer was due, which may be the older word of the two.
+    pub(super) is_overtaken: bool,
+    pub(super) is_told: bool,
+    pub(super) rank: Option<u32>,
+    /// The lock is free there, it is this caller's turn, and how the caller learned that.
+    pub(super) freed: Option<WakeCause>,
+    /// The lock is free there, and the caller before this one has its turn.
+    pub(super) is_next: bool,
+    pub(super) frees_at: Option<Moment>,
+}
+
+impl Waiting {
+    /// The next command for the queues.
+    pub(in crate::acquire) fn poll_send(&mut self, seat: &mut Seat) -> Option<(NodeId, Command)> {
+        let index = self.nodes.iter().position(|node| node.wanted)?;
+        self.nodes[index].wanted = false;
+        seat.asked[index] = true;
+        let by =
+            if self.look_ends == Moment::FAR_FUTURE { self.refresh_at } else { self.look_ends };
+        seat.command(index, self.ticket, Action::Enqueue { place: seat.place }, by)
+    }
+
+    pub(super) fn freed(&self) -> usize {
+        self.nodes.iter().filter(|node| node.freed.is_some()).count()
+    }
+
+    pub(super) fn look_by(&mut self, at: Moment) {
+        self.look_at = self.look_at.min(at);
+    }
+
+    pub(super) fn next_look(&self, quorum: Quorum) -> Moment {
+        self.refresh_at.min(self.look_at).min(self.after_keys(quorum))
+    }
+
+    /// When the holders' keys will have ended on a quorum. A caller behind others gives each of them the time of a
+    /// turn first.
+    pub(super) fn after_keys(&self, quorum: Quorum) -> Moment {
+        let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
+        ends.sort_unstable();
+        let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
+        // No look is worth its messages while no round may begin.
+        ends.get(quorum.size() - 1).map_or(Moment::FAR_FUTURE, |end| {
+            (*end + WaitQueue::TURN * before).max(self.not_before) + GRAIN
+        })
+    }
+
+    /// Asks every node. What they say from now on replaces what they said before.
+    pub(super) fn begin_look(&mut self, now: Moment, node_timeout: Duration) {
+        self.look_ends = now + node_timeout;
+        (self.refresh_at, self.look_at) = (now + REFRESH, Moment::FAR_FUTURE);
+        for node in &mut self.nodes {
+            node.ask();
+            node.frees_at = None;
+        }
+    }
+}
+
+impl Standing {
+    pub(super) const UNKNOWN: Self = Self {
+        wanted: true,
+        has_answered: false,
+        is_overtaken: false,
+        is_told: false,
+        rank: None,
+        freed: None,
+        is_next: false,
+        frees_at: None,
+    };
+
+    pub(super) fn ask(&mut self) {
+        (self.wanted, self.has_answered) = (true, false);
+    }
+
+    /// What a look found.
+    pub(super) fn take(&mut self, now: Moment, queued: Queued, frees: Frees) {
+        self.is_told = queued.is_told;
+        self.rank = queued.rank;
+        if queued.is_turn() {
+            self.freed = self.freed.or(Some(WakeCause::Timer));
+        }
+        if !queued.is_free && !self.is_overtaken {
+            (self.freed, self.is_next) = (None, false);
+        }
+        self.is_overtaken = false;
+        self.frees_at = match frees {
+            _ if queued.is_free => Some(now),
+            Frees::In(left) => Some(now + left),
+            Frees::Never | Frees::Unknown => None,
+        };
+    }
+}
+
+impl Seat {
+    /// After the end: the next node that is told that the place is given up.
+    pub(in crate::acquire) fn poll_leave(&mut self, ticket: u32) -> Option<(NodeId, Command)> {
+        let index = self.asked.iter().position(|asked| *asked)?;
+        self.asked[index] = false;
+        let action = Action::Leave { place: self.place };
+        self.command(index, Ticket(ticket), action, Moment::FAR_FUTURE)
+    }
+
+    pub(super) fn command(
+        &self,
+        index: usize,
+        ticket: Ticket,
+        action: Action,
+        not_after: Moment,
+    ) -> Option<(NodeId, Command)> {
+        let node = NodeId::all(self.asked.len()).nth(index)?;
+        let claim = Arc::clone(&self.claim);
+        Some((node, Command { ticket, claim, action, not_after }))
+    }
+}
+
+/// How often a place is kept and the lock looked at, at least.
+pub(super) const REFRESH: Duration = Duration::from_secs(3);
+/// Nodes expire keys at a grain of 1 ms.
+pub(super) const GRAIN: Duration = Duration::from_millis(2);
