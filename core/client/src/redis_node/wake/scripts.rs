@@ -43,7 +43,7 @@ pub(super) struct ScriptCall {
 impl Script {
     pub(super) const ALL: [Self; 3] = [Self::Enqueue, Self::Leave, Self::CountWaiters];
 
-    const fn text(self) -> &'static str {
+    pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Enqueue => script!("enqueue"),
             Self::Leave => script!("leave"),

@@ -7,6 +7,7 @@ mod closing;
 mod lost;
 mod news;
 mod rights;
+mod same_queue;
 #[path = "../../../tests/support/server.rs"]
 #[allow(dead_code, unreachable_pub, reason = "these tests use a part of it")]
 mod server;
