@@ -46,12 +46,12 @@ impl Actor {
             Event::Push(push) => self.handle_push(push),
             Event::Answered(request, result) => self.handle_answer(request, result),
             Event::Read(key, result) => self.handle_read(&key, result),
-            Event::Subscribed(process, Err(failure)) => {
+            Event::Deaf(process, call, failure) => {
                 if let State::Open(live) = &mut self.state {
-                    live.note_deaf(process, &failure);
+                    live.note_deaf(process, call, &failure);
                 }
             }
-            Event::Subscribed(_, Ok(())) | Event::Nothing => {}
+            Event::Nothing => {}
             Event::Lost => self.handle_lost(),
         }
     }
