@@ -46,14 +46,13 @@ impl Actor {
             Event::Push(push) => self.handle_push(push),
             Event::Answered(request, result) => self.handle_answer(request, result),
             Event::Read(key, result) => self.handle_read(&key, result),
-            // The connection ends.
-            Event::Deaf(_, _, Failure::Lost(_)) => {}
+            // In the first case the connection ends.
+            Event::Deaf(_, _, Failure::Lost(_)) | Event::Nothing => {}
             Event::Deaf(process, call, failure) => {
                 if let State::Open(live) = &mut self.state {
                     live.note_deaf(process, call, &failure);
                 }
             }
-            Event::Nothing => {}
             Event::Lost => self.handle_lost(),
         }
     }
