@@ -2,15 +2,18 @@
 //! connection; never knows of other nodes, never retries a round.
 
 mod actor;
+mod backoff;
 mod connection;
 mod connections;
 mod dialer;
+mod faults;
 mod link;
 mod log_in;
 mod session;
 mod settings;
 mod transport;
 mod wake;
+mod wake_line;
 mod wake_sources;
 
 use std::future::Future;
@@ -21,12 +24,13 @@ use quorlock_protocol::{Command, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use self::actor::{Actor, NodeMessage, closed};
+use self::actor::{Actor, NodeMessage};
 pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
+use self::faults::closed;
 use self::session::Request;
 pub use self::settings::NodeSettings;
-use self::wake::WakeLine;
+use self::wake_line::WakeLine;
 use crate::address::Address;
 use crate::clock::{self, AtomicMoment, ToldClock};
 use crate::inbox::ReplyTo;

@@ -12,7 +12,9 @@ use tokio::select;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::dialer::{Backoff, Dialer};
+use super::backoff::Backoff;
+use super::dialer::Dialer;
+use super::faults::closed;
 use super::link::{Event, Link};
 use super::session::{ClientId, Gate, Now, Request, SILENT};
 use crate::clock::{self, AtomicMoment};
@@ -212,11 +214,6 @@ fn state_of(link: &Link) -> NodeState {
         Gate::Undecided => NodeState::Connecting,
         Gate::Broken(fault) => NodeState::Refusing(fault.clone()),
     }
-}
-
-/// The fault of a command that a node gets after its manager was closed.
-pub(super) fn closed() -> Fault {
-    Fault::new(FaultKind::NotSent, "the lock manager was closed")
 }
 
 /// How many messages are taken from the queue at once.

@@ -2,21 +2,22 @@
 //! the delays between tries; keeps no connection.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use quorlock_protocol::{Environment as _, Fault, FaultKind};
+use quorlock_protocol::Fault;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::backoff::Backoff;
 use super::connection::{Connection, Share};
 use super::connections::{Connections, GRACE, Reached, Wish};
+use super::faults::no_answer;
 use super::link::Link;
 use super::log_in::{ask, inquire};
 use super::session::{ClientId, Facts, GuardProbe, Now, replica};
 use super::settings::NodeSettings;
 use crate::address::Address;
-use crate::clock::{self, ToldClock};
+use crate::clock::ToldClock;
 use crate::node_guards::NodeGuard;
 
 /// Makes links to the node.
@@ -181,33 +182,5 @@ impl Dialer {
                 return link;
             }
         }
-    }
-}
-
-/// The fault of a server that is not connected to within `limit`.
-pub(super) fn no_answer(address: &Address, limit: Duration) -> Fault {
-    let millis = limit.as_millis();
-    // A server without TLS may wait for the rest of what it takes for a command.
-    let hint = if address.tls().is_some() { ": does it speak TLS on this port?" } else { "" };
-    Fault::new(FaultKind::NotSent, format!("cannot connect: no answer within {millis} ms{hint}"))
-}
-
-/// Delays that double from the shortest to the longest, each shortened by up to half at random, so
-/// that many clients do not return to a node at the same time.
-pub(super) struct Backoff {
-    delay: Duration,
-    longest: Duration,
-}
-
-impl Backoff {
-    pub(super) fn new(settings: &NodeSettings) -> Self {
-        Self { delay: settings.backoff_min, longest: settings.backoff_max }
-    }
-
-    pub(super) fn next(&mut self) -> Duration {
-        let delay = self.delay.min(self.longest);
-        self.delay = (self.delay * 2).min(self.longest);
-        let random = clock::System.random()[0];
-        delay.mul_f64(0.5 + f64::from(random) / 512.0)
     }
 }

@@ -13,104 +13,53 @@ mod log_in;
 mod news;
 mod request;
 mod scripts;
-#[cfg(test)]
-mod tests;
 mod waiters;
 mod watches;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use quorlock_protocol::{Action, Answer, Command};
 use tokio::sync::mpsc;
 
-use self::actor::{Actor, Message};
+use self::actor::Actor;
+pub(super) use self::actor::Message;
 use self::lacks::Lacks;
-use self::request::Request;
-use super::actor::closed;
-use super::connections::Connections;
+pub(super) use self::request::Request;
+use super::faults::closed;
 use super::settings::NodeSettings;
 use crate::address::Address;
-use crate::inbox::ReplyTo;
 use crate::tasks::Tasks;
-
-/// One node's way to its server's wake connection.
-pub(super) struct WakeLine {
-    connections: Connections,
-    address: Arc<Address>,
-    settings: NodeSettings,
-    shared: OnceLock<Arc<SharedLine>>,
-    is_closed: AtomicBool,
-}
 
 /// The wake connections of an engine, one for each server and log-in, which exist as long as a node uses them.
 #[derive(Default)]
 pub(super) struct WakeLines(Mutex<Vec<Weak<SharedLine>>>);
 
 /// The way to the task that holds a wake connection. The task ends when it is dropped.
-struct SharedLine {
+pub(super) struct SharedLine {
     address: Arc<Address>,
     messages: mpsc::UnboundedSender<Message>,
     lacks: Arc<Lacks>,
 }
 
-impl WakeLine {
-    /// The way from a node at `address`. The first node that sends a command decides the `settings` of the connection.
-    pub(super) fn new(
-        connections: Connections,
-        address: Arc<Address>,
-        settings: NodeSettings,
-    ) -> Self {
-        let (shared, is_closed) = (OnceLock::new(), AtomicBool::new(false));
-        Self { connections, address, settings, shared, is_closed }
-    }
-
-    /// Hands a command for queues over; its reply goes to `reply_to`, and so does the news for the place that it takes.
-    pub(super) fn send(&self, command: Command, reply_to: ReplyTo) {
-        let is_leave = matches!(command.action, Action::Leave { .. });
-        let request = Request::new(command, reply_to, self.address.key_prefix());
-        let shared = if is_leave { self.shared.get() } else { Some(self.shared()) };
-        let Some(shared) = shared else {
-            // No place was taken over this line.
-            return request.answer(Ok(Answer::Done));
-        };
-        if self.is_closed.load(Ordering::Acquire) && !is_leave {
-            return request.answer(Err(closed()));
-        }
-        if let Err(mpsc::error::SendError(Message::Request(request))) =
-            shared.messages.send(Message::Request(request))
+impl SharedLine {
+    /// Hands a message to the task.
+    pub(super) fn send(&self, message: Message) {
+        if let Err(mpsc::error::SendError(Message::Request(request))) = self.messages.send(message)
         {
+            // The runtime has ended.
             request.answer(Err(closed()));
         }
     }
 
-    /// Ends the connection as soon as nobody waits. Later commands are refused, except for those that give a place up.
-    pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        if let Some(shared) = self.shared.get() {
-            // An error means that the runtime has ended.
-            let _ = shared.messages.send(Message::Close);
-        }
-    }
-
-    /// What the server cannot do, and why, so that callers must poll or watch: for people. `None` if it can do
-    /// everything, or if no wake connection was made yet.
+    /// What the server cannot do, and why.
     pub(super) fn lacks(&self) -> Option<Arc<str>> {
-        self.shared.get()?.lacks.describe()
-    }
-
-    fn shared(&self) -> &Arc<SharedLine> {
-        self.shared.get_or_init(|| {
-            let tasks = self.connections.tasks();
-            self.connections.wake_lines().find_or_start(tasks, &self.address, self.settings, IDLE)
-        })
+        self.lacks.describe()
     }
 }
 
 impl WakeLines {
     /// The line to the server of `address`; `idle` says how long a new one keeps a connection without a waiter.
-    fn find_or_start(
+    pub(super) fn find_or_start(
         &self,
         tasks: &Tasks,
         address: &Arc<Address>,
@@ -133,4 +82,4 @@ impl WakeLines {
 }
 
 /// How long a connection is kept without a waiter.
-const IDLE: Duration = Duration::from_secs(60);
+pub(super) const IDLE: Duration = Duration::from_secs(60);

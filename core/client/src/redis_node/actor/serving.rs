@@ -11,10 +11,11 @@ use tokio::select;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::{Actor, End, MOST_AT_ONCE, NodeMessage, closed, state_of};
+use super::{Actor, End, MOST_AT_ONCE, NodeMessage, state_of};
 use crate::clock;
 use crate::node::NodeState;
 use crate::node_guards::{News, NodeGuard};
+use crate::redis_node::faults::closed;
 use crate::redis_node::link::{Event, Link};
 use crate::redis_node::session::{Gate, Session, Turn};
 use crate::redis_node::wake_sources::{WakeReason, WakeSources};

@@ -21,12 +21,12 @@ use super::request::Request;
 use super::waiters::Waiters;
 use super::watches::Watches;
 use crate::address::Address;
-use crate::redis_node::actor::closed;
-use crate::redis_node::dialer::{Backoff, no_answer};
+use crate::redis_node::backoff::Backoff;
+use crate::redis_node::faults::{closed, no_answer};
 use crate::redis_node::settings::NodeSettings;
 
 /// What nodes send to the task.
-pub(super) enum Message {
+pub(in crate::redis_node) enum Message {
     Request(Request),
     /// A manager was closed.
     Close,

@@ -30,6 +30,13 @@ pub(super) async fn call(
     }
 }
 
+/// Sends news that says nothing, which shows whether the user may send news.
+pub(super) fn publish_nothing(channel: &str) -> Cmd {
+    let mut call = redis::cmd("PUBLISH");
+    call.arg(channel).arg("");
+    call
+}
+
 /// Sends calls in one piece; each has a reply of its own, which may be an error.
 pub(super) async fn call_all(
     connection: &mut MultiplexedConnection,

@@ -51,8 +51,8 @@ pub(super) enum Event {
     Answered(Request, Result<Value, Failure>),
     /// A watched key was read.
     Read(Arc<str>, Result<KeyState, Failure>),
-    /// The server has said whether it sends news for this process's waiters.
-    Subscribed(u64, Result<(), Failure>),
+    /// A call that news for this process's waiters needs has failed, by its name.
+    Deaf(u64, &'static str, Failure),
     /// A call without a request was answered, or a push says nothing.
     Nothing,
     /// The connection has ended, and all of its calls are answered.
@@ -163,23 +163,31 @@ impl Live {
 
     /// Asks for the news for the waiters of `process`, unless that was done.
     ///
-    /// The server takes it before the calls that are sent from now on, and answers in that order.
+    /// The server takes it before the calls that are sent from now on, and answers in that order. The processes that
+    /// send news are most often the same user, so it is tried whether that user may send.
     pub(super) fn subscribe(&mut self, process: u64) {
         if !self.has_push || self.hears.contains_key(&process) {
             return;
         }
         self.hears.insert(process, true);
-        let mut connection = self.connection.clone();
+        let channel = wake_channel(process);
+        let (mut connection, mut sender) = (self.connection.clone(), self.connection.clone());
+        let publish = calls::publish_nothing(&channel);
         self.add(async move {
-            let result = connection.subscribe(wake_channel(process)).await;
-            Event::Subscribed(process, result.map_err(Failure::from))
+            let result = connection.subscribe(channel).await.map_err(Failure::from);
+            result.map_or_else(|it| Event::Deaf(process, "SUBSCRIBE", it), |()| Event::Nothing)
+        });
+        self.add(async move {
+            let result = calls::call(&mut sender, &publish).await;
+            result.map_or_else(|it| Event::Deaf(process, "PUBLISH", it), |_| Event::Nothing)
         });
     }
 
     /// The server sends no news for the waiters of `process`.
-    pub(super) fn note_deaf(&mut self, process: u64, failure: &Failure) {
-        self.hears.insert(process, false);
-        self.lacks.note(Way::Hear, "SUBSCRIBE", "&quorlock:wake:* +subscribe", failure);
+    pub(super) fn note_deaf(&mut self, process: u64, call: &str, failure: &Failure) {
+        if self.hears.insert(process, false) == Some(true) {
+            self.lacks.note(Way::Hear, call, "&quorlock:wake:* +subscribe +publish", failure);
+        }
     }
 
     /// The server does not tell of changed keys.

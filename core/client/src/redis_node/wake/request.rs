@@ -9,7 +9,7 @@ use crate::inbox::ReplyTo;
 use crate::keys::lock_key;
 
 /// One command, and where its answer goes.
-pub(super) struct Request {
+pub(in crate::redis_node) struct Request {
     pub(super) command: Command,
     pub(super) lock_keys: LockKeys,
     pub(super) reply_to: ReplyTo,
@@ -19,7 +19,7 @@ pub(super) struct Request {
 pub(super) type LockKeys = Arc<[Arc<str>]>;
 
 impl Request {
-    pub(super) fn new(command: Command, reply_to: ReplyTo, prefix: &str) -> Self {
+    pub(in crate::redis_node) fn new(command: Command, reply_to: ReplyTo, prefix: &str) -> Self {
         let names = command.claim.resources.as_slice().iter();
         let lock_keys = names.map(|name| lock_key(prefix, name).into()).collect();
         Self { command, lock_keys, reply_to }
@@ -43,7 +43,7 @@ impl Request {
     }
 
     /// Hands the answer to the operation that asked.
-    pub(super) fn answer(self, answer: Result<Answer, Fault>) {
+    pub(in crate::redis_node) fn answer(self, answer: Result<Answer, Fault>) {
         let Self { command, reply_to, .. } = self;
         reply_to.deliver(Reply { ticket: command.ticket, answer, repeated: false });
     }

@@ -8,7 +8,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::{Actor, State};
-use crate::redis_node::dialer::Backoff;
+use crate::redis_node::backoff::Backoff;
 use crate::redis_node::wake::calls::Failure;
 use crate::redis_node::wake::live::Event;
 use crate::redis_node::wake::news::Push;
@@ -46,12 +46,13 @@ impl Actor {
             Event::Push(push) => self.handle_push(push),
             Event::Answered(request, result) => self.handle_answer(request, result),
             Event::Read(key, result) => self.handle_read(&key, result),
-            Event::Subscribed(process, Err(failure)) => {
+            // In the first case the connection ends.
+            Event::Deaf(_, _, Failure::Lost(_)) | Event::Nothing => {}
+            Event::Deaf(process, call, failure) => {
                 if let State::Open(live) = &mut self.state {
-                    live.note_deaf(process, &failure);
+                    live.note_deaf(process, call, &failure);
                 }
             }
-            Event::Subscribed(_, Ok(())) | Event::Nothing => {}
             Event::Lost => self.handle_lost(),
         }
     }

@@ -8,7 +8,16 @@ async fn first(server: &Server, line: &WakeLine) -> Caller {
     let mut caller = Caller::new(1, &["r"]);
     let (queued, _) = caller.enqueue(line).await;
     assert!(queued.is_told && !queued.is_turn(), "{queued:?}");
+    until_watched(server, 1).await;
     caller
+}
+
+/// Waits until the server would tell of changes of so many keys.
+async fn until_watched(server: &Server, keys: usize) {
+    let (mut ask, shown) = (server.ask(), format!("tracking_total_keys:{keys}\r\n"));
+    while !ask.call(&["INFO", "stats"]).contains(&shown) {
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[test]
@@ -109,6 +118,7 @@ fn of_several_keys_all_must_be_free() {
         hold(&server, "b", 50_000);
         let mut both = Caller::new(1, &["a", "b"]);
         assert!(both.enqueue(&line).await.0.is_told);
+        until_watched(&server, 2).await;
         server.ask().call(&["DEL", "a"]);
         assert!(both.held().await <= Duration::from_secs(50));
         server.ask().call(&["DEL", "b"]);

@@ -15,6 +15,7 @@ mod watching;
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::time::Duration;
 
 use quorlock_protocol::{
     Claim, Fault, FaultKind, Frees, HolderId, Moment, News, NodeId, Place, Queued, Resources,
@@ -27,6 +28,7 @@ use self::server::Server;
 use super::*;
 use crate::clock::LeaseClock;
 use crate::inbox::{Inbox, Wake};
+use crate::tasks::Tasks;
 
 /// Runs a test on a runtime of its own; a test that hangs fails.
 fn run<T>(test: impl Future<Output = T>) -> T {

@@ -13,7 +13,7 @@ fn user(server: &Server, more: &[&str]) -> WakeLine {
     line_of(&connections(), &format!("redis://me:x@127.0.0.1:{}", server.port()))
 }
 
-const PLACES: [&str; 17] = [
+const PLACES: [&str; 16] = [
     "resetchannels",
     "+eval",
     "+evalsha",
@@ -21,7 +21,6 @@ const PLACES: [&str; 17] = [
     "+pttl",
     "+pexpire",
     "+exists",
-    "+publish",
     "+zadd",
     "+zcard",
     "+zcount",
@@ -32,7 +31,7 @@ const PLACES: [&str; 17] = [
     "+zscore",
     "+hello",
 ];
-const HEARS: [&str; 2] = ["&quorlock:wake:*", "+subscribe"];
+const HEARS: [&str; 3] = ["&quorlock:wake:*", "+subscribe", "+publish"];
 const WATCHES: [&str; 2] = ["+client|tracking", "+client|caching"];
 
 /// Whether the first and the second of a held lock are told.
@@ -49,7 +48,7 @@ async fn told(server: &Server, line: &WakeLine) -> (Caller, Caller, [bool; 2]) {
 fn the_recommended_rights_are_enough() {
     run(async {
         let server = Server::start();
-        let line = user(&server, &[HEARS, WATCHES].concat());
+        let line = user(&server, &[&HEARS[..], &WATCHES].concat());
         let (mut a, mut b, is_told) = told(&server, &line).await;
         assert_eq!(is_told, [true, true]);
         assert_eq!(line.lacks(), None);
@@ -65,7 +64,7 @@ fn the_recommended_rights_are_enough() {
 fn who_may_only_hear_is_told_unless_it_is_the_first() {
     run(async {
         let server = Server::start();
-        for more in [&HEARS[..], &[HEARS[0], HEARS[1], WATCHES[0]]] {
+        for more in [&HEARS[..], &[HEARS[0], HEARS[1], HEARS[2], WATCHES[0]]] {
             let line = user(&server, more);
             let (mut a, mut b, is_told) = told(&server, &line).await;
             assert_eq!(is_told, [false, true]);
@@ -85,15 +84,16 @@ fn who_may_only_hear_is_told_unless_it_is_the_first() {
 fn who_may_only_watch_watches_in_every_place() {
     run(async {
         let server = Server::start();
-        for more in [&WATCHES[..], &[WATCHES[0], WATCHES[1], "+subscribe"]] {
-            let line = user(&server, more);
+        for (lacks, command) in
+            [("-subscribe", "SUBSCRIBE"), ("-publish", "PUBLISH"), ("resetchannels", "SUBSCRIBE")]
+        {
+            let line = user(&server, &[&HEARS[..], &WATCHES, &[lacks]].concat());
             let (mut a, mut b, is_told) = told(&server, &line).await;
             assert_eq!(is_told, [true, true]);
             let lacks = line.lacks().unwrap();
-            assert!(
-                lacks.starts_with("SUBSCRIBE is not permitted: add &quorlock:wake:*"),
-                "{lacks}"
-            );
+            let words =
+                format!("{command} is not permitted: add &quorlock:wake:* +subscribe +publish");
+            assert!(lacks.starts_with(&words), "{lacks}");
             server.ask().call(&["DEL", "r"]);
             assert_eq!(a.next_news().await, FREED);
             assert_eq!(b.next_news().await, FREED);
@@ -118,14 +118,19 @@ fn who_may_neither_hear_nor_watch_still_has_a_place() {
 #[test]
 fn a_server_without_resp3_still_gives_places() {
     run(async {
-        let options = ["--rename-command", "HELLO", "", "--requirepass", "x"];
-        let server = Server::with_login(&options, &["x"]);
-        let line = line_of(&connections(), &format!("redis://:x@127.0.0.1:{}", server.port()));
-        let (mut a, _, is_told) = told(&server, &line).await;
-        assert_eq!(is_told, [false, false]);
-        assert_eq!(a.ask(&line, Action::CountWaiters).await, Ok(Answer::Waiters(2)));
-        let lacks = line.lacks().unwrap();
-        assert!(lacks.starts_with("HELLO 3 (RESP3) is not"), "{lacks}");
+        let without = ["--rename-command", "HELLO", ""];
+        let with_password = [&without[..], &["--requirepass", "x"]].concat();
+        for (options, login, user) in [(&without[..], &[][..], ""), (&with_password, &["x"], ":x@")]
+        {
+            let server = Server::with_login(options, login);
+            let line =
+                line_of(&connections(), &format!("redis://{user}127.0.0.1:{}", server.port()));
+            let (mut a, _, is_told) = told(&server, &line).await;
+            assert_eq!(is_told, [false, false]);
+            assert_eq!(a.ask(&line, Action::CountWaiters).await, Ok(Answer::Waiters(2)));
+            let lacks = line.lacks().unwrap();
+            assert!(lacks.starts_with("HELLO 3 (RESP3) is not"), "{lacks}");
+        }
     });
 }
 
@@ -155,7 +160,7 @@ fn a_user_who_may_not_use_queues_is_told_what_to_add() {
 fn a_watch_that_is_forbidden_later_is_told() {
     run(async {
         let server = Server::start();
-        let line = user(&server, &[HEARS, WATCHES].concat());
+        let line = user(&server, &[&HEARS[..], &WATCHES].concat());
         let (mut a, _b, is_told) = told(&server, &line).await;
         assert_eq!(is_told, [true, true]);
         server.ask().call(&["ACL", "SETUSER", "me", "-client"]);

@@ -1,0 +1,73 @@
+//! A node's way to its server's wake connection. Owns which commands are let through; the connection does the rest.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use quorlock_protocol::{Action, Answer, Command};
+
+use super::connections::Connections;
+use super::faults::closed;
+use super::settings::NodeSettings;
+use super::wake::{IDLE, Message, Request, SharedLine};
+use crate::address::Address;
+use crate::inbox::ReplyTo;
+
+/// One node's way to its server's wake connection.
+pub(super) struct WakeLine {
+    connections: Connections,
+    address: Arc<Address>,
+    settings: NodeSettings,
+    shared: OnceLock<Arc<SharedLine>>,
+    is_closed: AtomicBool,
+}
+
+impl WakeLine {
+    /// The way from a node at `address`. The first node that sends a command decides the `settings` of the connection.
+    pub(super) fn new(
+        connections: Connections,
+        address: Arc<Address>,
+        settings: NodeSettings,
+    ) -> Self {
+        let (shared, is_closed) = (OnceLock::new(), AtomicBool::new(false));
+        Self { connections, address, settings, shared, is_closed }
+    }
+
+    /// Hands a command for queues over; its reply goes to `reply_to`, and so does the news for the place that it takes.
+    pub(super) fn send(&self, command: Command, reply_to: ReplyTo) {
+        let is_leave = matches!(command.action, Action::Leave { .. });
+        let request = Request::new(command, reply_to, self.address.key_prefix());
+        let shared = if is_leave { self.shared.get() } else { Some(self.shared()) };
+        let Some(shared) = shared else {
+            // No place was taken over this line.
+            return request.answer(Ok(Answer::Done));
+        };
+        if self.is_closed.load(Ordering::Acquire) && !is_leave {
+            return request.answer(Err(closed()));
+        }
+        shared.send(Message::Request(request));
+    }
+
+    /// Ends the connection as soon as nobody waits. Later commands are refused, except for those that give a place up.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        if let Some(shared) = self.shared.get() {
+            shared.send(Message::Close);
+        }
+    }
+
+    /// What the server cannot do, and why, so that callers must poll or watch: for people. `None` if it can do
+    /// everything, or if no wake connection was made yet.
+    pub(super) fn lacks(&self) -> Option<Arc<str>> {
+        self.shared.get()?.lacks()
+    }
+
+    fn shared(&self) -> &Arc<SharedLine> {
+        self.shared.get_or_init(|| {
+            let tasks = self.connections.tasks();
+            self.connections.wake_lines().find_or_start(tasks, &self.address, self.settings, IDLE)
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Tests that acquisitions on real servers are woken when the lock becomes free, whoever held it.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::{Engine, LeaseGuard, LockError, Redlock};
+use support::server::Server;
+use support::*;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+#[test]
+fn a_release_in_another_process_wakes_the_waiter() {
+    run(async {
+        let servers = servers();
+        let (holder, waiting) = (manager(&servers), manager(&servers));
+        for _ in 0..5 {
+            let lease = holder.lock("r").acquire().await.unwrap();
+            let waiter = wait_for(&waiting, &servers).await;
+            lease.release().await.unwrap();
+            is_woken(waiter).await;
+        }
+    });
+}
+
+#[test]
+fn a_key_that_is_deleted_by_hand_wakes_the_waiter() {
+    run(async {
+        let servers = servers();
+        let waiting = manager(&servers);
+        for delete in [&["DEL", "r"][..], &["PEXPIRE", "r", "1"], &["RENAME", "r", "s"]] {
+            hold(&servers);
+            let waiter = wait_for(&waiting, &servers).await;
+            for server in &servers {
+                server.ask().call(delete);
+            }
+            is_woken(waiter).await;
+        }
+    });
+}
+
+#[test]
+fn a_waiter_is_woken_after_its_connections_were_lost() {
+    run(async {
+        let servers = servers();
+        let waiting = manager(&servers);
+        hold(&servers);
+        let waiter = wait_for(&waiting, &servers).await;
+        for server in &servers {
+            assert_eq!(server.ask().call(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
+        }
+        eventually("the wake connections", || servers.iter().all(|it| listeners(it) == 1)).await;
+        eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
+        eventually("the watches", || servers.iter().all(is_tracking)).await;
+        servers.iter().for_each(|it| assert_eq!(it.ask().call(&["DEL", "r"]), "1"));
+        is_woken(waiter).await;
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_waiter_that_gives_up() {
+    run(async {
+        let servers = servers();
+        let waiting = manager(&servers);
+        hold(&servers);
+        let waiter = wait_for(&waiting, &servers).await;
+        waiter.abort();
+        eventually("no place", || servers.iter().all(|it| places(it) == 0)).await;
+        let lock = waiting.lock("r").timeout(Duration::from_millis(50));
+        assert!(lock.acquire().await.is_err());
+        eventually("no place", || servers.iter().all(|it| places(it) == 0)).await;
+        waiting.close();
+        eventually("no wake connection", || servers.iter().all(|it| listeners(it) == 0)).await;
+    });
+}
+
+type Waiter = JoinHandle<Result<LeaseGuard, LockError>>;
+
+fn servers() -> Vec<Server> {
+    (0..3).map(|_| Server::start()).collect()
+}
+
+/// A manager of an engine of its own, as of another process.
+fn manager(servers: &[Server]) -> Redlock {
+    let builder = Redlock::builder().nodes(urls(servers)).node_settings(patient());
+    builder.engine(Engine::start().unwrap()).build().unwrap()
+}
+
+/// Somebody who knows nothing of queues takes the lock.
+fn hold(servers: &[Server]) {
+    for server in servers {
+        assert_eq!(server.ask().call(&["SET", "r", "other", "PX", "60000"]), "OK");
+    }
+}
+
+/// Begins to wait; returns once the waiter has its places and watches the keys. It would not look again for a long time by itself.
+async fn wait_for(locks: &Redlock, servers: &[Server]) -> Waiter {
+    let long = Duration::from_secs(30);
+    let lock = locks.lock("r").set(|policy| policy.retry_delay(long)).timeout(long);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
+    eventually("the watches", || servers.iter().all(is_tracking)).await;
+    waiter
+}
+
+/// Waits until the waiter has the lock, which must be soon, and releases it.
+async fn is_woken(waiter: Waiter) {
+    let begun = Instant::now();
+    let lease = timeout(Duration::from_secs(20), waiter).await.expect("it is woken");
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_millis(500), "woken only after {waited:?}");
+    lease.unwrap().unwrap().release().await.unwrap();
+}
+
+fn places(server: &Server) -> i64 {
+    server.ask().number(&["ZCARD", "quorlock:queue:{r}"])
+}
+
+fn listeners(server: &Server) -> usize {
+    server.ask().call(&["CLIENT", "LIST", "TYPE", "pubsub"]).matches("id=").count()
+}
+
+fn is_tracking(server: &Server) -> bool {
+    !server.ask().call(&["INFO", "stats"]).contains("tracking_total_keys:0\r\n")
+}
