@@ -70,9 +70,10 @@ export interface Warning {
  * are the same. They do not keep the process alive.
  *
  * Of a client object, the database that it has selected and the key prefix count, too; they must be
- * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis is
- * asked for its database once, before the first lock; what it selects later is not seen, nor is what
- * a client that is closed then had selected before.
+ * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis must be
+ * asked for its database: before the first lock, and before a lock when a second has passed since.
+ * What it selects in between counts when it is asked next; what a client had selected that is closed
+ * when it is asked is not seen.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
