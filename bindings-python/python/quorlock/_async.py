@@ -47,7 +47,8 @@ class Lease(LeaseState):
     A lease that is garbage-collected is no longer renewed and expires.
     """
 
-    _watch: Watch | None = None
+    # No annotation: the class says that its module is another one, which does not have the name.
+    _watch = cast("Watch | None", None)
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
