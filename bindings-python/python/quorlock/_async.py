@@ -106,6 +106,8 @@ class Lock(LockBase[Lease]):
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
         plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
         operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
         try:
             await self._obtain(operation, behaviour, False)
@@ -133,12 +135,17 @@ class Lock(LockBase[Lease]):
 
         Raises `QuorumUnreachable` if too few nodes answer.
         """
-        operation = self._planned()[0].ask()
+        plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
+        operation = plan.ask()
         await finished(operation)
         return cast("bool", operation.result())
 
     async def __aenter__(self) -> Lease:
         plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
         operation = plan.acquire(behaviour.blocking, -1, True)
         return await self._obtain(operation, behaviour, True)
 

@@ -38,17 +38,18 @@ class Hidden:
         self.reveal: Callable[[], list[str | dict[str, Any]]] = lambda: parts
 
 
-def parts_of(nodes: Iterable[Any]) -> list[str | dict[str, Any]]:
-    """Every node, converted to a text or a dict."""
+def listed(nodes: Iterable[Any]) -> list[Any]:
+    """The nodes as a list, which they may be given as only once."""
     if isinstance(nodes, (str, bytes, Mapping)) or not isinstance(nodes, Iterable):
         raise ConfigTypeError(
             f"the nodes are given as a list, such as ['redis://localhost:6379'], not as one "
             f"{type(nodes).__name__}"
         )
-    return [_parts(node) for node in nodes]
+    return list(nodes)
 
 
-def _parts(node: Any) -> Any:
+def parts_of(node: Any) -> Any:
+    """A node, converted to a text or a dict."""
     if isinstance(node, Mapping):
         return _of_keywords(node)
     if isinstance(node, (tuple, list)):
