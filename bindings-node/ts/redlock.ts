@@ -30,6 +30,7 @@ import {
   readSettings,
   type Settings,
 } from './options'
+import { warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
@@ -81,7 +82,8 @@ export interface Warning {
  * It emits `error` for every node's vote against a try, also where the quorum was met and where a
  * lock extends itself. Without a listener nothing happens. It emits
  * `warning` with a {@link Warning}; without a listener, it
- * becomes a warning of the process (`QuorlockWarning`), which Node prints.
+ * becomes a warning of the process (`QuorlockWarning`), which Node prints: once, if many managers
+ * see the same node leave, come back or be held back.
  *
  * @example
  * ```js
@@ -329,9 +331,7 @@ export class Redlock extends EventEmitter {
   /** @internal */
   _warn({ name, message, address }: Notice): void {
     const warning: Warning = { name, message, ...(address === undefined ? {} : { address }) }
-    if (this.emit('warning', warning)) return
-    const code = `QUORLOCK_${name.toUpperCase().replaceAll('-', '_')}`
-    process.emitWarning(message, { type: 'QuorlockWarning', code })
+    if (!this.emit('warning', warning)) warnProcess(warning)
   }
 
   /** @internal */
