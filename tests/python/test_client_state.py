@@ -97,6 +97,24 @@ def test_a_client_of_asyncio_that_selects_is_refused(cluster3: Cluster, kind: An
     asyncio.run(selecting(cluster3.urls[0], kind))
 
 
+def test_a_connected_client_of_asyncio_is_told_as_unknown_to_blocking_code(
+    cluster3: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = redis.asyncio.Redis.from_url(cluster3.urls[0])
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(client.ping())
+        locks = Redlock([client])
+        for _ in range(2):
+            with locks.lock("r"):
+                pass
+        loop.run_until_complete(client.aclose())
+    finally:
+        loop.close()
+    (warning,) = told(caplog, "unknown-database")
+    assert "(it belongs to an event loop); taken is database 0" in warning
+
+
 def test_a_hung_client_is_waited_for_no_longer_than_a_second(
     cluster3: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

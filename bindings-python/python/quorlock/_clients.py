@@ -65,7 +65,24 @@ class Clients:
         return bool(self._watched)
 
     def check(self) -> None:
-        """Raise `ConfigError` if a client may use other keys by now than those that we lock."""
+        """Raise `ConfigError` if a client may use other keys by now than those that we lock.
+
+        Warns once of asyncio's clients that are connected: they can be asked by `ask` only.
+        """
+        self._compare()
+        unasked, self._unasked = self._unasked, []
+        for watched in unasked:
+            _tell_unknown(watched, "it belongs to an event loop")
+
+    async def ask(self) -> None:
+        """As `check`. The first call also asks asyncio's connected clients, one second at most."""
+        self._compare()
+        if self._unasked:
+            await self._ask_once()
+        if self._mistake is not None:
+            raise ConfigError(self._mistake)
+
+    def _compare(self) -> None:
         for watched in self._watched:
             now = _database(watched.client())
             if now != watched.database:
@@ -74,14 +91,6 @@ class Clients:
                 raise _elsewhere(watched, "has run select(), on one of its connections")
             if not watched.has_same_login():
                 self._tell_of_login(watched)
-
-    async def ask(self) -> None:
-        """As `check`. The first call also asks asyncio's connected clients, one second at most."""
-        self.check()
-        if self._unasked:
-            await self._ask_once()
-        if self._mistake is not None:
-            raise ConfigError(self._mistake)
 
     async def _ask_once(self) -> None:
         import asyncio
@@ -170,15 +179,19 @@ def _judge(watched: Watched, answer: Any) -> None:
     text = f"db={answer.get('db')}" if isinstance(answer, Mapping) else str(answer)
     found = None if isinstance(answer, Exception) else re.search(r"\bdb=(\d+)", text)
     if found is None:
-        warn(
-            "unknown-database",
-            f"{watched.address}: its client does not tell which database it has selected "
-            f"({type(answer).__name__}); taken is database {watched.database}, as in its "
-            f"settings: pass its address instead, with the database, if that is wrong",
-            watched.address,
-        )
+        _tell_unknown(watched, type(answer).__name__)
     elif int(found[1]) != watched.database:
         raise _elsewhere(watched, f"has selected database {found[1]}, on one of its connections")
+
+
+def _tell_unknown(watched: Watched, why: str) -> None:
+    warn(
+        "unknown-database",
+        f"{watched.address}: its client does not tell which database it has selected ({why}); "
+        f"taken is database {watched.database}, as in its settings: pass its address instead, with "
+        f"the database, if that is wrong",
+        watched.address,
+    )
 
 
 def _elsewhere(watched: Watched, what: str) -> ConfigError:
