@@ -136,4 +136,4 @@ fn shown(left: Duration) -> String {
 }
 
 /// In characters.
-const SHORT: usize = 12;
+const SHORT: usize = 10;
