@@ -106,6 +106,7 @@ impl Lease {
         let Some(mut machine) = machine else {
             return;
         };
+        self.erase_record();
         let driver = self.shared.manager.driver();
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
         let mut is_told_free = false;

@@ -14,13 +14,15 @@ use tokio::time::sleep;
 
 use super::dialer::{Backoff, Dialer};
 use super::link::{Event, Link};
-use super::session::{ClientId, Gate, Now, Request, SILENT};
+use super::session::{ClientId, Gate, Now, PlainCall, Request, SILENT};
 use crate::clock::{self, AtomicMoment};
 use crate::node::NodeState;
 
 /// A message in a node's queue.
 pub(super) enum NodeMessage {
     Request(Request),
+    /// A call that is no lock command.
+    Plain(PlainCall),
     /// The node is to be probed before the requests that follow.
     Probe,
     Close,
@@ -149,7 +151,7 @@ impl Actor {
                         for message in self.taken.drain(..) {
                             match message {
                                 NodeMessage::Request(request) => request.refuse(&fault, clock::now()),
-                                NodeMessage::Probe => {}
+                                NodeMessage::Probe | NodeMessage::Plain(_) => {}
                                 NodeMessage::Close => self.closing = true,
                             }
                         }
