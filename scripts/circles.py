@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RUST = ["core/protocol/src", "core/client/src", "bindings-python/src", "bindings-node/src"]
+RUST = [
+    "core/protocol/src",
+    "core/client/src",
+    "core/cli/src",
+    "bindings-python/src",
+    "bindings-node/src",
+]
 PYTHON = "bindings-python/python/quorlock"
 TYPESCRIPT = "bindings-node/ts"
 

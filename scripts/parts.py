@@ -106,6 +106,10 @@ PARTS = [
         _npm("build:debug"),
         generated=["bindings-node/native.d.ts"],
     ),
+    # Before pytest: tests/cli runs it.
+    Part(
+        "build command", _groups("build python"), _cargo("build", "--quiet", "-p", "quorlock-cli")
+    ),
     Part("pytest", _groups("python"), _python("pytest", "-q", "--durations=10", *SEVERAL), PYTEST),
     Part("tsc", _groups("lint node"), _npm("typecheck")),
     Part("publint", _groups("lint node"), _npm("publint")),

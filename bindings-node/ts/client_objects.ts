@@ -99,8 +99,8 @@ async function askNodeRedis(
   client: Record<string, unknown>,
   options: Record<string, unknown>,
 ): Promise<number> {
-  // In the legacy mode of version 4, only `v4` returns promises.
-  const asked = options['legacyMode'] === true ? client['v4'] : client
+  // In the legacy mode of version 4, only `v4` returns promises. Later versions ignore the option.
+  const asked = options['legacyMode'] === true ? (client['v4'] ?? client) : client
   const info = await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])
   const found = /(?:^| )db=(\d+)/.exec(String(info))
   if (found === null) throw new Error('the reply to CLIENT INFO names no database')

@@ -2,6 +2,7 @@
 // the same clients would lock other keys than this library, and both would grant one lock: the user must
 // learn of that.
 
+import { performance } from 'node:perf_hooks'
 import { clearTimeout, setTimeout } from 'node:timers'
 
 import type { ClientObject, Place } from './client_objects'
@@ -16,6 +17,8 @@ interface Watched {
   /** Whether its database is known: it told that, or it can have no other than that of its options. */
   isKnown: boolean
   isAsked: boolean
+  /** Whether it has not answered the last question yet. */
+  isAsking: boolean
   /** Whether the user was told that its credentials have changed. */
   isLoginTold: boolean
 }
@@ -40,6 +43,9 @@ export class ClientStates {
   /** Pending while databases are asked for that only the clients themselves know. */
   #asking: Promise<void> | undefined
   #isSettled = false
+  readonly #canAsk: boolean
+  /** When the clients were asked last, once the first lock was allowed. */
+  #askedAt = 0
   #onAnswer: () => void = () => {}
   #mistake: string | undefined
 
@@ -58,18 +64,21 @@ export class ClientStates {
         : [
             {
               ...{ object, index, place: object.now(), login: object.login() },
-              ...{ isKnown: object.ask === undefined, isAsked: false, isLoginTold: false },
+              ...{ isKnown: object.ask === undefined, isAsked: false, isAsking: false },
+              isLoginTold: false,
             },
           ],
     )
     this.#isSettled = this.#watched.every(({ isKnown }) => isKnown)
+    this.#canAsk = !this.#isSettled
     this.#compare()
   }
 
   /**
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
-   * locks. Before the first lock, returns a promise that rejects with it, if clients have to be
-   * asked; with a {@link QuorumUnreachableError} if too few of them answer in time.
+   * locks. Returns a promise that rejects with it, if clients have to be asked: before the first lock,
+   * where it rejects with a {@link QuorumUnreachableError} if too few of them answer in time, and
+   * before a lock after a second without such a question.
    */
   check(): Promise<void> | undefined {
     for (const watched of this.#watched) this.#checkOne(watched)
@@ -77,8 +86,42 @@ export class ClientStates {
       this.#asking ??= this.#settle().finally(() => (this.#asking = undefined))
       return this.#asking
     }
+    this.#throwMistake()
+    return this.#askAgain()
+  }
+
+  #throwMistake(): void {
     if (this.#mistake !== undefined) throw new ConfigError(this.#mistake)
-    return undefined
+  }
+
+  /**
+   * Asks the clients again that are asked at all, to notice a later `select()`. A lock waits for a majority of
+   * their answers, but only for a moment: a client may be busy with a command that blocks. The later
+   * answers count for the next lock.
+   */
+  #askAgain(): Promise<void> | undefined {
+    if (!this.#canAsk || performance.now() - this.#askedAt < ASK_AGAIN_AFTER) return undefined
+    this.#askedAt = performance.now()
+    const answers = this.#watched.flatMap((watched) => {
+      const answer = watched.isAsking ? undefined : watched.object.ask?.()
+      return answer === undefined ? [] : [this.#learn(watched, answer)]
+    })
+    if (answers.length === 0) return undefined
+    return this.#mostOf(answers).then(() => this.#throwMistake())
+  }
+
+  #mostOf(answers: readonly Promise<void>[]): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, PATIENCE_AGAIN)
+      let count = 0
+      for (const answer of answers)
+        void answer.then(() => {
+          count += 1
+          if (count * 2 <= this.#size && count < answers.length) return
+          clearTimeout(timer)
+          resolve()
+        })
+    })
   }
 
   #checkOne(watched: Watched): void {
@@ -111,6 +154,7 @@ export class ClientStates {
     const known = this.#watched.filter(({ isKnown }) => isKnown)
     this.#compare()
     this.#isSettled = true
+    this.#askedAt = performance.now()
     // All must be equal: those that have not answered yet are assumed to be the same as the others.
     const db = known[0]?.place.db
     const found = new Map<number, number>()
@@ -142,23 +186,30 @@ export class ClientStates {
   }
 
   async #learn(watched: Watched, answer: Promise<number>): Promise<void> {
-    const { index, place } = watched
+    const { place } = watched
+    const isFirst = !watched.isKnown
+    watched.isAsking = true
     try {
       const db = await answer
       if (!this.#isSettled) watched.place = { ...place, db }
       else if (db !== watched.place.db)
         this.#mistake ??= this.#hasMoved(watched, { ...watched.place, db })
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error)
-      this.#listener.warn(
-        'unknown-database',
-        `${this.#addressOf(index)}: its client does not tell which database it has selected (${why}); ` +
-          `taken is database ${place.db}, as in its options: give the node by a URL if that is wrong`,
-        index,
-      )
+      if (isFirst) this.#tellUnknown(watched, error)
     }
+    watched.isAsking = false
     watched.isKnown = true
     this.#onAnswer()
+  }
+
+  #tellUnknown({ index, place }: Watched, error: unknown): void {
+    const why = error instanceof Error ? error.message : String(error)
+    this.#listener.warn(
+      'unknown-database',
+      `${this.#addressOf(index)}: its client does not tell which database it has selected (${why}); ` +
+        `taken is database ${place.db}, as in its options: give the node by a URL if that is wrong`,
+      index,
+    )
   }
 
   /**
@@ -197,3 +248,9 @@ function inWords({ db, keyPrefix }: Place): string {
 
 /** How long clients may take to tell their databases before the first lock, in milliseconds. */
 const PATIENCE = 1000
+
+/** How long locks go without asking the clients for their databases again, in milliseconds. */
+const ASK_AGAIN_AFTER = 1000
+
+/** How long one lock waits for such an answer at most, in milliseconds. */
+const PATIENCE_AGAIN = 20

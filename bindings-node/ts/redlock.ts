@@ -30,6 +30,7 @@ import {
   readSettings,
   type Settings,
 } from './options'
+import { warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
@@ -70,9 +71,10 @@ export interface Warning {
  * are the same. They do not keep the process alive.
  *
  * Of a client object, the database that it has selected and the key prefix count, too; they must be
- * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis is
- * asked for its database once, before the first lock; what it selects later is not seen, nor is what
- * a client that is closed then had selected before.
+ * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis must be
+ * asked for its database: before the first lock, and before a lock when a second has passed since.
+ * What it selects in between counts when it is asked next; what a client had selected that is closed
+ * when it is asked is not seen.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
@@ -80,7 +82,8 @@ export interface Warning {
  * It emits `error` for every node's vote against a try, also where the quorum was met and where a
  * lock extends itself. Without a listener nothing happens. It emits
  * `warning` with a {@link Warning}; without a listener, it
- * becomes a warning of the process (`QuorlockWarning`), which Node prints.
+ * becomes a warning of the process (`QuorlockWarning`), which Node prints: once, if many managers
+ * see the same node leave, come back or be held back.
  *
  * @example
  * ```js
@@ -328,9 +331,7 @@ export class Redlock extends EventEmitter {
   /** @internal */
   _warn({ name, message, address }: Notice): void {
     const warning: Warning = { name, message, ...(address === undefined ? {} : { address }) }
-    if (this.emit('warning', warning)) return
-    const code = `QUORLOCK_${name.toUpperCase().replaceAll('-', '_')}`
-    process.emitWarning(message, { type: 'QuorlockWarning', code })
+    if (!this.emit('warning', warning)) warnProcess(warning)
   }
 
   /** @internal */

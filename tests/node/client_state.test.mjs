@@ -10,6 +10,7 @@ import * as nodeRedis4 from 'redis4'
 import * as nodeRedis5 from 'redis5'
 import * as peer from 'redlock'
 import { ConfigError, QuorumUnreachableError, Redlock } from 'quorlock'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
@@ -121,6 +122,48 @@ describe('the database of a client', () => {
       await redlock.close()
     })
 
+    it(`may not change while locks depend on it: ${name}`, async () => {
+      await connected(make)
+      const redlock = new Redlock(clients)
+      const lock = await redlock.acquire('held', 20_000)
+      await Promise.all(clients.map((client) => client.select(3)))
+      const refused = { code: 'CONFIG', message: /uses database 3 .*it used database 0/ }
+      const others = async () => {
+        while (true) await (await redlock.acquire('other', 5000)).release()
+      }
+      const before = performance.now()
+      await assert.rejects(others, refused)
+      const elapsed = performance.now() - before
+      assert.ok(elapsed < 2000, `noticed after ${elapsed} ms`)
+      await assert.rejects(redlock.isLocked('held'), refused)
+      assert.equal((await lock.release()).outcome, 'released')
+      await redlock.close()
+    })
+
+    it(`counts for the next lock after a pause: ${name}`, async () => {
+      await connected(make)
+      const redlock = new Redlock(clients)
+      await (await redlock.acquire('a', 5000)).release()
+      await sleep(1100) // the clients are asked again after a second
+      await Promise.all(clients.map((client) => client.select(3)))
+      await assert.rejects(redlock.acquire('a', 5000), { code: 'CONFIG' })
+      await redlock.close()
+    })
+
+    it(`delays no lock while a client is busy: ${name}`, async () => {
+      await connected(make)
+      const redlock = new Redlock(clients)
+      await (await redlock.acquire('a', 5000)).release()
+      await sleep(1100)
+      const waits = clients.map((client) => client.blPop('nothing', 2))
+      const before = performance.now()
+      await (await redlock.acquire('a', 5000)).release()
+      const elapsed = performance.now() - before
+      assert.ok(elapsed < 500, `took ${elapsed} ms`)
+      await Promise.all(waits)
+      await redlock.close()
+    })
+
     it(`is waited for no longer than a majority needs: ${name}`, async () => {
       await connected(make)
       await Promise.all(clients.map((client) => client.select(3)))
@@ -149,6 +192,16 @@ describe('the database of a client', () => {
     })
     await Promise.all(cluster.servers.map((server) => server.resume()))
     await (await redlock.acquire('a', 20_000)).release()
+    await redlock.close()
+  })
+
+  it('is asked for in spite of an option that the client ignores', async () => {
+    const [, make] = /** @type {any} */ (nodeRedises[2])
+    clients = [await make(cluster.urls[0], { legacyMode: true })]
+    await clients[0].select(3)
+    const redlock = new Redlock(clients)
+    await (await redlock.acquire('a', 5000)).release()
+    assert.match(String(redlock.nodes[0]?.address), /\/3$/)
     await redlock.close()
   })
 

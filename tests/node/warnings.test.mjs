@@ -75,6 +75,29 @@ describe('a warning', () => {
     await redlock.quit()
   })
 
+  it('of the process tells of a node once, however many managers use it', async () => {
+    const servers = await cluster.start(3)
+    const [, second] = /** @type {[Server, Server]} */ (/** @type {unknown} */ (servers))
+    const managers = Array.from({ length: 30 }, () => new Redlock(servers.map(({ url }) => url)))
+    await Promise.all(managers.map((redlock, index) => redlock.isLocked(`r${index}`)))
+    /** @type {string[]} */
+    const told = []
+    const note = (/** @type {any} */ { code, message }) => {
+      if (message.startsWith(second.url)) told.push(code)
+    }
+    process.on('warning', note)
+    await second.kill()
+    await eventually(() => told.length > 0)
+    await second.restart()
+    const isBack = () => managers.every(({ nodes }) => nodes[1]?.state === 'quarantined')
+    await eventually(isBack)
+    await eventually(() => told.includes('QUORLOCK_NODE_UP'))
+    process.off('warning', note)
+    const names = ['QUORLOCK_NODE_DOWN', 'QUORLOCK_NODE_UP', 'QUORLOCK_QUARANTINED']
+    assert.deepEqual(told.sort(), names)
+    await Promise.all(managers.map((redlock) => redlock.close()))
+  })
+
   it('tells of a node that is held back, which its state shows', async () => {
     const servers = await cluster.start(3)
     const redlock = new Redlock(servers.map(({ url }) => url))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import ssl
 import unittest.mock
 from typing import Any
 
@@ -18,6 +20,20 @@ from quorlock import ConfigError, ConfigTypeError, QuorumUnreachable, Redlock, a
 from tests.python.programs import run
 from tests.support.cluster import Cluster
 from tests.support.tls import Certificates
+
+#: Keyword arguments of clients that decide which server or which keys they use, by code.
+NOT_FOLLOWED = (
+    "connection_pool",
+    "credential_provider",
+    "redis_connect_func",
+    "valkey_connect_func",
+)
+#: Keyword arguments of clients that are parts of a node here, too.
+KNOWN = {
+    *("host", "port", "db", "username", "password", "unix_socket_path", "ssl"),
+    *("ssl_ca_certs", "ssl_ca_data", "ssl_certfile", "ssl_keyfile"),
+    *("ssl_cert_reqs", "ssl_check_hostname"),
+}
 
 
 def works(*nodes: Any) -> list[str]:
@@ -72,6 +88,35 @@ def test_tls_settings_of_clients_are_read(
     stranger = Redlock([kind(**place)], unreachable_timeout=0.5)
     with pytest.raises(QuorumUnreachable):
         stranger.lock("r").acquire()
+
+
+@pytest.mark.parametrize(
+    "kind", [redis.Redis, redis.asyncio.Redis, valkey.Valkey, valkey.asyncio.Valkey]
+)
+def test_a_dict_is_read_as_a_client_made_of_it(cluster3: Cluster, kind: Any) -> None:
+    host, _, port = cluster3[0].address.rpartition(":")
+    place = {"host": host, "port": int(port), "db": 2, "decode_responses": True}
+    expected = [f"{cluster3[0].url}/2"]
+    assert works(kind(**place).connection_pool.connection_kwargs) == expected
+    names = inspect.signature(kind.__init__).parameters.keys() - {"self", *NOT_FOLLOWED, *KNOWN}
+    # Whatever its value is: a name that the client knows was not misspelt.
+    unimportant: dict[str, Any] = dict.fromkeys(names, object())
+    assert works({**unimportant, **place, "ssl": False, "ssl_cert_reqs": ssl.CERT_NONE}) == expected
+
+
+def test_a_dict_names_a_unix_socket_as_clients_do(servers: Any) -> None:
+    path = servers(1, unix_socket=True)[0].socket_path
+    shown = works({"host": "localhost", "port": 6379, "unix_socket_path": path})
+    assert shown == [f"unix://{path}"]
+
+
+def test_a_dict_that_leads_elsewhere_is_refused() -> None:
+    secret = redis.UsernamePasswordCredentialProvider("user", "hunter2")
+    for name, value in [*dict.fromkeys(NOT_FOLLOWED, print).items(), ("ssl_ca_path", "/etc/ca")]:
+        given = {"host": "a", "ssl": True, name: secret if "provider" in name else value}
+        with pytest.raises(ConfigTypeError, match="pass its address instead") as refused:
+            Redlock([given])
+        assert "hunter2" not in str(refused.value)
 
 
 def test_what_cannot_be_read_from_a_client_is_refused() -> None:

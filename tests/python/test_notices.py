@@ -103,6 +103,27 @@ async def test_a_node_is_logged_once_when_it_goes_and_comes_back(
 
 
 @both_apis
+async def test_a_node_is_logged_once_however_many_managers_use_it(
+    api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    managers = [api.Redlock(cluster.urls) for _ in range(30)]
+    for locks in managers:
+        async with api.block(locks.lock("r")):
+            pass
+    cluster[1].kill()
+    await api.until(lambda: told(caplog, "node-down", cluster))
+    cluster[1].restart()
+    await api.until(lambda: all(it.nodes[1].state == "quarantined" for it in managers))
+    await api.until(lambda: told(caplog, "node-up", cluster))
+    for name in ("node-down", "quarantined", "node-up"):
+        (record,) = told(caplog, name, cluster)
+        assert vars(record)["node"] == cluster[1].url
+    for locks in managers:
+        await api(locks.close())
+
+
+@both_apis
 async def test_it_is_told_when_it_happens_also_inside_a_block(
     api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:

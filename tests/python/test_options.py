@@ -308,6 +308,7 @@ def test_signatures_and_types_name_every_option(module: Any) -> None:
                 assert f"{name}: {_native.OPTIONS[name][1]}." in str(function.__doc__)
         assert "times in seconds" in str(function.__doc__)
     for item in (module.Redlock, module.Lock, module.Lease):
+        typing.get_type_hints(item)
         for name, member in vars(item).items():
             if inspect.isfunction(member) and not name.startswith("_"):
                 typing.get_type_hints(member)

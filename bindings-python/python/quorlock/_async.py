@@ -47,7 +47,8 @@ class Lease(LeaseState):
     A lease that is garbage-collected is no longer renewed and expires.
     """
 
-    _watch: Watch | None = None
+    # No annotation: the class says that its module is another one, which does not have the name.
+    _watch = cast("Watch | None", None)
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
@@ -105,6 +106,8 @@ class Lock(LockBase[Lease]):
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
         plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
         operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
         try:
             await self._obtain(operation, behaviour, False)
@@ -132,12 +135,17 @@ class Lock(LockBase[Lease]):
 
         Raises `QuorumUnreachable` if too few nodes answer.
         """
-        operation = self._planned()[0].ask()
+        plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
+        operation = plan.ask()
         await finished(operation)
         return cast("bool", operation.result())
 
     async def __aenter__(self) -> Lease:
         plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
         operation = plan.acquire(behaviour.blocking, -1, True)
         return await self._obtain(operation, behaviour, True)
 

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, TypeVar
 
+from ._clients import Clients
 from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
 from ._native import Acquisitions, LeaseState, Manager
-from ._nodes import Hidden, Node, parts_of
+from ._nodes import Hidden, Node, listed, parts_of
 from ._notices import warn
 from ._options import Behaviour, split
 
@@ -22,9 +23,12 @@ class RedlockBase:
     """A set of nodes, and the settings from which its locks start."""
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
-        parts = parts_of(nodes)
-        core, self._behaviour = split(options)
+        given = listed(nodes)
+        parts = [parts_of(node) for node in given]
+        core, behaviour = split(options)
         self._manager = Manager(parts, core)
+        self._clients = Clients(given, self._manager.addresses)
+        self._behaviour = self._watching(behaviour)
         self._nodes = Hidden(parts)
         self._options = options
         # : The long ttls that a warning was given for, once each.
@@ -76,7 +80,11 @@ class RedlockBase:
         core, behaviour = split({**defaults, **given})
         plan = self._manager.plan(names, core)
         self._mind(plan)
-        return plan, behaviour
+        return plan, self._watching(behaviour)
+
+    def _watching(self, behaviour: Behaviour) -> Behaviour:
+        """With the clients that must be looked at before each acquisition, if there are any."""
+        return behaviour._replace(clients=self._clients) if self._clients else behaviour
 
     def _mind(self, plan: Plan) -> None:
         """Warn of a ttl that was probably meant as milliseconds."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
 from ._errors import ConfigError, ConfigTypeError
+from ._keywords import ELSEWHERE, NOT_FOLLOWED
 
 
 class Node(NamedTuple):
@@ -37,19 +38,20 @@ class Hidden:
         self.reveal: Callable[[], list[str | dict[str, Any]]] = lambda: parts
 
 
-def parts_of(nodes: Iterable[Any]) -> list[str | dict[str, Any]]:
-    """Every node, converted to a text or a dict."""
+def listed(nodes: Iterable[Any]) -> list[Any]:
+    """The nodes as a list, which they may be given as only once."""
     if isinstance(nodes, (str, bytes, Mapping)) or not isinstance(nodes, Iterable):
         raise ConfigTypeError(
             f"the nodes are given as a list, such as ['redis://localhost:6379'], not as one "
             f"{type(nodes).__name__}"
         )
-    return [_parts(node) for node in nodes]
+    return list(nodes)
 
 
-def _parts(node: Any) -> Any:
+def parts_of(node: Any) -> Any:
+    """A node, converted to a text or a dict."""
     if isinstance(node, Mapping):
-        return dict(node)
+        return _of_keywords(node)
     if isinstance(node, (tuple, list)):
         if len(node) != _PAIR:
             raise ConfigTypeError(f"a node in a tuple is (host, port), not {len(node)} values")
@@ -57,6 +59,25 @@ def _parts(node: Any) -> Any:
     if isinstance(node, str) or type(node).__module__ == "builtins":
         return node  # the core's reader refuses everything else
     return _client(node)
+
+
+def _of_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A dict under the names of redis-py's keyword arguments, read as a client made of it would be.
+
+    What says nothing about where the node is and who logs in is dropped; a name that no client
+    knows is left for the core to refuse.
+    """
+    parts = {name: value for name, value in given.items() if value is not None}
+    for setting, reason in NOT_FOLLOWED.items():
+        if setting in parts:
+            raise _underivable("dict", reason)
+    if "unix_socket_path" in parts:
+        # As in redis-py, which does not look at the host and the port then.
+        parts = {name: parts[name] for name in parts if name not in {"path", "host", "port"}}
+        parts["path"] = parts.pop("unix_socket_path")
+    # Without TLS, what is said of certificates does not count.
+    tls = _tls("dict", parts) if parts.get("ssl") is True else {}
+    return {name: parts[name] for name in parts if name not in ELSEWHERE} | tls
 
 
 def _client(client: Any) -> dict[str, Any]:
@@ -119,10 +140,10 @@ def _tls(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     parts = _pick(settings, _TLS)
     required = parts.pop("ssl_cert_reqs", "required")
     if isinstance(required, ssl.VerifyMode):
-        required = "none" if required is ssl.CERT_NONE else "required"
-    parts["ssl_cert_reqs"] = (
-        "none" if str(required).lower() in {"none", "cert_none"} else "required"
-    )
+        required = required.name
+    required = str(required).lower().replace("cert_", "")
+    # To a client, an optional certificate is one that it checks.
+    parts["ssl_cert_reqs"] = "required" if required == "optional" else required
     return {"ssl": True, **parts}
 
 

@@ -7,7 +7,9 @@ thread once the interpreter ends.
 from __future__ import annotations
 
 import os
+import re
 import threading
+import time
 
 from ._ends import see_out
 from ._hubs import router_of_hub
@@ -42,7 +44,25 @@ def tell() -> None:
     An error in logging stops nothing.
     """
     for text, name, node in take_notices():
-        warn(name, text, node)
+        if _is_news(name, text, node):
+            warn(name, text, node)
+
+
+def _is_news(name: str, text: str, node: str | None) -> bool:
+    """Whether no other manager of the process has told the same of a node's state a moment ago."""
+    if name not in _OF_NODES:
+        return True
+    # A node that was down and is up is down anew.
+    opposite = {"node-down": "node-up", "node-up": "node-down"}.get(name)
+    _told.pop((node, opposite), None)
+    now, gist = time.monotonic(), re.sub(r"\d+\.\d+ s", "", text)
+    before = _told.get((node, name))
+    if before is not None and before[0] == gist and now - before[1] < _SAME_EVENT:
+        return False
+    if len(_told) >= _MOST_TOLD:
+        _told.clear()
+    _told[node, name] = (gist, now)
+    return True
 
 
 def warn(name: str, text: str, node: str | None = None) -> None:
@@ -58,10 +78,18 @@ def _renew() -> None:
     global _starting
     _starting = threading.Lock()
     is_heard[0] = False
+    _told.clear()
 
 
 # : Whether a thread listens in this process. A list, so that others can read its current value.
 is_heard = [False]
 _starting = threading.Lock()
+# : What tells of the state of a node, which every manager that uses it sees.
+_OF_NODES = frozenset({"node-down", "node-up", "quarantined"})
+# : The text, but for times in it, that was told last by node and notice, and when.
+_told: dict[tuple[str | None, str | None], tuple[str, float]] = {}
+# : How far apart managers see the same event at most, in seconds.
+_SAME_EVENT = 5.0
+_MOST_TOLD = 1000
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)

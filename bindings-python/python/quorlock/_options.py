@@ -15,6 +15,8 @@ from ._native import OPTIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - for others here
+
+    from ._clients import Clients
 else:
     try:
         from typing import Unpack
@@ -106,6 +108,8 @@ class Behaviour(NamedTuple):
     blocking: bool
     raise_on_lost: bool
     on_lost: OnLost | None
+    #: The clients among the nodes, which may begin to use other keys.
+    clients: Clients | None = None
 
 
 def split(options: dict[str, Any]) -> tuple[dict[str, Any], Behaviour]:

@@ -58,7 +58,8 @@ class Lease(LeaseState):
     False
     """
 
-    _watch: Watch | None = None
+    # No annotation: the class says that its module is another one, which does not have the name.
+    _watch = cast("Watch | None", None)
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
@@ -131,6 +132,8 @@ class Lock(LockBase[Lease]):
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
         plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            behaviour.clients.check()
         operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
         try:
             self._obtain(operation, behaviour, False)
@@ -158,12 +161,17 @@ class Lock(LockBase[Lease]):
 
         Raises `QuorumUnreachable` if too few nodes answer.
         """
-        operation = self._planned()[0].ask()
+        plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            behaviour.clients.check()
+        operation = plan.ask()
         wait(operation)
         return cast("bool", operation.result())
 
     def __enter__(self) -> Lease:
         plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            behaviour.clients.check()
         operation = plan.acquire(behaviour.blocking, -1, True)
         return self._obtain(operation, behaviour, True)
 
@@ -244,11 +252,14 @@ class Redlock(RedlockBase):
     `options` are what its locks start from, and the guards: see `ManagerOptions`. Raises
     `ConfigError` for what is wrong.
 
-    Of a client the settings are read as they stand now: address, database, login, TLS. It is never
-    used and never closed. One whose database or keys cannot be told is refused: with a connection
-    of its own (`single_connection_client`), a connect function, or commands that it overrides, as
-    wrappers do that put a prefix before keys. `select()` on a client with a pool moves one of its
-    connections and is not seen.
+    Of a client the settings are read as they stand now: address, database, login, TLS. Its
+    connections are not used for locks, and never closed. One whose database or keys cannot be told
+    is refused: with a connection of its own (`single_connection_client`), a connect function, or
+    commands that it overrides, as wrappers do that put a prefix before keys. A client that is
+    connected is asked for the database of one connection (`CLIENT INFO`, one second at most, of
+    asyncio's before the first lock). If it has selected another one than that of its settings, or
+    either changes later, `ConfigError` is raised. What other clients do to the same pool is not
+    seen.
 
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person

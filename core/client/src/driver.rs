@@ -228,6 +228,14 @@ mod tests {
             None
         }
 
+        fn key_prefix(&self) -> &'static str {
+            ""
+        }
+
+        fn call(&self, _call: redis::Cmd) -> tokio::sync::oneshot::Receiver<redis::Value> {
+            tokio::sync::oneshot::channel().1
+        }
+
         fn probe(&self) {}
 
         fn wake_lacks(&self) -> Option<Arc<str>> {

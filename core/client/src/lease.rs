@@ -20,6 +20,7 @@ use crate::renewal::RenewalScheduler;
 mod operations;
 mod release;
 mod renew;
+mod sequencer;
 mod votes;
 
 pub use votes::ReleaseVotes;
@@ -62,6 +63,8 @@ struct Extras {
     told: Arc<Notify>,
     on_lost: Vec<OnLost>,
     on_renewal: Vec<OnRenewal>,
+    /// The nodes are told which holder has the fencing token.
+    is_recorded: bool,
     renewals: Renewals,
     /// For a long lock: they tell other clients of it; the longest comes last.
     notes: Vec<LongLockNote>,

@@ -51,6 +51,7 @@ mod outage;
 mod redis_node;
 mod renewal;
 mod replies;
+mod sequencer;
 mod tasks;
 mod turnstile;
 
@@ -73,8 +74,9 @@ pub use quorlock_protocol::{
     OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome,
     RestartGuard, Vote, WaitMode,
 };
-pub use redis_node::{NodeSettings, RedisNode};
+pub use redis_node::{NodeSettings, RedisNode, ServerConnection, ServerReply};
 pub use replies::Replies;
+pub use sequencer::{Record as SequencerRecord, Sequencer};
 
 /// For event loops that drive an [`Engine`] on their own thread, as the bindings for Python and Node do.
 pub mod embed {

@@ -343,7 +343,7 @@ impl Manager {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn fresh_holder() -> HolderId {
+    pub(crate) fn fresh_holder() -> HolderId {
         use quorlock_protocol::Environment as _;
         HolderId::fresh(System.random())
     }

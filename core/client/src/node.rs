@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{Command, Fault, Moment, Quarantine};
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
 
 use crate::clock;
 use crate::inbox::ReplyTo;
@@ -61,6 +63,13 @@ pub trait ServerNode {
     /// What the server's clock shows at `now` of the boot clock, in microseconds since 1970, if
     /// that is known.
     fn clock_micros(&self, now: Moment) -> Option<u64>;
+
+    /// What every lock key on the server begins with.
+    fn key_prefix(&self) -> &str;
+
+    /// Sends a call that is no lock command, in order with the commands. The channel is closed
+    /// without a reply if the server cannot be asked, or the connection is lost meanwhile.
+    fn call(&self, call: Cmd) -> oneshot::Receiver<Value>;
 
     /// Writes the guards' notes to the server, before the commands that are sent from now on.
     fn probe(&self);

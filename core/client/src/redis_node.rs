@@ -9,6 +9,7 @@ mod dialer;
 mod faults;
 mod link;
 mod log_in;
+mod server_connection;
 mod session;
 mod settings;
 mod transport;
@@ -21,14 +22,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use quorlock_protocol::{Command, Moment};
+use redis::{Cmd, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::actor::{Actor, NodeMessage};
 pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
 use self::faults::closed;
-use self::session::Request;
+pub use self::server_connection::{ServerConnection, ServerReply};
+use self::session::{PlainCall, Request};
 pub use self::settings::NodeSettings;
 use self::wake_line::WakeLine;
 use crate::address::Address;
@@ -62,6 +65,7 @@ use crate::tasks::Tasks;
 /// ```
 pub struct RedisNode {
     name: String,
+    key_prefix: String,
     queue: mpsc::UnboundedSender<NodeMessage>,
     state: watch::Receiver<NodeState>,
     connections: Connections,
@@ -90,7 +94,7 @@ impl RedisNode {
     ) -> Arc<Self> {
         let (queue, requests) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
-        let name = address.to_string();
+        let (name, key_prefix) = (address.to_string(), address.key_prefix().to_owned());
         let clock = Arc::<ToldClock>::default();
         let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
         let shared = connections.clone();
@@ -100,7 +104,18 @@ impl RedisNode {
         let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some((actor, node_guard)));
         let start = Once::new();
-        Arc::new(Self { name, queue, state, connections, wake, asked_at, clock, start, actor })
+        Arc::new(Self {
+            name,
+            key_prefix,
+            queue,
+            state,
+            connections,
+            wake,
+            asked_at,
+            clock,
+            start,
+            actor,
+        })
     }
 
     fn start(&self) {
@@ -178,6 +193,18 @@ impl ServerNode for RedisNode {
 
     fn clock_micros(&self, now: Moment) -> Option<u64> {
         self.clock.shows_at(now)
+    }
+
+    fn key_prefix(&self) -> &str {
+        &self.key_prefix
+    }
+
+    fn call(&self, call: Cmd) -> oneshot::Receiver<Value> {
+        self.start();
+        let (asker, reply) = oneshot::channel();
+        // An error means that the node is closed, and drops the asker's end.
+        let _ = self.queue.send(NodeMessage::Plain(PlainCall { call, asker }));
+        reply
     }
 
     fn probe(&self) {

@@ -136,7 +136,7 @@ fn a_node_is_reported_once_when_it_goes_and_when_it_is_back() {
         until("it is told", || !told.by_name("node-up").is_empty()).await;
         let [(node, text)] = &told.by_name("node-up")[..] else { panic!("once: {:?}", told.0) };
         assert_eq!(node.as_deref(), Some(&*url));
-        assert!(text.starts_with(&format!("{url}: it takes part again, after ")), "{text}");
+        assert!(text.starts_with(&format!("{url}: it answers again, after ")), "{text}");
         assert_eq!(told.by_name("node-down").len(), 1);
     });
 }

@@ -106,6 +106,7 @@ impl Lease {
         let Some(mut machine) = machine else {
             return;
         };
+        self.erase_record();
         let driver = self.shared.manager.driver();
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
         // Those that wait in the nodes' queues are called by the nodes, in their order.

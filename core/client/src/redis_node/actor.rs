@@ -16,13 +16,15 @@ use super::backoff::Backoff;
 use super::dialer::Dialer;
 use super::faults::closed;
 use super::link::{Event, Link};
-use super::session::{ClientId, Gate, Now, Request, SILENT};
+use super::session::{ClientId, Gate, Now, PlainCall, Request, SILENT};
 use crate::clock::{self, AtomicMoment};
 use crate::node::NodeState;
 
 /// A message in a node's queue.
 pub(super) enum NodeMessage {
     Request(Request),
+    /// A call that is no lock command.
+    Plain(PlainCall),
     /// The node is to be probed before the requests that follow.
     Probe,
     Close,
@@ -151,7 +153,7 @@ impl Actor {
                         for message in self.taken.drain(..) {
                             match message {
                                 NodeMessage::Request(request) => request.refuse(&fault, clock::now()),
-                                NodeMessage::Probe => {}
+                                NodeMessage::Probe | NodeMessage::Plain(_) => {}
                                 NodeMessage::Close => self.closing = true,
                             }
                         }

@@ -253,7 +253,7 @@ async fn make(
     silent: Option<Arc<Connection>>,
 ) -> Result<Arc<Made>, Fault> {
     let since = Instant::now();
-    let stream = transport::open(&address).await?;
+    let stream = transport::open(&address).await?.stream;
     let owner: Weak<dyn Owner> = registry.clone();
     let share = Connection::over(Pipe::new(stream), &address, owner);
     let told = log_in(&share, &address, abandoned.as_ref()).await?;

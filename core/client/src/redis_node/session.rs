@@ -25,12 +25,12 @@ pub(super) use self::facts::Facts;
 pub(super) use self::faults::{of_queue, of_reply, replica};
 pub(super) use self::gate::Gate;
 pub(super) use self::guard_probe::GuardProbe;
-pub(super) use self::handshake::{ClientId, Handshake, Known, Told};
+pub(super) use self::handshake::{ClientId, Handshake, Known, Told, log_in_calls, refused};
 pub(super) use self::in_flight::Now;
 pub(super) use self::machine::Session;
 pub(super) use self::replay::Unanswered;
 pub(super) use self::replies::Event;
-pub(super) use self::request::Request;
+pub(super) use self::request::{PlainCall, Request};
 #[cfg(test)]
 pub(super) use self::scripts::Script;
 pub(super) use self::turn::{SILENT, Turn};

@@ -12,7 +12,7 @@ mod live;
 mod log_in;
 mod news;
 mod request;
-mod scripts;
+pub(super) mod scripts;
 mod waiters;
 mod watches;
 

@@ -81,7 +81,7 @@ impl Notice {
                 name(node)
             ),
             Self::NodeUp(node, after) => {
-                format!("{}: it takes part again, after {}", name(node), seconds(*after))
+                format!("{}: it answers again, after {}", name(node), seconds(*after))
             }
         }
     }

@@ -117,6 +117,7 @@ impl Actor {
                 match message {
                     NodeMessage::Close => (*closing, *is_closed) = (true, true),
                     NodeMessage::Probe => turn.probe(),
+                    NodeMessage::Plain(call) => turn.plain(call),
                     NodeMessage::Request(request) if *closing => {
                         request.refuse(&closed(), now.boot);
                     }

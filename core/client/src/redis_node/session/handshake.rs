@@ -183,6 +183,11 @@ fn credentials(address: &Address) -> Vec<(Step, Cmd)> {
     steps
 }
 
+/// The calls by which a connection without a session logs in.
+pub(crate) fn log_in_calls(address: &Address) -> impl Iterator<Item = Cmd> {
+    credentials(address).into_iter().map(|(_, call)| call)
+}
+
 /// The questions which server it is; they also end the connection that was given up.
 fn questions(predecessor: Option<&ClientId>) -> Vec<(Step, Cmd)> {
     let mut steps = vec![(Step::Role, redis::cmd("ROLE"))];
@@ -211,7 +216,8 @@ fn preparations() -> Vec<(Step, Cmd)> {
     steps
 }
 
-fn refused(error: &ServerError) -> Fault {
+/// The fault behind an error that the server replied to a log-in.
+pub(crate) fn refused(error: &ServerError) -> Fault {
     let fault = faults::of_reply(error, None);
     match fault.kind() {
         FaultKind::Other => Fault::new(FaultKind::Unauthenticated, fault.detail()),

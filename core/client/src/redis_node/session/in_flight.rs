@@ -2,6 +2,8 @@
 //! nothing.
 
 use quorlock_protocol::Moment;
+use redis::Value;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::Batch;
@@ -33,20 +35,22 @@ pub(super) enum InFlightKind {
     Fences,
     Facts,
     Probe,
+    /// A call that is no lock command; its reply is passed on as it is.
+    Plain(oneshot::Sender<Value>),
 }
 
 impl InFlightKind {
     pub(super) fn batch(&self) -> Option<&Batch> {
         match self {
             Self::Batch(batch, _) | Self::Native(batch, _) => Some(batch),
-            Self::Script | Self::Fences | Self::Facts | Self::Probe => None,
+            Self::Script | Self::Fences | Self::Facts | Self::Probe | Self::Plain(_) => None,
         }
     }
 
     pub(super) fn into_batch(self) -> Option<Batch> {
         match self {
             Self::Batch(batch, _) | Self::Native(batch, _) => Some(batch),
-            Self::Script | Self::Fences | Self::Facts | Self::Probe => None,
+            Self::Script | Self::Fences | Self::Facts | Self::Probe | Self::Plain(_) => None,
         }
     }
 }

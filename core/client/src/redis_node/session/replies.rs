@@ -56,6 +56,11 @@ impl Session {
                 self.handle_batch((batch, form), reply, (sent, now))?;
                 Event::Answered
             }
+            (InFlightKind::Plain(asker), Heard::Reply(reply)) => {
+                // An error means that the asker has left.
+                let _ = asker.send(reply.into());
+                Event::Answered
+            }
             (kind, Heard::Reply(reply)) => self.handle_own(&kind, reply, (sent, now))?,
             (_, Heard::Native(_)) => return Err(garbled()),
         };
@@ -97,7 +102,9 @@ impl Session {
                 self.send_probe(next, now);
                 Ok(Event::Probed)
             }
-            InFlightKind::Batch(..) | InFlightKind::Native(..) => Err(garbled()),
+            InFlightKind::Batch(..) | InFlightKind::Native(..) | InFlightKind::Plain(_) => {
+                Err(garbled())
+            }
         }
     }
 

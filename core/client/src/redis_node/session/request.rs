@@ -6,6 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Moment, Reply, Ticket, Ttl};
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
 
 use crate::inbox::ReplyTo;
 
@@ -13,6 +15,13 @@ use crate::inbox::ReplyTo;
 pub(crate) struct Request {
     pub(crate) command: Command,
     reply_to: ReplyTo,
+}
+
+/// A call that is no lock command, and where its reply goes. It is sent once at most, in order with
+/// the commands; if the connection is lost before the reply, the asker finds its channel closed.
+pub(crate) struct PlainCall {
+    pub(crate) call: Cmd,
+    pub(crate) asker: oneshot::Sender<Value>,
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use quorlock_protocol::{Fault, FaultKind};
 
 use super::batcher::Batcher;
-use super::in_flight::Now;
+use super::in_flight::{InFlightKind, Now};
 use super::machine::Session;
-use super::request::Request;
+use super::request::{PlainCall, Request};
 
 /// The requests of one turn, on their way into a session.
 pub(crate) struct Turn<'a> {
@@ -41,6 +41,15 @@ impl<'a> Turn<'a> {
         self.flush();
         if !self.is_hung {
             self.session.probe(self.now);
+        }
+    }
+
+    /// Sends a call that is no lock command, after the requests before it. A silent server gets none:
+    /// the asker then finds its channel closed.
+    pub(crate) fn plain(&mut self, PlainCall { call, asker }: PlainCall) {
+        self.flush();
+        if !self.is_hung {
+            self.session.command(&call, InFlightKind::Plain(asker), self.now);
         }
     }
 

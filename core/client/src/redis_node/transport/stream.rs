@@ -17,20 +17,37 @@ use crate::address::{Address, Place};
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// An open stream.
+pub(crate) struct Opened {
+    pub(crate) stream: Box<dyn Stream>,
+    /// The server's certificate in DER, if TLS is spoken.
+    pub(crate) certificate: Option<Vec<u8>>,
+}
+
+impl Opened {
+    fn plain(stream: impl Stream + 'static) -> Self {
+        Self { stream: Box::new(stream), certificate: None }
+    }
+}
+
 /// Opens the stream to `address`. The caller sets the deadline.
-pub(crate) async fn open(address: &Address) -> Result<Box<dyn Stream>, Fault> {
+pub(crate) async fn open(address: &Address) -> Result<Opened, Fault> {
     match address.place() {
         Place::Tcp { host, port } => {
             let tcp = open_tcp(host, *port).await.map_err(|error| unreachable_at(&error))?;
             match address.tls() {
-                Some(options) => Ok(Box::new(tls::handshake(options, host, tcp).await?)),
-                None => Ok(Box::new(tcp)),
+                Some(options) => {
+                    let stream = tls::handshake(options, host, tcp).await?;
+                    let certificate = tls::certificate(&stream);
+                    Ok(Opened { stream: Box::new(stream), certificate })
+                }
+                None => Ok(Opened::plain(tcp)),
             }
         }
         #[cfg(unix)]
         Place::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path).await;
-            Ok(Box::new(stream.map_err(|error| unreachable_at(&error))?))
+            Ok(Opened::plain(stream.map_err(|error| unreachable_at(&error))?))
         }
         _ => Err(Fault::new(FaultKind::NotSent, "this kind of address has no connection")),
     }

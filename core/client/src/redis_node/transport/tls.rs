@@ -35,6 +35,12 @@ pub(super) async fn handshake(
     connector.connect(name, stream).await.map_err(|error| failed(&error))
 }
 
+/// The certificate that the server has shown, in DER.
+pub(super) fn certificate(stream: &TlsStream<TcpStream>) -> Option<Vec<u8>> {
+    let (_, session) = stream.get_ref();
+    Some(session.peer_certificates()?.first()?.to_vec())
+}
+
 fn config(tls: &Tls, system: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
     // A provider of our own: the process that uses this library may have set another one as its
     // default.

@@ -57,8 +57,8 @@ async fn attempt(
     if let Some(password) = address.password() {
         login = login.set_password(password);
     }
-    let stream = transport::open(address).await?;
-    let connected = MultiplexedConnection::new_with_config(&login, stream, config).await;
+    let opened = transport::open(address).await?;
+    let connected = MultiplexedConnection::new_with_config(&login, opened.stream, config).await;
     Ok(connected.map(|(connection, driver)| (connection, driver.boxed())).map_err(Failure::from))
 }
 

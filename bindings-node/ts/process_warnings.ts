@@ -1,0 +1,38 @@
+// Tells of a notice as a warning of the process, where no listener takes it. Owns what is told once although
+// every manager of the process sees it.
+
+import { performance } from 'node:perf_hooks'
+
+import type { Notice } from './native'
+
+/** Emits a warning of the process, unless another manager has told the same a moment ago. */
+export function warnProcess(notice: Notice): void {
+  if (!isNews(notice)) return
+  const code = `QUORLOCK_${notice.name.toUpperCase().replaceAll('-', '_')}`
+  process.emitWarning(notice.message, { type: 'QuorlockWarning', code })
+}
+
+/** What was told last of one node under one name: its text but for times in it, and when. */
+const told = new Map<string, { readonly gist: string; readonly at: number }>()
+
+function isNews({ name, message, address }: Notice): boolean {
+  if (!OF_NODES.has(name)) return true
+  // A node that was down and is up is down anew.
+  const opposite = OPPOSITE[name]
+  if (opposite !== undefined) told.delete(`${opposite} ${address}`)
+  const [key, at] = [`${name} ${address}`, performance.now()]
+  const gist = message.replaceAll(/\d+\.\d+ s/g, '')
+  const before = told.get(key)
+  if (before?.gist === gist && at - before.at < SAME_EVENT) return false
+  if (told.size >= MOST_TOLD) told.clear()
+  told.set(key, { gist, at })
+  return true
+}
+
+/** What tells of the state of a node, which every manager that uses it sees. */
+const OF_NODES = new Set(['node-down', 'node-up', 'quarantined'])
+const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
+
+/** How far apart managers see the same event at most, in milliseconds. */
+const SAME_EVENT = 5000
+const MOST_TOLD = 1000

@@ -1,0 +1,202 @@
+//! The command line: its commands and options. Owns their words; `checks` owns what is wrong with
+//! one.
+#![allow(clippy::doc_markdown, reason = "the comments are the help that terminals show")]
+
+mod checks;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use self::checks::parse;
+use self::checks::{duration, name};
+
+/// Locks over independent Redis or Valkey servers: run a command under one, see who holds one, and
+/// which server is not fit.
+#[derive(Parser)]
+#[command(name = "quorlock", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, infer_long_args = false)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Common {
+    /// The nodes, as in redis://a:6379,rediss://user:password@b; may be repeated. Without it, the
+    /// environment variable QUORLOCK_NODES counts. Others can read it in `ps`: keep passwords in a
+    /// file or the environment.
+    #[arg(long, global = true, value_name = "URL[,URL...]")]
+    pub(crate) nodes: Vec<String>,
+    /// A file with the nodes, separated by commas or line ends; lines that begin with # are left out.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) nodes_file: Option<PathBuf>,
+    /// What every key on the nodes begins with.
+    #[arg(long, global = true, value_name = "PREFIX")]
+    pub(crate) user_prefix: Option<String>,
+    /// How long nodes that do not answer are waited for.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print nothing that the exit code tells.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// No colours; the environment variable NO_COLOR does the same.
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Run(Run),
+    Status(Status),
+    Release(Release),
+    Extend(Extend),
+    Verify(Verify),
+}
+
+/// Run a command while holding a lock.
+///
+/// Waits until the lock is held, renews it while the command runs, and releases it when the command
+/// and all processes of its group have ended. Exits as the command does, with 128 + the signal that
+/// ended it, 75 if another holds the lock, 69 without a quorum, 76 if the lock was lost while the
+/// command ran, 127 or 126 if it cannot be found or executed, and 64 for a wrong command line.
+///
+/// Prints nothing unless something goes wrong. The command finds QUORLOCK_RESOURCE,
+/// QUORLOCK_FENCING_TOKEN, QUORLOCK_TOKEN, QUORLOCK_SEQUENCER and QUORLOCK_TTL_MS in its
+/// environment. If the lock is lost, its process group gets SIGTERM, and SIGKILL after --grace.
+#[derive(Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// How long the nodes keep the lock after the last renewal.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+    /// How long to wait for another holder; without it, until the lock is held.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    /// Give up at once if another holds the lock.
+    #[arg(long = "try", conflicts_with = "wait")]
+    pub(crate) try_once: bool,
+    /// The longest time for which the lock is renewed.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    pub(crate) max_hold: Duration,
+    /// How long the lock is kept from others at least, however soon the command ends.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub(crate) min_hold: Duration,
+    /// How much longer a lock is kept from others that was lost instead of released.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub(crate) lock_delay: Duration,
+    /// How long the command has to end after SIGTERM, once the lock is lost.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub(crate) grace: Duration,
+    /// Tell on standard error what happens to the lock and the nodes.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// What to lock: all of the names, or none.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) names: Vec<String>,
+    /// The command, and its arguments.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Show who holds a lock, and what each node says of it.
+///
+/// Exits with 0 if all of them are free, 1 if one is held, and 69 if too few nodes answer to tell.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  quorlock status invoice:42
+  quorlock status --json nightly-report backup | jq .
+")]
+pub(crate) struct Status {
+    /// The names of the locks.
+    #[arg(value_name = "NAME", value_parser = name, required = true)]
+    pub(crate) names: Vec<String>,
+}
+
+/// Give a lock back.
+///
+/// Exits with 0 if it was released, 1 if it was not held, 3 if another holds it, and 69 if too few
+/// nodes answer to tell.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  quorlock release invoice:42 --token $QUORLOCK_TOKEN
+  quorlock release invoice:42 --force --yes      whoever holds it: the work may go on without it
+")]
+pub(crate) struct Release {
+    /// The name of the lock.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// The holder's token: QUORLOCK_TOKEN of a command under `run`, or what the program logs.
+    #[arg(long, value_name = "TOKEN", conflicts_with = "force")]
+    pub(crate) token: Option<String>,
+    /// Take it from whoever holds it, and say who that was; needs --yes.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Confirm --force: the holder's work goes on, and another's may overlap it.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Keep a lock for longer that another program took, such as one that hands its work over.
+///
+/// Exits with 0 if it was extended, 1 if it was not held, 3 if another holds it, and 69 if too few
+/// nodes answer.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  quorlock extend invoice:42 --token $QUORLOCK_TOKEN --ttl 10m
+")]
+pub(crate) struct Extend {
+    /// The name of the lock.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// The holder's token: QUORLOCK_TOKEN of a command under `run`, or what the program logs.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// How long the nodes keep the lock from now on.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+}
+
+/// Tell whether a lease of `run` is still the one that is held.
+///
+/// Takes what `run` gives its command in QUORLOCK_SEQUENCER. Exits with 0 if a quorum holds that
+/// lease, with that fencing token, 1 if not, and 69 if too few nodes answer to tell.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  quorlock verify \"$QUORLOCK_SEQUENCER\" && publish
+")]
+pub(crate) struct Verify {
+    /// As in invoice:42@1764000000000000.
+    #[arg(value_name = "NAME@TOKEN")]
+    pub(crate) sequencer: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  export QUORLOCK_NODES=redis://a:6379,redis://b:6379,redis://c:6379
+  quorlock run nightly-report -- ./report.sh       wait for the lock, hold it, release it
+  quorlock run --try backup -- restic backup /srv  exit 75 at once if another holds it
+  quorlock status nightly-report                   who holds it
+";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  quorlock run nightly-report -- ./report.sh
+  quorlock run --try backup -- restic backup /srv       exit 75 at once if another holds it
+  quorlock run --wait 30s --ttl 20s deploy web -- make deploy
+  0 3 * * *  quorlock run --try --min-hold 5m nightly -- report    one of several machines, by cron
+  quorlock run stock -- sh -c 'psql -v token=$QUORLOCK_FENCING_TOKEN -f update.sql'
+";

@@ -1,0 +1,88 @@
+//! What is wrong with a command line, in words, and with exit status 64 whatever it is.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Parser as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use quorlock_protocol::Resource;
+
+use super::{Arguments, Command};
+use crate::failure::{Failure, code};
+
+/// Reads a command line, without the program's name.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Failure> {
+    let program = OsString::from("quorlock");
+    let arguments = Arguments::try_parse_from([program].into_iter().chain(arguments));
+    let arguments = arguments.map_err(|error| of_clap(&error))?;
+    let token = match &arguments.command {
+        Command::Release(release) if release.force && !release.yes => {
+            return Err(Failure::usage(
+                "release --force takes the lock from a holder whose work goes on: confirm it with --yes",
+            ));
+        }
+        Command::Release(release) if release.force => None,
+        Command::Release(release) => Some(("release", &release.token)),
+        Command::Extend(extend) => Some(("extend", &extend.token)),
+        _ => None,
+    };
+    if let Some((command, None)) = token {
+        return Err(Failure::usage(format!(
+            "{command} needs the holder's token: --token \"$QUORLOCK_TOKEN\""
+        )));
+    }
+    check_run(arguments)
+}
+
+fn check_run(arguments: Arguments) -> Result<Arguments, Failure> {
+    match &arguments.command {
+        Command::Run(run) if run.names.is_empty() => Err(Failure::usage(
+            "run needs the name of a lock, as in: quorlock run NAME -- CMD ARG...",
+        )),
+        Command::Run(run) if run.command.is_empty() => Err(Failure::usage(format!(
+            "run needs a command behind '--', as in: quorlock run {} -- CMD ARG...",
+            run.names[0]
+        ))),
+        _ => Ok(arguments),
+    }
+}
+
+/// The failure behind an error of the parser. Help and the version are printed, and end well.
+fn of_clap(error: &clap::Error) -> Failure {
+    let ends_well = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if ends_well {
+        // A reader that has closed the pipe wants no more of it.
+        let _ = error.print();
+        return Failure::new(code::DONE, "");
+    }
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return Failure::usage("an argument is not UTF-8: names and options must be");
+    }
+    if let (ErrorKind::ValueValidation, Some(ContextValue::String(value))) =
+        (error.kind(), error.get(ContextKind::InvalidValue))
+    {
+        let reason = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+        let option = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(option)) => option.as_str(),
+            _ => "an argument",
+        };
+        return Failure::usage(format!("{value:?} is wrong for {option}: {reason}"));
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    Failure::usage(text.trim_end())
+}
+
+/// A time such as `10s`, `500ms` or `1h30m`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "a time is a number and a unit, such as 500ms, 10s, 5m or 1h30m".to_owned())
+}
+
+/// The name of a lock.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if let Some(odd) = text.chars().find(|letter| letter.is_control()) {
+        return Err(format!("a lock's name must not hold the control character {odd:?}"));
+    }
+    Resource::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,113 @@
+//! The nodes that a command uses, and the manager over them. Owns where the addresses come from;
+//! their messages never repeat a password.
+
+use std::fs;
+
+use futures_util::future::join_all;
+use quorlock::{
+    Address, Engine, Fault, FaultKind, NodeSettings, NoticeReport, Policy, Redlock,
+    ServerConnection,
+};
+
+use crate::arguments::Common;
+use crate::failure::{Failure, code};
+use crate::output::Output;
+
+/// What all commands that talk to nodes share.
+pub(crate) struct Context {
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) engine: Engine,
+    pub(crate) output: Output,
+    /// How long nodes have to connect and to answer before they count as unreachable.
+    pub(crate) timeout: std::time::Duration,
+}
+
+impl Context {
+    pub(crate) fn new(common: &Common, output: Output) -> Result<Self, Failure> {
+        let engine = Engine::shared().map_err(|error| {
+            Failure::new(code::INTERNAL, format!("the lock thread could not be started: {error}"))
+        })?;
+        let context =
+            Self { addresses: addresses(common)?, engine, output, timeout: common.timeout };
+        // What is wrong with the list is told before anything else is begun.
+        context.builder().check()?;
+        Ok(context)
+    }
+
+    /// A manager over the nodes.
+    pub(crate) fn locks(
+        &self,
+        on_notice: impl Fn(&NoticeReport) + Send + Sync + 'static,
+    ) -> Result<Redlock, Failure> {
+        let policy = Policy::builder().unreachable_timeout(self.timeout).build()?;
+        Ok(self.builder().policy(policy).on_notice(on_notice).build()?)
+    }
+
+    /// Asks every node at once over a connection of its own, within the timeout; the answers in the
+    /// order of the nodes.
+    pub(crate) fn each_node<T>(
+        &self,
+        visit: &impl AsyncFn(&mut ServerConnection, &Address) -> Result<T, Fault>,
+    ) -> Vec<Result<T, Fault>> {
+        let visits = self.addresses.iter().map(|address| async move {
+            let visit = async {
+                let mut connection = ServerConnection::open(address).await?;
+                visit(&mut connection, address).await
+            };
+            tokio::time::timeout(self.timeout, visit).await.unwrap_or_else(|_| {
+                let words = format!("no answer within {} ms", self.timeout.as_millis());
+                Err(Fault::new(FaultKind::TimedOut, words))
+            })
+        });
+        self.engine.block_on(join_all(visits))
+    }
+
+    fn builder(&self) -> quorlock::Builder {
+        let settings = NodeSettings { connect_timeout: self.timeout, ..NodeSettings::default() };
+        let builder = Redlock::builder().engine(self.engine.clone()).node_settings(settings);
+        self.addresses.iter().fold(builder, |builder, address| builder.address(address.clone()))
+    }
+}
+
+fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {
+    let texts = texts(common)?;
+    let texts = texts.split(|letter: char| letter == ',' || letter.is_whitespace());
+    let mut addresses = Vec::new();
+    for text in texts.filter(|text| !text.is_empty()) {
+        let address: Address = text.parse()?;
+        addresses.push(match &common.user_prefix {
+            Some(prefix) => address.with_key_prefix(prefix),
+            None => address,
+        });
+    }
+    if addresses.is_empty() {
+        return Err(Failure::usage(
+            "no nodes were given: name them with --nodes redis://a,redis://b,redis://c or in the \
+             environment variable QUORLOCK_NODES, or in a file with --nodes-file",
+        ));
+    }
+    Ok(addresses)
+}
+
+/// The addresses, separated by commas or blanks: from the options, or else from the environment.
+fn texts(common: &Common) -> Result<String, Failure> {
+    let mut texts = common.nodes.join(",");
+    if let Some(path) = &common.nodes_file {
+        let file = fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!("cannot read the nodes file '{}': {error}", path.display()))
+        })?;
+        for line in file.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            texts = format!("{texts},{line}");
+        }
+    }
+    if common.nodes.is_empty() && common.nodes_file.is_none() {
+        match std::env::var("QUORLOCK_NODES") {
+            Ok(nodes) => return Ok(nodes),
+            Err(std::env::VarError::NotPresent) => {}
+            Err(std::env::VarError::NotUnicode(_)) => {
+                return Err(Failure::usage("the variable QUORLOCK_NODES is not UTF-8"));
+            }
+        }
+    }
+    Ok(texts)
+}

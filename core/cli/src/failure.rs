@@ -1,0 +1,83 @@
+//! How a command fails: the status that it exits with, and what it tells a person. Owns the exit
+//! codes.
+
+use quorlock::{ConfigError, ErrorKind, LockError};
+
+/// The statuses that a command exits with. 64 and above follow `sysexits.h`, like `flock` and
+/// `consul lock`.
+pub(crate) mod code {
+    pub(crate) const DONE: u8 = 0;
+    /// It is held (`status`), or was not (`release`, `extend`, `verify`).
+    pub(crate) const NO: u8 = 1;
+    pub(crate) const HELD_BY_ANOTHER: u8 = 3;
+    pub(crate) const USAGE: u8 = 64;
+    pub(crate) const NO_QUORUM: u8 = 69;
+    pub(crate) const INTERNAL: u8 = 70;
+    /// Another holds the lock.
+    pub(crate) const BUSY: u8 = 75;
+    pub(crate) const LOST: u8 = 76;
+    pub(crate) const NOT_EXECUTABLE: u8 = 126;
+    pub(crate) const NOT_FOUND: u8 = 127;
+    /// Added to the number of the signal that ended the command.
+    pub(crate) const SIGNAL: u8 = 128;
+}
+
+/// Why a command has ended without doing what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+    /// Whether the status alone says it, for callers that want silence.
+    is_told_by_code: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), is_told_by_code: false }
+    }
+
+    /// A command line that makes no sense: nothing was done.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(code::USAGE, message)
+    }
+
+    /// An outcome that callers expect and read from the status.
+    pub(crate) fn outcome(code: u8, message: impl Into<String>) -> Self {
+        Self { is_told_by_code: true, ..Self::new(code, message) }
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Writes it to standard error, unless `is_quiet` and the status says it; returns the status.
+    pub(crate) fn tell(&self, is_quiet: bool) -> u8 {
+        let is_told = is_quiet && self.is_told_by_code;
+        if !is_told && !self.message.is_empty() {
+            crate::output::complain(&self.message);
+        }
+        self.code
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            ErrorKind::NotAcquired | ErrorKind::AcquireTimedOut => {
+                Self::outcome(code::BUSY, message)
+            }
+            ErrorKind::QuorumUnreachable => Self::new(code::NO_QUORUM, message),
+            ErrorKind::LeaseLost => Self::new(code::LOST, message),
+            ErrorKind::LockNotHeld => Self::outcome(code::NO, message),
+            ErrorKind::Config => Self::usage(message),
+            ErrorKind::Cancelled | ErrorKind::Closed => Self::new(code::INTERNAL, message),
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(error.to_string())
+    }
+}

@@ -1,0 +1,149 @@
+//! Who holds a lock, and giving it back or keeping it in the holder's place: `status`, `release`,
+//! `extend`, `verify`. Owns their outcomes; the locks' rules are the crate `quorlock`'s.
+
+mod reading;
+mod status;
+
+use quorlock::{
+    Answer, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
+};
+use serde_json::json;
+
+use self::reading::Quorum;
+pub(crate) use self::status::status;
+use crate::arguments::{Extend, Release, Verify};
+use crate::context::Context;
+use crate::failure::{Failure, code};
+
+/// Gives a lock back.
+pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failure> {
+    let locks = context.locks(|_| {})?;
+    let released = match &options.token {
+        Some(token) => by_token(context, &locks, &options.name, token),
+        None => by_force(context, &locks, &options.name),
+    };
+    // Nodes that were not needed for the outcome are asked as well.
+    context.engine.drain(context.timeout);
+    released
+}
+
+fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
+    let lease = locks.lease([name], token)?;
+    held(name, &context.engine.block_on(lease.check()))?;
+    let (outcome, votes) = context.engine.block_on(lease.release_told())?;
+    match outcome {
+        ReleaseOutcome::Released => {
+            context.output.json(&json!({"name": name, "outcome": "released"}));
+            context.output.line(&format!("released '{name}'"));
+            Ok(code::DONE)
+        }
+        ReleaseOutcome::Taken => Err(held_by_another(name)),
+        ReleaseOutcome::Expired => Err(not_held(name)),
+        ReleaseOutcome::Unknown => Err(no_quorum(name, &votes.now())),
+    }
+}
+
+/// Takes the keys from every holder that has one.
+fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failure> {
+    let readings = reading::of(context, name);
+    let holders = reading::holders(&readings);
+    if holders.is_empty() {
+        return match reading::quorum(&readings) {
+            Quorum::Unknown => Err(reading::unknown(name, &readings)),
+            _ => Err(not_held(name)),
+        };
+    }
+    let mut outcomes = Vec::new();
+    for holder in &holders {
+        let lease = locks.lease([name], holder)?;
+        outcomes.push(context.engine.block_on(lease.release_told())?);
+    }
+    let after = reading::of(context, name);
+    match reading::quorum(&after) {
+        Quorum::Held(_) => {
+            return Err(Failure::outcome(
+                code::HELD_BY_ANOTHER,
+                format!("'{name}' was taken from {}, and another holds it now", list(&holders)),
+            ));
+        }
+        Quorum::Unknown => return Err(reading::unknown(name, &after)),
+        Quorum::Free => {}
+    }
+    let told = json!({"name": name, "outcome": "released", "holders": holders});
+    context.output.json(&told);
+    context.output.line(&format!("released '{name}', which was held by {}", list(&holders)));
+    Ok(code::DONE)
+}
+
+/// Keeps a lock in its holder's place.
+pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure> {
+    let (locks, name) = (context.locks(|_| {})?, &options.name);
+    let token = options.token.as_deref().expect("the command line was checked");
+    let lease = locks.lock(name).ttl(options.ttl).lease(token)?;
+    let validity = held(name, &context.engine.block_on(prolong(&lease)))?;
+    let seconds = validity.as_secs_f64();
+    let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
+    context.output.json(&told);
+    context.output.line(&format!("extended '{name}': it is held for {seconds:.2} s more"));
+    Ok(code::DONE)
+}
+
+/// Extends the lease, and the record of its sequencer, if `run` has made one.
+async fn prolong(lease: &Lease) -> Result<std::time::Duration, LockError> {
+    let validity = lease.extend(None).await?;
+    lease.keep_sequencer();
+    // Sent behind the record on each node's connection: once it is answered, that is kept, too.
+    lease.check().await?;
+    Ok(validity)
+}
+
+/// Tells whether a lease is still the one that is held.
+pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure> {
+    let sequencer: Sequencer = options.sequencer.parse()?;
+    let is_current = context.engine.block_on(context.locks(|_| {})?.verify(&sequencer))?;
+    context.output.json(&json!({"sequencer": sequencer.to_string(), "current": is_current}));
+    let said = if is_current { "is the one that is held" } else { "is not held any more" };
+    context.output.line(&format!("{sequencer} {said}"));
+    Ok(if is_current { code::DONE } else { code::NO })
+}
+
+/// The result of an operation on a lease that was taken over, with what the nodes say if it is not
+/// held.
+fn held<T: Copy>(name: &str, result: &Result<T, LockError>) -> Result<T, Failure> {
+    match result {
+        Ok(value) => Ok(*value),
+        Err(error) if error.kind() == ErrorKind::LeaseLost => {
+            let is_other =
+                |vote: &&NodeReport| matches!(vote.answer, Some(Ok(Answer::Theirs { .. })));
+            let others = error.votes().iter().filter(is_other).count();
+            // With so many keys nobody else can get it.
+            let is_held = 2 * others >= error.votes().len().max(1);
+            Err(if is_held { held_by_another(name) } else { not_held(name) })
+        }
+        Err(error) => Err(error.clone().into()),
+    }
+}
+
+fn held_by_another(name: &str) -> Failure {
+    let message = format!("'{name}' is held by another: quorlock status {name} tells whom");
+    Failure::outcome(code::HELD_BY_ANOTHER, message)
+}
+
+fn not_held(name: &str) -> Failure {
+    Failure::outcome(code::NO, format!("'{name}' is not held with this token"))
+}
+
+fn no_quorum(name: &str, votes: &[NodeReport]) -> Failure {
+    let faults: Vec<String> = votes
+        .iter()
+        .filter_map(|vote| Some(format!("{}: {}", vote.address, vote.detail()?)))
+        .collect();
+    Failure::new(
+        code::NO_QUORUM,
+        format!("too few nodes answered to release '{name}': {}", faults.join("; ")),
+    )
+}
+
+fn list(holders: &[String]) -> String {
+    holders.join(" and ")
+}

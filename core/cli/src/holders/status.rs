@@ -1,0 +1,139 @@
+//! `status`: what each node says of a lock, and who holds it by quorum.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::reading::{self, Key, Quorum, Reading};
+use crate::arguments::Status;
+use crate::context::Context;
+use crate::failure::code;
+use crate::output::{Cell, Table, Tone};
+
+/// Shows who holds the locks.
+pub(crate) fn status(context: &Context, options: &Status) -> u8 {
+    let (mut locks, mut worst) = (Vec::new(), code::DONE);
+    for name in &options.names {
+        let readings = reading::of(context, name);
+        let quorum = reading::quorum(&readings);
+        let code = match quorum {
+            Quorum::Free => code::DONE,
+            Quorum::Held(_) => code::NO,
+            Quorum::Unknown => code::NO_QUORUM,
+        };
+        // The numbers grow with how little can be said.
+        worst = worst.max(code);
+        context.output.line(&text(name, &readings, &quorum));
+        locks.push(as_json(name, &readings, &quorum));
+    }
+    context.output.json(&Value::from(locks));
+    worst
+}
+
+/// A sentence about the lock, and a table of its nodes.
+fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
+    let mut table = Table::new(&["node", "says", "holder", "left", "fencing token"]);
+    for reading in readings {
+        table.row(row(reading, quorum));
+    }
+    let mut text = format!("{}\n{}", sentence(name, readings, quorum), table.render());
+    let mut problems = Table::new(&["node", "problem"]);
+    for reading in readings {
+        if let Err(fault) = &reading.says {
+            problems.row(vec![Cell::plain(&reading.address), Cell::plain(&fault.to_string())]);
+        }
+    }
+    if !problems.is_empty() {
+        text = format!("{text}\n\n{}", problems.render());
+    }
+    text
+}
+
+fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
+    let holder = match quorum {
+        Quorum::Free => return format!("'{name}' is free"),
+        Quorum::Unknown => return reading::unknown(name, readings).message().to_owned(),
+        Quorum::Held(holder) => holder,
+    };
+    let own: Vec<&Key> = reading::keys(readings).filter(|key| key.holder == *holder).collect();
+    let whose = if is_ours(holder) { " (this command's)" } else { "" };
+    let token = own.iter().find_map(|key| key.token);
+    let token = token.map_or_else(String::new, |token| format!(", fencing token {token}"));
+    let left = match own.iter().map(|key| key.left).min().flatten() {
+        Some(left) => format!(", for {} more unless renewed", shown(left)),
+        None => ", for ever: its key has no ttl".to_owned(),
+    };
+    let (count, all) = (own.len(), readings.len());
+    format!("'{name}' is held by {holder}{whose} on {count} of {all} nodes{token}{left}")
+}
+
+fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
+    let node = Cell::plain(&reading.address);
+    match &reading.says {
+        Ok(None) => vec![node, Cell::new("free", Tone::Good)],
+        Err(_) => vec![node, Cell::new("cannot tell", Tone::Bad)],
+        Ok(Some(key)) => {
+            let is_one_of_few = matches!(quorum, Quorum::Held(holder) if *holder != key.holder);
+            let tone = if is_one_of_few { Tone::Bad } else { Tone::Notable };
+            vec![
+                node,
+                Cell::new("held", tone),
+                Cell::plain(&shortened(&key.holder)),
+                Cell::plain(&key.left.map_or_else(|| "for ever".to_owned(), shown)),
+                Cell::plain(&key.token.map_or_else(String::new, |token| token.to_string())),
+            ]
+        }
+    }
+}
+
+fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
+    let node = |reading: &Reading| match &reading.says {
+        Ok(None) => json!({"node": reading.address, "says": "free"}),
+        Ok(Some(key)) => json!({
+            "node": reading.address,
+            "says": "held",
+            "holder": key.holder,
+            "left_seconds": key.left.map(|left| left.as_secs_f64()),
+            "fencing_token": key.token,
+        }),
+        Err(fault) => json!({
+            "node": reading.address,
+            "says": "error",
+            "code": fault.kind().code(),
+            "error": fault.to_string(),
+        }),
+    };
+    let (state, holder) = match quorum {
+        Quorum::Free => ("free", None),
+        Quorum::Held(holder) => ("held", Some(holder)),
+        Quorum::Unknown => ("unknown", None),
+    };
+    let own = |key: &&Key| Some(&key.holder) == holder;
+    let token = reading::keys(readings).filter(own).find_map(|key| key.token);
+    json!({
+        "name": name,
+        "state": state,
+        "holder": holder,
+        "ours": holder.is_some_and(|holder| is_ours(holder)),
+        "fencing_token": token,
+        "nodes": readings.iter().map(node).collect::<Vec<_>>(),
+    })
+}
+
+/// Whether the holder is the `run` under which this command was started.
+fn is_ours(holder: &str) -> bool {
+    std::env::var("QUORLOCK_TOKEN").is_ok_and(|own| own == holder)
+}
+
+/// The beginning of an id, which tells holders apart; the sentence above the table has it all.
+fn shortened(holder: &str) -> String {
+    let short: String = holder.chars().take(SHORT).collect();
+    if short.len() < holder.len() { format!("{short}...") } else { short }
+}
+
+fn shown(left: Duration) -> String {
+    format!("{:.1} s", left.as_secs_f64())
+}
+
+/// In characters.
+const SHORT: usize = 10;

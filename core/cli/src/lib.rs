@@ -1,0 +1,66 @@
+//! The `quorlock` command: runs programs under a distributed lock, and shows who holds one and
+//! which node is not fit.
+//!
+//! Cargo's binary, the Python wheel and the npm package all call [`main`]. The decisions about
+//! locks are the crate `quorlock`'s; this one owns the command line, child processes, and what
+//! people read.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `arguments` | the command line, and what is wrong with one |
+//! | `context` | the nodes, and the manager over them |
+//! | `failure` | exit codes and messages |
+//! | `output` | tables, colours, JSON |
+//! | `run` | a command under a lock: child, signals, terminal |
+//! | `holders` | `status`, `release`, `extend`, `verify` |
+//! | `survey` | what each node is: `nodes`, `doctor` |
+//! | `bench` | a quick look at the speed of one's own nodes |
+
+#![deny(unsafe_code)]
+
+mod arguments;
+mod context;
+mod failure;
+mod holders;
+mod output;
+#[cfg(unix)]
+mod run;
+
+use std::ffi::OsString;
+
+use self::arguments::{Command, Common};
+use self::context::Context;
+use self::failure::Failure;
+use self::output::Output;
+
+/// Runs the command with these arguments (without the program's name), and returns the status to
+/// exit with.
+///
+/// It blocks until the command has ended, and must be called on the process's main thread, which
+/// nothing else uses meanwhile: it sets the dispositions of signals, and a child of `run` is told
+/// when the thread that started it ends.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    #[cfg(unix)]
+    run::restore_interrupt();
+    let arguments = match arguments::parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => return failure.tell(false),
+    };
+    let Common { json, quiet, no_color, .. } = arguments.common;
+    let output = Output::new(json, quiet, !no_color);
+    perform(&arguments, output).unwrap_or_else(|failure| failure.tell(quiet))
+}
+
+fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failure> {
+    let context = || Context::new(&arguments.common, output);
+    match &arguments.command {
+        Command::Status(options) => Ok(holders::status(&context()?, options)),
+        Command::Release(options) => holders::release(&context()?, options),
+        Command::Extend(options) => holders::extend(&context()?, options),
+        Command::Verify(options) => holders::verify(&context()?, options),
+        #[cfg(unix)]
+        Command::Run(options) => run::run(&context()?, options),
+        #[cfg(not(unix))]
+        Command::Run(_) => Err(Failure::usage("quorlock run needs a Unix system")),
+    }
+}

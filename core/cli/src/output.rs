@@ -1,0 +1,58 @@
+//! What people and programs read: messages, JSON, and in `table` tables. Owns who reads what.
+
+mod table;
+
+use std::io::Write as _;
+
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+
+pub(crate) use self::table::{Cell, Table, Tone};
+
+/// How a command prints.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) is_json: bool,
+    pub(crate) is_quiet: bool,
+}
+
+impl Output {
+    pub(crate) fn new(is_json: bool, is_quiet: bool, has_colours: bool) -> Self {
+        if !has_colours {
+            ColorChoice::Never.write_global();
+        }
+        Self { is_json, is_quiet }
+    }
+
+    /// Prints a line for people, if they want any and no program reads.
+    pub(crate) fn line(self, text: &str) {
+        if !self.is_quiet && !self.is_json {
+            print(text);
+        }
+    }
+
+    /// Prints `value` if a program reads.
+    pub(crate) fn json(self, value: &Value) {
+        if self.is_json {
+            print(&value.to_string());
+        }
+    }
+}
+
+/// Writes a message about something that went wrong to standard error.
+pub(crate) fn complain(message: &str) {
+    let mark = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    // Without a standard error nobody can be told.
+    let _ = writeln!(anstream::stderr(), "{mark}quorlock:{mark:#} {message}");
+}
+
+/// Writes a message that tells what happens to standard error.
+pub(crate) fn mention(message: &str) {
+    let _ = writeln!(anstream::stderr(), "quorlock: {message}");
+}
+
+/// Writes to standard output. A reader that has closed the pipe wants no more of it.
+pub(crate) fn print(text: &str) {
+    let _ = writeln!(anstream::stdout(), "{text}");
+}

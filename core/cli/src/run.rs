@@ -1,0 +1,191 @@
+//! `run`: a command under a lock. Owns the order of what happens; `child`, `signals` and `terminal`
+//! own the parts of the system, `supervision` what is done about each event.
+
+mod child;
+mod signals;
+mod supervision;
+mod terminal;
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use quorlock::embed::UndeliveredLease;
+use quorlock::{LeaseGuard, Lock, LockError, Redlock, ReleaseOutcome, Sequencer};
+
+use self::child::{Child, Variable};
+pub(crate) use self::signals::restore_interrupt;
+use self::signals::{Signal, Signals};
+use self::supervision::{End, Supervision};
+use self::terminal::Terminal;
+use crate::arguments::Run;
+use crate::context::Context;
+use crate::failure::{Failure, code};
+use crate::output::{complain, mention};
+
+/// What the main thread waits for.
+enum Event {
+    Signal(Signal),
+    Acquired(Result<UndeliveredLease, LockError>),
+    Lost(LockError),
+}
+
+/// Runs the command under the lock; returns the status to exit with.
+pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
+    let is_verbose = options.verbose;
+    let locks = context.locks(move |notice| {
+        if is_verbose {
+            mention(&notice.to_string());
+        }
+    })?;
+    let lock = lock(&locks, options);
+    lock.check()?;
+    let (tell, events) = channel();
+    let mut signals = Signals::listen({
+        let tell = tell.clone();
+        move |signal| drop(tell.send(Event::Signal(signal)))
+    })?;
+    let acquiring = locks.engine().spawn({
+        let (lock, tell) = (lock.clone(), tell.clone());
+        async move {
+            let acquired = lock.acquire().await.map(UndeliveredLease::from);
+            // If nobody takes it any more, it is withdrawn.
+            drop(tell.send(Event::Acquired(acquired)));
+        }
+    });
+    let lease = match wait(&events) {
+        Ok(acquired) => acquired?.deliver(),
+        Err(signal) => {
+            drop((acquiring, events));
+            locks.engine().drain(context.timeout);
+            return Ok(signal.status());
+        }
+    };
+    if is_verbose {
+        mention(&told_acquired(&lease));
+    }
+    lease.on_lost(move |error| drop(tell.send(Event::Lost(error))));
+    let held = Held { context, lease, options };
+    let result = held.start(&mut signals).map(|child| {
+        let terminal = Terminal::open();
+        Supervision::new(child, terminal, &held.lease, options.grace).run(&events)
+    });
+    held.finish(&locks, result)
+}
+
+fn lock(locks: &Redlock, options: &Run) -> Lock {
+    let lock = locks
+        .lock_all(&options.names)
+        .ttl(options.ttl)
+        .auto_extend(true)
+        .max_hold(options.max_hold)
+        .min_hold(options.min_hold)
+        .lock_delay(options.lock_delay);
+    match options.wait {
+        _ if options.try_once => lock.try_once(),
+        Some(wait) => lock.timeout(wait),
+        None => lock,
+    }
+}
+
+/// Waits until the lock is held, or a signal ends the wait.
+fn wait(events: &Receiver<Event>) -> Result<Result<UndeliveredLease, LockError>, Signal> {
+    loop {
+        match events.recv() {
+            Ok(Event::Acquired(acquired)) => return Ok(acquired),
+            Ok(Event::Signal(signal)) if signal.ends_a_process() => return Err(signal),
+            Ok(_) => {}
+            Err(_) => unreachable!("this thread keeps a sender until the lock is held"),
+        }
+    }
+}
+
+/// The lock, while it is held.
+struct Held<'a> {
+    context: &'a Context,
+    lease: LeaseGuard,
+    options: &'a Run,
+}
+
+impl Held<'_> {
+    fn start(&self, signals: &mut Signals) -> Result<Child, Failure> {
+        let sequencer = self.lease.sequencer();
+        if sequencer.is_some() && !self.context.engine.block_on(self.lease.record_sequencer()) {
+            self.mention("too few nodes know the sequencer yet: verify may fail until a renewal");
+        }
+        signals.listen_for_jobs()?;
+        Child::start(&self.options.command, &self.variables(sequencer.as_ref()))
+    }
+
+    /// The variables that the command finds in its environment.
+    fn variables(&self, sequencer: Option<&Sequencer>) -> Vec<Variable> {
+        let text = sequencer.map(Sequencer::to_string);
+        // Several names are written as in the sequencer, since a name may hold anything.
+        let resource = match (&self.options.names[..], &text) {
+            ([name], _) => name.clone(),
+            (names, None) => names.join(","),
+            (_, Some(text)) => text.rsplit_once('@').map_or_else(String::new, |it| it.0.to_owned()),
+        };
+        let token = sequencer.map(|sequencer| sequencer.token().to_string());
+        vec![
+            ("QUORLOCK_RESOURCE", Some(resource)),
+            ("QUORLOCK_TOKEN", Some(self.lease.token().to_owned())),
+            ("QUORLOCK_TTL_MS", Some(self.options.ttl.as_millis().to_string())),
+            ("QUORLOCK_FENCING_TOKEN", token),
+            ("QUORLOCK_SEQUENCER", text),
+        ]
+    }
+
+    /// Releases the lock; tells the status to exit with.
+    fn finish(self, locks: &Redlock, result: Result<End, Failure>) -> Result<u8, Failure> {
+        let Self { context, lease, options } = self;
+        let asked = Instant::now();
+        let lease = lease.into_lease();
+        let outcome = context.engine.block_on(lease.release());
+        let lost = outcome.as_ref().ok().and_then(|outcome| lease.loss(*outcome));
+        if options.verbose && lost.is_none() && matches!(outcome, Ok(ReleaseOutcome::Released)) {
+            mention(&format!("released after {}", seconds(asked.elapsed())));
+        }
+        if matches!(outcome, Ok(ReleaseOutcome::Unknown)) {
+            complain(&format!(
+                "too few nodes answered to the release of {}: it will be free in {} at the most",
+                names(&options.names),
+                seconds(options.ttl + options.lock_delay)
+            ));
+        }
+        // Nodes that have not answered yet are given the time to.
+        locks.engine().drain(PATIENCE);
+        match (result?, lost) {
+            (End::Lost, _) => Ok(code::LOST),
+            (End::Ended(_), Some(error)) => Err(error.into()),
+            (End::Ended(status), None) => Ok(status),
+        }
+    }
+
+    fn mention(&self, message: &str) {
+        if self.options.verbose {
+            mention(message);
+        }
+    }
+}
+
+fn told_acquired(lease: &LeaseGuard) -> String {
+    let names: Vec<&str> = lease.resources().collect();
+    let token = lease.fencing_token();
+    let token = token.map_or_else(String::new, |token| format!(", fencing token {token}"));
+    format!("holding {} after {}{token}", names_of(&names), seconds(lease.elapsed()))
+}
+
+fn names(list: &[String]) -> String {
+    names_of(&list.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn names_of(list: &[&str]) -> String {
+    list.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}
+
+/// How long the nodes that are not needed for the outcome have to answer to the release.
+const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,0 +1,156 @@
+//! The command's process and its group. Owns how it is started, signalled and reaped; knows no
+//! lock.
+#![allow(unsafe_code, reason = "what a child does before it becomes the command has no safe form")]
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg, pthread_sigmask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, getpid, getppid};
+
+use super::signals::Signal;
+use super::terminal::Terminal;
+use crate::failure::{Failure, code};
+
+/// A variable of the environment; without a value it is removed.
+pub(super) type Variable = (&'static str, Option<String>);
+
+/// The command, in a process group of its own.
+pub(super) struct Child {
+    leader: Pid,
+    /// The status of the command itself, once it has ended.
+    status: Option<u8>,
+}
+
+/// What has become of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It was stopped by this signal.
+    Stopped(Signal),
+    Continued,
+}
+
+impl Child {
+    /// Starts the command. If this process is in the foreground of a terminal, and not one of
+    /// several in a pipeline, the command is put there in its place.
+    ///
+    /// To be called on the main thread: the command is told when the thread ends that has started
+    /// it.
+    pub(super) fn start(words: &[OsString], variables: &[Variable]) -> Result<Self, Failure> {
+        let (program, arguments) = words.split_first().expect("the command line was checked");
+        let mut command = Command::new(program);
+        command.args(arguments).process_group(0);
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        adopt_orphans();
+        let (parent, terminal) = (getpid(), Terminal::in_foreground_alone());
+        // SAFETY: the closure makes system calls only, and allocates nothing.
+        unsafe { command.pre_exec(move || prepare(parent, terminal.as_ref())) };
+        let child = command.spawn().map_err(|error| not_started(program, &error))?;
+        let leader = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
+        Ok(Self { leader, status: None })
+    }
+
+    /// Its process group.
+    pub(super) fn group(&self) -> Pid {
+        self.leader
+    }
+
+    /// The status of the command itself, once it has ended.
+    pub(super) fn status(&self) -> Option<u8> {
+        self.status
+    }
+
+    /// Sends a signal to all processes of the group.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Ok(number) = Number::try_from(signal.number()) {
+            // An error means that none is left.
+            let _ = killpg(self.leader, number);
+        }
+    }
+
+    /// Collects what has happened since the last call; returns what the command's own process did
+    /// last.
+    pub(super) fn reap(&mut self) -> Option<Change> {
+        let mut change = None;
+        if self.status.is_none() {
+            while let Some(status) = poll(self.leader) {
+                match status {
+                    WaitStatus::Exited(_, status) => {
+                        self.status = Some(u8::try_from(status & 0xff).unwrap_or(u8::MAX));
+                    }
+                    WaitStatus::Signaled(_, signal, _) => {
+                        self.status = Some(Signal::from(signal).status());
+                    }
+                    WaitStatus::Stopped(_, signal) => change = Some(Change::Stopped(signal.into())),
+                    WaitStatus::Continued(_) => change = Some(Change::Continued),
+                    _ => {}
+                }
+                if self.status.is_some() {
+                    break;
+                }
+            }
+        }
+        // Others of the group, whose parents have ended.
+        while self.status.is_some() && poll(Pid::from_raw(-self.leader.as_raw())).is_some() {}
+        change
+    }
+
+    /// Whether no process of the group is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.status.is_some() && killpg(self.leader, None) == Err(Errno::ESRCH)
+    }
+}
+
+/// The next change of a process, or of one of a group; `None` if there is none now.
+fn poll(process: Pid) -> Option<WaitStatus> {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
+    loop {
+        match waitpid(process, Some(flags)) {
+            Ok(WaitStatus::StillAlive) => return None,
+            Ok(status) => return Some(status),
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What the child does before it becomes the command.
+fn prepare(parent: Pid, terminal: Option<&Terminal>) -> io::Result<()> {
+    if let Some(terminal) = terminal {
+        terminal.give(getpgrp());
+    }
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        nix::sys::prctl::set_pdeathsig(Number::SIGTERM)?;
+        // It may have ended before it was watched.
+        if getppid() != parent {
+            return Err(Errno::ESRCH.into());
+        }
+    }
+    Ok(())
+}
+
+/// Processes of the group whose parents have ended become children of this one, so that they are
+/// reaped. Where the system cannot do that, its first process reaps them.
+fn adopt_orphans() {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> Failure {
+    let program = program.to_string_lossy();
+    if error.kind() == io::ErrorKind::NotFound {
+        return Failure::new(code::NOT_FOUND, format!("{program}: command not found"));
+    }
+    Failure::new(code::NOT_EXECUTABLE, format!("{program}: cannot be executed: {error}"))
+}

@@ -1,0 +1,149 @@
+//! Signals, from the system to the main thread as events. Owns their dispositions: an interpreter
+//! that runs this code has set some.
+#![allow(unsafe_code, reason = "setting a disposition has no safe form")]
+
+use std::io;
+use std::thread;
+
+use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet};
+use signal_hook::consts;
+use signal_hook::iterator::{Handle, Signals as Iterator};
+
+use crate::failure::{Failure, code};
+
+/// The number of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signal(i32);
+
+/// Tells of signals from a thread of its own; stops when dropped.
+pub(super) struct Signals {
+    handle: Handle,
+}
+
+impl Signal {
+    pub(super) const CHILD: Self = Self(consts::SIGCHLD);
+    pub(super) const CONTINUE: Self = Self(consts::SIGCONT);
+    pub(super) const TERMINATE: Self = Self(consts::SIGTERM);
+    pub(super) const KILL: Self = Self(consts::SIGKILL);
+
+    /// The status of a process that it has ended, as shells tell it.
+    pub(super) fn status(self) -> u8 {
+        code::SIGNAL.saturating_add(u8::try_from(self.0).unwrap_or(0))
+    }
+
+    /// Whether it ends a process that does nothing about it.
+    pub(super) fn ends_a_process(self) -> bool {
+        ENDING.contains(&self.0)
+    }
+
+    /// Whether a process in the background gets it when it uses the terminal.
+    pub(super) fn asks_for_terminal(self) -> bool {
+        matches!(self.0, consts::SIGTTIN | consts::SIGTTOU)
+    }
+
+    pub(super) fn number(self) -> i32 {
+        self.0
+    }
+}
+
+impl From<signal::Signal> for Signal {
+    fn from(signal: signal::Signal) -> Self {
+        Self(signal as i32)
+    }
+}
+
+impl Signals {
+    /// Tells of the signals that end a process from now on. Those that this process was started to
+    /// ignore, as `nohup` does, stay ignored, by the command as well.
+    pub(super) fn listen(tell: impl Fn(Signal) + Send + 'static) -> Result<Self, Failure> {
+        let wanted: Vec<i32> = ENDING.into_iter().filter(|it| !is_ignored(*it)).collect();
+        for number in &wanted {
+            restore(*number);
+        }
+        restore(consts::SIGCHLD);
+        let wanted = wanted.iter().chain([&consts::SIGCHLD]);
+        let mut signals = Iterator::new(wanted).map_err(|error| failed(&error))?;
+        let handle = signals.handle();
+        let forward = move || signals.forever().for_each(|it| tell(Signal(it)));
+        thread::Builder::new()
+            .name("quorlock-signals".into())
+            .spawn(forward)
+            .map_err(|error| failed(&error))?;
+        Ok(Self { handle })
+    }
+
+    /// Tells also of those that stop and continue a job, and of a change of the window, once there
+    /// is a child to pass them to.
+    pub(super) fn listen_for_jobs(&mut self) -> Result<(), Failure> {
+        for number in [consts::SIGTSTP, consts::SIGCONT, consts::SIGWINCH] {
+            if !is_ignored(number) {
+                restore(number);
+                self.handle.add_signal(number).map_err(|error| failed(&error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}
+
+/// Ctrl-C ends this process again, whatever an interpreter has set.
+pub(crate) fn restore_interrupt() {
+    if !is_ignored(consts::SIGINT) {
+        restore(consts::SIGINT);
+    }
+}
+
+/// Stops this process and its group, as Ctrl-Z would; returns when it is continued. Without a shell
+/// that could continue it, the system does not stop it.
+pub(super) fn stop_own_group() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action and the one that was there before are both valid.
+    let before = unsafe { signal::sigaction(signal::Signal::SIGTSTP, &default) };
+    // This is the main thread, and the kernel lets it act on the signal before the call returns.
+    let _ = signal::kill(nix::unistd::Pid::from_raw(0), signal::Signal::SIGTSTP);
+    if let Ok(before) = before {
+        // SAFETY: as above.
+        let _ = unsafe { signal::sigaction(signal::Signal::SIGTSTP, &before) };
+    }
+}
+
+fn is_ignored(number: i32) -> bool {
+    let Ok(signal) = signal::Signal::try_from(number) else {
+        return false;
+    };
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // The disposition can only be read by setting another.
+    // SAFETY: the default action and the one that was there before are both valid.
+    let Ok(before) = (unsafe { signal::sigaction(signal, &default) }) else {
+        return false;
+    };
+    // SAFETY: as above.
+    let _ = unsafe { signal::sigaction(signal, &before) };
+    matches!(before.handler(), SigHandler::SigIgn)
+}
+
+fn restore(number: i32) {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    if let Ok(signal) = signal::Signal::try_from(number) {
+        // SAFETY: the default action is valid.
+        let _ = unsafe { signal::sigaction(signal, &default) };
+    }
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::new(code::INTERNAL, format!("signals cannot be received: {error}"))
+}
+
+const ENDING: [i32; 6] = [
+    consts::SIGTERM,
+    consts::SIGINT,
+    consts::SIGHUP,
+    consts::SIGQUIT,
+    consts::SIGUSR1,
+    consts::SIGUSR2,
+];

@@ -1,0 +1,158 @@
+//! What is done while the command runs: signals are passed on, stops and continuations of the job
+//! are followed, and a lost lock ends the command. Owns these rules; the system's part is in
+//! `child` and `terminal`.
+
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use quorlock::{Lease, LockError};
+
+use super::Event;
+use super::child::{Change, Child};
+use super::signals::{Signal, stop_own_group};
+use super::terminal::{Terminal, is_in_pipeline};
+use crate::output::complain;
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The command has ended, with this status.
+    Ended(u8),
+    /// The lock was lost before the command had ended.
+    Lost,
+}
+
+/// The command, its terminal and its lease.
+pub(super) struct Supervision<'a> {
+    child: Child,
+    terminal: Option<Terminal>,
+    lease: &'a Lease,
+    grace: Duration,
+    is_lost: bool,
+    /// Whether the command is put into the foreground when this job is there.
+    wants_terminal: bool,
+    /// When the group is killed, if it has not ended by then.
+    kill_at: Option<Instant>,
+}
+
+impl<'a> Supervision<'a> {
+    pub(super) fn new(
+        child: Child,
+        terminal: Option<Terminal>,
+        lease: &'a Lease,
+        grace: Duration,
+    ) -> Self {
+        let (is_lost, wants_terminal) = (false, !is_in_pipeline());
+        Self { child, terminal, lease, grace, is_lost, wants_terminal, kill_at: None }
+    }
+
+    /// Returns when no process of the command's group is left, and the terminal is ours again.
+    pub(super) fn run(mut self, events: &Receiver<Event>) -> End {
+        loop {
+            if let Some(Change::Stopped(signal)) = self.child.reap() {
+                self.follow_stop(signal);
+                continue;
+            }
+            if self.child.is_over() {
+                break;
+            }
+            match self.next(events) {
+                Some(Event::Signal(signal)) => self.pass_on(signal),
+                Some(Event::Lost(error)) => self.lose(&error),
+                Some(Event::Acquired(_)) => {}
+                None => self.kill_in_time(),
+            }
+        }
+        self.take_terminal_back();
+        match self.child.status() {
+            Some(status) if !self.is_lost => End::Ended(status),
+            _ => End::Lost,
+        }
+    }
+
+    /// The next event; `None` if there was none for a while.
+    fn next(&self, events: &Receiver<Event>) -> Option<Event> {
+        let until_kill = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        // Nobody tells of the end of the group's other processes where they are not our children.
+        let until_look = self.child.status().map(|_| LOOK_EVERY);
+        let Some(patience) = until_kill.into_iter().chain(until_look).min() else {
+            return events.recv().ok();
+        };
+        events.recv_timeout(patience).ok()
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        match signal {
+            Signal::CHILD => {}
+            Signal::CONTINUE => self.resume(),
+            signal => self.child.signal(signal),
+        }
+    }
+
+    /// The lock is lost: others may hold it now.
+    fn lose(&mut self, error: &LockError) {
+        if self.is_lost || self.child.status().is_some() && self.child.is_over() {
+            return;
+        }
+        self.is_lost = true;
+        complain(&format!("{error}; the command is being ended"));
+        self.child.signal(Signal::TERMINATE);
+        // A process that is stopped acts on no other signal.
+        self.child.signal(Signal::CONTINUE);
+        self.kill_at = Some(Instant::now() + self.grace);
+    }
+
+    fn kill_in_time(&mut self) {
+        if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+            self.kill_at = None;
+            self.child.signal(Signal::KILL);
+        }
+    }
+
+    /// The command was stopped. For a shell the job is stopped when all of its processes are, so
+    /// this one and the others of a pipeline stop, too. (The lock is not renewed meanwhile.)
+    fn follow_stop(&mut self, signal: Signal) {
+        if self.is_lost {
+            return self.child.signal(Signal::CONTINUE);
+        }
+        let Some(terminal) = &self.terminal else {
+            // Nobody waits for a terminal: the lock is renewed, and whoever has stopped the
+            // command can continue it.
+            return;
+        };
+        self.wants_terminal |= signal.asks_for_terminal();
+        if signal.asks_for_terminal() && terminal.is_ours() {
+            terminal.give(self.child.group());
+            return self.child.signal(Signal::CONTINUE);
+        }
+        self.take_terminal_back();
+        stop_own_group();
+        self.resume();
+    }
+
+    /// This process was continued, by `fg`, `bg` or another program.
+    fn resume(&mut self) {
+        if !self.lease.is_valid() {
+            // It ended while this process was stopped; the loss is told in a moment. The command
+            // is asked to end before it can do anything else.
+            self.child.signal(Signal::TERMINATE);
+        } else if let Some(terminal) = &self.terminal
+            && self.wants_terminal
+            && terminal.is_ours()
+        {
+            terminal.give(self.child.group());
+        }
+        self.child.signal(Signal::CONTINUE);
+    }
+
+    fn take_terminal_back(&self) {
+        if let Some(terminal) = &self.terminal
+            && terminal.is_of(self.child.group())
+        {
+            terminal.take_back();
+        }
+    }
+}
+
+/// How often it is checked whether the command's group has ended, once the command itself has.
+const LOOK_EVERY: Duration = Duration::from_millis(20);

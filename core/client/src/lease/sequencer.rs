@@ -1,0 +1,102 @@
+//! The sequencer of a lease, and the record by which others can verify it. Owns when the record is
+//! written and deleted.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use redis::Value;
+use tokio::time::timeout;
+
+use super::{Lease, Shared};
+use crate::sequencer::{Record, Sequencer};
+
+impl Lease {
+    /// The lease as a text that can be handed to others; `None` without a fencing token.
+    pub fn sequencer(&self) -> Option<Sequencer> {
+        Sequencer::new(self.resources(), self.fencing_token()?).ok()
+    }
+
+    /// Writes to the nodes which holder has the fencing token, so that
+    /// [`Redlock::verify`](crate::Redlock::verify) can tell; again with each renewal from now on,
+    /// until the release. Returns whether a quorum has it, at the latest after the time that a node
+    /// has to answer. Dropping the future does not end the recording.
+    ///
+    /// ```no_run
+    /// # async fn example(locks: quorlock::Redlock) -> Result<(), quorlock::LockError> {
+    /// let lease = locks.lock("invoice:42").auto_extend(true).acquire().await?;
+    /// lease.record_sequencer().await;
+    /// if let Some(sequencer) = lease.sequencer() {
+    ///     assert!(locks.verify(&sequencer).await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn record_sequencer(&self) -> bool {
+        let lease = self.clone();
+        let recording = async move { lease.record_here().await };
+        if self.engine().is_current() {
+            return recording.await;
+        }
+        self.engine().spawn_awaited(recording).await.unwrap_or(false)
+    }
+
+    async fn record_here(&self) -> bool {
+        let shared = &self.shared;
+        let mut asked: FuturesUnordered<_> = shared.write_record().into_iter().collect();
+        let is_first = !std::mem::replace(&mut shared.lock().extras().is_recorded, true);
+        if is_first {
+            let again = Arc::downgrade(shared);
+            self.on_renewal(move |_| {
+                if let Some(shared) = again.upgrade() {
+                    drop(shared.write_record());
+                }
+            });
+        }
+        let (mut written, quorum) = (0, shared.manager.quorum.size());
+        let writing = async {
+            while let Some(answer) = asked.next().await {
+                written += usize::from(matches!(answer, Ok(Value::Okay)));
+                if written >= quorum {
+                    break;
+                }
+            }
+        };
+        let _ = timeout(shared.manager.policy.node_timeout(), writing).await;
+        written >= quorum
+    }
+
+    /// Keeps a record that the lease's holder has made for as long as the keys are kept from now on.
+    /// To be called after [`Self::extend`] of a lease that was taken over, whose fencing token may
+    /// have grown since: the record keeps the holder's. Waits for nothing.
+    pub fn keep_sequencer(&self) {
+        let key_ttl = self.shared.lock().life.policy().key_ttl().as_duration();
+        self.shared.manager.keep_record(&self.shared.claim.resources, key_ttl);
+    }
+
+    /// Deletes the record, if there is one, before the keys are taken back: a least hold leaves
+    /// these for a while.
+    pub(super) fn erase_record(&self) {
+        let mut state = self.shared.lock();
+        let is_recorded =
+            state.extras.as_mut().map(|extras| std::mem::take(&mut extras.is_recorded));
+        drop(state);
+        if is_recorded == Some(true) {
+            self.shared.manager.erase_record(&self.shared.claim.resources);
+        }
+    }
+}
+
+impl Shared {
+    fn write_record(&self) -> Vec<tokio::sync::oneshot::Receiver<Value>> {
+        let state = self.lock();
+        let (policy, token) = (**state.life.policy(), state.life.fencing_token());
+        drop(state);
+        let Some(token) = token else {
+            return Vec::new();
+        };
+        let record = Record::new(token.0, policy.lock_delay(), &self.claim.holder);
+        let key_ttl = policy.key_ttl().as_duration();
+        self.manager.write_record(&self.claim.resources, &record, key_ttl)
+    }
+}

@@ -1,0 +1,143 @@
+//! A plain connection to one server, for tools that ask it what it is and what it holds. Owns no
+//! lock command, sends nothing again, and refuses no server: a replica answers here, too.
+
+use std::future::poll_fn;
+
+use quorlock_protocol::Fault;
+use redis::Value;
+
+use super::session::{log_in_calls, refused};
+use super::transport::{self, Outgoing, Pipe, plain};
+use crate::address::Address;
+
+/// A connection to one server, logged in as its address says.
+///
+/// Its futures need a tokio runtime with input and output, such as that of an
+/// [`Engine`](crate::Engine), and have no deadline of their own. Dropping one while it waits for a
+/// reply leaves the connection unusable: drop that as well.
+///
+/// ```no_run
+/// use quorlock::{Engine, ServerConnection, ServerReply};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let address = "redis://localhost".parse()?;
+/// let reply = Engine::shared()?.block_on(async {
+///     let mut connection = ServerConnection::open(&address).await?;
+///     connection.ask(&["PING"]).await
+/// })?;
+/// assert_eq!(reply, ServerReply::Text("PONG".into()));
+/// # Ok(())
+/// # }
+/// ```
+pub struct ServerConnection {
+    pipe: Pipe,
+    certificate: Option<Vec<u8>>,
+}
+
+/// What a server replied to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerReply {
+    /// Nothing is there.
+    Nothing,
+    /// A number.
+    Number(i64),
+    /// A text; bytes that are not UTF-8 are replaced.
+    Text(String),
+    /// Several replies.
+    List(Vec<ServerReply>),
+    /// The server refused the call, and why, in its own words.
+    Refused(String),
+}
+
+impl ServerConnection {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// A [`Fault`] that says what is wrong: the server cannot be reached, its certificate is not
+    /// trusted, it refuses the user or the database.
+    pub async fn open(address: &Address) -> Result<Self, Fault> {
+        let opened = transport::open(address).await?;
+        let (pipe, certificate) = (Pipe::new(opened.stream), opened.certificate);
+        let mut connection = Self { pipe, certificate };
+        for call in log_in_calls(address) {
+            if let Value::ServerError(error) =
+                connection.exchange(&mut Outgoing::from(&call)).await?
+            {
+                return Err(refused(&error));
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Sends one call, and waits for its reply.
+    ///
+    /// # Errors
+    /// A [`Fault`] if the connection breaks. A refusal by the server is a reply.
+    pub async fn ask(&mut self, words: &[&str]) -> Result<ServerReply, Fault> {
+        let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
+        let call = redis::cmd(name).arg(arguments).to_owned();
+        Ok(reply(self.exchange(&mut Outgoing::from(&call)).await?))
+    }
+
+    /// The certificate that the server has shown, in DER; `None` without TLS.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.certificate.as_deref()
+    }
+
+    async fn exchange(&mut self, outgoing: &mut Outgoing) -> Result<Value, Fault> {
+        self.pipe.request(outgoing);
+        poll_fn(|context| self.pipe.poll_reply(context)).await.map(Value::from)
+    }
+}
+
+impl ServerReply {
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one or the text of one.
+    pub fn number(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The parts of a list; none for anything else.
+    pub fn parts(&self) -> &[Self] {
+        match self {
+            Self::List(parts) => parts,
+            _ => &[],
+        }
+    }
+
+    /// Why the server refused the call, if it did.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Refused(words) => Some(words),
+            _ => None,
+        }
+    }
+}
+
+fn reply(value: Value) -> ServerReply {
+    match value {
+        Value::Nil => ServerReply::Nothing,
+        Value::Int(number) => ServerReply::Number(number),
+        Value::BulkString(bytes) => ServerReply::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::SimpleString(text) => ServerReply::Text(text),
+        Value::Okay => ServerReply::Text("OK".to_owned()),
+        Value::Array(parts) => ServerReply::List(parts.into_iter().map(reply).collect()),
+        Value::ServerError(error) => ServerReply::Refused(plain(&format!(
+            "{} {}",
+            error.code(),
+            error.details().unwrap_or_default()
+        ))),
+        _ => ServerReply::Refused("a reply of a kind that was not asked for".to_owned()),
+    }
+}

@@ -1,0 +1,126 @@
+//! Tests sequencers on real servers: a recorded lease is verified while it is held, and no longer.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::{ErrorKind, Redlock, Sequencer};
+
+use self::support::server::Server;
+use self::support::*;
+
+fn manager(servers: &[Server]) -> Redlock {
+    let settings = patient();
+    Redlock::builder().nodes(urls(servers)).node_settings(settings).build().expect("three nodes")
+}
+
+fn three() -> Vec<Server> {
+    (0..3).map(|_| Server::start()).collect()
+}
+
+#[test]
+fn a_lease_is_verified_until_it_is_released() {
+    run(async {
+        let servers = three();
+        let (locks, others) = (manager(&servers), manager(&servers));
+        let lease = locks.lock_all(["r", "a@b"]).acquire().await.expect("it is free");
+        let sequencer = lease.sequencer().expect("fencing is on");
+        assert_eq!(others.verify(&sequencer).await.ok(), Some(false), "it was not recorded");
+        assert!(lease.record_sequencer().await);
+        assert_eq!(others.verify(&sequencer).await.ok(), Some(true));
+        let older = Sequencer::new(sequencer.resources(), sequencer.token() - 1).unwrap();
+        assert_eq!(others.verify(&older).await.ok(), Some(false));
+        let elsewhere = Sequencer::new(["r2"], sequencer.token()).unwrap();
+        assert_eq!(others.verify(&elsewhere).await.ok(), Some(false));
+        lease.release().await.expect("it is held");
+        assert_eq!(others.verify(&sequencer).await.ok(), Some(false));
+        let kept = servers.iter().map(|it| it.ask().call(&["KEYS", "quorlock:sequencer:*"]));
+        assert_eq!(kept.collect::<String>(), "", "the record has gone with the lock");
+    });
+}
+
+#[test]
+fn a_refused_attempt_makes_no_lease_old() {
+    run(async {
+        let servers = three();
+        let (locks, others) = (manager(&servers), manager(&servers));
+        let lease = locks.lock("r").acquire().await.expect("it is free");
+        assert!(lease.record_sequencer().await);
+        let refused = others.lock("r").try_once().acquire().await;
+        assert_eq!(refused.expect_err("it is held").kind(), ErrorKind::NotAcquired);
+        let sequencer = lease.sequencer().expect("fencing is on");
+        assert_eq!(others.verify(&sequencer).await.ok(), Some(true));
+    });
+}
+
+#[test]
+fn a_later_lease_makes_the_earlier_one_old() {
+    run(async {
+        let servers = three();
+        let locks = manager(&servers);
+        let first = locks.lock("r").acquire().await.expect("it is free");
+        first.record_sequencer().await;
+        let old = first.sequencer().expect("fencing is on");
+        // The holder does not notice.
+        for server in &servers {
+            server.ask().call(&["DEL", "r"]);
+        }
+        let second = locks.lock("r").acquire().await.expect("it is free");
+        assert_eq!(locks.verify(&old).await.ok(), Some(false));
+        second.record_sequencer().await;
+        assert_eq!(locks.verify(&old).await.ok(), Some(false));
+        let new = second.sequencer().expect("fencing is on");
+        assert_eq!(locks.verify(&new).await.ok(), Some(true));
+    });
+}
+
+#[test]
+fn the_record_is_kept_by_renewals() {
+    run(async {
+        let servers = three();
+        let locks = manager(&servers);
+        let lock = locks.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
+        let lease = lock.acquire().await.expect("it is free");
+        lease.record_sequencer().await;
+        let sequencer = lease.sequencer().expect("fencing is on");
+        let mut ask = servers[0].ask();
+        assert_eq!(ask.call(&["DEL", "quorlock:sequencer:{r}"]), "1");
+        eventually("the next renewal", || ask.call(&["EXISTS", "quorlock:sequencer:{r}"]) == "1")
+            .await;
+        assert_eq!(locks.verify(&sequencer).await.ok(), Some(true));
+    });
+}
+
+#[test]
+fn a_lease_in_its_lock_delay_is_not_current() {
+    run(async {
+        let servers = three();
+        let locks = manager(&servers);
+        let lock = locks.lock("r").ttl(Duration::from_millis(300));
+        let lease = lock.lock_delay(Duration::from_secs(20)).acquire().await.expect("it is free");
+        lease.record_sequencer().await;
+        let sequencer = lease.sequencer().expect("fencing is on");
+        assert_eq!(locks.verify(&sequencer).await.ok(), Some(true));
+        lease.lost().await;
+        // The holder leaves a little for the drift of clocks.
+        while locks.verify(&sequencer).await.ok() == Some(true) {}
+        assert_eq!(locks.verify(&sequencer).await.ok(), Some(false));
+        assert_eq!(servers[0].ask().call(&["EXISTS", "r"]), "1", "the delay keeps it");
+    });
+}
+
+#[test]
+fn nodes_that_are_down_leave_it_open() {
+    run(async {
+        let mut servers = three();
+        let locks = manager(&servers);
+        let lease = locks.lock("r").acquire().await.expect("it is free");
+        assert!(lease.record_sequencer().await);
+        let sequencer = lease.sequencer().expect("fencing is on");
+        servers[0].kill();
+        assert_eq!(locks.verify(&sequencer).await.ok(), Some(true), "a quorum is enough");
+        servers[1].kill();
+        let error = locks.verify(&sequencer).await.expect_err("no quorum");
+        assert_eq!(error.kind(), ErrorKind::QuorumUnreachable);
+    });
+}

@@ -1,0 +1,100 @@
+"""Runs the `quorlock` command, in a session of its own, with pipes or on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+#: Cargo's build of the command.
+PROGRAM = (str(ROOT / "target" / "debug" / "quorlock"),)
+WITHIN = 15.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """A running command. It and its group are killed at the end of the `with` block."""
+
+    def __init__(
+        self,
+        *words: str | bytes,
+        nodes: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        self._process = subprocess.Popen(
+            [*program, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=variables(nodes, env),
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().rstrip("\n")
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def end(self, within: float = WITHIN) -> Ended:
+        """Waits for its end."""
+        out, err = self._process.communicate(timeout=within)
+        return Ended(self._process.returncode, out.decode(), err.decode())
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def variables(nodes: Sequence[str] = (), env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command that uses these nodes, and of no other."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("QUORLOCK_")}
+    kept.pop("COLUMNS", None)
+    return {**kept, "QUORLOCK_NODES": ",".join(nodes), **(env or {})}
+
+
+def call(*words: str | bytes, within: float = WITHIN, **options: object) -> Ended:
+    """Runs the command to its end."""
+    with Command(*words, **options) as command:  # type: ignore[arg-type]
+        return command.end(within)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs: one that has ended and was not reaped does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for what the process does: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

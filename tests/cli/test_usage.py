@@ -1,0 +1,88 @@
+"""Tests wrong command lines: each has its own message, exit status 64, and locks nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import call
+from tests.support.cluster import Cluster
+
+RAN = ("--", "sh", "-c", "echo ran")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fly"], "unrecognized subcommand 'fly'"),
+        (["run", "--bogus", "job", *RAN], "unexpected argument '--bogus'"),
+        ([], "Usage: quorlock"),
+        (["run"], "run needs the name of a lock"),
+        (["run", "job"], "run needs a command behind '--', as in: quorlock run job -- CMD"),
+        (["run", "job", "echo", "hi"], "run needs a command behind '--'"),
+        (["run", "--ttl", "soon", "job", *RAN], '"soon" is wrong for --ttl <DURATION>: a time is'),
+        (["run", "--ttl", "10", "job", *RAN], "a number and a unit"),
+        (["run", "--ttl", "0s", "job", *RAN], "ttl must be at least 1 ms"),
+        (["run", "--wait", "-1s", "job", *RAN], "'-1'"),
+        (["run", "--try", "--wait", "1s", "job", *RAN], "cannot be used with"),
+        (["--timeout", "x", "run", "job", *RAN], '"x" is wrong for --timeout'),
+        (["run", "", *RAN], "must not be empty"),
+        (["run", "quorlock:x", *RAN], "must not begin with"),
+        (["run", "a\nb", *RAN], "control character '\\n'"),
+        (["run", b"a\xff", *RAN], "not UTF-8"),
+        (["run", "job", "job", *RAN], "'job' is named twice"),
+        (["run", "x" * 5000, *RAN], "longer than 4096 bytes"),
+    ],
+)
+def test_a_wrong_command_line(cluster3: Cluster, words: list[str | bytes], told: str) -> None:
+    ended = call(*words, nodes=cluster3.urls)
+    assert (ended.code, ended.out) == (64, ""), ended
+    assert told in ended.err
+    assert all(not server.keys() for server in cluster3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        ("", "no nodes were given"),
+        (" , ", "no nodes were given"),
+        ("http://a", "its scheme is not one of"),
+        ("redis://a:port", "the port is not a number"),
+        ("redis://a,redis://a", "is named twice"),
+        ("redis://:secret@a:x", "the port is not a number"),
+        ("redis://a?bogus=1", "unknown option 'bogus'"),
+    ],
+)
+def test_a_wrong_list_of_nodes(nodes: str, told: str) -> None:
+    for words, env in ([["--nodes", nodes], {}], [[], {"QUORLOCK_NODES": nodes}]):
+        ended = call(*words, "run", "job", *RAN, env=env)
+        assert (ended.code, ended.out) == (64, ""), ended
+        assert told in ended.err
+        assert "secret" not in ended.err
+
+
+def test_nodes_from_a_file(cluster3: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "nodes"
+    file.write_text("# ours\n" + "\n".join(cluster3.urls) + "\n")
+    ended = call("--nodes-file", str(file), "run", "job", *RAN)
+    assert (ended.code, ended.out, ended.err) == (0, "ran\n", "")
+    absent = call("--nodes-file", str(tmp_path / "absent"), "run", "job", *RAN)
+    assert absent.code == 64
+    assert "cannot read the nodes file" in absent.err
+
+
+def test_a_key_prefix(cluster3: Cluster) -> None:
+    command = 'test "$(echo $QUORLOCK_RESOURCE)" = job'
+    script = ["--user-prefix", "app:", "run", "--min-hold", "9s", "job", "--", "sh", "-c", command]
+    assert call(*script, nodes=cluster3.urls).code == 0
+    assert all(server.keys("app:job") for server in cluster3)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_ends_well(words: list[str]) -> None:
+    ended = call(*words)
+    assert (ended.code, ended.err) == (0, "")
+    assert "quorlock" in ended.out
+    if "--version" not in words:
+        assert "Examples:" in ended.out.splitlines()[-8:] or "Examples:" in ended.out

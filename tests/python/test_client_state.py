@@ -1,0 +1,159 @@
+"""Tests that a client of redis-py or valkey-py that uses another database than its settings say is
+refused: otherwise its library's locks and ours would exclude nobody, and nobody would be told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+
+from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
+from tests.support.cluster import Cluster
+
+BLOCKING = [redis.Redis, valkey.Valkey]
+ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
+POOLS = {
+    redis.Redis: (redis.ConnectionPool, redis.BlockingConnectionPool),
+    valkey.Valkey: (valkey.ConnectionPool, valkey.BlockingConnectionPool),
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("pool", [0, 1])
+def test_a_client_that_has_selected_is_refused(cluster3: Cluster, kind: Any, pool: int) -> None:
+    made: Any = POOLS[kind][pool]
+    clients = [kind(connection_pool=made.from_url(url)) for url in cluster3.urls]
+    clients[1].select(3)
+    with pytest.raises(ConfigError, match="has selected database 3, on one of") as refused:
+        Redlock(clients)
+    assert f"the client of {cluster3.urls[1]}" in str(refused.value)
+    clients[1].connection_pool.disconnect()  # connects again in the database of its settings
+    with Redlock([kind.from_url(cluster3.urls[1]), *clients[::2]]) as locks, locks.lock("r"):
+        pass
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_client_that_selects_later_is_refused(cluster3: Cluster, kind: Any) -> None:
+    clients = [kind.from_url(url) for url in cluster3.urls]
+    locks = Redlock(clients)
+    lock = locks.lock("r")
+    assert lock.acquire()
+    assert clients[0].select(3) is True  # the reply is as always
+    for attempt in (lock.acquire, lock.locked, lock.__enter__, lambda: locks.lock("s").acquire()):
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            attempt()
+    # A held lock is not given up because of it.
+    assert lock.release() == "released"
+    with pytest.raises(ConfigError, match="select"):
+        Redlock(clients)
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_settings_that_change_later_are_refused(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    locks = Redlock([client])
+    with locks.lock("r"):
+        pass
+    client.connection_pool.connection_kwargs["db"] = 3
+    with pytest.raises(ConfigError, match="uses database 3 now, but its settings named database 0"):
+        locks.lock("r").acquire()
+
+
+async def selecting(url: str, kind: Any) -> None:
+    earlier, later = kind.from_url(url), kind.from_url(url)
+    await earlier.select(3)
+    locks = aio.Redlock([earlier])
+    attempts = [locks.lock(str(number)).acquire() for number in range(50)]
+    for result in await asyncio.gather(*attempts, return_exceptions=True):
+        assert isinstance(result, ConfigError)
+        assert "has selected database 3" in str(result)
+    with pytest.raises(ConfigError, match="has selected database 3"):
+        await locks.lock("r").locked()
+    await later.ping()
+    locks = aio.Redlock([later])
+    async with locks.lock("r"):
+        await later.select(3)
+    with pytest.raises(ConfigError, match=r"has run select\(\)"):
+        async with locks.lock("r"):
+            pass
+    for client in (earlier, later):
+        await client.aclose()
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+def test_a_client_of_asyncio_that_selects_is_refused(cluster3: Cluster, kind: Any) -> None:
+    asyncio.run(selecting(cluster3.urls[0], kind))
+
+
+def test_a_connected_client_of_asyncio_is_told_as_unknown_to_blocking_code(
+    cluster3: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = redis.asyncio.Redis.from_url(cluster3.urls[0])
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(client.ping())
+        locks = Redlock([client])
+        for _ in range(2):
+            with locks.lock("r"):
+                pass
+        loop.run_until_complete(client.aclose())
+    finally:
+        loop.close()
+    (warning,) = told(caplog, "unknown-database")
+    assert "(it belongs to an event loop); taken is database 0" in warning
+
+
+def test_a_hung_client_is_waited_for_no_longer_than_a_second(
+    cluster3: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = [redis.Redis.from_url(url) for url in cluster3.urls]
+    for client in clients:
+        client.ping()
+    cluster3[1].pause()
+    before = time.monotonic()
+    with Redlock(clients) as locks, locks.lock("r", timeout=5):
+        assert time.monotonic() - before < 2.0
+    (warning,) = [it for it in told(caplog, "unknown-database") if cluster3.urls[1] in it]
+    assert "taken is database 0, as in its settings" in warning
+    cluster3[1].resume()
+
+
+def test_credentials_that_change_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    client = redis.Redis(port=1, password="old-hunter2")
+    locks = Redlock([client], unreachable_timeout=0.1)
+    client.connection_pool.connection_kwargs["password"] = "new-hunter2"
+    for name in ("a", "b"):
+        with pytest.raises(QuorumUnreachable):
+            locks.lock(name).acquire()
+    (warning,) = told(caplog, "credentials-changed")
+    assert warning.startswith("redis://localhost:1: its client has other credentials")
+    assert "hunter2" not in warning
+
+
+def test_a_clients_own_callback_still_reads_the_reply(cluster3: Cluster) -> None:
+    client: Any = redis.Redis.from_url(cluster3.urls[0])
+    read: Callable[..., str] = lambda reply: f"read {reply.decode()}"  # noqa: E731
+    client.set_response_callback("SELECT", read)
+    kept = [Redlock([client]) for _ in range(100)]
+    assert client.select(3) == "read OK"
+    for locks in kept:
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            locks.lock("r").acquire()
+    client.close()
+
+
+def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
+    records: list[logging.LogRecord] = caplog.records
+    return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]
