@@ -23,7 +23,7 @@ macro_rules! script {
 
 /// A script of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Script {
+pub(in crate::redis_node) enum Script {
     Enqueue,
     Leave,
     CountWaiters,
@@ -43,7 +43,7 @@ pub(super) struct ScriptCall {
 impl Script {
     pub(super) const ALL: [Self; 3] = [Self::Enqueue, Self::Leave, Self::CountWaiters];
 
-    pub(super) const fn text(self) -> &'static str {
+    pub(in crate::redis_node) const fn text(self) -> &'static str {
         match self {
             Self::Enqueue => script!("enqueue"),
             Self::Leave => script!("leave"),
