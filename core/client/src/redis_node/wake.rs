@@ -12,7 +12,7 @@ mod live;
 mod log_in;
 mod news;
 mod request;
-pub(super) mod scripts;
+mod scripts;
 mod waiters;
 mod watches;
 
@@ -25,6 +25,8 @@ use self::actor::Actor;
 pub(super) use self::actor::Message;
 use self::lacks::Lacks;
 pub(super) use self::request::Request;
+#[cfg(test)]
+pub(super) use self::scripts::Script;
 use super::faults::closed;
 use super::settings::NodeSettings;
 use crate::address::Address;

@@ -6,7 +6,7 @@ use redis::PubSub;
 
 use super::*;
 use crate::redis_node::session::Script as LockScript;
-use crate::redis_node::wake::scripts::Script;
+use crate::redis_node::wake::Script;
 
 /// A waiter of each of three processes, and a second one of the first; the last process does not listen.
 const WAITERS: [Waiter; 4] = [

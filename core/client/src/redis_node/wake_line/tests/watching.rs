@@ -23,9 +23,6 @@ async fn until_watched(server: &Server, keys: usize) {
 #[test]
 fn a_key_that_ends_is_told_however_it_ends() {
     run(async {
-        let server = Server::start();
-        let line = line(&server);
-        let mut ask = server.ask();
         for end in [
             &["DEL", "r"][..],
             &["PEXPIRE", "r", "20"],
@@ -34,10 +31,12 @@ fn a_key_that_ends_is_told_however_it_ends() {
             &["RENAME", "r", "s"],
             &["EVAL", "return redis.call('DEL', KEYS[1])", "1", "r"],
         ] {
+            // A server that tells of no earlier change.
+            let server = Server::start();
+            let line = line(&server);
             let mut a = first(&server, &line).await;
-            ask.call(end);
+            server.ask().call(end);
             while a.next_news().await != FREED {}
-            a.leave(&line).await;
         }
     });
 }
@@ -55,7 +54,7 @@ fn a_key_that_was_gone_before_the_watch_is_told() {
             assert_eq!(deleted, "1");
             match a.reply().await {
                 Ok(Answer::Queued { queued, .. }) if queued.is_turn() => {}
-                Ok(Answer::Queued { .. }) => assert_eq!(a.next_news().await, FREED),
+                Ok(Answer::Queued { .. }) => while a.next_news().await != FREED {},
                 other => panic!("{other:?}"),
             }
             a.leave(&line).await;
