@@ -337,16 +337,14 @@ impl Standing {
         frees_at: None,
     };
 
-    /// What a look found.
+    /// What a look found. News that the lock is free may have overtaken it, and stays.
     fn take(&mut self, now: Moment, queued: Queued, frees: Frees) {
         self.is_told = queued.is_told;
         self.rank = queued.rank;
         if queued.is_turn() {
             self.freed = self.freed.or(Some(WakeCause::Timer));
         }
-        if !queued.is_free {
-            (self.freed, self.is_next) = (None, false);
-        }
+        self.is_next &= queued.is_free;
         self.frees_at = match frees {
             _ if queued.is_free => Some(now),
             Frees::In(left) => Some(now + left),
