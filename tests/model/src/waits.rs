@@ -223,8 +223,8 @@ impl World {
         let Some((since, looks)) = &self.waits.looks else {
             return Ok(());
         };
-        // As it begins to wait, as it becomes the first, and where a round of another met the holder's.
-        let rounds = 3 + self.now.saturating_sub(*since) / REFRESH;
+        // As it begins to wait, as it becomes the first, and after a round that met the holder's.
+        let rounds = 5 + self.now.saturating_sub(*since) / REFRESH;
         let most = rounds * u64::try_from(self.nodes.len()).unwrap_or(u64::MAX);
         if looks.iter().any(|count| u64::from(*count) > most) {
             let text = "who waits looks more often than a place must be kept";
