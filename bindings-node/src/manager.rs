@@ -140,13 +140,14 @@ pub fn adopt(
 /// Every node with its state, in the order given.
 #[napi]
 pub fn nodes(manager: &External<Manager>) -> Vec<NodeStatus> {
-    let status = |(address, state): (Arc<str>, NodeState)| NodeStatus {
-        address: address.to_string(),
-        state: state.name(),
-        detail: state.detail().map(spelling::in_node),
-        quarantined_for: state.quarantine_left().map(millis),
-    };
-    manager.locks.nodes().into_iter().map(status).collect()
+    let status =
+        |((address, state), push_fault): ((Arc<str>, NodeState), Option<Arc<str>>)| NodeStatus {
+            address: address.to_string(),
+            state: state.name(),
+            detail: state.detail().or(push_fault.as_deref()).map(spelling::in_node),
+            quarantined_for: state.quarantine_left().map(millis),
+        };
+    manager.locks.nodes().into_iter().zip(manager.locks.push_faults()).map(status).collect()
 }
 
 /// How long a node may take to answer, whatever the duration of a lock; in milliseconds.

@@ -47,10 +47,14 @@ impl Manager {
         let Some(core) = core else {
             // Reading the states starts nothing.
             let addresses = self.addresses.iter().map(ToString::to_string);
-            return addresses.map(|address| status(address, &NodeState::Connecting)).collect();
+            return addresses
+                .map(|address| status(address, &NodeState::Connecting, None))
+                .collect();
         };
-        let nodes = core.nodes().into_iter();
-        nodes.map(|(address, state)| status(address.to_string(), &state)).collect()
+        let nodes = core.nodes().into_iter().zip(core.push_faults());
+        nodes
+            .map(|((address, state), push)| status(address.to_string(), &state, push.as_deref()))
+            .collect()
     }
 
     /// Every node's address, without asking a node or starting anything.
@@ -210,7 +214,7 @@ impl Plan {
 /// One node as Python gets it: address, state, detail, seconds of quarantine.
 type Status = (String, &'static str, Option<String>, Option<f64>);
 
-fn status(address: String, state: &NodeState) -> Status {
+fn status(address: String, state: &NodeState, push_fault: Option<&str>) -> Status {
     let left = state.quarantine_left().map(|left| left.as_secs_f64());
-    (address, state.name(), state.detail().map(str::to_owned), left)
+    (address, state.name(), state.detail().or(push_fault).map(str::to_owned), left)
 }

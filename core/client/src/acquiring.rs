@@ -62,6 +62,9 @@ impl Manager {
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
         let outcome = acquiring.run().await;
+        if outcome.was_waited_for {
+            self.tell_of_push();
+        }
         let (driver, note) = (acquiring.driver.clone(), acquiring.note.take());
         let left = outcome.withdrawals;
         let spent = (outcome.attempts, outcome.elapsed);

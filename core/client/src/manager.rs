@@ -1,6 +1,8 @@
 //! The manager: one user's nodes, and the way into every operation on locks over them. Owns the
 //! settings and connections that its locks share.
 
+mod waiting;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +11,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Claim, ConfigError, CountWaiters, ErrorKind, HolderId, Inspect, Inspection, Policy, Quorum,
-    Resources, RoundReport, Withdraw,
+    Claim, ConfigError, ErrorKind, HolderId, Inspect, Inspection, Policy, Quorum, Resources,
+    RoundReport, Withdraw,
 };
 use tokio::sync::oneshot;
 
@@ -70,6 +72,8 @@ pub(crate) struct Manager {
     /// The list of nodes was found to be wrong before that.
     mistaken: AtomicBool,
     closed: AtomicBool,
+    /// For each node, whether people were told that it cannot tell waiters.
+    told_no_push: Box<[AtomicBool]>,
 }
 
 impl Redlock {
@@ -99,40 +103,6 @@ impl Redlock {
         let spent = (1, self.manager.clock.now().since(inspection.report.started));
         let rounds = [inspection.report];
         Err(self.manager.error(ErrorKind::QuorumUnreachable, &claim.resources, &rounds, spent))
-    }
-
-    /// How many acquisitions wait for the lock in the nodes' queues: the middle one of the nodes' counts. It is a hint,
-    /// as it may be out of date when it is returned. Callers of one process and manager that wait for the same lock
-    /// count once, and so do none that poll ([`WaitMode::Poll`](crate::WaitMode::Poll)).
-    ///
-    /// ```
-    /// use quorlock::Redlock;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), quorlock::LockError> {
-    /// let locks = Redlock::builder().nodes(["memory://a", "memory://b", "memory://c"]).build()?;
-    /// assert_eq!(locks.waiters(["invoice:42"]).await?, 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer.
-    pub async fn waiters<S: AsRef<str>>(
-        &self,
-        names: impl IntoIterator<Item = S>,
-    ) -> Result<u32, LockError> {
-        let claim = Claim { resources: Resources::new(names)?, holder: Manager::fresh_holder() };
-        let (claim, manager) = (Arc::new(claim), &self.manager);
-        manager.check_open(&claim.resources)?;
-        manager.settle(None).await?;
-        let now = manager.clock.now();
-        let mut machine = CountWaiters::new(now, &claim, &manager.policy, manager.quorum);
-        let counted = manager.driver().run(&mut machine, |_| {}).await;
-        counted.result.map_err(|kind| {
-            let spent = (1, manager.clock.now().since(now));
-            manager.error(kind, &claim.resources, &[counted.report.clone()], spent)
-        })
     }
 
     /// Every node's address (without a password) and state, in the order given.
@@ -184,6 +154,7 @@ impl Manager {
         engine: Engine,
     ) -> Self {
         let clock = guards.clock().clone();
+        let told_no_push = nodes.iter().map(|_| AtomicBool::new(false)).collect();
         Self {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
@@ -202,6 +173,7 @@ impl Manager {
             proven: AtomicBool::new(false),
             mistaken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            told_no_push,
         }
     }
 

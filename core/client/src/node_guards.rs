@@ -101,6 +101,11 @@ impl GuardsHandle {
         guards.mistake().map(|it| ConfigError::new(self.shared.observer.explain(it)))
     }
 
+    /// Tells people of what concerns no guard.
+    pub(crate) fn tell(&self, notice: Notice) {
+        self.shared.observer.tell(vec![notice]);
+    }
+
     fn guards(&self) -> MutexGuard<'_, Guards> {
         self.shared.guards.lock().unwrap_or_else(PoisonError::into_inner)
     }

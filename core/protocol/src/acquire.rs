@@ -172,6 +172,7 @@ impl Acquire {
             result,
             attempts: self.attempts,
             elapsed: now.since(self.started),
+            was_waited_for: self.seat.is_some(),
             lost_rounds: std::mem::take(&mut self.reports),
             withdrawals: std::mem::take(&mut self.withdrawals),
         }

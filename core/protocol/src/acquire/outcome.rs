@@ -29,6 +29,8 @@ pub struct AcquireOutcome {
     pub elapsed: Duration,
     /// The latest rounds that were lost, oldest first.
     pub lost_rounds: Vec<RoundReport>,
+    /// It waited in the nodes' queues.
+    pub was_waited_for: bool,
     /// Keys that are still to be taken back from nodes that have not answered.
     pub withdrawals: Vec<Withdraw>,
 }

@@ -83,6 +83,11 @@ impl Notice {
             Self::NodeUp(node, after) => {
                 format!("{}: it answers again, after {}", name(node), seconds(*after))
             }
+            Self::NoPush(node, why) => format!(
+                "{}: it cannot tell callers when a lock is free, so they try again after each delay where too \
+                 few nodes can: {why}",
+                name(node)
+            ),
         }
     }
 
@@ -94,7 +99,8 @@ impl Notice {
             | Self::ClockSetBack(node, _)
             | Self::MayEvict(node, _)
             | Self::NodeDown(node, _)
-            | Self::NodeUp(node, _) => Some(*node),
+            | Self::NodeUp(node, _)
+            | Self::NoPush(node, _) => Some(*node),
             Self::LongLock(_) | Self::Paused(_) | Self::NotIndependent(_) => None,
         }
     }
@@ -111,6 +117,7 @@ impl Notice {
             Self::NotIndependent(_) => "not-independent",
             Self::NodeDown(..) => "node-down",
             Self::NodeUp(..) => "node-up",
+            Self::NoPush(..) => "no-push",
         }
     }
 }

@@ -30,4 +30,6 @@ pub enum Notice {
     NodeDown(NodeId, Arc<str>),
     /// It takes part again, after this time.
     NodeUp(NodeId, Duration),
+    /// A node cannot tell callers that wait, and why: they try again after each delay instead.
+    NoPush(NodeId, Arc<str>),
 }

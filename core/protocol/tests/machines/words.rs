@@ -218,6 +218,7 @@ fn messages_use_words_and_not_names_of_the_code() {
         Notice::NotIndependent(Dependence::OneCluster(node, other)),
         Notice::NodeDown(node, "it is gone".into()),
         Notice::NodeUp(node, time),
+        Notice::NoPush(node, "SUBSCRIBE is not permitted".into()),
     ];
     let reasons = [LossReason::Expired, LossReason::Gone, LossReason::HeldTooLong];
     let told = notices.iter().map(|notice| notice.explain(&NODES));
