@@ -190,6 +190,26 @@ def _demote(node: Node, _: float) -> Undo:
     return lambda: node.server.command("REPLICAOF", "NO", "ONE")
 
 
+def _wipe_queues(node: Node, _: float) -> Undo:
+    for pattern in ("quorlock:queue:*", "quorlock:alive:*"):
+        if keys := node.server.keys(pattern):
+            node.server.command("DEL", *keys)
+    return _nothing
+
+
+def _cut_wakes(node: Node, _: float) -> Undo:
+    node.server.command("CLIENT", "KILL", "TYPE", "pubsub")
+    return _nothing
+
+
+def _deny_news(node: Node, _: float) -> Undo:
+    # Connections that listen already are ended by the server.
+    node.server.command("ACL", "SETUSER", "default", "resetchannels", "-publish", "-subscribe")
+    return lambda: node.server.command(
+        "ACL", "SETUSER", "default", "allchannels", "+publish", "+subscribe"
+    )
+
+
 def _flush(node: Node, _: float) -> Undo:
     node.server.flush()
     return _nothing
@@ -220,6 +240,9 @@ NODE_ACTIONS: dict[str, Callable[[Node, float], Undo]] = {
     "out of memory": _fill_memory,
     "disk full": _fill_disk,
     "read only": _demote,
+    "lost queues": _wipe_queues,
+    "lost wakes": _cut_wakes,
+    "no news": _deny_news,
     "clock back": _set_back,
     "forget": _forget,
     "flush": _flush,

@@ -91,6 +91,31 @@ def test_all_clocks_of_the_other_cluster_are_set(testbed: Testbed) -> None:
         eventually(lambda it=server: float(it.command("TIME")[0]) - time.time() > 15)  # type: ignore[misc]
 
 
+def test_queues_are_lost_and_nothing_else(node: Node) -> None:
+    node.server.command("ZADD", "quorlock:queue:{r}", 1, "a")
+    NODE_ACTIONS["lost queues"](node, 0.5)()
+    assert node.server.command("EXISTS", "quorlock:queue:{r}") == 0
+    assert node.server.command("GET", "kept") == "here"
+
+
+def test_connections_for_news_are_cut_and_no_others(node: Node) -> None:
+    address = (node.server.host, node.links[0].port)
+    with Connection(address, 5) as listener, Connection(address, 5) as other:
+        listener.command("SUBSCRIBE", "c")
+        NODE_ACTIONS["lost wakes"](node, 0.5)()
+        with pytest.raises(ConnectionError):
+            listener.command("PING")
+        assert other.command("PING") == "PONG"
+
+
+def test_news_is_forbidden_for_a_while(node: Node) -> None:
+    undo = NODE_ACTIONS["no news"](node, 0.5)
+    with pytest.raises(ReplyError, match="NOPERM"):
+        node.server.command("PUBLISH", "quorlock:wake:1", "x")
+    undo()
+    assert node.server.command("PUBLISH", "quorlock:wake:1", "x") == 0
+
+
 def test_scripts_are_forgotten(node: Node) -> None:
     digest = node.server.command("SCRIPT", "LOAD", "return 1")
     NODE_ACTIONS["script flush"](node, 0.5)()

@@ -152,7 +152,10 @@ class Worker:
         names = self._dice.choices([[first], [second], [first, second]], [3, 1, 1])[0]
         wait = self._dice.uniform(0, 0.3) if habit == "impatient" else 4.0
         renewed = True if habit == "renewed" else None
-        lock = self._locks.lock(names, ttl=self._ttl, timeout=wait, auto_extend=renewed)
+        fair = len(names) == 1 and self._dice.random() < 0.3
+        lock = self._locks.lock(
+            names, ttl=self._ttl, timeout=wait, auto_extend=renewed, fair=fair
+        )
         asked = now()
         if habit == "block":
             async with self._api.block(lock) as lease:
