@@ -117,7 +117,7 @@ class Worker {
     if (habit === 'at once') return redlock.acquire(names, ttl, { retryCount: 0 })
     if (habit === 'impatient') return redlock.acquire(names, ttl, { timeout: uniform(0, 300) })
     if (habit === 'renewed') return redlock.acquire(names, ttl, { autoExtend: true, timeout: 4000 })
-    const fair = names.length === 1 && random() < 0.3
+    const fair = names.length === 1 && Math.random() < 0.3
     if (habit !== 'cancelled') return redlock.acquire(names, ttl, { timeout: 4000, fair })
     const controller = new AbortController()
     const timer = setTimeout(() => controller.abort(), uniform(0, 200))
