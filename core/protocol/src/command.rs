@@ -40,7 +40,7 @@ pub enum Action {
         key_ttl: Ttl,
         /// Present when fencing tokens are on.
         fence: Option<Fence>,
-        /// Present in fair mode: the grant is refused while somebody waits who came before.
+        /// Present in fair mode: the grant is refused while an earlier caller waits.
         place: Option<Place>,
     },
     /// Keep the keys for `key_ttl` from now: [`Answer::Ours`], or [`Answer::Absent`] if one is gone, or
@@ -59,7 +59,7 @@ pub enum Action {
     /// Delete those keys that are the claim's: [`Answer::Ours`] if all were, otherwise
     /// [`Answer::Theirs`] if one is another's, otherwise [`Answer::Absent`].
     Revoke {
-        /// For each key that is free then, call the first who waits for it.
+        /// For each key that is free then, call the first waiter.
         calls: bool,
     },
     /// Raise the fence to `token` if the keys are the claim's (the write-back of a fencing token).

@@ -114,7 +114,7 @@ impl WaitQueue {
         }
     }
 
-    /// Whether somebody who came before `place` waits, once those that do not answer are dropped: a fair grant is
+    /// Whether an earlier caller than that of `place` waits, once those that do not answer are dropped: a fair grant is
     /// refused then, and the first is called.
     pub fn is_behind(&mut self, now: Moment, place: Place, tell: &mut Tell<'_>) -> bool {
         self.drop_ended(now);

@@ -111,7 +111,7 @@ impl Withdraw {
         self
     }
 
-    /// Has every node call the first who waits for the keys, once they are free there (if `calls`).
+    /// Has every node call the first waiter for the keys, once they are free there (if `calls`).
     #[must_use]
     pub const fn calling(mut self, calls: bool) -> Self {
         self.calls = calls;

@@ -56,7 +56,7 @@ impl Queues {
         self.with(lock, |queue, tell| queue.call(now, tell));
     }
 
-    /// Whether somebody waits who came before.
+    /// Whether an earlier caller waits.
     pub(super) fn is_behind(&mut self, now: Moment, locks: &[String], place: Place) -> bool {
         let is_behind = |lock: &String| {
             self.with(lock, |queue, tell| queue.is_behind(now, place, tell)).unwrap_or_default()

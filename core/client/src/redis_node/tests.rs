@@ -25,7 +25,7 @@ fn scripts_of_one_lease() {
     search(&scope);
 }
 
-/// A fair lease, and its revoke, which calls who waits.
+/// A fair lease, and its revoke, which calls the first waiter.
 #[test]
 fn scripts_beside_a_queue() {
     let plan = turns([queued("a", Grant), queued("a", Revoke)]);

@@ -1,4 +1,4 @@
--- Stands behind queue.lua and a function `revoke`: calls the first who waits for each key that is free now.
+-- Stands behind queue.lua and a function `revoke`: calls the first waiter of each key that is free now.
 local reply = revoke()
 for i = 1, locks do
   if redis.call('EXISTS', KEYS[i]) == 0 then call(i) end

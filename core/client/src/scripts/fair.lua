@@ -1,4 +1,4 @@
--- Stands behind queue.lua, before a grant in fair mode: whoever came before goes first, and is called.
+-- Stands behind queue.lua, before a grant in fair mode: an earlier waiter goes first, and is called.
 local function is_behind()
   local member, arrived = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
   local function has_older()

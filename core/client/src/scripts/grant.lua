@@ -16,7 +16,7 @@
 --               5 the node has forgotten what it knew when the canary was read; no key is the holder's
 --        token  the highest fence: after a grant the granted token; 0 = none
 --        pttl   of a refusal: milliseconds until the last of the others' keys is free, or until the turn of
---               whoever came before is over; -1 = never
+--               an earlier waiter is over; -1 = never
 --        time   this node's clock in microseconds
 --
 -- Canary and table are not among KEYS: they lie in another hash slot, which is of no matter on one server.

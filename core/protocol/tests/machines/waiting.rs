@@ -62,7 +62,7 @@ fn a_free_lock_takes_no_place() {
 }
 
 #[test]
-fn whoever_is_refused_takes_a_place_and_tries_when_a_quorum_is_free() {
+fn a_refused_caller_takes_a_place_and_tries_when_a_quorum_is_free() {
     let mut play = refused(|policy| policy);
     assert_eq!(play.targets("enqueue"), [0, 1, 2]);
     looked(&mut play, &held(0, 8_000));
@@ -233,7 +233,7 @@ fn a_limited_number_of_tries_goes_on_at_its_delays() {
 }
 
 #[test]
-fn whoever_gives_up_leaves_every_node_that_it_asked() {
+fn a_caller_that_gives_up_leaves_every_node_that_it_asked() {
     let mut play = refused(|policy| policy);
     play.cancel();
     assert_eq!(play.targets("leave"), [0, 1, 2]);
@@ -261,7 +261,7 @@ fn a_fair_try_takes_no_place() {
 }
 
 #[test]
-fn whoever_queues_first_and_finds_nobody_wins_as_if_there_were_no_queue() {
+fn queueing_first_without_company_wins_like_a_first_round() {
     let (now, known) = (Moment::from_millis(0), FencingToken::default());
     let machine = Acquire::new(now, resources(), policy(|it| it), quorum(3), known);
     let waiter = Waiter { process: 7, number: 1 };

@@ -17,9 +17,9 @@ pub(crate) enum Script {
     Revoke,
     RaiseFence,
     Inspect,
-    /// A grant that is refused while somebody waits who came before.
+    /// A grant that is refused while an earlier caller waits.
     GrantFair,
-    /// A revoke that calls the first who waits.
+    /// A revoke that calls the first waiter.
     RevokeAndCall,
 }
 

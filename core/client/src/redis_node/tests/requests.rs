@@ -53,7 +53,7 @@ pub(super) fn later(holder: &'static str, kind: Kind) -> Asked {
     Asked { is_first_round: false, ..first(holder, kind) }
 }
 
-/// Of a fair grant, and of the revoke that calls who waits: by scripts of their own.
+/// Of a fair grant, and of the revoke that calls the first waiter: by scripts of their own.
 pub(super) fn queued(holder: &'static str, kind: Kind) -> Asked {
     Asked { is_queued: true, ..first(holder, kind) }
 }
