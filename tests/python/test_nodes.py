@@ -127,6 +127,8 @@ def test_what_cannot_be_read_from_a_client_is_refused() -> None:
         (sentinel.master_for("main"), "Sentinel"),
         (redis.Redis(credential_provider=provider), "credential provider"),
         (cluster, "not independent"),
+        (redis.Redis().pipeline(), "a pipeline"),
+        (redis.asyncio.Redis().pipeline(), "a pipeline"),
         (unittest.mock.Mock(spec=["get"]), "no connection settings"),
         (object(), "a redis-py client, not object"),
     ]:

@@ -85,6 +85,8 @@ def _client(client: Any) -> dict[str, Any]:
     name = f"{type(client).__module__}.{type(client).__name__}"
     if hasattr(client, "nodes_manager") or "Cluster" in type(client).__name__:
         raise _underivable(name, "its nodes are not independent masters")
+    if hasattr(client, "command_stack"):
+        raise _underivable(name, "a pipeline collects commands and is no client")
     if pool is None or not isinstance(getattr(pool, "connection_kwargs", None), Mapping):
         raise _underivable(name, "it has no connection settings to read")
     if "Sentinel" in type(pool).__name__:

@@ -48,11 +48,13 @@ impl Manager {
         self.check_open(resources)?;
         let started = self.clock.now();
         let note = self.announce(policy);
-        self.settle(policy.timeout()).await?;
+        // First into the line: who comes while the nodes are being connected keeps its place.
         let start = match self.begin(resources, policy) {
             Some(start) => start,
             None => self.stand_in_line(resources, policy, started).await?,
         };
+        let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
+        self.settle(policy.timeout().map(left)).await?;
         let Start { driver, policy, turn, before } = start;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known)
