@@ -16,7 +16,7 @@ pub(crate) struct Waits {
     pub(crate) held: u64,
     /// Since when the lock has been free on a quorum, and somebody waits for it.
     idle_since: Option<u64>,
-    /// In fair mode, when the user of each client asked last.
+    /// In fair mode, when the user of each client asked last, by its wall clock.
     asked: Vec<u64>,
     /// The clients, as bits, that nobody who came later may overtake.
     due: u64,
@@ -62,7 +62,7 @@ impl World {
         self.waits.hand_off = None;
         if scope.policy.fair() {
             self.waits.asked.resize(self.clients.len(), 0);
-            self.waits.asked[usize::from(client)] = self.now;
+            self.waits.asked[usize::from(client)] = scope.wall(client, self.now);
         }
     }
 

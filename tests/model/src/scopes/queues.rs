@@ -103,8 +103,12 @@ fn ends() -> Vec<Scope> {
 
 /// The lock goes by arrival.
 fn fair() -> Vec<Scope> {
-    let fair =
-        |scope: Scope| Scope { policy: waiting(|it| it.fair(true)), walls_run: true, ..scope };
+    let fair = |scope: Scope| Scope {
+        policy: waiting(|it| it.fair(true)),
+        walls: vec![20, 30, 40],
+        walls_run: true,
+        ..scope
+    };
     vec![
         fair(one_node("queue: fair, one node", 2, |it| it.cancels = 1)),
         fair(ordered("queue: fair", 3, 2, |_| {})),
