@@ -202,6 +202,9 @@ export declare function validity(handle: ExternalObject<LeaseHandle>): number
 /** What every node did in the last round for the lease: its acquisition, extension or renewal. */
 export declare function votes(handle: ExternalObject<LeaseHandle>): Array<NodeVote>
 
+/** How many acquisitions wait for `resources` in the nodes' queues; ends with a number. */
+export declare function waiters(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
+
 /**
  * Tells the loss of the lease under `id`, once, and before it every round of renewal in which a
  * node did not agree. Does not keep the lease in memory.

@@ -122,6 +122,18 @@ pub fn is_locked(manager: &External<Manager>, id: u32, resources: Vec<String>) {
     });
 }
 
+/// How many acquisitions wait for `resources` in the nodes' queues; ends with a number.
+#[napi]
+pub fn waiters(manager: &External<Manager>, id: u32, resources: Vec<String>) {
+    let locks = manager.locks.clone();
+    manager.queue.run(manager.locks.engine(), id, async move {
+        match locks.waiters(&resources).await {
+            Ok(count) => Outcome::Count(count),
+            Err(error) => error.into(),
+        }
+    });
+}
+
 /// Takes over the lease that another process handed over.
 #[napi]
 // JavaScript passes a copy, so these parameters are taken by value.

@@ -12,6 +12,7 @@ pub(crate) enum Outcome {
     /// With the error that the outcome corresponds to, if there is one.
     Released(ReleaseOutcome, Option<LockError>),
     Answer(bool),
+    Count(u32),
     Failed(LockError),
     /// The operation panicked.
     Broken,

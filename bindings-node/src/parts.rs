@@ -31,6 +31,7 @@ pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
             (Part::D(outcome.name().to_owned()), loss)
         }
         Outcome::Answer(answer) => (Part::C(answer), NOTHING),
+        Outcome::Count(count) => (Part::A(count), NOTHING),
         Outcome::Failed(error) | Outcome::Lost(error) => (NOTHING, Part::F(Failure::new(&error))),
         Outcome::Renewal(votes) => (Part::G(NodeVote::list(&votes)), NOTHING),
         Outcome::Broken => (NOTHING, Part::F(Failure::broken())),

@@ -89,6 +89,20 @@ export interface Settings {
    * shorter.
    */
   readonly minHold?: number
+  /**
+   * How a caller that waits learns that the lock is free. Default `push`: it takes a place in a queue
+   * on every node, over a connection of its own, and the nodes call it when its turn comes; a node
+   * that cannot do that is asked again after each delay. `poll`: all nodes are asked again after
+   * each delay, and no place is taken.
+   */
+  readonly wait: 'push' | 'poll'
+  /**
+   * Whether callers get the lock in the order in which they came, over all processes and languages.
+   * Default false: then one that has just come may get it before others that wait. It holds among
+   * callers with `fair`, needs one more round trip where the lock is free, and is for one resource
+   * and `wait: 'push'`.
+   */
+  readonly fair: boolean
 }
 
 /** The settings that are the same for all locks of a manager. */

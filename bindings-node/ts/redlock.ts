@@ -30,35 +30,13 @@ import {
   readSettings,
   type Settings,
 } from './options'
-import { warnProcess } from './process_warnings'
+import { type Warning, warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
 import { type Routine, useLock } from './using'
-
-/**
- * Something that a person should know, although nothing has failed because of it yet: the
- * argument of `warning` events.
- */
-export interface Warning {
-  /**
-   * `node-down`: a node has taken no part for two seconds. `node-up`: it takes part again.
-   * `quarantined`: a node may have forgotten locks. `long-wait`: it is held back for more than a
-   * minute. `long-lock`: a lock lasts for more than an hour, and `maxTtl` is not set.
-   * `clock-set-back`: a node's clock is not right. `paused`: this machine stood still.
-   * `may-evict`: a server may throw locks out.
-   * `not-independent`: two addresses lead to one server, or one follows the other.
-   * `credentials-changed`: a client object has others than those that were read from it.
-   * `unknown-database`: a client object does not tell which database it has selected.
-   */
-  readonly name: string
-  /** What was seen, what it means and what to do. */
-  readonly message: string
-  /** The address of the node that it is about, without a password, if it is about one. */
-  readonly address?: string
-}
 
 /**
  * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of
@@ -284,12 +262,17 @@ export class Redlock extends EventEmitter {
    * few nodes answer.
    */
   async isLocked(resources: string | readonly string[]): Promise<boolean> {
-    const names = readResources(resources)
-    const asking = this.#states.check()
-    if (asking !== undefined) await asking
-    const settled = await run((id) => native.isLocked(this.#native, id, names))
-    if (settled.error !== undefined) throw this._failure(settled.error, 'other')
-    return settled.value as boolean
+    return (await this.#ask(native.isLocked, resources)) as boolean
+  }
+
+  /**
+   * How many acquisitions wait for `resources` in the nodes' queues: a hint. It is the middle one of
+   * the nodes' counts, and may be out of date when the promise resolves. The callers of one process and
+   * Redlock that wait for the same lock count once; those with `wait: 'poll'` do not count. Rejects
+   * with {@link QuorumUnreachableError} if too few nodes answer.
+   */
+  async waiters(resources: string | readonly string[]): Promise<number> {
+    return (await this.#ask(native.waiters, resources)) as number
   }
 
   /** Every node with its state, in the order given. */
@@ -356,6 +339,16 @@ export class Redlock extends EventEmitter {
     // The stack begins at the method that the user called: how the error was created helps nobody.
     Error.captureStackTrace?.(error, this._failure)
     return error
+  }
+
+  /** What the nodes say of `resources`. */
+  async #ask(question: typeof native.isLocked, resources: unknown): Promise<unknown> {
+    const names = readResources(resources)
+    const asking = this.#states.check()
+    if (asking !== undefined) await asking
+    const settled = await run((id) => question(this.#native, id, names))
+    if (settled.error !== undefined) throw this._failure(settled.error, 'other')
+    return settled.value
   }
 
   #open(nodes: readonly (string | NodeSpec)[], settings: NativeSettings): NativeRedlock {

@@ -18,6 +18,7 @@ pub(crate) enum Outcome {
     Time(Duration),
     Released(ReleaseOutcome, Option<LockError>),
     Flag(bool),
+    Count(u32),
 }
 
 #[derive(Default)]

@@ -71,9 +71,11 @@ impl Manager {
     ) -> PyResult<Plan> {
         let names = resources.iter().map(|name| text("a resource name", &name));
         let names = names.collect::<PyResult<Vec<_>>>()?;
-        Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
+        let resources =
+            Resources::new(&names).map_err(|error| raised(options.py(), &error.into()))?;
         let options = options::parse(options)?;
         let checked = options.policy.check_guards(&manager.get().options.policy);
+        let checked = checked.and_then(|()| options.policy.check_resources(&resources));
         checked.map_err(|error| raised(manager.py(), &error.into()))?;
         Ok(Plan { manager: manager.clone().unbind(), names, options })
     }
@@ -169,6 +171,14 @@ impl Plan {
         let names = self.names.clone();
         let engine = process::engine(py)?;
         Ok(Operation::new(engine, async move { core.is_locked(names).await.map(Outcome::Flag) }))
+    }
+
+    /// Starts to ask the nodes how many acquisitions wait for it.
+    fn ask_waiters(&self, py: Python<'_>) -> PyResult<Operation> {
+        let core = self.manager.get().core(py)?;
+        let names = self.names.clone();
+        let engine = process::engine(py)?;
+        Ok(Operation::new(engine, async move { core.waiters(names).await.map(Outcome::Count) }))
     }
 
     /// Takes a lease over by its token.

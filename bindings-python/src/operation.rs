@@ -125,13 +125,14 @@ impl Operation {
         self.task.get().is_none_or(|task| task.shared.has_ended())
     }
 
-    /// Its result, once: seconds, a flag, or a release's outcome with its error. Raises its error.
+    /// Its result, once: seconds, a flag, a number, or a release's outcome with its error. Raises its error.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let task = self.task.get().ok_or_else(|| errors::cancelled(py))?;
         let result = task.shared.lock().result.take();
         match result {
             Some(Ok(Outcome::Time(time))) => Ok(time.as_secs_f64().into_pyobject(py)?.into_any()),
             Some(Ok(Outcome::Flag(flag))) => Ok(flag.into_pyobject(py)?.to_owned().into_any()),
+            Some(Ok(Outcome::Count(count))) => Ok(count.into_pyobject(py)?.into_any()),
             Some(Ok(Outcome::Released(outcome, loss))) => {
                 let loss = loss.map(|error| errors::exception(py, &error)).transpose()?;
                 Ok((outcome.name(), loss).into_pyobject(py)?.into_any())

@@ -15,7 +15,7 @@ import quorlock.aio
 
 #: Awaited with asyncio.
 AWAITED = {
-    "Lock": {"acquire", "release", "locked"},
+    "Lock": {"acquire", "release", "locked", "waiters"},
     "Lease": {"extend", "check", "release"},
     "Redlock": set(),
 }

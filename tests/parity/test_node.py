@@ -58,6 +58,8 @@ LEASE = {
     "release": "release",
 }
 REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "close"}
+#: What a lock is asked in Python, and the manager in Node.
+QUESTIONS = {"locked": "isLocked", "waiters": "waiters"}
 NODE = {"address": "address", "state": "state"}
 VOTE = {"address": "address", "outcome": "outcome", "latency": "latency"}
 
@@ -181,6 +183,9 @@ def test_the_same_things_can_be_read_and_done() -> None:
         assert theirs in node()["lock"], theirs
     for ours, theirs in REDLOCK.items():
         assert hasattr(Redlock, ours), ours
+        assert theirs in node()["redlock"], theirs
+    for ours, theirs in QUESTIONS.items():
+        assert hasattr(Lock, ours), ours
         assert theirs in node()["redlock"], theirs
     for ours, theirs in VOTE.items():
         assert ours in Vote._fields

@@ -31,7 +31,7 @@ class Program:
 
     def __init__(self, code: str, *, nodes: list[str]) -> None:
         self._process: subprocess.Popen[str] = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-u", "-c", PRELUDE + textwrap.dedent(code)],
+            self._command(textwrap.dedent(code)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -40,6 +40,9 @@ class Program:
             env={**os.environ, "QUORLOCK_NODES": ",".join(nodes)},
             **APART,
         )
+
+    def _command(self, code: str) -> list[str]:
+        return [sys.executable, "-X", "dev", "-u", "-c", PRELUDE + code]
 
     @property
     def pid(self) -> int:
@@ -75,6 +78,13 @@ class Program:
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
+
+
+class NodeProgram(Program):
+    """The same for a module of JavaScript."""
+
+    def _command(self, code: str) -> list[str]:
+        return ["node", "--input-type=module", "--eval", code]
 
 
 def run(code: str, *, nodes: list[str], within: float = 20.0) -> str:

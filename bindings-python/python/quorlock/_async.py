@@ -27,14 +27,14 @@ from ._errors import (
     LockNotAcquired,
 )
 from ._loops import Interruption, finished, is_thrown_away, watch_loss
-from ._native import LeaseState
+from ._native import LeaseState, Plan
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
 from ._signatures import shows
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._native import Operation, Plan
+    from ._native import Operation
     from ._options import Behaviour
     from ._router import Watch
 
@@ -135,12 +135,16 @@ class Lock(LockBase[Lease]):
 
         Raises `QuorumUnreachable` if too few nodes answer.
         """
-        plan, behaviour = self._planned()
-        if behaviour.clients is not None:
-            await behaviour.clients.ask()
-        operation = plan.ask()
-        await finished(operation)
-        return cast("bool", operation.result())
+        return cast("bool", await self._ask(Plan.ask))
+
+    async def waiters(self) -> int:
+        """How many acquisitions wait for the lock in the nodes' queues: a hint.
+
+        It is the middle one of the nodes' counts, and may be out of date when it is returned. The
+        callers of one process and `Redlock` that wait for the same lock count once; those with
+        `wait="poll"` do not count. Raises `QuorumUnreachable` if too few nodes answer.
+        """
+        return cast("int", await self._ask(Plan.ask_waiters))
 
     async def __aenter__(self) -> Lease:
         plan, behaviour = self._planned()
@@ -201,6 +205,14 @@ class Lock(LockBase[Lease]):
                 return await function(*args, **kwargs)
 
         return cast("F", locked)
+
+    async def _ask(self, begin: Callable[[Plan], Operation]) -> Any:
+        plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            await behaviour.clients.ask()
+        operation = begin(plan)
+        await finished(operation)
+        return operation.result()
 
     async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:

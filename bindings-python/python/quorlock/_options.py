@@ -67,6 +67,16 @@ class Settings(TypedDict, total=False):
     """How much shorter or longer than the mean a delay may be. Default 0.05 s."""
     unreachable_timeout: Seconds
     """How long to go on without a quorum where the wait has no other limit. Default 3 s."""
+    wait: Literal["push", "poll"] | None
+    """How a caller that waits learns that the lock is free. Default `push`: it takes a place in a
+    queue on every node, over a connection of its own, and the nodes call it when its turn comes;
+    a node that cannot do that is asked again after each delay. `poll`: all nodes are asked again
+    after each delay, and no place is taken."""
+    fair: bool | None
+    """Whether callers get the lock in the order in which they came, over all processes and
+    languages. Default: no; then one that has just come may get it before others that wait. It
+    holds among callers with `fair=True`, needs one more round trip where the lock is free, and is
+    for one resource and `wait="push"`."""
     fencing: bool | None
     """Whether acquisitions get a fencing token. Default yes."""
     fence_retention: Seconds

@@ -20,7 +20,7 @@ from ._base import (
 )
 from ._errors import LockNotAcquired
 from ._greenlets import callbacks, wait
-from ._native import LeaseState
+from ._native import LeaseState, Plan
 from ._options import (
     USUAL,
     LockOptions,
@@ -161,12 +161,16 @@ class Lock(LockBase[Lease]):
 
         Raises `QuorumUnreachable` if too few nodes answer.
         """
-        plan, behaviour = self._planned()
-        if behaviour.clients is not None:
-            behaviour.clients.check()
-        operation = plan.ask()
-        wait(operation)
-        return cast("bool", operation.result())
+        return cast("bool", self._ask(Plan.ask))
+
+    def waiters(self) -> int:
+        """How many acquisitions wait for the lock in the nodes' queues: a hint.
+
+        It is the middle one of the nodes' counts, and may be out of date when it is returned. The
+        callers of one process and `Redlock` that wait for the same lock count once; those with
+        `wait="poll"` do not count. Raises `QuorumUnreachable` if too few nodes answer.
+        """
+        return cast("int", self._ask(Plan.ask_waiters))
 
     def __enter__(self) -> Lease:
         plan, behaviour = self._planned()
@@ -227,6 +231,14 @@ class Lock(LockBase[Lease]):
         # One view, even if several threads ask for it at once.
         view: _async.Lock = self.__dict__.setdefault("_async_view", _async._AsyncView(self))
         return view
+
+    def _ask(self, begin: Callable[[Plan], Operation]) -> Any:
+        plan, behaviour = self._planned()
+        if behaviour.clients is not None:
+            behaviour.clients.check()
+        operation = begin(plan)
+        wait(operation)
+        return operation.result()
 
     def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         try:
