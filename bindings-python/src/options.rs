@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use quorlock::{ConfigError, OptionDefault, OptionKind, Policy, PolicyBuilder, RestartGuard};
+use quorlock::{ConfigError, OptionDefault, OptionKind, Policy, PolicyBuilder};
 
 use crate::convert::{count, factor, flag, seconds, text};
 use crate::errors::{config, raised};
@@ -77,11 +77,7 @@ fn apply(builder: PolicyBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         OptionKind::Number(set) => set(builder, factor(name, value)?),
         OptionKind::Count(set) => set(builder, Some(count(name, value)?)),
         OptionKind::Flag(set) => set(builder, flag(name, value)?),
-        OptionKind::Guard(set) => set(builder, restart_guard(name, value)?),
+        OptionKind::Word(set) => set(builder, &text(name, value)?)
+            .map_err(|error: ConfigError| raised(value.py(), &error.into()))?,
     })
-}
-
-fn restart_guard(name: &str, value: &Bound<'_, PyAny>) -> PyResult<RestartGuard> {
-    let word = text(name, value)?;
-    word.parse().map_err(|error: ConfigError| raised(value.py(), &error.into()))
 }

@@ -17,6 +17,7 @@ use crate::lease::Lease;
 use crate::manager::Manager;
 use crate::node::NodeState;
 use crate::node_guards::LongLockNote;
+use crate::observe::{WaitWatch, WakeCause};
 use crate::turnstile::Turn;
 
 /// What a caller tries with.
@@ -58,7 +59,7 @@ impl Manager {
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known);
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
-        let outcome = acquiring.run().await;
+        let outcome = acquiring.run(resources).await;
         let (driver, note) = (acquiring.driver.clone(), acquiring.note.take());
         let left = outcome.withdrawals;
         let spent = (outcome.attempts, outcome.elapsed);
@@ -112,7 +113,10 @@ impl Manager {
     ) -> Result<Start, LockError> {
         let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
         let patience = policy.longest_wait().map(left);
+        self.telemetry.note_wait(resources);
         let turn = self.turnstile.wait(resources, patience).await;
+        self.telemetry
+            .note_wake(resources, turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Watch));
         self.check_open(resources)?;
         let driver = self.driver();
         let is_in_time = policy.timeout().is_none_or(|timeout| left(timeout) > LAST_TRY);
@@ -132,9 +136,11 @@ impl Manager {
 }
 
 impl Acquiring<'_> {
-    async fn run(&mut self) -> AcquireOutcome {
+    async fn run(&mut self, resources: &Resources) -> AcquireOutcome {
         let machine = self.machine.as_mut().expect("run is called once");
-        let outcome = self.driver.run(machine, |_| {}).await;
+        let mut waits = WaitWatch::new(&self.manager.telemetry, self.manager.quorum, resources);
+        let outcome = self.driver.run(machine, |machine| waits.see(machine)).await;
+        waits.end(&outcome);
         self.machine = None;
         outcome
     }

@@ -30,6 +30,7 @@ use crate::withdraw::Withdraw;
 
 mod loss;
 mod lost_round;
+mod progress;
 pub(crate) mod token;
 mod won_round;
 

@@ -100,7 +100,9 @@ pub use inspect::{Inspect, Inspection, Standing};
 pub use lease::Lease;
 pub use life::{ExtensionEnd, LeaseLife, LeaseWork, Loss, Release, Stage, WorkEnd, WorkId};
 pub use machine::{Environment, Machine, Output};
-pub use policy::{OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard};
+pub use policy::{
+    OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard,
+};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
 pub use time::{Moment, Ttl};

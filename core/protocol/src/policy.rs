@@ -4,11 +4,13 @@ mod checks;
 mod derived;
 mod guards;
 mod options;
+mod unreachable;
 
 use std::time::Duration;
 
 pub use self::guards::RestartGuard;
 pub use self::options::{OptionDefault, OptionInfo, OptionKind};
+pub use self::unreachable::OnUnreachable;
 
 use crate::time::Ttl;
 use crate::validity::Drift;
@@ -33,6 +35,7 @@ pub struct Policy {
     pub(crate) max_ttl: Option<Ttl>,
     pub(crate) lock_delay: Duration,
     pub(crate) min_hold: Duration,
+    pub(crate) on_unreachable: OnUnreachable,
 }
 
 impl Policy {
@@ -107,6 +110,11 @@ impl Policy {
         self.min_hold
     }
 
+    /// What becomes of an acquisition that can reach no quorum.
+    pub const fn on_unreachable(&self) -> OnUnreachable {
+        self.on_unreachable
+    }
+
     /// Whether acquisitions get a fencing token.
     pub const fn fencing(&self) -> bool {
         self.fencing
@@ -133,6 +141,7 @@ impl Default for Policy {
             max_ttl: None,
             lock_delay: Duration::ZERO,
             min_hold: Duration::ZERO,
+            on_unreachable: OnUnreachable::Raise,
         }
     }
 }
@@ -254,6 +263,15 @@ impl PolicyBuilder {
     /// Default 24 hours.
     pub const fn max_hold(mut self, limit: Duration) -> Self {
         self.policy.max_hold = limit;
+        self
+    }
+
+    /// What becomes of an acquisition that can reach no quorum. Default [`OnUnreachable::Raise`].
+    ///
+    /// With [`OnUnreachable::Proceed`] the caller goes on **without the lock**: choose it only for
+    /// locks that save work and protect nothing.
+    pub const fn on_unreachable(mut self, choice: OnUnreachable) -> Self {
+        self.policy.on_unreachable = choice;
         self
     }
 
