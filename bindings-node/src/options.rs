@@ -56,7 +56,7 @@ pub fn defaults() -> Vec<SettingDefault> {
         },
         kind: match option.kind {
             OptionKind::Flag(_) => "boolean",
-            OptionKind::Guard(_) | OptionKind::Wait(_) => "string",
+            OptionKind::Word(_) => "string",
             _ => "number",
         },
         meaning: match option.name {
@@ -133,8 +133,7 @@ fn set(
         (OptionKind::Number(set), Either3::A(number)) => set(policy, finite(name, *number)?),
         (OptionKind::Count(set), Either3::A(count)) => set(policy, retry_limit(name, *count)?),
         (OptionKind::Flag(set), Either3::B(flag)) => set(policy, *flag),
-        (OptionKind::Guard(set), Either3::C(word)) => set(policy, word.parse()?),
-        (OptionKind::Wait(set), Either3::C(word)) => set(policy, word.parse()?),
+        (OptionKind::Word(set), Either3::C(word)) => set(policy, word)?,
         // JavaScript's half has checked the types already.
         _ => return Err(ConfigError::new(format!("{name} is of the wrong type"))),
     })

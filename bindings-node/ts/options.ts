@@ -103,6 +103,12 @@ export interface Settings {
    * and `wait: 'push'`.
    */
   readonly fair: boolean
+  /**
+   * What becomes of an acquisition that can reach no quorum. Default raise: it rejects. With
+   * `proceed` the work goes on **without the lock**, under a lock that is `degraded` and has no
+   * token: only for locks that save work and protect nothing.
+   */
+  readonly onUnreachable?: 'raise' | 'proceed'
 }
 
 /** The settings that are the same for all locks of a manager. */

@@ -33,9 +33,18 @@ impl LeaseState {
     /// that the protected resource can refuse one whose lease is over. `None` where fencing is off, and
     /// for a lease taken over by its token until `check()` or `extend()` has confirmed it; after that it
     /// is no less than the number of the acquisition, and more once others have asked for the lock.
+    /// Raises `QuorumUnreachable` for a lease that is `degraded`.
     #[getter]
-    fn fencing_token(&self) -> Option<u64> {
-        self.fencing_token.or_else(|| self.lease.get().and_then(Lease::fencing_token))
+    fn fencing_token(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.refuse_degraded(py)?;
+        Ok(self.fencing_token.or_else(|| self.lease.get().and_then(Lease::fencing_token)))
+    }
+
+    /// Whether it is no lock at all: no quorum could be reached, and `on_unreachable="proceed"` lets
+    /// the work go on without it. It has no validity and no token, and is never lost.
+    #[getter]
+    fn degraded(&self) -> bool {
+        self.lease.get().is_some_and(Lease::is_degraded)
     }
 
     /// The seconds for which the lease may still be trusted; 0.0 when it has ended.
@@ -63,10 +72,12 @@ impl LeaseState {
     }
 
     /// The holder id, which is the value of the keys on the nodes. A program that knows it can extend and
-    /// release the lease: `locks.lease(resource, token)`.
+    /// release the lease: `locks.lease(resource, token)`. Raises `QuorumUnreachable` for a lease that is
+    /// `degraded`.
     #[getter]
-    fn token(&self) -> &str {
-        self.lease.unchecked_get().token()
+    fn token(&self, py: Python<'_>) -> PyResult<&str> {
+        self.refuse_degraded(py)?;
+        Ok(self.lease.unchecked_get().token())
     }
 
     /// The name of the resource; the first of several.
@@ -121,6 +132,9 @@ impl LeaseState {
         let validity = lease.validity().as_secs_f64();
         if lease.is_released() {
             return "released".to_owned();
+        }
+        if lease.is_degraded() {
+            return "degraded: not locked".to_owned();
         }
         if validity <= 0.0 {
             let adopted = lease.votes().is_empty();
@@ -188,6 +202,11 @@ impl LeaseState {
     /// Whether it is the lease with this token.
     pub(crate) fn has_token(&self, token: &str) -> bool {
         self.lease.get().is_some_and(|lease| lease.token() == token)
+    }
+
+    fn refuse_degraded(&self, py: Python<'_>) -> PyResult<()> {
+        let why = self.lease.get().and_then(Lease::why_degraded);
+        why.map_or(Ok(()), |error| Err(errors::raised(py, &error)))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {

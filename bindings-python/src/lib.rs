@@ -17,6 +17,7 @@ mod loop_driving;
 mod manager;
 mod nodes;
 mod notices;
+mod observing;
 mod operation;
 mod operation_task;
 mod options;
@@ -48,6 +49,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(process::listen, module)?)?;
     module.add_function(wrap_pyfunction!(process::take_notices, module)?)?;
     module.add_function(wrap_pyfunction!(notices::report, module)?)?;
+    module.add_function(wrap_pyfunction!(observing::take_events, module)?)?;
     let codes = PyDict::new(module.py());
     for kind in ErrorKind::ALL {
         codes.set_item(errors::class_name(kind), kind.code())?;

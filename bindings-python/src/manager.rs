@@ -1,11 +1,11 @@
 //! A manager as Python sees it: nodes and locks over them. Owns how it is rebuilt after a fork.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quorlock::{Address, NodeState, Redlock};
+use quorlock::{Address, Interest, NodeState, Redlock, Stats};
 use quorlock_protocol::Resources;
 
 use crate::completion::Outcome;
@@ -14,7 +14,7 @@ use crate::errors::{self, raised};
 use crate::fork::ForkLocal;
 use crate::operation::Operation;
 use crate::options::{self, Options};
-use crate::{nodes, process};
+use crate::{nodes, observing, process};
 
 /// A set of nodes. Connects at the first operation, anew in a forked child.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -25,6 +25,10 @@ pub(crate) struct Manager {
     /// thread holds it during a fork.
     core: Mutex<Option<ForkLocal<Redlock>>>,
     closed: AtomicBool,
+    /// Tells the events of this manager from those of others.
+    number: u64,
+    /// Whether every event is told, and not only those that are always logged.
+    is_heard: AtomicBool,
 }
 
 #[pymethods]
@@ -37,7 +41,9 @@ impl Manager {
             addresses.iter().cloned().fold(Redlock::builder(), quorlock::Builder::address);
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
         let options = options::parse(options)?;
-        Ok(Self { addresses, options, core: Mutex::default(), closed: AtomicBool::new(false) })
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let (closed, is_heard) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { addresses, options, core: Mutex::default(), closed, number, is_heard })
     }
 
     /// Every node's address, state, the reason of the state, and how many seconds its quarantine
@@ -61,6 +67,42 @@ impl Manager {
     #[getter]
     fn addresses(&self) -> Vec<String> {
         self.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    /// What it has counted, by name.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let core = self.lock().as_ref().and_then(ForkLocal::get).cloned();
+        let stats = if let Some(core) = core {
+            core.stats()
+        } else {
+            // Reading figures starts nothing.
+            let addresses = self.addresses.iter().map(|it| it.to_string().into());
+            Stats::before_all(&addresses.collect::<Vec<_>>())
+        };
+        observing::by_name(py, &stats.fields())
+    }
+
+    /// The number by which its events are known.
+    #[getter]
+    const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// From now on every event is told.
+    fn hear_all(&self) {
+        if self.is_heard.load(Ordering::Relaxed) {
+            return;
+        }
+        let slot = self.lock();
+        if self.is_heard.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(core) = slot.as_ref().and_then(ForkLocal::get)
+            && let Some(notices) = process::notices()
+        {
+            let number = self.number;
+            core.subscribe(REST, move |event| notices.keep_event(number, event)).keep();
+        }
     }
 
     /// The settings of one lock, checked.
@@ -113,7 +155,14 @@ impl Manager {
         }
         let mut builder = Redlock::builder().engine(engine.clone()).policy(self.options.policy);
         if let Some(notices) = process::notices() {
+            let number = self.number;
             builder = builder.on_notice(|notice| notices.keep(notice));
+            let heard = if self.is_heard.load(Ordering::Relaxed) {
+                Interest::ALL
+            } else {
+                Interest::WARNINGS
+            };
+            builder = builder.on_events(heard, move |event| notices.keep_event(number, event));
         }
         for address in &self.addresses {
             builder = builder.address(address.clone());
@@ -158,6 +207,17 @@ impl Plan {
         Ok(Operation::new(engine, async move {
             lock.acquire().await.map(|guard| Outcome::Won(guard.into()))
         }))
+    }
+
+    /// From now on every event of the manager is told.
+    fn hear_all(&self) {
+        self.manager.get().hear_all();
+    }
+
+    /// The manager whose settings these are.
+    #[getter]
+    fn manager(&self, py: Python<'_>) -> Py<Manager> {
+        self.manager.clone_ref(py)
     }
 
     /// The same settings for a lock on one other resource.
@@ -220,6 +280,11 @@ impl Plan {
         Ok(Self { manager: manager.clone().unbind(), names, options })
     }
 }
+
+/// The number of the next manager of the process.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+/// What is told only if somebody wants it.
+const REST: Interest = Interest::ALL.without(Interest::WARNINGS);
 
 /// One node as Python gets it: address, state, detail, seconds of quarantine.
 type Status = (String, &'static str, Option<String>, Option<f64>);

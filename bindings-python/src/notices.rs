@@ -1,12 +1,12 @@
-//! Carries notices to Python's logging: a queue between the engine's thread, which never touches
-//! Python, and the Python thread that logs. Owns the queue.
+//! Carries notices and events to Python: a queue between the engine's thread, which never touches
+//! Python, and the Python thread that logs and calls back. Owns the queue.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use quorlock::NoticeReport;
+use quorlock::{Event, NoticeReport};
 
 use crate::completion_queue;
 
@@ -19,6 +19,8 @@ pub(crate) struct Notices {
 #[derive(Default)]
 struct State {
     queue: VecDeque<NoticeReport>,
+    /// Each with the number of the manager that it is of.
+    events: VecDeque<(u64, Event)>,
     /// Where to post a number when the queue becomes non-empty.
     listener: Option<(Arc<completion_queue::Inner>, u64)>,
 }
@@ -32,18 +34,25 @@ impl Notices {
         }
         state.queue.push_back(notice.clone());
         let is_first = state.queue.len() == 1;
-        let listener = state.listener.clone().filter(|_| is_first);
-        drop(state);
-        if let Some((queue, number)) = listener {
-            queue.post(number, None);
+        wake(state, is_first);
+    }
+
+    /// Adds an event of a manager, and wakes the thread that tells it.
+    pub(crate) fn keep_event(&self, manager: u64, event: &Event) {
+        let mut state = self.state();
+        if state.events.len() == MOST_EVENTS {
+            state.events.pop_front();
         }
+        state.events.push_back((manager, event.clone()));
+        let is_first = state.events.len() == 1;
+        wake(state, is_first);
     }
 
     /// From now on, `number` is posted when there is a notice to log.
     pub(crate) fn listen(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut state = self.state();
         state.listener = Some((Arc::clone(queue), number));
-        let is_late = !state.queue.is_empty();
+        let is_late = !state.queue.is_empty() || !state.events.is_empty();
         drop(state);
         if is_late {
             queue.post(number, None);
@@ -55,8 +64,21 @@ impl Notices {
         mem::take(&mut self.state().queue)
     }
 
+    /// Takes the events that have not been told.
+    pub(crate) fn take_events(&self) -> VecDeque<(u64, Event)> {
+        mem::take(&mut self.state().events)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(state: MutexGuard<'_, State>, is_first: bool) {
+    let listener = state.listener.clone().filter(|_| is_first);
+    drop(state);
+    if let Some((queue, number)) = listener {
+        queue.post(number, None);
     }
 }
 
@@ -69,3 +91,5 @@ pub(crate) fn report(error: Bound<'_, PyAny>) {
 
 /// If no thread logs them, the latest ones are kept.
 const MOST: usize = 256;
+/// If Python is slower than the locks, the latest events are kept.
+const MOST_EVENTS: usize = 16_384;

@@ -78,12 +78,7 @@ fn apply(builder: PolicyBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         OptionKind::Number(set) => set(builder, factor(name, value)?),
         OptionKind::Count(set) => set(builder, Some(count(name, value)?)),
         OptionKind::Flag(set) => set(builder, flag(name, value)?),
-        OptionKind::Guard(set) => set(builder, word(name, value)?),
-        OptionKind::Wait(set) => set(builder, word(name, value)?),
+        OptionKind::Word(set) => set(builder, &text(name, value)?)
+            .map_err(|error: ConfigError| raised(value.py(), &error.into()))?,
     })
-}
-
-fn word<T: FromStr<Err = ConfigError>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
-    let word = text(name, value)?;
-    word.parse().map_err(|error: ConfigError| raised(value.py(), &error.into()))
 }

@@ -29,6 +29,7 @@ describe('settings', () => {
         clockGuard: true,
         lockDelay: 0,
         minHold: 0,
+        onUnreachable: 'raise',
       },
     )
     assert.equal(any(defaultSettings).ttl, 10_000)
@@ -53,6 +54,7 @@ describe('settings', () => {
     ['fenceRetention', 0],
     ['maxHold', -5],
     ['restartGuard', 'on'],
+    ['onUnreachable', 'ignore'],
     ['maxTtl', 0],
     ['maxTtl', NaN],
     ['lockDelay', -1],

@@ -34,6 +34,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "max_ttl": ("no limit", "none"),
     "lock_delay": ("0 s", "0 s"),
     "min_hold": ("0 s", "0 s"),
+    "on_unreachable": ("`raise`", "raise"),
 }
 MEANT: dict[str, Callable[[str], object]] = {
     r"([\d.]+) s": float,
@@ -43,7 +44,7 @@ MEANT: dict[str, Callable[[str], object]] = {
     r"(\d+) days": lambda number: float(number) * DAY,
     r"(\d[\d.]*)": float,
     r"(yes|on)": lambda _: True,
-    r"`?(auto)`?": str,
+    r"`?(auto|raise)`?": str,
 }
 
 
@@ -108,7 +109,12 @@ def _title(name: str) -> str:
 
 def test_every_option_is_told_of() -> None:
     assert set(WORDS) == set(_native.OPTIONS)
-    assert set(told_in_python()) == set(_native.OPTIONS) | {"blocking", "on_lost", "raise_on_lost"}
+    assert set(told_in_python()) == set(_native.OPTIONS) | {
+        "blocking",
+        "on_event",
+        "on_lost",
+        "raise_on_lost",
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in WORDS if name != "ttl"])

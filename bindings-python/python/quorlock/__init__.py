@@ -26,11 +26,13 @@ from ._module import configure, redlock
 from ._native import __version__
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
+from ._stats import Histogram, NodeStats, Stats
 from ._sync import Lease, Lock, Redlock
 
 __all__ = [
     "ConfigError",
     "ConfigTypeError",
+    "Histogram",
     "Lease",
     "LeaseLost",
     "Lock",
@@ -43,8 +45,10 @@ __all__ = [
     "LocksClosed",
     "ManagerOptions",
     "Node",
+    "NodeStats",
     "QuorumUnreachable",
     "Redlock",
+    "Stats",
     "Vote",
     "__version__",
     "configure",

@@ -26,6 +26,7 @@ from ._errors import (
     LeaseLost,
     LockNotAcquired,
 )
+from ._events import hear_for_log
 from ._loops import Interruption, finished, is_thrown_away, watch_loss
 from ._native import LeaseState, Plan
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
@@ -215,6 +216,7 @@ class Lock(LockBase[Lease]):
         return operation.result()
 
     async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
+        hear_for_log(self._planned()[0])
         try:
             await finished(operation)
             lease = self._acquisitions.take(operation, Lease, is_block)

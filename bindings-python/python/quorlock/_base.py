@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, TypeVar
 
 from ._clients import Clients
 from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
+from ._events import EventSource
 from ._native import Acquisitions, LeaseState, Manager
 from ._nodes import Hidden, Node, listed, parts_of
 from ._notices import warn
-from ._options import Behaviour, split
+from ._options import MANAGERS_OWN, Behaviour, split
+from ._stats import Stats, stats_of
 
 if TYPE_CHECKING:
     from ._native import Operation, Plan
@@ -25,12 +27,15 @@ class RedlockBase:
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
         given = listed(nodes)
         parts = [parts_of(node) for node in given]
-        core, behaviour = split(options)
+        settings = {name: value for name, value in options.items() if name not in MANAGERS_OWN}
+        core, behaviour = split(settings)
         self._manager = Manager(parts, core)
+        self._events = EventSource(self._manager, options.get("on_event"))
         self._clients = Clients(given, self._manager.addresses)
         self._behaviour = self._watching(behaviour)
         self._nodes = Hidden(parts)
-        self._options = options
+        self._options = settings
+        self._all_options = options
         # : The long ttls that a warning was given for, once each.
         self._long_ttls: set[float] = set()
         self._mind(self._manager.plan_usual("any"))
@@ -41,6 +46,20 @@ class RedlockBase:
     def nodes(self) -> list[Node]:
         """Every node's address (without a password) and state, in the order given."""
         return [Node(*node) for node in self._manager.nodes()]
+
+    def stats(self) -> Stats:
+        """What it has counted in this process since it was made. Asks no node and starts nothing.
+
+        >>> from quorlock import Redlock
+        >>> locks = Redlock(["memory://", "memory://", "memory://"])
+        >>> with locks.lock("invoice:42"):
+        ...     locks.stats().held
+        1
+        >>> stats = locks.stats()
+        >>> stats.held, stats.acquisitions["acquired"], stats.hold_seconds.count
+        (0, 1, 1)
+        """
+        return stats_of(self._manager.stats())
 
     @property
     def is_closed(self) -> bool:
@@ -105,7 +124,7 @@ class RedlockBase:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For multiprocessing: the other process makes its own connections.
-        return _rebuild, (type(self), self._nodes.reveal(), self._options)
+        return _rebuild, (type(self), self._nodes.reveal(), self._all_options)
 
 
 class LockBase(Generic[L]):

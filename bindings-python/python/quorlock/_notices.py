@@ -1,4 +1,4 @@
-"""Logs notices with Python's logging when they come. Owns the thread that does it.
+"""Logs notices with Python's logging when they come, and tells events. Owns the thread for it.
 
 That is a thread of its own, or the greenlets' hub: never a thread that waits for a lock, and no
 thread once the interpreter ends.
@@ -12,6 +12,7 @@ import threading
 import time
 
 from ._ends import see_out
+from ._events import tell_events
 from ._hubs import router_of_hub
 from ._native import listen as native_listen
 from ._native import report, take_notices
@@ -39,13 +40,14 @@ def listen() -> None:
 
 
 def tell() -> None:
-    """Log the notices that came since the last call, as warnings.
+    """Log the notices that came since the last call, as warnings, and tell the events.
 
     An error in logging stops nothing.
     """
     for text, name, node in take_notices():
         if _is_news(name, text, node):
             warn(name, text, node)
+    tell_events()
 
 
 def _is_news(name: str, text: str, node: str | None) -> bool:

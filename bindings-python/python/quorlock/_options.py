@@ -25,6 +25,7 @@ else:
         Unpack = dict
 
 OnLost = Callable[..., object]
+OnEvent = Callable[..., object]
 #: A length of time; `None` stands for the default.
 Seconds = Union[float, timedelta, None]
 
@@ -77,6 +78,10 @@ class Settings(TypedDict, total=False):
     languages. Default: no; then one that has just come may get it before others that wait. It
     holds among callers with `fair=True`, needs one more round trip where the lock is free, and is
     for one resource and `wait="push"`."""
+    on_unreachable: Literal["raise", "proceed"] | None
+    """What becomes of an acquisition that can reach no quorum. Default `raise`. With `proceed` the
+    work goes on **without the lock**, under a lease that is `degraded` and has no token: only for
+    locks that save work and protect nothing."""
     fencing: bool | None
     """Whether acquisitions get a fencing token. Default yes."""
     fence_retention: Seconds
@@ -110,6 +115,10 @@ class ManagerOptions(LockOptions, total=False):
     longer one is refused. A node that may have forgotten locks is held back for that time.
     Default: no limit; then the longest counts that this manager has asked for or that others have
     noted on the nodes. The same for all who use the nodes."""
+
+    on_event: OnEvent | None
+    """Called with every event of these locks and nodes, see `quorlock.events`: from a thread of
+    this package, one after another."""
 
 
 class Behaviour(NamedTuple):
@@ -191,5 +200,8 @@ OWN: dict[str, tuple[object, str]] = {
     ),
     "on_lost": (None, "called with the LeaseLost when a lease is lost"),
     "raise_on_lost": (True, "whether a loss raises LeaseLost at the end of the block"),
+    "on_event": (None, "called with every event of the locks and nodes of a manager"),
 }
 _OWN = ("blocking", "raise_on_lost", "on_lost")
+# : Options that only a manager takes, and that no lock inherits.
+MANAGERS_OWN = ("on_event",)

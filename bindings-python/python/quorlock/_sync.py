@@ -19,6 +19,7 @@ from ._base import (
     tell_loss,
 )
 from ._errors import LockNotAcquired
+from ._events import hear_for_log
 from ._greenlets import callbacks, wait
 from ._native import LeaseState, Plan
 from ._options import (
@@ -241,6 +242,7 @@ class Lock(LockBase[Lease]):
         return operation.result()
 
     def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
+        hear_for_log(self._planned()[0])
         try:
             wait(operation)
             lease = self._acquisitions.take(operation, Lease, is_block)

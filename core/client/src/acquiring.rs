@@ -17,6 +17,7 @@ use crate::lease::Lease;
 use crate::manager::Manager;
 use crate::node::NodeState;
 use crate::node_guards::LongLockNote;
+use crate::observe::{WaitWatch, WakeCause};
 use crate::turnstile::Turn;
 
 /// What a caller tries with.
@@ -63,7 +64,7 @@ impl Manager {
         let machine = if was_contended { machine.queue_first() } else { machine };
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
-        let outcome = acquiring.run().await;
+        let outcome = acquiring.run(resources).await;
         if outcome.was_waited_for {
             self.tell_of_push();
         }
@@ -120,7 +121,12 @@ impl Manager {
     ) -> Result<Start, LockError> {
         let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
         let patience = policy.longest_wait().map(left);
+        self.telemetry.note_wait(resources, None, None);
+        let began = self.clock.now();
         let turn = self.turnstile.wait(resources, patience).await;
+        // The one before it in this manager's line has ended.
+        let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
+        self.telemetry.note_wake(resources, by, self.clock.now().since(began));
         self.check_open(resources)?;
         let driver = self.driver();
         let is_in_time = policy.timeout().is_none_or(|timeout| left(timeout) > LAST_TRY);
@@ -140,9 +146,11 @@ impl Manager {
 }
 
 impl Acquiring<'_> {
-    async fn run(&mut self) -> AcquireOutcome {
+    async fn run(&mut self, resources: &Resources) -> AcquireOutcome {
         let machine = self.machine.as_mut().expect("run is called once");
-        let outcome = self.driver.run(machine, |_| {}).await;
+        let mut waits = WaitWatch::new(&self.manager.telemetry, self.manager.quorum, resources);
+        let outcome = self.driver.run(machine, |machine| waits.see(machine)).await;
+        waits.end(&outcome);
         self.machine = None;
         outcome
     }

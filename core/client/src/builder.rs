@@ -12,7 +12,7 @@ use crate::error::LockError;
 use crate::manager::{Manager, Redlock};
 use crate::node::Node;
 use crate::node_guards::GuardsHandle;
-use crate::observe::{Listener, NoticeReport, Observer};
+use crate::observe::{Event, EventListener, Interest, Listener, NoticeReport, Observer};
 use crate::redis_node::NodeSettings;
 
 /// Collects what a [`Redlock`] is made of.
@@ -24,6 +24,7 @@ pub struct Builder {
     settings: NodeSettings,
     engine: Option<Engine>,
     listener: Option<Listener>,
+    event_listeners: Vec<(Interest, EventListener)>,
 }
 
 impl Redlock {
@@ -97,6 +98,24 @@ impl Builder {
         self
     }
 
+    /// Adds a listener for events: what happens to locks and nodes, for programs that watch.
+    ///
+    /// It is called on the thread on which the event happens, mostly the engine's, and must not
+    /// block. Without a listener, no event is made. See also [`Redlock::subscribe`].
+    pub fn on_event(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.on_events(Interest::ALL, listener)
+    }
+
+    /// The same for some events only.
+    pub fn on_events(
+        mut self,
+        interest: Interest,
+        listener: impl Fn(&Event) + Send + Sync + 'static,
+    ) -> Self {
+        self.event_listeners.push((interest, Arc::new(listener)));
+        self
+    }
+
     /// Checks the nodes as [`Self::build`] does, without starting anything.
     ///
     /// # Errors
@@ -123,6 +142,9 @@ impl Builder {
         };
         let addresses = specs.iter().map(NodeSpec::shown).collect();
         let observer = Observer::new(addresses, self.listener);
+        for (interest, listener) in self.event_listeners {
+            observer.telemetry().add(interest, listener);
+        }
         let guards =
             GuardsHandle::new(&self.policy, Quorum::of(specs.len()), observer, engine.jumps());
         let make = |(id, spec): (NodeId, &NodeSpec)| match spec {

@@ -140,8 +140,10 @@ impl Default for ToldClock {
     }
 }
 
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// In 64 bits: called for every answer of a node.
+pub(crate) const fn nanos(duration: Duration) -> u64 {
+    let whole = duration.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(duration.subsec_nanos() as u64)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

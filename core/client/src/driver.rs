@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use crate::clock::{LeaseClock, Snapshot};
 use crate::inbox::{Arrival, Inbox, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
+use crate::observe::Telemetry;
 
 /// The nodes, and the inbox that receives their replies for one operation.
 #[derive(Clone)]
@@ -23,9 +24,13 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A driver for machines that use `clock`.
-    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, clock: &LeaseClock) -> Self {
-        let inbox = Arc::new(Inbox::with_room_for(nodes.len(), clock));
+    /// A driver for machines that use `clock`; the latencies of the answers are counted there.
+    pub(crate) fn new(
+        nodes: &Arc<[Arc<dyn Node>]>,
+        clock: &LeaseClock,
+        telemetry: &Arc<Telemetry>,
+    ) -> Self {
+        let inbox = Inbox::with_room_for(nodes.len(), clock, Some(telemetry));
         Self { nodes: Arc::clone(nodes), inbox }
     }
 
@@ -88,7 +93,10 @@ impl Driver {
             }
         };
         watch(machine);
-        self.send(outgoing);
+        if !outgoing.is_empty() {
+            self.inbox.note_asking(turn.now());
+            self.send(outgoing);
+        }
         next
     }
 
@@ -273,7 +281,8 @@ mod tests {
             let (sent, owes_since) = (Arc::clone(&sent), Box::new(owes_since));
             Arc::new(Recorder { own, owes_since, sent }) as Arc<dyn Node>
         });
-        let driver = Driver::new(&nodes.collect(), &LeaseClock::default());
+        let driver =
+            Driver::new(&nodes.collect(), &LeaseClock::default(), &Arc::new(Telemetry::of(3)));
         driver.run(&mut Sends((0..).zip(sends.iter().copied()).collect()), |_| ()).await;
         sent.lock().unwrap().clone()
     }

@@ -5,6 +5,7 @@ mod late;
 
 use std::future::poll_fn;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
@@ -13,6 +14,7 @@ use quorlock_protocol::{Moment, News, NodeId, Reply};
 
 pub(crate) use self::late::{CompactVotes, LateVotes};
 use crate::clock::{self, LeaseClock};
+use crate::observe::Telemetry;
 
 /// What has arrived for one operation, or for several that share the inbox, and was not taken yet.
 #[derive(Default)]
@@ -21,6 +23,10 @@ pub(crate) struct Inbox {
     waker: AtomicWaker,
     /// The lease clock of the operations.
     clock: LeaseClock,
+    /// When the commands were sent that go out now, in nanoseconds of the lease clock.
+    asking: AtomicU64,
+    /// Where the latencies of answers are counted.
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 #[derive(Default)]
@@ -60,11 +66,27 @@ pub(crate) enum Wake {
 }
 
 impl Inbox {
-    /// An inbox with room for this many replies at once, for operations that use `clock`.
-    pub(crate) fn with_room_for(replies: usize, clock: &LeaseClock) -> Self {
+    /// An inbox with room for this many replies at once, for operations that use `clock`; the
+    /// latencies of the answers are counted in `telemetry`.
+    #[inline]
+    pub(crate) fn with_room_for(
+        replies: usize,
+        clock: &LeaseClock,
+        telemetry: Option<&Arc<Telemetry>>,
+    ) -> Arc<Self> {
         let replies = Vec::with_capacity(replies);
-        let incoming = Mutex::new(Incoming { replies, ..Incoming::default() });
-        Self { incoming, waker: AtomicWaker::new(), clock: clock.clone() }
+        Arc::new(Self {
+            incoming: Mutex::new(Incoming { replies, ..Incoming::default() }),
+            waker: AtomicWaker::new(),
+            clock: clock.clone(),
+            asking: AtomicU64::new(0),
+            telemetry: telemetry.cloned(),
+        })
+    }
+
+    /// Commands are sent from `now` on.
+    pub(crate) fn note_asking(&self, now: Moment) {
+        self.asking.store(wrapped_nanos(now), Ordering::Relaxed);
     }
 
     /// The lease clock of the operations that receive here.
@@ -132,6 +154,8 @@ pub struct ReplyTo {
     inbox: Arc<Inbox>,
     operation: OperationId,
     node: NodeId,
+    /// When the command was sent, in nanoseconds of the lease clock.
+    asked: u64,
 }
 
 impl ReplyTo {
@@ -142,7 +166,8 @@ impl ReplyTo {
 
     /// A reply address for one of the operations that share the inbox.
     pub(crate) fn of(inbox: &Arc<Inbox>, operation: OperationId, node: NodeId) -> Self {
-        Self { inbox: Arc::clone(inbox), operation, node }
+        let asked = inbox.asking.load(Ordering::Relaxed);
+        Self { inbox: Arc::clone(inbox), operation, node, asked }
     }
 
     /// The lease clock of the operation that asked.
@@ -169,6 +194,12 @@ impl ReplyTo {
     pub(crate) fn deliver_at(&self, at: Moment, reply: Reply) {
         let (operation, node) = (self.operation, self.node);
         let at = self.clock().at(at);
+        if reply.answer.is_ok()
+            && let Some(telemetry) = &self.inbox.telemetry
+        {
+            let took = wrapped_nanos(at).wrapping_sub(self.asked).cast_signed();
+            telemetry.figures().note_answer(node, took.max(0).cast_unsigned());
+        }
         let arrival = Arrival { at, operation, node, reply };
         let mut incoming = self.inbox.lock();
         if let Some(late) = &incoming.late {
@@ -178,4 +209,10 @@ impl ReplyTo {
         drop(incoming);
         self.inbox.waker.wake();
     }
+}
+
+/// Nanoseconds that may wrap around, of which only differences matter.
+const fn wrapped_nanos(moment: Moment) -> u64 {
+    let since = moment.since_epoch();
+    since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(since.subsec_nanos() as u64)
 }

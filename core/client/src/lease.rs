@@ -17,6 +17,8 @@ use crate::manager::Manager;
 use crate::node_guards::LongLockNote;
 use crate::renewal::RenewalScheduler;
 
+mod account;
+mod degraded;
 mod operations;
 mod release;
 mod renew;
@@ -66,6 +68,8 @@ struct Extras {
     /// The nodes are told which holder has the fencing token.
     is_recorded: bool,
     renewals: Renewals,
+    /// What kept it from being locked, for a lease that goes on without the lock.
+    degraded: Option<LockError>,
     /// For a long lock: they tell other clients of it; the longest comes last.
     notes: Vec<LongLockNote>,
 }
@@ -206,12 +210,20 @@ impl Lease {
     /// A round counts once it has ended. The nodes' answers to a release are returned by
     /// [`Self::release_told`].
     pub fn votes(&self) -> Vec<NodeReport> {
+        if let Some(error) = self.why_degraded() {
+            return error.votes().to_vec();
+        }
         let votes = self.shared.lock().votes.now();
         name_votes(&votes, &self.shared.manager.addresses)
     }
 }
 
 impl Shared {
+    /// Whether it was acquired here, and not taken over by its token.
+    const fn is_acquired(&self) -> bool {
+        self.spent.0 > 0
+    }
+
     fn ttl(&self) -> Duration {
         self.lock().life.policy().ttl().as_duration()
     }
@@ -258,8 +270,8 @@ impl State {
 impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.leave(&self.manager.renewals);
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).leave(&self.manager.renewals);
+        self.account_dropped(&self.lock());
     }
 }
 

@@ -30,6 +30,7 @@
 
 mod acquiring;
 mod address;
+mod attempt;
 mod builder;
 mod clock;
 mod connect;
@@ -46,6 +47,7 @@ mod manager;
 mod memory_node;
 mod node;
 mod node_guards;
+mod node_state;
 mod observe;
 mod outage;
 mod redis_node;
@@ -54,6 +56,7 @@ mod replies;
 mod sequencer;
 mod tasks;
 mod turnstile;
+mod watching;
 
 pub use address::{Address, Tls, Verification};
 pub use builder::Builder;
@@ -68,11 +71,14 @@ pub use lock::Lock;
 pub use manager::Redlock;
 pub use memory_node::MemoryNode;
 pub use node::{Node, NodeState};
-pub use observe::NoticeReport;
+pub use observe::{
+    Event, EventKind, EventName, HistogramStats, Interest, LeaseInfo, NodeStats, NoticeReport,
+    Stats, Subscription, WakeCause,
+};
 pub use quorlock_protocol::{
-    Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, Notice, OptionDefault,
-    OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine, QuarantineReason, ReleaseOutcome,
-    RestartGuard, Vote, WaitMode,
+    Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, LossReason, Notice,
+    OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine,
+    QuarantineReason, ReleaseOutcome, RestartGuard, Vote, WaitMode,
 };
 pub use redis_node::{NodeSettings, RedisNode, ServerConnection, ServerReply};
 pub use replies::Replies;
@@ -82,6 +88,7 @@ pub use sequencer::{Record as SequencerRecord, Sequencer};
 pub mod embed {
     pub use crate::engine::{AdaptiveBackoff, Drive};
     pub use crate::guard::UndeliveredLease;
+    pub use crate::observe::Value;
 }
 
 /// The Rust examples of the README and the guide, compiled.

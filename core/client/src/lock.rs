@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Resources, WaitMode};
+use quorlock_protocol::{
+    Claim, ConfigError, ErrorKind, HolderId, OnUnreachable, Policy, PolicyBuilder, Resources,
+    WaitMode,
+};
 
+use crate::attempt::Attempt;
 use crate::engine::Task;
 use crate::error::LockError;
 use crate::guard::{LeaseGuard, UndeliveredLease};
@@ -120,6 +124,13 @@ impl Lock {
     /// [`Config`](crate::ErrorKind::Config) if a setting is wrong,
     /// [`Closed`](crate::ErrorKind::Closed) after the manager was closed.
     pub async fn acquire(&self) -> Result<LeaseGuard, LockError> {
+        #[cfg(feature = "tracing")]
+        return tracing::Instrument::instrument(self.acquire_anywhere(), span()).await;
+        #[cfg(not(feature = "tracing"))]
+        self.acquire_anywhere().await
+    }
+
+    async fn acquire_anywhere(&self) -> Result<LeaseGuard, LockError> {
         if self.manager.engine.is_current() {
             return self.acquire_here().await;
         }
@@ -138,7 +149,32 @@ impl Lock {
 
     async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
         let (resources, policy) = self.check()?;
-        self.manager.acquire(&resources, &policy).await
+        let attempt = Attempt::new(&self.manager);
+        let result = self.manager.acquire(&resources, &policy).await;
+        match result {
+            Ok(lease) => {
+                attempt.won(&lease);
+                Ok(lease)
+            }
+            Err(error) => {
+                attempt.failed(&error);
+                self.proceed_without(&resources, &policy, error)
+            }
+        }
+    }
+
+    /// A lease without the lock, if no quorum could be reached and the settings ask for that.
+    fn proceed_without(
+        &self,
+        resources: &Resources,
+        policy: &Policy,
+        error: LockError,
+    ) -> Result<LeaseGuard, LockError> {
+        let is_wanted = policy.on_unreachable() == OnUnreachable::Proceed;
+        if !is_wanted || error.kind() != ErrorKind::QuorumUnreachable {
+            return Err(error);
+        }
+        Ok(LeaseGuard::new(Lease::degraded(&self.manager, resources, policy, error)))
     }
 
     /// Takes over a lease on these resources by the token that its holder handed over, with the
@@ -165,10 +201,16 @@ impl Lock {
     }
 
     fn stopped(&self) -> LockError {
-        let kind = crate::ErrorKind::Closed;
+        let kind = ErrorKind::Closed;
         match &self.resources {
             Ok(resources) => self.manager.error(kind, resources, &[], (0, Duration::ZERO)),
             Err(error) => error.clone().into(),
         }
     }
+}
+
+/// Covers an acquisition, as a child of the caller's span.
+#[cfg(feature = "tracing")]
+fn span() -> tracing::Span {
+    tracing::debug_span!(target: "quorlock", "quorlock.acquire")
 }

@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
 use crate::node::{Node, NodeState};
 use crate::node_guards::{GuardsHandle, LongLockNote};
+use crate::observe::Telemetry;
 use crate::redis_node::NodeSettings;
 use crate::renewal::RenewalScheduler;
 use crate::turnstile::Turnstile;
@@ -65,6 +66,7 @@ pub(crate) struct Manager {
     settings: NodeSettings,
     pub(crate) turnstile: Arc<Turnstile>,
     pub(crate) contention: RecentContention,
+    pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) known: AtomicU64,
     settled: AtomicBool,
     /// A quorum has granted something, so the list of nodes was right at that time.
@@ -155,10 +157,12 @@ impl Manager {
     ) -> Self {
         let clock = guards.clock().clone();
         let told_no_push = nodes.iter().map(|_| AtomicBool::new(false)).collect();
+        let telemetry = Arc::clone(guards.telemetry());
         Self {
             quorum: Quorum::of(nodes.len()),
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
-            renewals: RenewalScheduler::new(&nodes, &clock),
+            renewals: RenewalScheduler::new(&nodes, &clock, &telemetry),
+            telemetry,
             clock,
             nodes,
             guards,
@@ -252,7 +256,7 @@ impl Manager {
 
     /// A driver for one operation.
     pub(crate) fn driver(&self) -> Driver {
-        Driver::new(&self.nodes, &self.clock)
+        Driver::new(&self.nodes, &self.clock, &self.telemetry)
     }
 
     /// Continues to take keys back after the caller has left, with the inbox that receives the

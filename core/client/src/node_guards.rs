@@ -12,7 +12,8 @@ use tokio::select;
 use tokio::sync::watch;
 
 use crate::clock::{self, ClockJumps, LeaseClock, Snapshot, System};
-use crate::observe::Observer;
+use crate::node::NodeState;
+use crate::observe::{Observer, Telemetry};
 
 /// The guards of one manager.
 #[derive(Clone)]
@@ -73,6 +74,11 @@ impl GuardsHandle {
     /// The lease clock of the manager.
     pub(crate) fn clock(&self) -> &LeaseClock {
         &self.shared.clock
+    }
+
+    /// The events and figures of the manager.
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
+        self.shared.observer.telemetry()
     }
 
     /// Takes note of the settings of locks that will be acquired.
@@ -181,6 +187,11 @@ impl NodeGuard {
 
     pub(crate) fn handle_down(&self, now: Moment) {
         self.guards.with(|guards| guards.handle_down(self.node, now));
+    }
+
+    /// Tells programs that the state of the node has changed.
+    pub(crate) fn tell_change(&self, from: &NodeState, to: &NodeState) {
+        self.guards.shared.observer.tell_change(self.node, from, to);
     }
 
     /// Tells people that the node does not take part any more, and why.

@@ -1,100 +1,27 @@
-//! What a person should hear of, as it happens. Owns who is told, and which address a node has; the words
-//! come from the protocol.
+//! What a manager tells of its work: notices for people, events and figures for programs. Owns none
+//! of the words and decides nothing; its parts are in this folder.
 
-use std::fmt;
-use std::sync::Arc;
+mod events;
+mod fields;
+mod figures;
+mod histogram;
+mod notices;
+mod sentences;
+mod stats;
+mod telemetry;
+#[cfg(feature = "tracing")]
+mod traces;
+mod value;
+mod waiting;
 
-use quorlock_protocol::{Dependence, Fault, FaultKind, Notice};
-
-/// Something that a person should hear of: a node that is held back, a clock that was set, a server
-/// that may throw locks out. Nothing has failed because of it yet.
-///
-/// Its [`Display`](fmt::Display) is a sentence for a log.
-///
-/// ```
-/// use quorlock::Redlock;
-///
-/// # fn main() -> Result<(), quorlock::LockError> {
-/// let locks = Redlock::builder()
-///     .nodes(["redis://a", "redis://b", "redis://c"])
-///     .on_notice(|notice| eprintln!("{}: {notice}", notice.name()))
-///     .build()?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoticeReport {
-    notice: Notice,
-    address: Option<Arc<str>>,
-    message: String,
-}
-
-impl NoticeReport {
-    /// What it is, for programs.
-    pub const fn notice(&self) -> &Notice {
-        &self.notice
-    }
-
-    /// A stable name for it, for example `quarantined`.
-    pub const fn name(&self) -> &'static str {
-        self.notice.name()
-    }
-
-    /// The address of the node that it is about, without a password; `None` if it is about this client
-    /// or about several nodes.
-    pub fn address(&self) -> Option<&str> {
-        self.address.as_deref()
-    }
-}
-
-impl fmt::Display for NoticeReport {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
-    }
-}
-
-/// Who is told.
-pub(crate) type Listener = Arc<dyn Fn(&NoticeReport) + Send + Sync>;
-
-/// The nodes' addresses, and whoever wants to hear of them.
-#[derive(Default)]
-pub(crate) struct Observer {
-    addresses: Arc<[Arc<str>]>,
-    listener: Option<Listener>,
-}
-
-impl Observer {
-    pub(crate) fn new(addresses: Arc<[Arc<str>]>, listener: Option<Listener>) -> Self {
-        Self { addresses, listener }
-    }
-
-    /// Tells what has come up.
-    pub(crate) fn tell(&self, notices: Vec<Notice>) {
-        let Some(listener) = &self.listener else {
-            return;
-        };
-        for notice in notices {
-            let message = notice.explain(&self.plain());
-            let node = notice.node();
-            let address = node.and_then(|node| self.addresses.get(node.index()).cloned());
-            listener(&NoticeReport { notice, address, message });
-        }
-    }
-
-    pub(crate) fn explain(&self, dependence: &Dependence) -> String {
-        dependence.explain(&self.plain())
-    }
-
-    /// Why a node without a vote of its own answers nothing.
-    pub(crate) fn fault_of(&self, dependence: &Dependence) -> Fault {
-        let kind = match dependence {
-            Dependence::Replica(..) | Dependence::ReplicaOf(..) => FaultKind::Replica,
-            Dependence::SameServer(..) | Dependence::OneCluster(..) => FaultKind::NotIndependent,
-        };
-        Fault::new(kind, self.explain(dependence))
-    }
-
-    fn plain(&self) -> Vec<&str> {
-        self.addresses.iter().map(AsRef::as_ref).collect()
-    }
-}
+pub use events::{Event, EventKind, EventName, LeaseInfo};
+pub(crate) use figures::ABANDONED;
+pub use histogram::HistogramStats;
+pub use notices::NoticeReport;
+pub(crate) use notices::{Listener, Observer};
+pub use quorlock_protocol::WakeCause;
+pub use stats::{NodeStats, Stats};
+pub(crate) use telemetry::{EventListener, Telemetry};
+pub use telemetry::{Interest, Subscription};
+pub use value::Value;
+pub(crate) use waiting::WaitWatch;

@@ -17,6 +17,7 @@ use crate::clock::LeaseClock;
 use crate::engine::Engine;
 use crate::inbox::{Arrival, Inbox, OperationId, ReplyTo, Wake};
 use crate::node::{Node, hand_over};
+use crate::observe::Telemetry;
 
 mod batcher;
 mod schedule;
@@ -55,11 +56,15 @@ struct Shared {
 
 impl RenewalScheduler {
     /// A scheduler for leases that use `clock`.
-    pub(crate) fn new(nodes: &Arc<[Arc<dyn Node>]>, clock: &LeaseClock) -> Self {
+    pub(crate) fn new(
+        nodes: &Arc<[Arc<dyn Node>]>,
+        clock: &LeaseClock,
+        telemetry: &Arc<Telemetry>,
+    ) -> Self {
         let shared = Shared {
             nodes: Arc::clone(nodes),
             schedule: Mutex::default(),
-            inbox: Arc::new(Inbox::with_room_for(0, clock)),
+            inbox: Inbox::with_room_for(0, clock, Some(telemetry)),
             earlier_due: Notify::new(),
         };
         Self { shared: Arc::new(shared), start: Once::new() }
@@ -127,6 +132,7 @@ impl Shared {
     fn process(&self, batch: Vec<Replies>) -> Option<Duration> {
         let leases = self.schedule().leases(&batch);
         let shortest_ttl = leases.iter().flatten().map(|lease| lease.ttl()).min();
+        self.inbox.note_asking(self.clock().now());
         let step = |((operation, replies), lease): (Replies, Option<Arc<dyn Renewable>>)| {
             (operation, lease.and_then(|lease| self.step(operation, lease, replies)))
         };
@@ -227,7 +233,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_due_lease_takes_its_replies_and_the_others_wait() {
-        let scheduler = RenewalScheduler::new(&Arc::from([]), &LeaseClock::default());
+        let scheduler = RenewalScheduler::new(
+            &Arc::from([]),
+            &LeaseClock::default(),
+            &Arc::new(Telemetry::of(0)),
+        );
         let lease: Weak<dyn Renewable> = Weak::<Dropped>::new();
         let (operation, _) = scheduler.shared.schedule().add(lease, Moment::from_millis(0));
         let mut batcher = ReplyBatcher::of_replies_to(operation.0..operation.0 + 100);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn inbox() -> Arc<Inbox> {
-        Arc::new(Inbox::with_room_for(1, &LeaseClock::default()))
+        Inbox::with_room_for(1, &LeaseClock::default(), None)
     }
 
     #[tokio::test]

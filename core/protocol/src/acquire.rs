@@ -22,7 +22,7 @@ use crate::identity::{FencingToken, NodeId, Resources};
 use crate::machine::{Environment, Machine, Output};
 use crate::place::Waiter;
 use crate::policy::Policy;
-use crate::queue::News;
+use crate::queue::{News, WakeCause};
 use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport};
 use crate::time::Moment;
@@ -32,6 +32,7 @@ mod begin;
 mod loss;
 mod lost_round;
 mod outcome;
+mod progress;
 pub(crate) mod token;
 mod waiting;
 mod won_round;
@@ -64,6 +65,8 @@ pub struct Acquire {
     /// Its name in the nodes' queues; `None` if it does not wait in them.
     waiter: Option<Waiter>,
     queues_first: bool,
+    /// What ended the last wait.
+    woken_by: WakeCause,
     seat: Option<Box<Seat>>,
     state: State,
     withdrawals: Vec<Withdraw>,
@@ -115,6 +118,7 @@ impl Acquire {
             next_counted: now,
             waiter: None,
             queues_first: policy.fair,
+            woken_by: WakeCause::Timer,
             seat: None,
             state: State::Idle,
             withdrawals: Vec::new(),
@@ -262,6 +266,7 @@ impl Machine for Acquire {
                 self.judge(env);
             }
             State::BackingOff { until } if now >= *until => {
+                self.woken_by = WakeCause::Timer;
                 if now >= self.give_up {
                     self.finish(self.last_loss.unwrap_or(ErrorKind::NotAcquired));
                 } else {
@@ -276,7 +281,10 @@ impl Machine for Acquire {
     /// Ends a wait, and lets a round that may have come too early be followed at once.
     fn handle_freed(&mut self) {
         match self.state {
-            State::BackingOff { .. } | State::Waiting(_) => self.try_again_uncounted(),
+            State::BackingOff { .. } | State::Waiting(_) => {
+                self.woken_by = WakeCause::Push;
+                self.try_again_uncounted();
+            }
             State::Voting(_) | State::Raising { .. } => self.is_freed = true,
             State::Idle | State::Finished(_) => {}
         }

@@ -112,6 +112,14 @@ impl Hold {
         failing && self.lease.validity(now) < self.lease.ttl().as_duration() / 3
     }
 
+    /// How many rounds of the renewal under way have failed so far.
+    pub const fn failures(&self) -> u32 {
+        match &self.state {
+            State::Renewing(extend) => extend.failures(),
+            State::Resting { .. } | State::Finished(_) => 0,
+        }
+    }
+
     /// What every node did in the last completed round of renewal, won or lost, with the votes that
     /// came late; `None` before the first one has ended, and while the next one has no vote yet.
     pub fn last_round(&self) -> Option<RoundReport> {

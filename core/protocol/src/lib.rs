@@ -107,7 +107,8 @@ pub use life::{ExtensionEnd, LeaseLife, LeaseWork, Loss, Release, Stage, WorkEnd
 pub use machine::{Environment, Machine, Output};
 pub use place::{Place, Queued, Waiter};
 pub use policy::{
-    OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard, WaitMode,
+    OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard,
+    WaitMode,
 };
 pub use queue::{News, Tell, WaitQueue, WakeCause};
 pub use quorum::{Quorum, Tally, Verdict, Vote};

@@ -178,6 +178,14 @@ impl LeaseLife {
         self.marks.has(Mark::AtRisk)
     }
 
+    /// How many rounds of the renewal under way have failed so far.
+    pub fn renewal_failures(&self) -> u32 {
+        match &self.work {
+            Work::Renewing(hold) => hold.failures(),
+            Work::Unproved(_) | Work::Idle(_) | Work::Extending(_) => 0,
+        }
+    }
+
     /// Whether an extension is under way.
     pub const fn is_extending(&self) -> bool {
         matches!(self.work, Work::Extending(_))

@@ -4,12 +4,14 @@ mod checks;
 mod derived;
 mod guards;
 mod options;
+mod unreachable;
 mod waiting;
 
 use std::time::Duration;
 
 pub use self::guards::RestartGuard;
 pub use self::options::{OptionDefault, OptionInfo, OptionKind};
+pub use self::unreachable::OnUnreachable;
 pub use self::waiting::WaitMode;
 
 use crate::time::Ttl;
@@ -37,6 +39,7 @@ pub struct Policy {
     pub(crate) min_hold: Duration,
     pub(crate) wait: WaitMode,
     pub(crate) fair: bool,
+    pub(crate) on_unreachable: OnUnreachable,
 }
 
 impl Policy {
@@ -111,6 +114,11 @@ impl Policy {
         self.min_hold
     }
 
+    /// What becomes of an acquisition that can reach no quorum.
+    pub const fn on_unreachable(&self) -> OnUnreachable {
+        self.on_unreachable
+    }
+
     /// Whether acquisitions get a fencing token.
     pub const fn fencing(&self) -> bool {
         self.fencing
@@ -139,6 +147,7 @@ impl Default for Policy {
             min_hold: Duration::ZERO,
             wait: WaitMode::Push,
             fair: false,
+            on_unreachable: OnUnreachable::Raise,
         }
     }
 }
@@ -260,6 +269,15 @@ impl PolicyBuilder {
     /// Default 24 hours.
     pub const fn max_hold(mut self, limit: Duration) -> Self {
         self.policy.max_hold = limit;
+        self
+    }
+
+    /// What becomes of an acquisition that can reach no quorum. Default [`OnUnreachable::Raise`].
+    ///
+    /// With [`OnUnreachable::Proceed`] the caller goes on **without the lock**: choose it only for
+    /// locks that save work and protect nothing.
+    pub const fn on_unreachable(mut self, choice: OnUnreachable) -> Self {
+        self.policy.on_unreachable = choice;
         self
     }
 

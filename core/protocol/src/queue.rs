@@ -34,6 +34,9 @@ pub enum WakeCause {
 }
 
 impl WakeCause {
+    /// Every cause, in a fixed order.
+    pub const ALL: [Self; 3] = [Self::Push, Self::Watch, Self::Timer];
+
     /// The word for it: `push`, `watch` or `timer`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ use quorlock_protocol::{
     NodeId, Output, Policy, Reply, RoundReport, Stage, Standing, WorkEnd, WorkId,
 };
 
+use super::account::Before;
 use super::{LastVotes, Lease};
 use crate::driver::Driver;
 use crate::error::LockError;
@@ -32,6 +33,7 @@ impl Lease {
     /// overtaken by a release: a blocking caller polls its own future beside the thread that
     /// drives.
     async fn extend_here(&self, ttl: Option<Duration>) -> Result<Duration, LockError> {
+        self.refuse_degraded()?;
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         let policy = self.policy_with(ttl)?;
@@ -49,7 +51,7 @@ impl Lease {
         // However this ends, even if the future is dropped, the lease is watched again afterwards.
         let _resume = ResumeOnDrop { lease: self, id: work.id };
         match driver.run(&mut work, |_| {}).await {
-            WorkEnd::Extended(end) => self.finish_extension(end, &driver),
+            WorkEnd::Extended(end) => self.finish_extension(end, &driver, work.before),
             WorkEnd::Lost(_) | WorkEnd::Stopped => Err(self.not_held()),
         }
     }
@@ -69,6 +71,7 @@ impl Lease {
     }
 
     async fn check_here(&self) -> Result<Duration, LockError> {
+        self.refuse_degraded()?;
         let gate = self.gate();
         let _one_at_a_time = gate.lock().await;
         self.check_usable()?;
@@ -115,6 +118,7 @@ impl Lease {
         self.check_usable()?;
         let manager = &self.shared.manager;
         let mut state = self.shared.lock();
+        let before = state.before();
         let id = state.life.extend(self.shared.now(), manager.share(policy));
         let loss = state.take_loss(&manager.renewals);
         if id.is_some() {
@@ -123,13 +127,18 @@ impl Lease {
         drop(state);
         self.tell_loss(loss);
         match id {
-            Some(id) => Ok(Extending { lease: self, id }),
+            Some(id) => Ok(Extending { lease: self, id, before }),
             // It ended after that check.
             None => Err(self.check_held().err().unwrap_or_else(|| self.not_held())),
         }
     }
 
-    fn finish_extension(&self, end: ExtensionEnd, driver: &Driver) -> Result<Duration, LockError> {
+    fn finish_extension(
+        &self,
+        end: ExtensionEnd,
+        driver: &Driver,
+        before: Before,
+    ) -> Result<Duration, LockError> {
         let spent = (end.attempts, end.elapsed);
         let Err(kind) = end.result else {
             let votes = match end.last {
@@ -140,7 +149,9 @@ impl Lease {
             if state.life.stage() == Stage::Held {
                 state.votes = votes;
             }
+            let change = self.shared.change(before, &state, self.shared.now());
             drop(state);
+            self.shared.account(change, false);
             self.check_held()?;
             return Ok(self.validity());
         };
@@ -148,7 +159,9 @@ impl Lease {
         self.note_votes(&report);
         let loss = self.shared.lock().take_loss(&self.shared.manager.renewals);
         self.tell_loss(loss);
-        Err(self.error(kind, &[report], spent))
+        let error = self.error(kind, &[report], spent);
+        self.shared.account_failure(|| error.to_string());
+        Err(error)
     }
 
     /// The nodes have been asked again, so their earlier votes are dropped.
@@ -211,6 +224,7 @@ impl Lease {
 struct Extending<'a> {
     lease: &'a Lease,
     id: WorkId,
+    before: Before,
 }
 
 impl Machine for Extending<'_> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quorlock_protocol::{Release, ReleaseOutcome, Withdraw};
 use tokio::sync::oneshot;
 
+use super::account::EndOfLease;
 use super::{Lease, ReleaseVotes};
 use crate::engine::WaiterGuard;
 use crate::error::LockError;
@@ -36,18 +37,21 @@ impl Lease {
     /// # Errors
     /// As for [`Self::release`].
     pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
+        if let Some(ended) = self.release_degraded() {
+            return ended.map(|votes| (ReleaseOutcome::Unknown, votes));
+        }
         let votes = ReleaseVotes::new(&self.shared.manager.addresses);
-        let (withdraw, was_over) = match self.begin_release(Some(&votes)) {
-            Release::NotHeld => return Err(self.not_held()),
-            Release::Lost(left) => {
-                self.revoke(left, None, ReleaseVotes::default());
+        let (withdraw, was_over, end) = match self.begin_release(Some(&votes)) {
+            (Release::NotHeld, _) => return Err(self.not_held()),
+            (Release::Lost(left), _) => {
+                self.revoke(left, None, ReleaseVotes::default(), None);
                 return Ok((ReleaseOutcome::Expired, votes));
             }
-            Release::Asked { withdraw, was_over } => (withdraw, was_over),
+            (Release::Asked { withdraw, was_over }, end) => (withdraw, was_over, end),
         };
         let (send, told) = oneshot::channel();
         let told_to = Some((send, self.engine().register_waiter()));
-        self.revoke(Some(withdraw), told_to, votes.clone());
+        self.revoke(Some(withdraw), told_to, votes.clone(), end);
         let outcome = told.await.unwrap_or(ReleaseOutcome::Unknown);
         Ok((outcome.seen(was_over), votes))
     }
@@ -68,33 +72,46 @@ impl Lease {
 
     /// Releases the lease as [`Self::release`] does, without waiting for the outcome.
     pub(crate) fn give_back(&self) {
+        if self.release_degraded().is_some() {
+            return;
+        }
         match self.begin_release(None) {
-            Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)) => {
-                self.revoke(Some(withdraw), None, ReleaseVotes::default());
+            (Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)), end) => {
+                self.revoke(Some(withdraw), None, ReleaseVotes::default(), end);
             }
-            Release::Lost(None) | Release::NotHeld => {}
+            (Release::Lost(None) | Release::NotHeld, _) => {}
         }
     }
 
     /// Takes the lease back as if it had never been won, without waiting for the outcome: no work
     /// was done under it, so `min_hold` does not apply. Does nothing if the lease has ended.
     pub fn withdraw(&self) {
+        if self.release_degraded().is_some() {
+            return;
+        }
         let mut state = self.shared.lock();
-        let withdraw = state.life.withdraw(self.shared.now());
+        let now = self.shared.now();
+        let withdraw = state.life.withdraw(now);
+        let end = withdraw.is_some().then(|| self.shared.begin_end(&state, false, now));
         state.settle(&self.shared.manager.renewals);
         drop(state);
-        self.revoke(withdraw, None, ReleaseVotes::default());
+        self.revoke(withdraw, None, ReleaseVotes::default(), end);
     }
 
     /// The user releases the lease; `votes` will receive the nodes' answers.
-    fn begin_release(&self, votes: Option<&ReleaseVotes>) -> Release {
+    fn begin_release(&self, votes: Option<&ReleaseVotes>) -> (Release, Option<EndOfLease>) {
         let mut state = self.shared.lock();
-        let release = state.life.release(self.shared.now());
+        let now = self.shared.now();
+        let release = state.life.release(now);
         state.settle(&self.shared.manager.renewals);
-        if matches!(release, Release::Asked { .. }) {
-            state.release = votes.cloned();
-        }
-        release
+        let end = match release {
+            Release::Asked { was_over, .. } => {
+                state.release = votes.cloned();
+                Some(self.shared.begin_end(&state, was_over, now))
+            }
+            Release::Lost(_) | Release::NotHeld => None,
+        };
+        (release, end)
     }
 
     fn revoke(
@@ -102,6 +119,7 @@ impl Lease {
         machine: Option<Withdraw>,
         mut told_to: Option<(oneshot::Sender<ReleaseOutcome>, WaiterGuard)>,
         votes: ReleaseVotes,
+        mut end: Option<EndOfLease>,
     ) {
         let Some(mut machine) = machine else {
             return;
@@ -110,11 +128,12 @@ impl Lease {
         let driver = self.shared.manager.driver();
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
         // Those that wait in the nodes' queues are called by the nodes, in their order.
-        let mut is_told_free = self.shared.lock().life.was_queued();
-        if is_told_free {
+        let was_queued = self.shared.lock().life.was_queued();
+        if was_queued {
             let now = self.shared.now();
             self.shared.manager.contention.note(&self.shared.claim.resources, now);
         }
+        let mut is_known = false;
         self.end_notes();
         let work = async move {
             if let Some((_, awaited)) = &told_to {
@@ -123,13 +142,20 @@ impl Lease {
             driver
                 .run(&mut machine, |machine| {
                     votes.set(machine.votes());
-                    if !is_told_free && machine.outcome().is_some() {
-                        is_told_free = true;
+                    if is_known {
+                        return;
+                    }
+                    let Some(outcome) = machine.outcome() else {
+                        return;
+                    };
+                    is_known = true;
+                    if !was_queued {
                         turnstile.tell_free(&machine.claim().resources);
                     }
-                    if let Some(outcome) = machine.outcome()
-                        && let Some((told, awaited)) = told_to.take()
-                    {
+                    if let Some(end) = end.take() {
+                        end.tell(machine.claim(), outcome);
+                    }
+                    if let Some((told, awaited)) = told_to.take() {
                         awaited.keep_polling();
                         let _ = told.send(outcome);
                     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Command, ErrorKind, LeaseWork, Loss, LossReason, Machine as _, Moment, NodeId, Output,
-    RoundReport, Stage, WorkEnd,
+    Command, Environment as _, ErrorKind, LeaseWork, Loss, LossReason, Machine as _, Moment,
+    NodeId, Output, RoundReport, Stage, WorkEnd,
 };
 use tokio::sync::Notify;
 
@@ -102,6 +102,7 @@ impl Lease {
             waiting.notify_waiters();
         }
         self.shared.manager.withdraw_afresh(loss.withdraw.into_iter().collect());
+        self.shared.account_lost(loss.reason);
         for callback in callbacks {
             call(|| callback(self.lost_error(loss.reason)));
         }
@@ -142,6 +143,7 @@ impl Renewable for Shared {
             return None;
         }
         let env = &mut self.manager.clock.snapshot();
+        let before = state.before();
         let id = state.life.work_id();
         let mut work = state.life.work(id);
         hear(&mut work, env, replies);
@@ -154,11 +156,13 @@ impl Renewable for Shared {
             }
         };
         let told = state.note_renewal(&next);
+        let change = self.change(before, &state, env.now());
         let loss = state.take_loss(&self.manager.renewals);
         drop(state);
         for (node, command) in commands {
             send(node, command);
         }
+        self.account(change, true);
         self.tell_renewals(told);
         if loss.is_some() {
             let last = self.lock().see_renewal(None);

@@ -187,11 +187,14 @@ impl Actor {
         if let (NodeState::Down(_), Some(node_guard)) = (&state, self.dialer.node_guard()) {
             node_guard.handle_down(clock::now());
         }
-        self.state.send_if_modified(|current| {
-            let is_new = *current != state;
-            *current = state;
-            is_new
-        });
+        if *self.state.borrow() == state {
+            return;
+        }
+        let now = state.clone();
+        let before = self.state.send_replace(state);
+        if let Some(node_guard) = self.dialer.node_guard() {
+            node_guard.tell_change(&before, &now);
+        }
     }
 }
 

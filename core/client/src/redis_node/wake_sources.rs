@@ -183,7 +183,8 @@ mod tests {
     /// Beside a connection of the first of three nodes.
     fn guarded() -> (GuardsHandle, WakeSources) {
         let (policy, jumps) = (Policy::default(), ClockJumps::default());
-        let guards = GuardsHandle::new(&policy, Quorum::of(3), Observer::default(), &jumps);
+        let guards =
+            GuardsHandle::new(&policy, Quorum::of(3), Observer::new(Arc::default(), None), &jumps);
         let wake_sources = WakeSources::new(Some(guards.node_guard(NodeId(0))));
         (guards, wake_sources)
     }

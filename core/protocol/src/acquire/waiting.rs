@@ -124,6 +124,7 @@ impl Acquire {
             return;
         };
         if now >= waiting.not_before && waiting.freed() >= self.quorum.size() {
+            self.woken_by = waiting.woken_by();
             self.pushed += 1;
             self.state = State::Idle;
         }
@@ -199,6 +200,7 @@ impl Acquire {
             if now >= self.give_up {
                 return self.finish(self.last_loss.unwrap_or(crate::ErrorKind::NotAcquired));
             }
+            self.woken_by = WakeCause::Timer;
             self.state = State::Idle;
             return;
         }

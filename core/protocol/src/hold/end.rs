@@ -22,6 +22,18 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// Every reason, in a fixed order.
+    pub const ALL: [Self; 3] = [Self::Expired, Self::Gone, Self::HeldTooLong];
+
+    /// A stable name for programs, for example `expired`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::HeldTooLong => "held-too-long",
+        }
+    }
+
     /// What happened, for the middle of a sentence.
     pub const fn describe(self) -> &'static str {
         match self {

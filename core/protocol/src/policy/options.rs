@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::{Policy, PolicyBuilder, RestartGuard, WaitMode};
+use super::{Policy, PolicyBuilder};
+use crate::error::ConfigError;
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +34,8 @@ pub enum OptionKind {
     Count(fn(PolicyBuilder, Option<u32>) -> PolicyBuilder),
     /// On or off.
     Flag(fn(PolicyBuilder, bool) -> PolicyBuilder),
-    /// One of the words of [`RestartGuard`].
-    Guard(fn(PolicyBuilder, RestartGuard) -> PolicyBuilder),
-    /// One of the words of [`WaitMode`].
-    Wait(fn(PolicyBuilder, WaitMode) -> PolicyBuilder),
+    /// One of several words; an error for any other.
+    Word(fn(PolicyBuilder, &str) -> Result<PolicyBuilder, ConfigError>),
 }
 
 /// A default value, with its unit.
@@ -92,7 +91,7 @@ fn table(default: Policy) -> Vec<OptionInfo> {
             "whether leases are renewed until released"),
         option("max_hold", Kind::Bound(PolicyBuilder::max_hold), Time(default.max_hold),
             "for how long, at most, a lease is renewed"),
-        option("restart_guard", Kind::Guard(PolicyBuilder::restart_guard), Word(default.restart_guard.name()),
+        option("restart_guard", Kind::Word(|builder, word| Ok(builder.restart_guard(word.parse()?))), Word(default.restart_guard.name()),
             "what is done about nodes that may have forgotten locks"),
         option("clock_guard", Kind::Flag(PolicyBuilder::clock_guard), Flag(default.clock_guard),
             "whether nodes whose clock was set forward are held back"),
@@ -102,9 +101,11 @@ fn table(default: Policy) -> Vec<OptionInfo> {
             "how much longer than the ttl the nodes keep the keys of a lease that is not released"),
         option("min_hold", Kind::Time(PolicyBuilder::min_hold), Time(default.min_hold),
             "how long a lock is kept from others, at least, however soon it is released"),
-        option("wait", Kind::Wait(PolicyBuilder::wait), Word(default.wait.name()),
+        option("wait", Kind::Word(|builder, word| Ok(builder.wait(word.parse()?))), Word(default.wait.name()),
             "how a caller that waits learns that the lock is free: it is told, or it polls"),
         option("fair", Kind::Flag(PolicyBuilder::fair), Flag(default.fair),
             "whether callers get the lock in the order in which they came"),
+        option("on_unreachable", Kind::Word(|builder, word| Ok(builder.on_unreachable(word.parse()?))), Word(default.on_unreachable.name()),
+            "what becomes of an acquisition that can reach no quorum; raise, or proceed without the lock"),
     ]
 }

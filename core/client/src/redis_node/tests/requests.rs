@@ -101,7 +101,7 @@ pub(super) struct Submitted {
 impl Submitted {
     /// Makes the request, which must not be sent for the first time after `deadline`.
     pub(super) fn new(asked: Asked, deadline: Moment) -> (Self, Request) {
-        let inbox = Arc::new(Inbox::with_room_for(1, &LeaseClock::default()));
+        let inbox = Inbox::with_room_for(1, &LeaseClock::default(), None);
         let request = Request::new(asked.command(deadline), ReplyTo::new(&inbox, NodeId(0)));
         (Self { asked, inbox, answers: Vec::new() }, request)
     }

@@ -76,7 +76,7 @@ impl Caller {
         Self {
             place: Place { arrived: u64::from(number), waiter },
             claim: Arc::new(claim),
-            inbox: Arc::new(Inbox::with_room_for(1, &LeaseClock::default())),
+            inbox: Inbox::with_room_for(1, &LeaseClock::default(), None),
             replies: VecDeque::new(),
             news: VecDeque::new(),
         }

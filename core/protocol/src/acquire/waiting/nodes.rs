@@ -74,6 +74,17 @@ impl Waiting {
         self.nodes.iter().filter(|node| node.freed.is_some()).count()
     }
 
+    /// What told first that the lock is free: a call before a watch before a timer.
+    pub(super) fn woken_by(&self) -> WakeCause {
+        let causes = self.nodes.iter().filter_map(|node| node.freed);
+        causes.min().unwrap_or(WakeCause::Timer)
+    }
+
+    /// How many are before this caller, on the node where they are the fewest.
+    pub(in crate::acquire) fn rank(&self) -> Option<u32> {
+        self.nodes.iter().filter_map(|node| node.rank).min()
+    }
+
     pub(super) fn look_by(&mut self, at: Moment) {
         self.look_at = self.look_at.min(at);
     }

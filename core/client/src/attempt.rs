@@ -1,0 +1,53 @@
+//! Counts one acquisition, however it ends, and tells of it. Decides nothing.
+
+use crate::error::LockError;
+use crate::lease::Lease;
+use crate::manager::Manager;
+use crate::observe::{EventKind, EventName};
+
+/// One acquisition, from its call to its end: dropped before, it was cancelled.
+pub(crate) struct Attempt<'a> {
+    manager: &'a Manager,
+    has_ended: bool,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) const fn new(manager: &'a Manager) -> Self {
+        Self { manager, has_ended: false }
+    }
+
+    /// It was won.
+    pub(crate) fn won(mut self, lease: &Lease) {
+        self.has_ended = true;
+        let (attempts, waited) = (lease.attempts(), lease.elapsed());
+        let telemetry = &self.manager.telemetry;
+        telemetry.figures().note_acquired(attempts, waited);
+        for round in lease.lost_rounds() {
+            telemetry.figures().note_timeouts(round);
+        }
+        telemetry.emit(EventName::Acquired, || EventKind::Acquired {
+            lease: lease.info(),
+            waited,
+            attempts,
+            votes: lease.votes(),
+        });
+    }
+
+    /// It failed.
+    pub(crate) fn failed(mut self, error: &LockError) {
+        self.has_ended = true;
+        let figures = self.manager.telemetry.figures();
+        figures.note_not_acquired(Some(error.kind()), error.attempts());
+        for round in error.rounds() {
+            figures.note_timeouts(round);
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.manager.telemetry.figures().note_not_acquired(None, 0);
+        }
+    }
+}

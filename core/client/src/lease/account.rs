@@ -1,0 +1,145 @@
+//! Tells of a lease's life: extended, lost, given back. Owns what is told when; the life decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, ReleaseOutcome, Stage};
+
+use super::{Lease, Shared, State};
+use crate::observe::{ABANDONED, EventKind, EventName, LeaseInfo, Telemetry};
+
+impl Lease {
+    /// Which lease it is, for events.
+    pub(crate) fn info(&self) -> LeaseInfo {
+        self.shared.info(&self.shared.lock())
+    }
+}
+
+/// What was proved of a lease before an operation worked on it.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    /// Until when it was trusted.
+    until: Moment,
+    /// How many rounds of its renewal had failed.
+    failures: u32,
+}
+
+/// What an operation has changed.
+pub(super) enum Change {
+    Extended { lease: LeaseInfo, validity: Duration, slack: f64 },
+    Failed,
+}
+
+/// A lease that is being given back, until the nodes tell what becomes of it.
+pub(super) struct EndOfLease {
+    telemetry: Arc<Telemetry>,
+    token: Option<FencingToken>,
+    held_for: Duration,
+    was_over: bool,
+    /// A lease that was taken over is counted where it was acquired.
+    is_acquired: bool,
+}
+
+impl State {
+    pub(super) fn before(&self) -> Before {
+        let until = self.life.lease().map_or(Moment::default(), quorlock_protocol::Lease::until);
+        Before { until, failures: self.life.renewal_failures() }
+    }
+}
+
+impl Shared {
+    fn info(&self, state: &State) -> LeaseInfo {
+        LeaseInfo::new(&self.claim, state.life.fencing_token())
+    }
+
+    /// What has changed until `now`.
+    pub(super) fn change(&self, before: Before, state: &State, now: Moment) -> Option<Change> {
+        let after = state.before();
+        if state.life.stage() != Stage::Held {
+            return None;
+        }
+        if after.until > before.until {
+            let ttl = state.life.policy().ttl().as_duration();
+            let slack = before.until.since(now).as_secs_f64() / ttl.as_secs_f64();
+            let (lease, validity) = (self.info(state), state.life.validity(now));
+            return Some(Change::Extended { lease, validity, slack: slack.min(1.0) });
+        }
+        (after.failures > before.failures).then_some(Change::Failed)
+    }
+
+    /// Tells a change, without the lock of the lease.
+    pub(super) fn account(&self, change: Option<Change>, is_renewal: bool) {
+        let telemetry = &self.manager.telemetry;
+        match change {
+            Some(Change::Extended { lease, validity, slack }) => {
+                telemetry.figures().note_extended(is_renewal.then_some(slack));
+                let make = || EventKind::Extended { lease, validity, slack };
+                telemetry.emit(EventName::Extended, make);
+            }
+            Some(Change::Failed) => self.account_failure(|| "a round of its renewal failed".into()),
+            None => {}
+        }
+    }
+
+    pub(super) fn account_failure(&self, detail: impl FnOnce() -> String) {
+        let telemetry = &self.manager.telemetry;
+        telemetry.figures().note_extension_failed();
+        telemetry.emit(EventName::ExtensionFailed, || {
+            let state = self.lock();
+            let (lease, validity) = (self.info(&state), state.life.validity(self.now()));
+            drop(state);
+            EventKind::ExtensionFailed { lease, validity, detail: detail() }
+        });
+    }
+
+    pub(super) fn account_lost(&self, reason: LossReason) {
+        let state = self.lock();
+        let held_for = self.now().since(state.life.since());
+        let lease = self.info(&state);
+        drop(state);
+        let telemetry = &self.manager.telemetry;
+        telemetry.figures().note_lost(reason);
+        if self.is_acquired() {
+            telemetry.figures().note_ended(held_for);
+        }
+        telemetry.emit(EventName::Lost, || EventKind::Lost { lease, reason, held_for });
+    }
+
+    /// The lease begins to be given back.
+    pub(super) fn begin_end(&self, state: &State, was_over: bool, now: Moment) -> EndOfLease {
+        EndOfLease {
+            telemetry: Arc::clone(&self.manager.telemetry),
+            token: state.life.fencing_token(),
+            held_for: now.since(state.life.since()),
+            was_over,
+            is_acquired: self.is_acquired(),
+        }
+    }
+
+    /// The last handle is dropped.
+    pub(super) fn account_dropped(&self, state: &State) {
+        if self.is_acquired() && state.life.stage() == Stage::Held {
+            self.begin_end(state, false, self.now()).tell_as(&self.claim, ABANDONED);
+        }
+    }
+}
+
+impl EndOfLease {
+    /// The nodes have told.
+    pub(super) fn tell(self, claim: &Arc<Claim>, outcome: ReleaseOutcome) {
+        let outcome = outcome.seen(self.was_over).name();
+        self.tell_as(claim, outcome);
+    }
+
+    fn tell_as(self, claim: &Arc<Claim>, outcome: &'static str) {
+        let Self { telemetry, token, held_for, .. } = self;
+        telemetry.figures().note_released(outcome);
+        if self.is_acquired {
+            telemetry.figures().note_ended(held_for);
+        }
+        telemetry.emit(EventName::Released, || {
+            let lease = LeaseInfo::new(claim, token);
+            EventKind::Released { lease, outcome, held_for }
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! A lease that is none: no quorum could be reached, and its caller goes on without the lock, as
+//! `on_unreachable` says. Owns what is refused of it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorlock_protocol::{Claim, LeaseLife, Policy, Release, Resources};
+
+use super::{CompactVotes, LastVotes, Lease, ReleaseVotes, Shared, State};
+use crate::error::LockError;
+use crate::manager::Manager;
+use crate::observe::{EventKind, EventName};
+
+impl Lease {
+    /// A lease without the lock, which `error` kept from being acquired.
+    pub(crate) fn degraded(
+        manager: &Arc<Manager>,
+        resources: &Resources,
+        policy: &Policy,
+        error: LockError,
+    ) -> Self {
+        let telemetry = &manager.telemetry;
+        telemetry.figures().note_degraded();
+        telemetry.emit(EventName::Degraded, || EventKind::Degraded {
+            resources: resources.clone(),
+            detail: error.to_string(),
+        });
+        let claim = Claim { resources: resources.clone(), holder: Manager::fresh_holder() };
+        let (claim, now) = (Arc::new(claim), manager.clock.now());
+        let policy = manager.share(*policy);
+        let life = LeaseLife::taken_over(now, Arc::clone(&claim), policy, manager.quorum);
+        let mut state = State::new(life, LastVotes::Closed(CompactVotes::default()));
+        state.extras().degraded = Some(error);
+        Self::over(Shared {
+            manager: Arc::clone(manager),
+            claim,
+            spent: (0, Duration::ZERO),
+            lost_rounds: Box::default(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Whether it is **not** a lock: no quorum could be reached, and the lock was told to go on all
+    /// the same ([`OnUnreachable::Proceed`](crate::OnUnreachable)). It has no validity and no
+    /// fencing token, is never lost, and its release does nothing.
+    pub fn is_degraded(&self) -> bool {
+        self.why_degraded().is_some()
+    }
+
+    /// What kept it from being locked, if it [is degraded](Self::is_degraded).
+    pub fn why_degraded(&self) -> Option<LockError> {
+        self.shared.lock().extras.as_ref()?.degraded.clone()
+    }
+
+    pub(super) fn refuse_degraded(&self) -> Result<(), LockError> {
+        self.why_degraded().map_or(Ok(()), Err)
+    }
+
+    /// Ends it, if it is degraded; the second time it is not held any more.
+    pub(super) fn release_degraded(&self) -> Option<Result<ReleaseVotes, LockError>> {
+        if !self.is_degraded() {
+            return None;
+        }
+        let release = self.shared.lock().life.release(self.shared.now());
+        Some(match release {
+            Release::NotHeld => Err(self.not_held()),
+            Release::Lost(_) | Release::Asked { .. } => Ok(ReleaseVotes::default()),
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! What a person should hear of, as it happens. Owns who is told, and which address a node has; the words
+//! come from the protocol.
+
+use std::fmt;
+use std::sync::Arc;
+
+use quorlock_protocol::{Dependence, Fault, FaultKind, NodeId, Notice, QuarantineReason};
+
+use super::events::{EventKind, EventName};
+use super::telemetry::Telemetry;
+use crate::node_state::NodeState;
+
+/// Something that a person should hear of: a node that is held back, a clock that was set, a server
+/// that may throw locks out. Nothing has failed because of it yet.
+///
+/// Its [`Display`](fmt::Display) is a sentence for a log.
+///
+/// ```
+/// use quorlock::Redlock;
+///
+/// # fn main() -> Result<(), quorlock::LockError> {
+/// let locks = Redlock::builder()
+///     .nodes(["redis://a", "redis://b", "redis://c"])
+///     .on_notice(|notice| eprintln!("{}: {notice}", notice.name()))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoticeReport {
+    notice: Notice,
+    address: Option<Arc<str>>,
+    message: String,
+}
+
+impl NoticeReport {
+    /// What it is, for programs.
+    pub const fn notice(&self) -> &Notice {
+        &self.notice
+    }
+
+    /// A stable name for it, for example `quarantined`.
+    pub const fn name(&self) -> &'static str {
+        self.notice.name()
+    }
+
+    /// The address of the node that it is about, without a password; `None` if it is about this client
+    /// or about several nodes.
+    pub fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+}
+
+impl fmt::Display for NoticeReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+/// Who is told.
+pub(crate) type Listener = Arc<dyn Fn(&NoticeReport) + Send + Sync>;
+
+/// The nodes' addresses, and whoever wants to hear of them.
+pub(crate) struct Observer {
+    addresses: Arc<[Arc<str>]>,
+    listener: Option<Listener>,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Observer {
+    pub(crate) fn new(addresses: Arc<[Arc<str>]>, listener: Option<Listener>) -> Self {
+        let telemetry = Arc::new(Telemetry::of(addresses.len()));
+        Self { addresses, listener, telemetry }
+    }
+
+    pub(crate) const fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
+    /// The state of a node has changed.
+    pub(crate) fn tell_change(&self, node: NodeId, from: &NodeState, to: &NodeState) {
+        if *to == NodeState::Unresponsive {
+            self.telemetry.figures().note_silence(node);
+        }
+        if from.name() == to.name() {
+            return;
+        }
+        self.telemetry.emit(EventName::Node, || EventKind::Node {
+            address: self.address(node),
+            from: from.name(),
+            to: to.name(),
+            detail: to.detail().map(str::to_owned),
+        });
+    }
+
+    fn address(&self, node: NodeId) -> Arc<str> {
+        self.addresses.get(node.index()).cloned().unwrap_or_default()
+    }
+
+    /// Tells the events that are behind a notice.
+    fn tell_events(&self, notice: &Notice) {
+        let step = |node: Option<NodeId>, by, direction| EventKind::ClockStep {
+            address: node.map(|node| self.address(node)),
+            by,
+            direction,
+        };
+        let telemetry = &self.telemetry;
+        match notice {
+            Notice::Quarantined(node, reason, lasts) => {
+                if *reason == QuarantineReason::ClockStepped {
+                    telemetry.emit(EventName::ClockStep, || step(Some(*node), None, "forward"));
+                }
+                telemetry.emit(EventName::Quarantined, || EventKind::Quarantined {
+                    address: self.address(*node),
+                    reason: reason.name(),
+                    lasts: *lasts,
+                });
+            }
+            Notice::ClockSetBack(node, by) => {
+                telemetry.emit(EventName::ClockStep, || step(Some(*node), Some(*by), "back"));
+            }
+            Notice::Paused(by) => {
+                telemetry.emit(EventName::ClockStep, || step(None, Some(*by), "paused"));
+            }
+            Notice::LongWait(..)
+            | Notice::LongLock(_)
+            | Notice::MayEvict(..)
+            | Notice::NotIndependent(_)
+            | Notice::NodeDown(..)
+            | Notice::NodeUp(..)
+            | Notice::NoPush(..) => {}
+        }
+    }
+
+    /// Tells what has come up.
+    pub(crate) fn tell(&self, notices: Vec<Notice>) {
+        for notice in &notices {
+            self.tell_events(notice);
+        }
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        for notice in notices {
+            let message = notice.explain(&self.plain());
+            let node = notice.node();
+            let address = node.and_then(|node| self.addresses.get(node.index()).cloned());
+            listener(&NoticeReport { notice, address, message });
+        }
+    }
+
+    pub(crate) fn explain(&self, dependence: &Dependence) -> String {
+        dependence.explain(&self.plain())
+    }
+
+    /// Why a node without a vote of its own answers nothing.
+    pub(crate) fn fault_of(&self, dependence: &Dependence) -> Fault {
+        let kind = match dependence {
+            Dependence::Replica(..) | Dependence::ReplicaOf(..) => FaultKind::Replica,
+            Dependence::SameServer(..) | Dependence::OneCluster(..) => FaultKind::NotIndependent,
+        };
+        Fault::new(kind, self.explain(dependence))
+    }
+
+    fn plain(&self) -> Vec<&str> {
+        self.addresses.iter().map(AsRef::as_ref).collect()
+    }
+}

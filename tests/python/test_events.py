@@ -1,0 +1,223 @@
+"""Tests events, figures and the log lines of locks, for blocking code and asyncio."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorlock import ConfigTypeError, LeaseLost, QuorumUnreachable, Redlock, Stats, events
+from tests.python.apis import Api, both_apis, memory_nodes
+from tests.python.programs import run
+from tests.support.cluster import Cluster
+
+OWN_NODES = ["memory://", "memory://", "memory://"]
+
+
+class Told(list[events.Event]):
+    """The events of one manager, in order."""
+
+    def names(self) -> list[str]:
+        return [event.name for event in self]
+
+    def of(self, name: str) -> list[Any]:
+        return [event for event in self if event.name == name]
+
+
+@both_apis
+async def test_a_lock_is_told_from_its_acquisition_to_its_release(api: Api) -> None:
+    told = Told()
+    before = time.time()
+    locks = api.Redlock(OWN_NODES, on_event=told.append)
+    async with api.block(locks.lock("r")) as lease:
+        token, number = lease.token, lease.fencing_token
+    await api.until(lambda: told.names() == ["acquired", "released"])
+    acquired, released = told
+    assert isinstance(acquired, events.Acquired)
+    assert isinstance(released, events.Released)
+    assert (acquired.resource, acquired.resources) == ("r", ("r",))
+    assert (acquired.token, acquired.fencing_token) == (token, number)
+    assert (acquired.attempts, [vote.outcome for vote in acquired.votes]) == (1, ["granted"] * 3)
+    assert before - 1 <= acquired.at <= released.at <= time.time() + 1
+    assert 0 <= acquired.waited < 5
+    assert (released.outcome, released.token) == ("released", token)
+    assert token not in repr(acquired), "who knows it can release the lock"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        acquired.resource = "other"  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(acquired)) == acquired
+
+
+@both_apis
+async def test_figures_count_what_was_done(api: Api) -> None:
+    locks = api.Redlock(OWN_NODES, ttl=5)
+    nothing = locks.stats()
+    assert isinstance(nothing, Stats)
+    assert (nothing.held, nothing.rounds, nothing.nodes[0].state) == (0, 0, "connecting")
+    lock = locks.lock("r")
+    async with api.block(lock):
+        assert locks.stats().held == 1
+        assert not await api(locks.lock("r").acquire(blocking=False))
+    await api.until(lambda: locks.stats().held == 0)
+    stats = locks.stats()
+    assert stats.acquisitions["acquired"] == 1
+    assert stats.acquisitions["not_acquired"] == 1
+    assert (stats.rounds, stats.futile_rounds) == (2, 1)
+    assert stats.acquire_seconds.count == stats.hold_seconds.count == 1
+    assert stats.releases["released"] == 1
+    node = stats.nodes[0]
+    assert (node.address, node.state, node.timeouts) == ("memory://", "healthy", 0)
+    assert node.latency_seconds.count >= 3
+    assert sum(node.latency_seconds.counts) == node.latency_seconds.count
+    assert node.latency_seconds.quantile(0.5) in node.latency_seconds.bounds
+
+
+@both_apis
+async def test_contention_is_told(api: Api) -> None:
+    told = Told()
+    locks = api.Redlock(OWN_NODES, on_event=told.append)
+    first = locks.lock("r", ttl=0.3)
+    assert await api(first.acquire())
+    async with api.block(locks.lock("r", retry_delay=0.05)):
+        pass
+    await api.until(lambda: told.of("released"))
+    assert told.names()[:4] == ["acquired", "contended", "waiting", "woken"]
+    assert 0 < told[1].holder_ends_in <= 0.3  # type: ignore[attr-defined]
+    assert {event.by for event in told.of("woken")} == {"timer"}
+    assert locks.stats().wakes["timer"] == locks.stats().waits == len(told.of("waiting"))
+
+
+@both_apis
+async def test_a_loss_is_told_and_logged_as_a_warning(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+    locks = api.Redlock(OWN_NODES, on_event=told.append)
+    lock = locks.lock("lost-in-the-log", ttl=0.1, on_lost=lambda: None)
+    assert await api(lock.acquire())
+    await api.until(lambda: told.of("lost"))
+    (lost,) = told.of("lost")
+    assert (lost.reason, lost.resource) == ("expired", "lost-in-the-log")
+    assert lost.held_for >= 0.05
+    with pytest.raises(LeaseLost):
+        await api(lock.release())
+    (line,) = [it for it in caplog.records if "lost-in-the-log" in it.getMessage()]
+    assert (line.levelname, line.name, vars(line)["event"]) == ("WARNING", "quorlock", "lost")
+    assert "its validity passed without a renewal" in line.getMessage()
+    assert locks.stats().losses == {"expired": 1, "gone": 0, "held-too-long": 0}
+
+
+@both_apis
+async def test_each_lock_is_a_line_at_the_level_debug(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = api.Redlock(OWN_NODES)
+
+    def lines() -> list[str]:
+        mine = [it for it in caplog.records if "'a-line'" in it.getMessage()]
+        assert all(it.levelname == "DEBUG" for it in mine)
+        return [it.getMessage() for it in mine]
+
+    async with api.block(locks.lock("a-line")):
+        pass
+    with caplog.at_level(logging.DEBUG, logger="quorlock"):
+        async with api.block(locks.lock("a-line")) as lease:
+            token = lease.token
+        await api.until(lambda: len(lines()) == 2)
+    first, second = lines()
+    assert first.startswith("'a-line' acquired after ")
+    assert second.startswith("'a-line' given back after ")
+    assert token not in "".join(lines())
+
+
+@both_apis
+async def test_a_callback_that_fails_is_logged_and_stops_nothing(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+
+    def fail(event: events.Event) -> None:
+        told.append(event)
+        raise ValueError("of this test")
+
+    locks = api.Redlock(OWN_NODES, on_event=fail)
+    async with api.block(locks.lock("r")):
+        pass
+    await api.until(lambda: told.names() == ["acquired", "released"])
+    await api.until(lambda: "an on_event callback failed" in caplog.text)
+
+
+def test_an_on_event_that_cannot_be_called_is_refused() -> None:
+    with pytest.raises(ConfigTypeError, match="on_event must be callable, not int"):
+        Redlock(memory_nodes("events"), on_event=3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigTypeError, match="there is no option 'on_event'"):
+        Redlock(memory_nodes("events")).lock("r", on_event=print)  # type: ignore[call-arg]
+
+
+@both_apis
+async def test_nodes_are_told_by_their_states(api: Api, servers: Callable[..., Cluster]) -> None:
+    cluster = servers(3)
+    told = Told()
+    locks = api.Redlock(cluster.urls, on_event=told.append)
+    async with api.block(locks.lock("r")):
+        pass
+    await api.until(lambda: len(told.of("node")) == 3)
+    node = told.of("node")[0]
+    assert (getattr(node, "from"), node.from_, node.to) == ("connecting", "connecting", "healthy")
+    await api.until(lambda: all(it.offset_seconds is not None for it in locks.stats().nodes))
+    assert all(abs(it.offset_seconds) < 1 for it in locks.stats().nodes)
+    cluster[1].restart()
+    await api.until(lambda: told.of("quarantined"))
+    (quarantined,) = told.of("quarantined")
+    assert (quarantined.address, quarantined.reason) == (cluster[1].url, "restarted")
+    assert 1 < quarantined.lasts <= 11
+    await api(locks.close())
+
+
+@both_apis
+async def test_without_a_quorum_work_that_needs_no_lock_goes_on(
+    api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    told = Told()
+    locks = api.Redlock(cluster.urls, on_event=told.append)
+    async with api.block(locks.lock("cache")) as lease:
+        assert not lease.degraded
+    for server in list(cluster)[:2]:
+        server.kill()
+    with pytest.raises(QuorumUnreachable):
+        async with api.block(locks.lock("cache", blocking=False)):
+            raise AssertionError("the default raises")
+    lock = locks.lock("cache", blocking=False, on_unreachable="proceed")
+    async with api.block(lock) as lease:
+        assert lease.degraded
+        assert (lease.is_valid, lease.validity) == (False, 0.0)
+        for use in ("token", "fencing_token"):
+            with pytest.raises(QuorumUnreachable, match="no quorum for 'cache'"):
+                getattr(lease, use)
+        with pytest.raises(QuorumUnreachable):
+            await api(lease.extend())
+        assert "degraded" in repr(lease)
+        assert len(lease.votes) == 3
+    await api.until(lambda: told.of("degraded"))
+    (line,) = [it for it in caplog.records if vars(it).get("event") == "degraded"]
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("'cache' is NOT locked, and the work goes on without it")
+    assert locks.stats().acquisitions["degraded"] == 1
+    with pytest.raises(ValueError, match='on_unreachable must be "raise" or "proceed"'):
+        locks.lock("cache", on_unreachable="ignore")
+    await api(locks.close())
+
+
+def test_events_come_to_the_end_of_the_program() -> None:
+    code = """
+        from quorlock import Redlock
+        locks = Redlock(["memory://"] * 3, on_event=lambda event: print(event.name, flush=True))
+        with locks.lock("r"):
+            pass
+    """
+    assert run(code, nodes=[]).split() == ["acquired", "released"]
