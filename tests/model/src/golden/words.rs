@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{
-    Answer, Fault, FaultKind, FencingToken, Frees, News, Queued, WakeCause,
-};
+use quorlock_protocol::{Answer, Fault, FaultKind, FencingToken, Frees, News, Queued, WakeCause};
 
 /// One line.
 pub(super) enum Line {
