@@ -210,6 +210,7 @@ impl Actor<'_> {
         let bound = Bound { until: self.clock() + longest_acquisition(&policy), stopped: false };
         let op = self.new_op();
         let machine = machine.queued_as(waiter_of(self.client.id, op));
+        let machine = if self.scope.queues_first { machine.queue_first() } else { machine };
         let task = Task { op, machine, wake: self.clock() };
         let draws = self.client.draws;
         self.client.locks -= 1;

@@ -165,6 +165,8 @@ pub(crate) struct Scope {
     pub(crate) is_ordered: bool,
     /// A holder that knows nothing of queues has the keys when the world begins, for so many milliseconds.
     pub(crate) foreign: Option<u64>,
+    /// Whether clients take a place before they ask for keys, as where others have just waited.
+    pub(crate) queues_first: bool,
     /// Whether these are deleted, and do not only run out.
     pub(crate) is_deleted: bool,
     /// Whether the messages of a hand-off are counted.
@@ -218,6 +220,7 @@ impl Scope {
             target: Target::None,
             is_ordered: false,
             foreign: None,
+            queues_first: false,
             is_deleted: false,
             counts_messages: false,
             flaw: Flaw::None,

@@ -1,6 +1,6 @@
 //! Starts the machine for each user action of a golden schedule. Owns which machine that is.
 
-use quorlock_protocol::{Acquire, FencingToken, Machine, Release, Resources};
+use quorlock_protocol::{Acquire, FencingToken, Machine, Release, Resources, Waiter};
 
 use super::guards::Cluster;
 use super::session::{Outcome, Session, Work};
@@ -19,7 +19,10 @@ impl Session {
         }
         let (quorum, known) = (self.settings.quorum(), FencingToken::default());
         self.policy = policy;
-        let machine = Acquire::new(self.env.now, resources, policy, quorum, known);
+        let mut machine = Acquire::new(self.env.now, resources, policy, quorum, known);
+        if self.settings.queues {
+            machine = machine.queued_as(Waiter { process: 1, number: 1 });
+        }
         self.result = Outcome::Pending;
         self.work = Work::Acquire(Box::new(machine));
         Ok(())

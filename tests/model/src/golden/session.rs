@@ -10,7 +10,7 @@ use quorlock_protocol::{
 
 use super::guards::{Cluster, Sentinel};
 use super::settings::Settings;
-use super::words::{answer, number};
+use super::words::{answer, news, number};
 
 pub(super) struct Session {
     pub(super) settings: Settings,
@@ -144,6 +144,12 @@ impl Session {
             ["hold"] => self.hold()?,
             ["release"] => self.release()?,
             ["cancel"] => self.cancel(),
+            ["queue", node, rest @ ..] => {
+                let node = NodeId(u8::try_from(number(node)?).map_err(|_| "no such node")?);
+                if let Work::Acquire(machine) = &mut self.work {
+                    machine.handle_news(&mut self.env, node, news(rest)?);
+                }
+            }
             ["node", node, command, "->", rest @ ..] => {
                 let (mut answer, repeated) = answer(rest)?;
                 let node = NodeId(u8::try_from(number(node)?).map_err(|_| "no such node")?);

@@ -23,6 +23,9 @@ pub(super) struct Settings {
     min_hold: u64,
     max_ttl: Option<u64>,
     pub(super) guards: bool,
+    /// Whether acquisitions wait in the nodes' queues.
+    pub(super) queues: bool,
+    fair: bool,
     pub(super) wall: u64,
     /// What the clocks of the nodes show, as far as the client knows them.
     pub(super) clocks: Option<u64>,
@@ -45,6 +48,8 @@ impl Default for Settings {
             min_hold: 0,
             max_ttl: None,
             guards: false,
+            queues: false,
+            fair: false,
             wall: 1000,
             clocks: None,
         }
@@ -72,6 +77,8 @@ impl Settings {
             "max_ttl" => self.max_ttl = optional()?,
             "wall" => self.wall = number(value)?,
             "guards" => self.guards = value == "on",
+            "queues" => self.queues = value == "on",
+            "fair" => self.fair = value == "on",
             "clocks" => self.clocks = Some(number(value)?),
             "needs" => {}
             _ => return Err(format!("no setting is called {name}")),
@@ -97,6 +104,7 @@ impl Settings {
             .lock_delay(millis(self.lock_delay))
             .min_hold(millis(self.min_hold))
             .max_ttl(self.max_ttl.map(millis))
+            .fair(self.fair)
             .auto_extend(true);
         policy.build().map_err(|problem| problem.to_string())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{Answer, Fault, FaultKind, FencingToken, Frees};
+use quorlock_protocol::{Answer, Fault, FaultKind, FencingToken, Frees, News, Queued, WakeCause};
 
 /// One line.
 pub(super) enum Line {
@@ -48,6 +48,8 @@ pub(super) fn answer(words: &[&str]) -> Result<(Result<Answer, Fault>, bool), St
             Ok(Answer::Ours { token: Some(FencingToken(number(token)?)), remaining: None })
         }
         ["gone"] => Ok(Answer::Absent),
+        ["queued", rank, details @ ..] => Ok(queued(number(rank)?, details)?),
+        ["done"] => Ok(Answer::Done),
         ["theirs", details @ ..] => Ok(theirs(details)?),
         ["fault", code] => {
             let kind = FaultKind::ALL.into_iter().find(|kind| kind.code() == *code);
@@ -57,6 +59,30 @@ pub(super) fn answer(words: &[&str]) -> Result<(Result<Answer, Fault>, bool), St
         _ => return Err("not an answer".to_owned()),
     };
     Ok((answer, repeated))
+}
+
+/// What a queue says to who has so many before it.
+fn queued(rank: u64, details: &[&str]) -> Result<Answer, String> {
+    let (is_free, frees) = match details {
+        ["free"] => (true, Frees::Unknown),
+        ["held", time] => (false, Frees::In(Duration::from_millis(number(time)?))),
+        _ => return Err("a queue says 'free' or 'held' and a time".to_owned()),
+    };
+    let rank = u32::try_from(rank).ok();
+    Ok(Answer::Queued { queued: Queued { rank, is_free, is_told: true }, frees })
+}
+
+/// The news of a queue.
+pub(super) fn news(words: &[&str]) -> Result<News, String> {
+    match words {
+        ["freed"] => Ok(News::Freed(WakeCause::Push)),
+        ["gone"] => Ok(News::Freed(WakeCause::Watch)),
+        ["next"] => Ok(News::Next),
+        ["first"] => Ok(News::First),
+        ["held", time] => Ok(News::Held(Duration::from_millis(number(time)?))),
+        ["back"] => Ok(News::Gone),
+        _ => Err("no news".to_owned()),
+    }
 }
 
 fn theirs(mut details: &[&str]) -> Result<Answer, String> {

@@ -1,6 +1,6 @@
 //! The list of larger worlds, ordered by the time that their search takes.
 
-use super::{faulty, guarded, in_parts, keeping, small};
+use super::{faulty, guarded, in_parts, keeping, queues, small};
 use crate::scope::{Budget, Scope, policy};
 
 /// The large worlds, for the patient: those that end come first, and leave their time to the others.
@@ -18,6 +18,7 @@ pub(crate) fn long() -> Vec<Scope> {
     scopes.extend(renewals());
     scopes.extend(extensions());
     scopes.extend(larger());
+    scopes.extend(queues::long());
     scopes.extend(twice());
     scopes
 }

@@ -27,6 +27,35 @@ pub(crate) fn small() -> Vec<Scope> {
     scopes
 }
 
+/// The large ones.
+pub(crate) fn long() -> Vec<Scope> {
+    let lossy = |name, change: fn(&mut Budget)| {
+        ordered(name, 3, 1, |it| {
+            it.faults = 1;
+            change(it);
+        })
+    };
+    vec![
+        one_node("queue: one node, two wait, a lost command or reply", 3, |it| {
+            (it.faults, it.resends, it.breaks) = (1, 1, 1);
+        }),
+        one_node("queue: one node, two wait, a lost wake connection", 3, |it| {
+            (it.faults, it.wake_cuts) = (1, 1);
+        }),
+        lossy("queue: a waiter or holder hangs, any order", |it| it.pauses = 1),
+        lossy("queue: a node restarts, any order", |it| it.restarts = 1),
+        lossy("queue: a node goes down, any order", |it| it.downs = 1),
+        Scope {
+            policy: waiting(|it| it.fair(true)),
+            walls: vec![20, 30, 40],
+            walls_run: true,
+            ..lossy("queue: fair, a waiter or holder hangs, any order", |it| it.pauses = 1)
+        },
+        ordered("queue: two wait, three deviations", 3, 3, |_| {}),
+        ordered("queue: three wait", 4, 2, |_| {}),
+    ]
+}
+
 /// Nothing breaks.
 fn sound() -> Vec<Scope> {
     vec![
@@ -34,6 +63,10 @@ fn sound() -> Vec<Scope> {
         Scope {
             walls: vec![100, 50, 20],
             ..ordered("queue: two wait whose clocks disagree", 3, 2, |_| {})
+        },
+        Scope {
+            queues_first: true,
+            ..ordered("queue: places before the first round", 3, 2, |_| {})
         },
         Scope { locks: 3, ..ordered("queue: one waits again and again", 2, 1, |_| {}) },
         Scope { counts_messages: true, ..ordered("queue: messages of a hand-off", 3, 2, |_| {}) },
