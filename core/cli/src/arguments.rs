@@ -61,6 +61,17 @@ pub(crate) enum Command {
     Release(Release),
     Extend(Extend),
     Verify(Verify),
+    Nodes(Nodes),
+    /// Tell what is wrong with the nodes, and what to do.
+    ///
+    /// Exits with 0 if nothing is, 1 if locks can be had although something should be mended, and 2
+    /// if a lock cannot be had now, or is not safe.
+    #[command(after_help = "\
+Examples:
+  quorlock doctor
+  quorlock doctor --json | jq -r '.findings[].problem'
+")]
+    Doctor,
 }
 
 /// Run a command while holding a lock.
@@ -184,12 +195,21 @@ pub(crate) struct Verify {
     pub(crate) sequencer: String,
 }
 
+/// Show what each node is: its server, data, clock, and what the user may not do.
+#[derive(Args)]
+pub(crate) struct Nodes {
+    /// Show it anew every two seconds, until Ctrl-C.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   export QUORLOCK_NODES=redis://a:6379,redis://b:6379,redis://c:6379
   quorlock run nightly-report -- ./report.sh       wait for the lock, hold it, release it
   quorlock run --try backup -- restic backup /srv  exit 75 at once if another holds it
   quorlock status nightly-report                   who holds it
+  quorlock doctor                                  which node is not fit, and what to do
 ";
 
 const RUN_EXAMPLES: &str = "\

@@ -25,6 +25,7 @@ mod holders;
 mod output;
 #[cfg(unix)]
 mod run;
+mod survey;
 
 use std::ffi::OsString;
 
@@ -58,6 +59,8 @@ fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failu
         Command::Release(options) => holders::release(&context()?, options),
         Command::Extend(options) => holders::extend(&context()?, options),
         Command::Verify(options) => holders::verify(&context()?, options),
+        Command::Nodes(options) => survey::nodes(&context()?, options),
+        Command::Doctor => survey::doctor(&context()?),
         #[cfg(unix)]
         Command::Run(options) => run::run(&context()?, options),
         #[cfg(not(unix))]
