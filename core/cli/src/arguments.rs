@@ -8,10 +8,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::checks::parse;
-use self::checks::{duration, name};
+use self::checks::{duration, name, seconds};
 
 /// Locks over independent Redis or Valkey servers: run a command under one, see who holds one, and
 /// which server is not fit.
@@ -72,6 +72,23 @@ Examples:
   quorlock doctor --json | jq -r '.findings[].problem'
 ")]
     Doctor,
+    Bench(Bench),
+    /// Print the completions of a shell, such as for /etc/bash_completion.d/quorlock.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the manual page.
+    Man,
+}
+
+/// A shell that completes words.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Run a command while holding a lock.
@@ -201,6 +218,16 @@ pub(crate) struct Nodes {
     /// Show it anew every two seconds, until Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+/// Take a quick look at the speed of your nodes, next to plain PING.
+///
+/// Acquires and releases locks that nobody else uses: one at a time, and 16 in flight.
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// How long to measure in all.
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    pub(crate) seconds: f64,
 }
 
 const EXAMPLES: &str = "\

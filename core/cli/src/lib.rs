@@ -15,14 +15,17 @@
 //! | `holders` | `status`, `release`, `extend`, `verify` |
 //! | `survey` | what each node is: `nodes`, `doctor` |
 //! | `bench` | a quick look at the speed of one's own nodes |
+//! | `pages` | completions and the manual, generated |
 
 #![deny(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod context;
 mod failure;
 mod holders;
 mod output;
+mod pages;
 #[cfg(unix)]
 mod run;
 mod survey;
@@ -61,6 +64,9 @@ fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failu
         Command::Verify(options) => holders::verify(&context()?, options),
         Command::Nodes(options) => survey::nodes(&context()?, options),
         Command::Doctor => survey::doctor(&context()?),
+        Command::Bench(options) => bench::bench(&context()?, options),
+        Command::Completions { shell } => Ok(pages::completions(*shell)),
+        Command::Man => Ok(pages::man()),
         #[cfg(unix)]
         Command::Run(options) => run::run(&context()?, options),
         #[cfg(not(unix))]
