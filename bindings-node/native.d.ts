@@ -38,6 +38,12 @@ export declare function check(handle: ExternalObject<LeaseHandle>, id: number): 
 /** Closes the connections; locks that are still held expire. */
 export declare function close(manager: ExternalObject<Manager>): void
 
+/**
+ * Runs the command with these arguments (without the program's name); returns the status to exit
+ * with. For a process of its own, on its main thread.
+ */
+export declare function command(arguments: Array<string>): number
+
 /** Every setting of the core with the default that it has in Node. */
 export declare function defaults(): Array<SettingDefault>
 

@@ -13,6 +13,7 @@
 
 pub mod address;
 pub mod bridge;
+pub mod command;
 pub mod errors;
 pub mod lease;
 mod leases;

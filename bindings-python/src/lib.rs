@@ -6,6 +6,7 @@
 //! wait.
 
 mod acquisitions;
+mod command;
 mod completion;
 mod completion_queue;
 mod context;
@@ -44,6 +45,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lease::LeaseState>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<completion_queue::CompletionQueue>()?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(process::drain, module)?)?;
     module.add_function(wrap_pyfunction!(fork::generation, module)?)?;
     module.add_function(wrap_pyfunction!(process::listen, module)?)?;

@@ -57,6 +57,13 @@ describe('the package', () => {
     assert.equal(dependencies, undefined)
   })
 
+  it('brings the command, with the status that it exits with', async () => {
+    const command = join(place, 'node_modules', '.bin', 'quorlock')
+    const { version } = createRequire(join(place, 'x.js'))('quorlock/package.json')
+    assert.equal((await run(command, ['--version'])).stdout, `quorlock ${version}\n`)
+    await assert.rejects(run(command, ['run', 'job']), { code: 64 })
+  })
+
   it('loads in every way that users load it', async () => {
     const heads = [
       ['module', "import { Redlock } from 'quorlock';"],

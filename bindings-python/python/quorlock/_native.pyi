@@ -17,6 +17,7 @@ __all__ = [
     "Operation",
     "Plan",
     "__version__",
+    "command",
     "drain",
     "generation",
     "listen",
@@ -31,6 +32,7 @@ __version__: Final[str]
 ERROR_CODES: Final[dict[str, str]]
 OPTIONS: Final[dict[str, tuple[float | bool | str | None, str]]]
 
+def command(arguments: list[str]) -> int: ...
 def drain(seconds: float) -> bool: ...
 def generation() -> int: ...
 def listen(queue: CompletionQueue, number: int) -> None: ...

@@ -8,10 +8,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::checks::parse;
-use self::checks::{duration, name};
+use self::checks::{duration, name, seconds};
 
 /// Locks over independent Redis or Valkey servers: run a command under one, see who holds one, and
 /// which server is not fit.
@@ -61,6 +61,34 @@ pub(crate) enum Command {
     Release(Release),
     Extend(Extend),
     Verify(Verify),
+    Nodes(Nodes),
+    /// Tell what is wrong with the nodes, and what to do.
+    ///
+    /// Exits with 0 if nothing is, 1 if locks can be had although something should be mended, and 2
+    /// if a lock cannot be had now, or is not safe.
+    #[command(after_help = "\
+Examples:
+  quorlock doctor
+  quorlock doctor --json | jq -r '.findings[].problem'
+")]
+    Doctor,
+    Bench(Bench),
+    /// Print the completions of a shell, such as for /etc/bash_completion.d/quorlock.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the manual page.
+    Man,
+}
+
+/// A shell that completes words.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Run a command while holding a lock.
@@ -184,12 +212,31 @@ pub(crate) struct Verify {
     pub(crate) sequencer: String,
 }
 
+/// Show what each node is: its server, data, clock, and what the user may not do.
+#[derive(Args)]
+pub(crate) struct Nodes {
+    /// Show it anew every two seconds, until Ctrl-C.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Take a quick look at the speed of your nodes, next to plain PING.
+///
+/// Acquires and releases locks that nobody else uses: one at a time, and 16 in flight.
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// How long to measure in all.
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    pub(crate) seconds: f64,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   export QUORLOCK_NODES=redis://a:6379,redis://b:6379,redis://c:6379
   quorlock run nightly-report -- ./report.sh       wait for the lock, hold it, release it
   quorlock run --try backup -- restic backup /srv  exit 75 at once if another holds it
   quorlock status nightly-report                   who holds it
+  quorlock doctor                                  which node is not fit, and what to do
 ";
 
 const RUN_EXAMPLES: &str = "\

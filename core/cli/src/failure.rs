@@ -9,6 +9,8 @@ pub(crate) mod code {
     pub(crate) const DONE: u8 = 0;
     /// It is held (`status`), or was not (`release`, `extend`, `verify`).
     pub(crate) const NO: u8 = 1;
+    /// A lock cannot be had, or is not safe (`doctor`).
+    pub(crate) const UNFIT: u8 = 2;
     pub(crate) const HELD_BY_ANOTHER: u8 = 3;
     pub(crate) const USAGE: u8 = 64;
     pub(crate) const NO_QUORUM: u8 = 69;

@@ -15,16 +15,20 @@
 //! | `holders` | `status`, `release`, `extend`, `verify` |
 //! | `survey` | what each node is: `nodes`, `doctor` |
 //! | `bench` | a quick look at the speed of one's own nodes |
+//! | `pages` | completions and the manual, generated |
 
 #![deny(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod context;
 mod failure;
 mod holders;
 mod output;
+mod pages;
 #[cfg(unix)]
 mod run;
+mod survey;
 
 use std::ffi::OsString;
 
@@ -58,6 +62,11 @@ fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failu
         Command::Release(options) => holders::release(&context()?, options),
         Command::Extend(options) => holders::extend(&context()?, options),
         Command::Verify(options) => holders::verify(&context()?, options),
+        Command::Nodes(options) => survey::nodes(&context()?, options),
+        Command::Doctor => survey::doctor(&context()?),
+        Command::Bench(options) => bench::bench(&context()?, options),
+        Command::Completions { shell } => Ok(pages::completions(*shell)),
+        Command::Man => Ok(pages::man()),
         #[cfg(unix)]
         Command::Run(options) => run::run(&context()?, options),
         #[cfg(not(unix))]

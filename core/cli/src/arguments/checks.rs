@@ -86,3 +86,9 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
     Resource::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
 }
+
+/// A positive number of seconds, up to an hour.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 3600.0);
+    number.ok_or_else(|| "it must be a number of seconds above 0, and 3600 at most".to_owned())
+}

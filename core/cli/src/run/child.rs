@@ -3,11 +3,13 @@
 #![allow(unsafe_code, reason = "what a child does before it becomes the command has no safe form")]
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, stderr, stdin, stdout};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg, pthread_sigmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid};
@@ -51,6 +53,9 @@ impl Child {
             };
         }
         adopt_orphans();
+        pass_on(stdin());
+        pass_on(stdout());
+        pass_on(stderr());
         let (parent, terminal) = (getpid(), Terminal::in_foreground_alone());
         // SAFETY: the closure makes system calls only, and allocates nothing.
         unsafe { command.pre_exec(move || prepare(parent, terminal.as_ref())) };
@@ -138,6 +143,12 @@ fn prepare(parent: Pid, terminal: Option<&Terminal>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets the child have a standard stream: Node marks all that it was started with as its own.
+fn pass_on(stream: impl AsFd) {
+    // An error means that there is none.
+    let _ = fcntl(stream, FcntlArg::F_SETFD(FdFlag::empty()));
 }
 
 /// Processes of the group whose parents have ended become children of this one, so that they are

@@ -1,0 +1,125 @@
+//! What each node is, and whether locks are safe on them: `nodes` and `doctor`. Owns how a survey
+//! is made; `facts` and `rights` ask one server, `findings` judges, `shown` presents.
+
+mod facts;
+mod findings;
+mod rights;
+mod shown;
+
+use std::time::Duration;
+
+use quorlock::{Fault, NodeState};
+use serde_json::{Value, json};
+
+use self::facts::Facts;
+use self::findings::{Finding, Severity};
+use crate::arguments::Nodes;
+use crate::context::Context;
+use crate::failure::{Failure, code};
+use crate::output::print;
+
+/// What is known of all nodes at one time.
+struct Survey {
+    nodes: Vec<Node>,
+    /// Why the list of nodes is refused as a whole, if it is.
+    mistake: Option<String>,
+}
+
+/// What is known of one node.
+struct Node {
+    address: String,
+    /// What a client that locks makes of it.
+    state: NodeState,
+    /// Whether the user says that the server loses nothing in a restart.
+    is_declared_durable: bool,
+    /// What the server says of itself.
+    facts: Result<Facts, Fault>,
+}
+
+impl Survey {
+    fn of(context: &Context) -> Result<Self, Failure> {
+        let locks = context.locks(|_| {})?;
+        let looked = context.engine.block_on(locks.is_locked([UNUSED_NAME]));
+        let mistake = looked.err().filter(|error| error.kind() == quorlock::ErrorKind::Config);
+        let facts = context.each_node(&async |connection, _| facts::ask(connection).await);
+        context.engine.block_on_for(context.timeout.max(DECIDED_AFTER), async {
+            while locks.nodes().iter().any(|(_, state)| *state == NodeState::Connecting) {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        let states = locks.nodes().into_iter().zip(&context.addresses).zip(facts);
+        let node = |(((address, state), listed), facts): (
+            ((std::sync::Arc<str>, _), &quorlock::Address),
+            _,
+        )| Node {
+            address: address.to_string(),
+            state,
+            is_declared_durable: listed.is_durable(),
+            facts,
+        };
+        let nodes = states.map(node).collect();
+        locks.close();
+        Ok(Self { nodes, mistake: mistake.map(|error| error.to_string()) })
+    }
+
+    /// How many nodes grant locks.
+    fn usable(&self) -> usize {
+        self.nodes.iter().filter(|node| node.state == NodeState::Healthy).count()
+    }
+
+    fn quorum(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    fn as_json(&self) -> Value {
+        self.nodes.iter().map(shown::as_json).collect()
+    }
+}
+
+/// Shows what each node is.
+pub(crate) fn nodes(context: &Context, options: &Nodes) -> Result<u8, Failure> {
+    loop {
+        let survey = Survey::of(context)?;
+        if options.watch && !context.output.is_json {
+            shown::clear_screen();
+        }
+        context.output.line(&shown::overview(&survey));
+        context.output.json(&survey.as_json());
+        if !options.watch {
+            return Ok(code::DONE);
+        }
+        std::thread::sleep(WATCH_EVERY);
+    }
+}
+
+/// Shows what each node is, what is wrong, and what to do about it.
+pub(crate) fn doctor(context: &Context) -> Result<u8, Failure> {
+    let survey = Survey::of(context)?;
+    let findings = findings::of(&survey);
+    let status = if findings.iter().any(|finding| finding.severity == Severity::Unfit) {
+        code::UNFIT
+    } else if findings.is_empty() {
+        code::DONE
+    } else {
+        code::NO
+    };
+    context.output.json(&json!({
+        "healthy": status == code::DONE,
+        "usable_nodes": survey.usable(),
+        "quorum": survey.quorum(),
+        "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
+        "nodes": survey.as_json(),
+    }));
+    if !context.output.is_json {
+        // What is wrong is told whoever wants silence: it is what was asked for.
+        print(&shown::report(&survey, &findings, status));
+    }
+    Ok(status)
+}
+
+/// The name of a lock that nobody uses, which is looked at to connect to the nodes.
+const UNUSED_NAME: &str = "quorlock-doctor";
+/// The guards take up to three seconds to decide about a node that has forgotten.
+const DECIDED_AFTER: Duration = Duration::from_secs(4);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const WATCH_EVERY: Duration = Duration::from_secs(2);

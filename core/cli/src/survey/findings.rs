@@ -1,0 +1,283 @@
+//! What is wrong with the nodes, and what to do about it. Owns the rules and their words.
+
+use std::time::Duration;
+
+use quorlock::{Fault, FaultKind, NodeState, Policy};
+use serde_json::{Value, json};
+
+use super::facts::Facts;
+use super::{Node, Survey};
+
+/// Something that is wrong.
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    /// A stable name for programs.
+    pub(super) code: &'static str,
+    /// The node; `None` for all of them together.
+    pub(super) node: Option<String>,
+    pub(super) problem: String,
+    pub(super) remedy: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// Locks can be had, but something should be mended.
+    Warning,
+    /// A lock cannot be had, or is not safe.
+    Unfit,
+}
+
+impl Finding {
+    fn of(node: &Node, code: &'static str, problem: impl Into<String>, remedy: &str) -> Self {
+        Self {
+            severity: Severity::Warning,
+            code,
+            node: Some(node.address.clone()),
+            problem: problem.into(),
+            remedy: remedy.to_owned(),
+        }
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let severity = match self.severity {
+            Severity::Warning => "warning",
+            Severity::Unfit => "unfit",
+        };
+        json!({
+            "severity": severity,
+            "code": self.code,
+            "node": self.node,
+            "problem": self.problem,
+            "remedy": self.remedy,
+        })
+    }
+}
+
+/// All that is wrong, the worst first.
+pub(super) fn of(survey: &Survey) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (usable, all) = (survey.usable(), survey.nodes.len());
+    if let Some(mistake) = &survey.mistake {
+        findings.push(Finding {
+            severity: Severity::Unfit,
+            code: "refused-list",
+            node: None,
+            problem: format!("the list of nodes is refused: {mistake}"),
+            remedy: "name independent servers, each once".to_owned(),
+        });
+    } else if usable < survey.quorum() {
+        findings.push(Finding {
+            severity: Severity::Unfit,
+            code: "no-quorum",
+            node: None,
+            problem: format!(
+                "no lock can be had now: {usable} of {all} nodes grant any, and {} are needed",
+                survey.quorum()
+            ),
+            remedy: "see what is wrong with each node below".to_owned(),
+        });
+    }
+    let clock = median_offset(survey);
+    for node in &survey.nodes {
+        findings.extend(of_state(survey, node));
+        if let Ok(facts) = &node.facts {
+            let all = of_facts(node, facts).into_iter().chain(of_clock(node, facts, clock));
+            findings.extend(all);
+        }
+    }
+    findings.extend(of_own_clock(clock));
+    findings
+}
+
+/// What a client that locks makes of the node.
+fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
+    match &node.state {
+        NodeState::Healthy => None,
+        NodeState::Connecting => Some(Finding::of(
+            node,
+            "undecided",
+            "it is not known yet whether it remembers its locks",
+            "ask again in a moment",
+        )),
+        NodeState::Unresponsive => Some(Finding::of(
+            node,
+            "hung",
+            "it is connected, but does not answer",
+            "look at the server's load and at slow commands (SLOWLOG GET)",
+        )),
+        NodeState::Quarantined(quarantine) => {
+            let left = node.state.quarantine_left().unwrap_or_default();
+            let reason = quarantine.reason.describe();
+            Some(Finding::of(
+                node,
+                "quarantined",
+                format!("{reason}; its votes do not count for {} more", seconds(left)),
+                "wait until then; with appendonly yes and appendfsync always a restart forgets nothing",
+            ))
+        }
+        NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
+    }
+}
+
+fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
+    let (code, remedy) = match fault.kind() {
+        FaultKind::NotSent | FaultKind::TimedOut | FaultKind::Broken | FaultKind::Late => {
+            ("unreachable", "start the server, or correct its address, firewall or TLS settings")
+        }
+        FaultKind::Unauthenticated => {
+            ("wrong-password", "correct the user name and password in the address")
+        }
+        FaultKind::NotPermitted => ("missing-right", "add what is missing with ACL SETUSER"),
+        FaultKind::Replica => ("replica", "give the address of its master, or leave it out"),
+        FaultKind::NotIndependent if has_twin(survey, node) => {
+            ("same-server", "name each server once, under one address")
+        }
+        FaultKind::NotIndependent => {
+            ("same-cluster", "name servers that know nothing of each other")
+        }
+        FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
+        FaultKind::Unwritable => ("unwritable", "see the server's memory limit, disk and log"),
+        FaultKind::Busy => ("busy", "wait until it has started, or see its slow scripts"),
+        FaultKind::WrongType | FaultKind::Garbled | FaultKind::Quarantined | FaultKind::Other => {
+            ("fault", "see the server's log")
+        }
+    };
+    Finding::of(node, code, fault.detail(), remedy)
+}
+
+/// Whether another address leads to the same server.
+fn has_twin(survey: &Survey, node: &Node) -> bool {
+    let run = |node: &Node| node.facts.as_ref().ok()?.run_id.clone();
+    let own = run(node);
+    let others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));
+    own.is_some() && others.map(run).any(|other| other == own)
+}
+
+fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |code, problem: String, remedy: &str| {
+        findings.push(Finding::of(node, code, problem, remedy));
+    };
+    let is_too_old = facts.compatible.as_deref().and_then(version).is_some_and(|it| it < OLDEST);
+    if is_too_old {
+        let version = facts.version.as_deref().unwrap_or_default();
+        find(
+            "too-old",
+            format!("its version {version} is not supported"),
+            "use Redis 6.2 or newer, or Valkey",
+        );
+    }
+    if !facts.rights.lacking.is_empty() {
+        let rules = facts.rights.lacking.join(" ");
+        let problem = format!("the user's access list lacks {rules}");
+        find("missing-right", problem, &format!("ACL SETUSER the user with {rules}"));
+    }
+    let policy = facts.eviction.as_deref().unwrap_or("noeviction");
+    if policy != "noeviction" && facts.max_memory.is_some_and(|limit| limit > 0) {
+        find(
+            "evicts",
+            format!("its maxmemory-policy {policy} may throw out locks while they are held"),
+            "set maxmemory-policy noeviction, or use a server for locks alone",
+        );
+    }
+    if facts.has_log == Some(false) && !node.is_declared_durable {
+        find(
+            "no-persistence",
+            "it keeps no log of its writes, so a restart forgets its locks, and its votes do not count \
+             for a while then"
+                .to_owned(),
+            "set appendonly yes and appendfsync always, or add ?durable=true to the address of a \
+             server that loses nothing",
+        );
+    }
+    if let Some(left) = facts.certificate_left.filter(|left| *left < CERTIFICATE_ENDS_SOON) {
+        let days = (left.max(0) + DAY - 1) / DAY;
+        find(
+            "certificate-ends",
+            format!("its TLS certificate ends within {days} days"),
+            "renew the certificate",
+        );
+    }
+    if facts.round_trip > slow() {
+        find(
+            "slow",
+            format!("a round trip takes {:.0} ms", facts.round_trip.as_secs_f64() * 1e3),
+            "use nodes that are nearer, or a longer ttl",
+        );
+    }
+    if !facts.rights.lacking_for_push.is_empty() {
+        let rules = facts.rights.lacking_for_push.join(" ");
+        find(
+            "no-push",
+            format!(
+                "it cannot tell waiting clients that a lock is free: the access list lacks {rules}"
+            ),
+            &format!("ACL SETUSER the user with {rules}"),
+        );
+    }
+    findings
+}
+
+/// Whether the node's clock differs from the others' by more than locks allow for.
+fn of_clock(node: &Node, facts: &Facts, median: Option<f64>) -> Option<Finding> {
+    let ((offset, doubt), median) = facts.clock_offset.zip(median)?;
+    let off = offset - median;
+    let is_off = off.abs() > allowance().as_secs_f64() + doubt;
+    is_off.then(|| {
+        let side = if off > 0.0 { "ahead" } else { "behind" };
+        let problem = format!("its clock is {:.2} s {side}", off.abs());
+        Finding::of(
+            node,
+            "clock-off",
+            problem,
+            "let NTP keep it; clocks should be slewed, not stepped",
+        )
+    })
+}
+
+/// Whether all nodes agree on another time than this machine's.
+fn of_own_clock(median: Option<f64>) -> Option<Finding> {
+    let off = median.filter(|off| off.abs() > allowance().as_secs_f64())?;
+    let side = if off > 0.0 { "behind" } else { "ahead" };
+    Some(Finding {
+        severity: Severity::Warning,
+        code: "own-clock-off",
+        node: None,
+        problem: format!("this machine's clock is {:.2} s {side} the nodes'", off.abs()),
+        remedy: "let NTP keep it".to_owned(),
+    })
+}
+
+/// By how much most clocks, this machine's among them, are ahead of this machine's.
+fn median_offset(survey: &Survey) -> Option<f64> {
+    let offsets = survey.nodes.iter().filter_map(|node| node.facts.as_ref().ok()?.clock_offset);
+    let mut offsets: Vec<f64> = offsets.map(|(offset, _)| offset).chain([0.0]).collect();
+    offsets.sort_by(f64::total_cmp);
+    (offsets.len() > 1).then(|| offsets[(offsets.len() - 1) / 2])
+}
+
+/// The allowance for drift of a lock with the default settings.
+fn allowance() -> Duration {
+    let policy = Policy::default();
+    policy.drift().of(policy.ttl())
+}
+
+/// With a longer round trip, a renewal has little time left in which a node may answer.
+fn slow() -> Duration {
+    Policy::default().node_timeout() / 4
+}
+
+/// The first two numbers of a version.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+const OLDEST: (u32, u32) = (6, 2);
+/// In seconds.
+const DAY: i64 = 86_400;
+const CERTIFICATE_ENDS_SOON: i64 = 14 * DAY;

@@ -1,0 +1,80 @@
+//! What the user's access list lacks. Owns the list of what is needed, and how each is tried
+//! without changing anything.
+
+use quorlock::{Fault, ServerConnection};
+
+/// What the user may not do.
+#[derive(Default)]
+pub(super) struct Rights {
+    /// What locks need, as rules of an access list.
+    pub(super) lacking: Vec<&'static str>,
+    /// What it takes to tell waiting clients of a free lock.
+    pub(super) lacking_for_push: Vec<&'static str>,
+}
+
+/// Tries all of it.
+pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fault> {
+    let mut rights = Rights::default();
+    for (rule, call) in NEEDED {
+        let refusal = refusal(connection, call).await?;
+        let lacks = refusal.map(|refusal| if is_about_key(&refusal) { KEYS } else { *rule });
+        rights.lacking.extend(lacks.filter(|lack| !rights.lacking.contains(lack)));
+    }
+    for (rule, call) in PUSH {
+        let refusal = refusal(connection, call).await?;
+        let lacks =
+            refusal.map(|refusal| if is_about_channel(&refusal) { CHANNELS } else { *rule });
+        rights.lacking_for_push.extend(lacks);
+    }
+    Ok(rights)
+}
+
+/// Why the user may not make the call; `None` if it may.
+async fn refusal(
+    connection: &mut ServerConnection,
+    call: &[&str],
+) -> Result<Option<String>, Fault> {
+    let reply = connection.ask(call).await?;
+    let refusal = reply.refusal().filter(|words| words.starts_with("NOPERM"));
+    Ok(refusal.map(str::to_owned))
+}
+
+fn is_about_key(refusal: &str) -> bool {
+    refusal.contains("access a key") || refusal.contains("the keys")
+}
+
+fn is_about_channel(refusal: &str) -> bool {
+    refusal.contains("channel")
+}
+
+/// A key that nobody uses.
+const KEY: &str = "quorlock:{node}:doctor";
+const KEYS: &str = "~quorlock:*";
+const CHANNELS: &str = "&quorlock:wake:*";
+
+/// Each rule, and a call for it that changes nothing.
+const NEEDED: &[(&str, &[&str])] = &[
+    ("+eval", &["EVAL", "return 1", "0"]),
+    ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
+    ("+script|load", &["SCRIPT", "LOAD", "return 1"]),
+    ("+get", &["GET", KEY]),
+    // Only a key that is there is changed.
+    ("+set", &["SET", KEY, "1", "XX", "PX", "1"]),
+    ("+del", &["DEL", KEY]),
+    ("+pexpire", &["PEXPIRE", KEY, "1"]),
+    ("+pttl", &["PTTL", KEY]),
+    ("+time", &["TIME"]),
+    ("+zadd", &["ZADD", KEY, "XX", "0", "member"]),
+    ("+zscore", &["ZSCORE", KEY, "member"]),
+    ("+hgetall", &["HGETALL", KEY]),
+    // A field without a value is refused, after the access list was consulted.
+    ("+hset", &["HSET", KEY, "field", "value", "field"]),
+    ("+hdel", &["HDEL", KEY, "field"]),
+    ("+info", &["INFO", "server"]),
+];
+
+const PUSH: &[(&str, &[&str])] = &[
+    ("+hello", &["HELLO"]),
+    ("+client|tracking", &["CLIENT", "TRACKING", "OFF"]),
+    ("+subscribe", &["SUBSCRIBE", "quorlock:wake:doctor"]),
+];

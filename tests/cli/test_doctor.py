@@ -1,0 +1,293 @@
+"""Tests what `nodes` and `doctor` find, each on real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.cli.command import call
+from tests.cli.rewriting import rewriting
+from tests.cli.terminal import Terminal
+from tests.support.cluster import Cluster, start_servers
+from tests.support.options import Options
+from tests.support.proxy import FaultProxy
+from tests.support.servers import Server
+from tests.support.tls import Certificates
+from tests.support.wait import eventually
+
+#: What the documentation gives a user, and what waiting by push takes.
+RIGHTS = (
+    "+eval +evalsha +script|load +get +set +del +pexpire +pttl +time +zadd +zscore +hgetall +hset "
+    "+hdel +info"
+)
+PUSH = "+hello +client|tracking +subscribe"
+
+Servers = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Iterator[Cluster]:
+    """Three servers as the documentation wants them."""
+    with start_servers(3, Options(appendonly=True)) as cluster:
+        cluster.reset()
+        yield cluster
+
+
+def _doctor(nodes: Sequence[str], *words: str) -> tuple[int, dict[str, Any]]:
+    ended = call(*words, "doctor", "--json", nodes=nodes)
+    assert ended.err == ""
+    return ended.code, json.loads(ended.out)
+
+
+def _codes(told: dict[str, Any]) -> set[str]:
+    return {finding["code"] for finding in told["findings"]}
+
+
+def _finding(told: dict[str, Any], code: str) -> dict[str, Any]:
+    (finding,) = (finding for finding in told["findings"] if finding["code"] == code)
+    assert finding["remedy"]
+    return dict(finding)
+
+
+def _beside(healthy: Cluster, url: str) -> list[str]:
+    """Two servers in order, and the one of the test."""
+    return [*healthy.urls[:2], url]
+
+
+def test_healthy_nodes(healthy: Cluster) -> None:
+    code, told = _doctor(healthy.urls)
+    assert (code, told["findings"]) == (0, [])
+    assert (told["healthy"], told["usable_nodes"], told["quorum"]) == (True, 3, 2)
+    first = told["nodes"][0]
+    assert (first["state"], first["role"], first["fsync"]) == ("healthy", "master", "always")
+    assert first["push"] is True
+    assert abs(first["clock_offset_seconds"]) < 0.1
+    assert 0 < first["round_trip_seconds"] < 0.5
+    assert first["run_id"] in str(healthy[0].command("INFO", "server"))
+    plain = call("doctor", nodes=healthy.urls)
+    assert (plain.code, plain.out.splitlines()[-1]) == (0, "Healthy.")
+
+
+def test_a_node_that_cannot_be_reached(healthy: Cluster, servers: Servers) -> None:
+    gone = servers(1)[0]
+    gone.kill()
+    code, told = _doctor(_beside(healthy, gone.url))
+    assert (code, _codes(told)) == (1, {"unreachable"})
+    finding = _finding(told, "unreachable")
+    assert finding["node"] == gone.url
+    assert "connection refused" in finding["problem"]
+    assert told["nodes"][2]["reachable"] is False
+
+
+def test_too_few_nodes_for_a_lock(servers: Servers) -> None:
+    cluster = servers(3, appendonly=True)
+    for server in cluster[:2]:
+        server.kill()
+    code, told = _doctor(cluster.urls)
+    assert code == 2
+    assert _finding(told, "no-quorum")["severity"] == "unfit"
+    plain = call("doctor", nodes=cluster.urls)
+    assert plain.code == 2
+    assert plain.out.splitlines()[-1] == "A lock cannot be had now, or is not safe."
+
+
+def test_a_hung_node(healthy: Cluster, servers: Servers) -> None:
+    hung = servers(1, appendonly=True)[0]
+    hung.pause()
+    code, told = _doctor(_beside(healthy, hung.url), "--timeout", "500ms")
+    assert (code, _codes(told)) == (1, {"unreachable"})
+    assert "no answer within 500 ms" in _finding(told, "unreachable")["problem"]
+
+
+def test_a_wrong_password(healthy: Cluster, servers: Servers) -> None:
+    server = servers(1, password="right", appendonly=True)[0]
+    code, told = _doctor(_beside(healthy, server.url_for(password="wrong")))
+    assert (code, _codes(told)) == (1, {"wrong-password"})
+    assert "does not accept this user name and password" in str(told)
+    assert "wrong" not in str(told).replace("wrong-password", "")
+
+
+def _in_order(servers: Servers, **options: Any) -> Server:
+    """A server that clients trust, save for these options."""
+    cluster = servers(1, **{"appendonly": True, **options})
+    cluster.reset()
+    return cluster[0]
+
+
+def _with_rules(servers: Servers, rules: str) -> str:
+    users = {"app": f"on >pw {rules}"}
+    return _in_order(servers, users=users).url_for("app", "pw")
+
+
+@pytest.mark.parametrize("missing", RIGHTS.split())
+def test_a_missing_right(healthy: Cluster, servers: Servers, missing: str) -> None:
+    rules = " ".join(rule for rule in RIGHTS.split() if rule != missing)
+    url = _with_rules(servers, f"~* &* {rules} {PUSH}")
+    code, told = _doctor(_beside(healthy, url))
+    assert code == 1
+    rights = [it["problem"] for it in told["findings"] if it["code"] == "missing-right"]
+    assert f"the user's access list lacks {missing}" in rights
+    assert told["nodes"][2]["lacking_rights"] == [missing]
+
+
+def test_keys_that_the_access_list_leaves_out(healthy: Cluster, servers: Servers) -> None:
+    url = _with_rules(servers, f"~invoice:* &* {RIGHTS} {PUSH}")
+    code, told = _doctor(_beside(healthy, url))
+    assert code == 1
+    assert told["nodes"][2]["lacking_rights"] == ["~quorlock:*"]
+
+
+def test_no_push(healthy: Cluster, servers: Servers) -> None:
+    url = _with_rules(servers, f"~* resetchannels {RIGHTS} +hello +subscribe")
+    code, told = _doctor(_beside(healthy, url))
+    assert (code, _codes(told)) == (1, {"no-push"})
+    assert told["nodes"][2]["lacking_rights_for_push"] == ["+client|tracking", "&quorlock:wake:*"]
+
+
+def test_the_user_of_the_documentation_lacks_nothing(healthy: Cluster, servers: Servers) -> None:
+    url = _with_rules(servers, f"~invoice:* ~quorlock:* &quorlock:wake:* {RIGHTS} {PUSH}")
+    code, told = _doctor(_beside(healthy, url))
+    assert (code, told["nodes"][2]["lacking_rights"]) == (0, [])
+
+
+def test_a_replica(healthy: Cluster, servers: Servers) -> None:
+    master = servers(1)[0]
+    replica = servers(1, replica_of=master, appendonly=True)[0]
+    eventually(lambda: "master_link_status:up" in str(replica.command("INFO", "replication")))
+    code, told = _doctor(_beside(healthy, replica.url))
+    assert (code, _codes(told)) == (1, {"replica"})
+    assert "give the address of its master" in _finding(told, "replica")["problem"]
+    assert told["nodes"][2]["role"] == "slave"
+
+
+def test_one_server_under_two_addresses(healthy: Cluster) -> None:
+    with FaultProxy(healthy[0]) as proxy:
+        code, told = _doctor([*healthy.urls[:2], proxy.url])
+    assert (code, _codes(told)) == (2, {"refused-list", "same-server"})
+    assert "one and the same server" in _finding(told, "same-server")["problem"]
+
+
+def test_two_members_of_a_cluster(healthy: Cluster, servers: Servers) -> None:
+    one, two = (servers(1, flags=["--cluster-enabled", "yes"], appendonly=True)[0] for _ in "ab")
+    one.command("CLUSTER", "MEET", two.host, two.port)
+    eventually(lambda: str(one.command("CLUSTER", "NODES")).count("master") == 2)
+    eventually(lambda: str(two.command("CLUSTER", "NODES")).count("master") == 2)
+    code, told = _doctor([healthy.urls[0], one.url, two.url])
+    assert code == 2
+    assert "same-cluster" in _codes(told)
+    assert "belong to one Redis Cluster" in _finding(told, "same-cluster")["problem"]
+    assert told["nodes"][1]["in_cluster"] is True
+
+
+def test_a_server_that_evicts(healthy: Cluster, servers: Servers) -> None:
+    flags = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]
+    server = _in_order(servers, flags=flags)
+    code, told = _doctor(_beside(healthy, server.url))
+    assert (code, _codes(told)) == (1, {"evicts"})
+    assert "allkeys-lru" in _finding(told, "evicts")["problem"]
+    assert told["nodes"][2]["max_memory_bytes"] == 100 * 1024 * 1024
+
+
+def test_no_persistence(healthy: Cluster, servers: Servers) -> None:
+    url = _in_order(servers, appendonly=False).url
+    code, told = _doctor(_beside(healthy, url))
+    assert (code, _codes(told)) == (1, {"no-persistence"})
+    declared, told = _doctor(_beside(healthy, f"{url}?durable=true"))
+    assert (declared, _codes(told)) == (0, set())
+
+
+@pytest.mark.parametrize("ahead", [2.0, -2.0])
+def test_a_clock_that_is_off(healthy: Cluster, servers: Servers, ahead: float) -> None:
+    server = _in_order(servers, clock=True)
+    server.set_clock(ahead)
+    code, told = _doctor(_beside(healthy, server.url))
+    assert (code, _codes(told)) == (1, {"clock-off"})
+    finding = _finding(told, "clock-off")
+    assert ("ahead" if ahead > 0 else "behind") in finding["problem"]
+    assert abs(told["nodes"][2]["clock_offset_seconds"] - ahead) < 1
+
+
+def test_a_node_in_quarantine(servers: Servers) -> None:
+    cluster = servers(3, appendonly=True)
+    cluster.reset()
+    assert call("run", "job", "--", "true", nodes=cluster.urls).code == 0
+    cluster[2].flush()
+    code, told = _doctor(cluster.urls)
+    assert (code, _codes(told)) == (1, {"quarantined"})
+    assert "its votes do not count for" in _finding(told, "quarantined")["problem"]
+    assert 0 < told["nodes"][2]["quarantine_left_seconds"] <= 11
+
+
+def test_a_server_that_is_too_old(healthy: Cluster) -> None:
+    info = str(healthy[2].command("INFO", "server"))
+    version = re.search(r"redis_version:\S+", info)
+    assert version
+    old = "redis_version:5.0".ljust(len(version[0]), "9")
+    with rewriting(healthy[2], {version[0].encode(): old.encode()}) as url:
+        code, told = _doctor(_beside(healthy, url))
+    assert (code, _codes(told)) == (1, {"too-old"})
+
+
+def test_a_certificate_that_ends_soon(healthy: Cluster, certs: Certificates) -> None:
+    with FaultProxy(healthy[2], tls=certs.server_context()) as proxy:
+        code, told = _doctor(_beside(healthy, f"{proxy.url}?ssl_ca_certs={certs.ca}"))
+    assert (code, _codes(told)) == (1, {"certificate-ends"})
+    assert "ends within 2 days" in _finding(told, "certificate-ends")["problem"]
+
+
+def test_a_certificate_that_is_not_trusted(healthy: Cluster, certs: Certificates) -> None:
+    with FaultProxy(healthy[2], tls=certs.server_context()) as proxy:
+        code, told = _doctor(_beside(healthy, f"{proxy.url}?ssl_ca_certs={certs.other_ca}"))
+    assert (code, _codes(told)) == (1, {"tls"})
+
+
+def test_a_slow_round_trip(healthy: Cluster) -> None:
+    with FaultProxy(healthy[2]) as proxy:
+        proxy.delay(0.04)
+        code, told = _doctor(_beside(healthy, proxy.url), "--timeout", "20s")
+    assert (code, _codes(told)) == (1, {"slow"})
+    assert told["nodes"][2]["round_trip_seconds"] > 0.07
+
+
+def test_nodes_has_a_row_for_each(healthy: Cluster, servers: Servers) -> None:
+    gone: Server = servers(1)[0]
+    gone.kill()
+    ended = call("nodes", nodes=_beside(healthy, gone.url))
+    assert (ended.code, ended.err) == (0, "")
+    rows = ended.out.splitlines()
+    assert rows[0].split() == ["node", "state", "server", "data", "times", "rights"]
+    assert "master" in rows[1]
+    assert "fsync always" in rows[1]
+    assert "connection refused" in ended.out
+    told = json.loads(call("nodes", "--json", nodes=healthy.urls).out)
+    assert [node["state"] for node in told] == ["healthy"] * 3
+
+
+def test_nodes_is_shown_again_and_again(healthy: Cluster) -> None:
+    with Terminal("nodes", "--watch", nodes=healthy.urls, size=(24, 160)) as shown:
+        shown.expect(r"(?s)\x1b\[2J.*node.*healthy.*healthy.*healthy.*\n.*\x1b\[2J")
+        shown.type("\x03")
+        assert shown.end()[0] == -2
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+@pytest.mark.parametrize("is_coloured", [True, False])
+@pytest.mark.parametrize("command", ["nodes", "doctor"])
+def test_the_tables_fit_the_terminal(
+    healthy: Cluster, servers: Servers, command: str, columns: int, *, is_coloured: bool
+) -> None:
+    gone = servers(1)[0]
+    gone.kill()
+    words = [command] if is_coloured else [command, "--no-color"]
+    nodes = _beside(healthy, gone.url)
+    with Terminal(*words, nodes=nodes, size=(24, columns)) as shown:
+        _, text = shown.end()
+    assert ("\x1b[" in text) == is_coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert max(map(len, plain.splitlines())) <= columns, plain
+    # An address stays in one piece.
+    assert all(url in plain for url in nodes), plain

@@ -1,0 +1,51 @@
+"""Tests that the page for people on call names every finding, warning, error and exit code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from quorlock import _native
+from tests.cli.command import ROOT
+
+PAGE = (ROOT / "docs" / "on-call.md").read_text()
+
+
+def _source(path: str) -> str:
+    return Path(ROOT / path).read_text()
+
+
+def _findings() -> list[str]:
+    text = _source("core/cli/src/survey/findings.rs")
+    code = r'"([a-z]+(?:-[a-z]+)*)"'
+    found = re.findall(rf"(?:code: |\({{0,1}}){code},(?:\s|$)", text)
+    return sorted({*found} - {"ahead", "behind", "unfit", "warning"})
+
+
+def _notices() -> list[str]:
+    text = _source("core/protocol/src/explain/notices.rs")
+    return re.findall(r'Self::\w+\(.*\) => "([a-z-]+)"', text)
+
+
+def _statuses() -> list[str]:
+    constants = re.findall(r"const (\w+): u8 = (\d+)", _source("core/cli/src/failure.rs"))
+    return [number for name, number in constants if name not in {"SIGNAL", "INTERNAL"}]
+
+
+def test_the_lists_are_found() -> None:
+    assert {"no-quorum", "evicts", "own-clock-off", "unreachable", "same-cluster"} <= {*_findings()}
+    assert {"quarantined", "may-evict", "node-up"} <= {*_notices()}
+    assert {"64", "69", "75", "76", "127"} <= {*_statuses()}
+
+
+@pytest.mark.parametrize("code", [*_findings(), *_notices(), *_native.ERROR_CODES.values()])
+def test_every_code_is_explained(code: str) -> None:
+    assert re.search(rf"^\| [^|]*`{code}`", PAGE, re.MULTILINE), code
+
+
+@pytest.mark.parametrize("status", _statuses())
+def test_every_exit_code_is_explained(status: str) -> None:
+    table = PAGE.partition("## Exit codes")[2].partition("##")[0]
+    assert re.search(rf"^\| (?:\d+, )?{status}\b", table, re.MULTILINE), status
