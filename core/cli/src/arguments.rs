@@ -113,6 +113,9 @@ pub(crate) struct Run {
     /// Give up at once if another holds the lock.
     #[arg(long = "try", conflicts_with = "wait")]
     pub(crate) try_once: bool,
+    /// Get the lock in the order in which those that give --fair have come; for one name.
+    #[arg(long)]
+    pub(crate) fair: bool,
     /// The longest time for which the lock is renewed.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     pub(crate) max_hold: Duration,

@@ -79,7 +79,8 @@ fn lock(locks: &Redlock, options: &Run) -> Lock {
         .auto_extend(true)
         .max_hold(options.max_hold)
         .min_hold(options.min_hold)
-        .lock_delay(options.lock_delay);
+        .lock_delay(options.lock_delay)
+        .fair(options.fair);
     match options.wait {
         _ if options.try_once => lock.try_once(),
         Some(wait) => lock.timeout(wait),

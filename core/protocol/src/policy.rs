@@ -18,6 +18,7 @@ use crate::time::Ttl;
 use crate::validity::Drift;
 
 /// The settings of a lock: valid by construction, made by [`Policy::builder`].
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     pub(crate) ttl: Ttl,

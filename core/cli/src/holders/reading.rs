@@ -22,6 +22,8 @@ pub(super) struct Key {
     pub(super) left: Option<Duration>,
     /// The holder's fencing token, if it has recorded it.
     pub(super) token: Option<u64>,
+    /// How many callers wait in the node's queue, if it tells.
+    pub(super) waiters: Option<i64>,
 }
 
 /// What a quorum says.
@@ -59,7 +61,8 @@ async fn read(
     let record = connection.ask(&["GET", &SequencerRecord::key(&key)]).await?;
     let record = record.text().and_then(SequencerRecord::parse);
     let token = record.filter(|record| record.holder() == holder).map(|record| record.token());
-    Ok(Some(Key { holder, left, token }))
+    let waiters = connection.waiters(&key).await?;
+    Ok(Some(Key { holder, left, token, waiters }))
 }
 
 /// The fault of a node that does not tell.

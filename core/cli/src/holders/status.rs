@@ -32,7 +32,7 @@ pub(crate) fn status(context: &Context, options: &Status) -> u8 {
 
 /// A sentence about the lock, and a table of its nodes.
 fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
-    let mut table = Table::new(&["node", "says", "holder", "left", "fencing token"]);
+    let mut table = Table::new(&["node", "says", "holder", "left", "fencing token", "waiting"]);
     for reading in readings {
         table.row(row(reading, quorum));
     }
@@ -81,6 +81,7 @@ fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
                 Cell::plain(&shortened(&key.holder)),
                 Cell::plain(&key.left.map_or_else(|| "for ever".to_owned(), shown)),
                 Cell::plain(&key.token.map_or_else(String::new, |token| token.to_string())),
+                Cell::plain(&key.waiters.map_or_else(String::new, |count| count.to_string())),
             ]
         }
     }
@@ -95,6 +96,7 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
             "holder": key.holder,
             "left_seconds": key.left.map(|left| left.as_secs_f64()),
             "fencing_token": key.token,
+            "waiters": key.waiters,
         }),
         Err(fault) => json!({
             "node": reading.address,

@@ -9,6 +9,7 @@ use redis::Value;
 use super::session::{log_in_calls, refused};
 use super::transport::{self, Outgoing, Pipe, plain};
 use crate::address::Address;
+use crate::keys::lives_key;
 
 /// A connection to one server, logged in as its address says.
 ///
@@ -77,6 +78,21 @@ impl ServerConnection {
         let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
         let call = redis::cmd(name).arg(arguments).to_owned();
         Ok(reply(self.exchange(&mut Outgoing::from(&call)).await?))
+    }
+
+    /// How many acquisitions wait for the lock whose key this is, in the server's queue; `None` if the user may not
+    /// read that.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub async fn waiters(&mut self, lock_key: &str) -> Result<Option<i64>, Fault> {
+        let time = self.ask(&["TIME"]).await?;
+        let Some(seconds) = time.parts().first().and_then(ServerReply::number) else {
+            return Ok(None);
+        };
+        let since = format!("({}", seconds.saturating_mul(1000));
+        let count = self.ask(&["ZCOUNT", &lives_key(lock_key), &since, "+inf"]).await?;
+        Ok(count.number())
     }
 
     /// The certificate that the server has shown, in DER; `None` without TLS.

@@ -62,9 +62,9 @@ impl Acquire {
             return Some(seat.place);
         }
         let waiter = self.waiter?;
-        let waited = env.now().since(self.started).as_micros();
+        let elapsed = env.now().since(self.started).as_micros();
         let now = env.nodes_micros().unwrap_or_else(|| env.wall_micros());
-        let arrived = now.saturating_sub(u64::try_from(waited).unwrap_or(u64::MAX));
+        let arrived = now.saturating_sub(u64::try_from(elapsed).unwrap_or(u64::MAX));
         Some(Place { arrived: arrived.min(LATEST), waiter })
     }
 
