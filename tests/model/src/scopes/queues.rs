@@ -144,6 +144,12 @@ fn fair() -> Vec<Scope> {
     };
     vec![
         fair(one_node("queue: fair, one node", 2, |it| it.cancels = 1)),
+        fair(Scope {
+            nodes: 1,
+            ..ordered("queue: fair, one node, a lost command or reply", 3, 2, |it| {
+                (it.faults, it.breaks) = (1, 1);
+            })
+        }),
         fair(ordered("queue: fair", 3, 2, |_| {})),
         fair(ordered("queue: fair, a waiter or holder dies", 3, 1, |it| {
             (it.faults, it.crashes) = (1, 1);
