@@ -16,6 +16,7 @@ export interface Warning {
    * minute. `long-lock`: a lock lasts for more than an hour, and `maxTtl` is not set.
    * `clock-set-back`: a node's clock is not right. `paused`: this machine stood still.
    * `may-evict`: a server may throw locks out.
+   * `no-push`: a node cannot tell callers when a lock is free, so they try again after each delay.
    * `not-independent`: two addresses lead to one server, or one follows the other.
    * `credentials-changed`: a client object has others than those that were read from it.
    * `unknown-database`: a client object does not tell which database it has selected.
@@ -52,7 +53,7 @@ function isNews({ name, message, address }: Notice): boolean {
 }
 
 /** What tells of the state of a node, which every manager that uses it sees. */
-const OF_NODES = new Set(['node-down', 'node-up', 'quarantined'])
+const OF_NODES = new Set(['node-down', 'node-up', 'no-push', 'quarantined'])
 const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
 
 /** How far apart managers see the same event at most, in milliseconds. */

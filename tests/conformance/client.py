@@ -46,6 +46,8 @@ class Session:
         }
         watched = settings["auto_extend"]
         self.is_guarded = settings["clock_guard"]
+        # The nodes of the schedules know no queues.
+        settings["wait"] = "poll"
         self.locks = module.Redlock(message["urls"], **settings, raise_on_lost=False)
         self.on_lost = self.tell_loss if watched else None
 

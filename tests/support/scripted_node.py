@@ -346,6 +346,9 @@ class ScriptedNode:
         self.news = asyncio.Event()
 
 
+# : Some of the scripts stand behind a text that they have in common.
 _TEXTS = {
-    path.read_text(): _KINDS.get(path.stem, path.stem) for path in sorted(_SCRIPTS.glob("*.lua"))
+    before + path.read_text(): _KINDS.get(path.stem, path.stem)
+    for path in sorted(_SCRIPTS.glob("*.lua"))
+    for before in ("", (_SCRIPTS / "plain.lua").read_text())
 }

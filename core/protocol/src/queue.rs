@@ -91,30 +91,33 @@ impl WaitQueue {
         }
         if is_free {
             self.call(now, tell);
-        } else if let Some(next) = self.places.keys().next() {
-            tell(next.waiter, News::First);
+        } else {
+            self.tell_at(0, News::First, tell);
         }
     }
 
-    /// The key is free: calls the first waiter, and tells the second that its turn may be next. A waiter whose process
-    /// does not listen loses its place, and so does one that lets its turn pass.
+    /// The key is free: calls the first waiter, and tells the one behind it that its turn may be next. A waiter whose
+    /// process does not listen loses its place, and so does one that lets its turn pass.
     pub fn call(&mut self, now: Moment, tell: &mut Tell<'_>) {
         self.drop_ended(now);
-        for _ in 0..Self::STEP {
-            let mut places = self.places.keys().copied();
-            let (Some(first), second) = (places.next(), places.next()) else {
-                return;
-            };
-            if tell(first.waiter, News::Freed(WakeCause::Push)) {
-                let end = now + Self::TURN;
-                self.places.entry(first).and_modify(|until| *until = (*until).min(end));
-                if let Some(second) = second {
-                    tell(second.waiter, News::Next);
-                }
-                return;
-            }
-            self.places.remove(&first);
+        if let Some(first) = self.tell_at(0, News::Freed(WakeCause::Push), tell) {
+            let end = now + Self::TURN;
+            self.places.entry(first).and_modify(|until| *until = (*until).min(end));
+            self.tell_at(1, News::Next, tell);
         }
+    }
+
+    /// Tells the waiter at this rank, and returns its place. One whose process does not listen loses its place, and the
+    /// one behind it is told.
+    fn tell_at(&mut self, rank: usize, news: News, tell: &mut Tell<'_>) -> Option<Place> {
+        for _ in 0..Self::STEP {
+            let place = self.places.keys().nth(rank).copied()?;
+            if tell(place.waiter, news) {
+                return Some(place);
+            }
+            self.places.remove(&place);
+        }
+        None
     }
 
     /// Whether an earlier caller than that of `place` waits, once those that do not answer are dropped: a fair grant is
@@ -215,6 +218,16 @@ mod tests {
         told(&[], |it| queue.call(at(0), it));
         told(&[], |it| queue.call(at(40), it));
         assert_eq!(told(&[], |it| queue.call(at(50), it)), [(2, CALLED)]);
+    }
+
+    #[test]
+    fn the_next_is_one_that_listens() {
+        let mut queue = queue(&[1, 2, 3]);
+        assert_eq!(told(&[2], |it| queue.call(at(1), it)), [(1, CALLED), (3, News::Next)]);
+        let mut queue = self::queue(&[1, 2, 3]);
+        let told = told(&[2], |it| queue.leave(at(1), place(1), false, it));
+        assert_eq!(told, [(3, News::First)]);
+        assert_eq!(queue.rank(place(2)), None);
     }
 
     #[test]

@@ -34,6 +34,7 @@ class Session {
       minHold: settings.min_hold,
       maxTtl: settings.max_ttl,
       autoExtend: settings.auto_extend,
+      wait: 'poll', // the nodes of the schedules know no queues
       ...(settings.timeout === null ? {} : { timeout: settings.timeout }),
     })
     this.redlock.on('warning', () => {})

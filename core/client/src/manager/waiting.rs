@@ -39,7 +39,7 @@ impl Redlock {
         let counted = manager.driver().run(&mut machine, |_| {}).await;
         counted.result.map_err(|kind| {
             let spent = (1, manager.clock.now().since(now));
-            manager.error(kind, &claim.resources, &[counted.report.clone()], spent)
+            manager.error(kind, &claim.resources, std::slice::from_ref(&counted.report), spent)
         })
     }
 

@@ -88,7 +88,9 @@ impl Queues {
         let listening = &self.listening;
         let result = act(queue, &mut |waiter, news| {
             let listener = listening.get(&waiter);
-            listener.into_iter().for_each(|listener| listener.deliver_news(news));
+            if let Some(listener) = listener {
+                listener.deliver_news(news);
+            }
             listener.is_some()
         });
         if queue.is_empty() {

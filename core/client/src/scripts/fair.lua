@@ -2,7 +2,7 @@
 local function is_behind()
   local member, arrived = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
   local function has_older()
-    local first = first_two(1)
+    local first = at_rank(1, 0)
     if not first or first == member then return false end
     local since = tonumber(redis.call('ZSCORE', KEYS[locks + 1], first))
     return since < arrived or (since == arrived and first < member)

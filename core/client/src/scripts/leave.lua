@@ -5,14 +5,13 @@
 -- reply  1
 local member = ARGV[1]
 for i = 1, locks do
-  local was_first = first_two(i) == member
+  local was_first = at_rank(i, 0) == member
   drop(i, member)
   if was_first then
     if redis.call('EXISTS', KEYS[i]) == 0 then
       call(i)
     else
-      local first = first_two(i)
-      if first then tell(i, first, 'first') end
+      tell_at(i, 0, 'first')
     end
   end
 end

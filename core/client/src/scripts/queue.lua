@@ -22,9 +22,8 @@ local function drop_ended(i)
   for j = 1, #ended do drop(i, ended[j]) end
 end
 
-local function first_two(i)
-  local two = redis.call('ZRANGE', KEYS[locks + i], 0, 1)
-  return two[1], two[2]
+local function at_rank(i, rank)
+  return redis.call('ZRANGE', KEYS[locks + i], rank, rank)[1]
 end
 
 -- How many connections got the news; -1 if it could not be sent.
@@ -36,20 +35,23 @@ local function tell(i, member, news)
   return type(heard) == 'table' and -1 or heard
 end
 
--- The key is free: the first has its turn now. A waiter whose process is gone loses its place.
+-- Tells the one at this rank. A waiter whose process is gone loses its place, and the one behind it is told.
+local function tell_at(i, rank, news)
+  for _ = 1, STEP do
+    local member = at_rank(i, rank)
+    if not member then return end
+    local heard = tell(i, member, news)
+    if heard ~= 0 then return member, heard end
+    drop(i, member)
+  end
+end
+
+-- The key is free: the first has its turn now, and the one behind it is told that its turn may be next.
 local function call(i)
   drop_ended(i)
-  for _ = 1, STEP do
-    local first, second = first_two(i)
-    if not first then return end
-    local heard = tell(i, first, 'freed')
-    if heard ~= 0 then
-      if heard > 0 then
-        redis.call('ZADD', KEYS[2 * locks + i], 'XX', 'LT', millis + TURN, first)
-        if second then tell(i, second, 'next') end
-      end
-      return
-    end
-    drop(i, first)
+  local first, heard = tell_at(i, 0, 'freed')
+  if first and heard > 0 then
+    redis.call('ZADD', KEYS[2 * locks + i], 'XX', 'LT', millis + TURN, first)
+    tell_at(i, 1, 'next')
   end
 end

@@ -43,7 +43,8 @@ impl Acquire {
 
     /// Whether it has taken places, and others may wait beside it.
     pub(super) fn was_queued(&self) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.has_company || self.policy.fair)
+        let is_queued = |seat: &Seat| seat.has_place && (seat.has_company || self.policy.fair);
+        self.seat.as_deref().is_some_and(is_queued)
     }
 
     /// Whether the first thing to do is to take a place.
@@ -90,6 +91,7 @@ impl Acquire {
                 place,
                 claim,
                 asked: vec![false; nodes],
+                has_place: false,
                 has_company: false,
                 splits: 0,
             })
@@ -146,6 +148,7 @@ impl Acquire {
             Ok(Answer::Queued { queued, frees }) => {
                 standing.take(now, queued, frees);
                 if let Some(seat) = &mut self.seat {
+                    seat.has_place = true;
                     seat.has_company |= !queued.is_turn();
                 }
             }

@@ -18,6 +18,9 @@ pub(in crate::acquire) struct Seat {
     pub(super) claim: Arc<Claim>,
     /// The nodes that may have the place.
     pub(super) asked: Vec<bool>,
+    /// A node has told that it has the place. Where none can, the keys of queues may be out of bounds, and a revoke
+    /// that used them would fail.
+    pub(super) has_place: bool,
     /// The lock was held, or another came before: somebody may wait behind this one, too.
     pub(super) has_company: bool,
     /// Rounds in a row that some nodes granted and that were lost all the same.
