@@ -10,6 +10,7 @@ import { ClientStates } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
 import { ConfigError, describe, wrongType } from './errors'
+import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
 import { Lock, type Won } from './lock'
 import {
@@ -32,33 +33,14 @@ import {
 } from './options'
 import { warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
+import type { RedlockStats } from './figures'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
+import { isTraced, traceAcquire } from './tracing'
 import { type Routine, useLock } from './using'
-
-/**
- * Something that a person should know, although nothing has failed because of it yet: the
- * argument of `warning` events.
- */
-export interface Warning {
-  /**
-   * `node-down`: a node has taken no part for two seconds. `node-up`: it takes part again.
-   * `quarantined`: a node may have forgotten locks. `long-wait`: it is held back for more than a
-   * minute. `long-lock`: a lock lasts for more than an hour, and `maxTtl` is not set.
-   * `clock-set-back`: a node's clock is not right. `paused`: this machine stood still.
-   * `may-evict`: a server may throw locks out.
-   * `not-independent`: two addresses lead to one server, or one follows the other.
-   * `credentials-changed`: a client object has others than those that were read from it.
-   * `unknown-database`: a client object does not tell which database it has selected.
-   */
-  readonly name: string
-  /** What was seen, what it means and what to do. */
-  readonly message: string
-  /** The address of the node that it is about, without a password, if it is about one. */
-  readonly address?: string
-}
+import type { Warning } from './warning'
 
 /**
  * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of
@@ -78,6 +60,9 @@ export interface Warning {
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
+ *
+ * It emits what happens to locks and nodes as events ({@link RedlockEvents}): `acquired`, `released`,
+ * `lost` and so on. Without a listener, none is made.
  *
  * It emits `error` for every node's vote against a try, also where the quorum was met and where a
  * lock extends itself. Without a listener nothing happens. It emits
@@ -101,6 +86,8 @@ export class Redlock extends EventEmitter {
   readonly settings: Settings
   /** @internal */
   readonly _reports: Reports
+  /** @internal */
+  readonly _eventSource: EventSource
   readonly #nodes: readonly NamedNode[]
   readonly #states: ClientStates
   readonly #clients: readonly Client[]
@@ -129,6 +116,7 @@ export class Redlock extends EventEmitter {
     const specs = this.#nodes.map(({ node }) => node)
     this.#native = this.#open(specs, given)
     this._reports = new Reports(this, this._patience)
+    this._eventSource = new EventSource(this, () => this.#native)
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
     this.#clients = addresses().map((address, index) =>
       shownClient(this.#nodes[index] as NamedNode, address),
@@ -141,6 +129,7 @@ export class Redlock extends EventEmitter {
         if (this.#isInUse) return false
         for (const [index, db] of found) specs[index] = { ...(specs[index] as NodeSpec), db }
         this.#native = this.#open(specs, given)
+        this._eventSource.renew()
         return true
       },
       warn: (name, message, index) =>
@@ -170,7 +159,18 @@ export class Redlock extends EventEmitter {
    * const lock = await redlock.acquire(['a', 'b'], 5000, { timeout: 3000 })
    * ```
    */
-  async acquire(
+  acquire(
+    resources: string | readonly string[],
+    duration: number,
+    options?: AcquireOptions,
+  ): Promise<Lock> {
+    if (!isTraced()) return this.#acquire(resources, duration, options)
+    return traceAcquire({ redlock: this, resources, duration }, () =>
+      this.#acquire(resources, duration, options),
+    )
+  }
+
+  async #acquire(
     resources: string | readonly string[],
     duration: number,
     options?: AcquireOptions,
@@ -297,6 +297,18 @@ export class Redlock extends EventEmitter {
     return native
       .nodes(this.#native)
       .map((status, index) => new Status(this.#clients[index] as Client, status))
+  }
+
+  /**
+   * What this Redlock has counted since it was made. Asks no node. Histograms of times are in seconds.
+   *
+   * @example
+   * ```js
+   * const { held, acquisitions } = redlock.stats()
+   * ```
+   */
+  stats(): RedlockStats {
+    return JSON.parse(native.stats(this.#native)) as RedlockStats
   }
 
   /**
