@@ -47,6 +47,9 @@ export declare function command(arguments: Array<string>): number
 /** Every setting of the core with the default that it has in Node. */
 export declare function defaults(): Array<SettingDefault>
 
+/** Whether it is no lock, and the work goes on without it. */
+export declare function degraded(handle: ExternalObject<LeaseHandle>): boolean
+
 /** Keeps the lease for `duration` from now; ends with its validity. */
 export declare function extend(handle: ExternalObject<LeaseHandle>, id: number, duration: number): void
 
@@ -79,6 +82,12 @@ export declare function finish(bridge: ExternalObject<Bridge>, patience: number)
 
 /** Starts what has been asked for since the last call; tells whether there is something to take. */
 export declare function flush(bridge: ExternalObject<Bridge>): boolean
+
+/**
+ * From now on `listener` is called with the events of these names, each as JSON, instead of those
+ * of an earlier call.
+ */
+export declare function hear(manager: ExternalObject<Manager>, names: Array<string>, listener: (arg: string) => void): void
 
 /** Whether any client holds one of `resources`; ends with an answer. */
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
@@ -182,6 +191,9 @@ export interface SettingDefault {
   meaning: string
 }
 
+/** What the manager has counted, as JSON. */
+export declare function stats(manager: ExternalObject<Manager>): string
+
 /**
  * Everything that has ended since the last call, in order: for each the operation's id and the two
  * parts of its outcome.
@@ -216,6 +228,9 @@ export declare function waiters(manager: ExternalObject<Manager>, id: number, re
  * node did not agree. Does not keep the lease in memory.
  */
 export declare function watch(handle: ExternalObject<LeaseHandle>, id: number): void
+
+/** Why it could not be locked, if it is degraded. */
+export declare function whyDegraded(handle: ExternalObject<LeaseHandle>): Failure | null
 
 /** Takes the keys back without waiting for the outcome. */
 export declare function withdraw(handle: ExternalObject<LeaseHandle>): void

@@ -7,6 +7,7 @@ use napi::bindgen_prelude::External;
 use napi_derive::napi;
 use quorlock::{Lease, LockError, ReleaseVotes, Vote};
 
+use crate::errors::Failure;
 use crate::leases::RunsOut;
 use crate::numbers::millis;
 use crate::options;
@@ -28,6 +29,18 @@ pub struct LeaseHandle {
 #[allow(clippy::cast_precision_loss)]
 pub fn fencing_token(handle: &External<Arc<LeaseHandle>>) -> Option<f64> {
     handle.lease.fencing_token().map(|token| token as f64)
+}
+
+/// Whether it is no lock, and the work goes on without it.
+#[napi]
+pub fn degraded(handle: &External<Arc<LeaseHandle>>) -> bool {
+    handle.lease.is_degraded()
+}
+
+/// Why it could not be locked, if it is degraded.
+#[napi]
+pub fn why_degraded(handle: &External<Arc<LeaseHandle>>) -> Option<Failure> {
+    handle.lease.why_degraded().map(|error| Failure::new(&error))
 }
 
 /// How much longer the lease may be trusted, in milliseconds.

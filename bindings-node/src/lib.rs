@@ -20,6 +20,7 @@ mod leases;
 pub mod manager;
 mod notices;
 pub mod numbers;
+pub mod observing;
 pub mod options;
 pub mod outcome;
 mod parts;

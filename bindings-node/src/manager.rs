@@ -1,13 +1,13 @@
 //! The functions that JavaScript calls on a manager of the core. Converts in and calls; decides
 //! nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use napi::Either;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
-use quorlock::{Builder, ConfigError, Lock, LockError, NodeState, Redlock};
+use quorlock::{Builder, ConfigError, Lock, LockError, NodeState, Redlock, Subscription};
 
 use crate::address::{self, NodeSpec};
 use crate::bridge::Bridge;
@@ -24,6 +24,22 @@ use crate::spelling;
 pub struct Manager {
     locks: Redlock,
     queue: Arc<Queue>,
+    /// Tells events, while anyone listens.
+    subscription: Mutex<Option<Subscription>>,
+}
+
+impl Manager {
+    pub(crate) const fn locks(&self) -> &Redlock {
+        &self.locks
+    }
+
+    /// Replaces the subscription; the earlier one ends.
+    pub(crate) fn set_subscription(&self, subscription: Option<Subscription>) {
+        let mut slot = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = std::mem::replace(&mut *slot, subscription);
+        drop(slot);
+        drop(earlier);
+    }
 }
 
 /// The state of one node.
@@ -52,7 +68,11 @@ pub fn open(
 ) -> napi::Result<Either<External<Manager>, Failure>> {
     let builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
     Ok(match build(builder, nodes, &settings) {
-        Ok(locks) => Either::A(External::new(Manager { locks, queue: Arc::clone(bridge.queue()) })),
+        Ok(locks) => Either::A(External::new(Manager {
+            locks,
+            queue: Arc::clone(bridge.queue()),
+            subscription: Mutex::default(),
+        })),
         Err(error) => Either::B(Failure::new(&error)),
     })
 }

@@ -74,7 +74,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn camel_case(name: &str) -> String {
+pub(crate) fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let mut text = words.next().unwrap_or_default().to_owned();
     for word in words {

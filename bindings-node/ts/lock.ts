@@ -99,10 +99,21 @@ export class Lock {
    * A number that grows with every acquisition of the resource: what the lock protects should
    * refuse a smaller one. Undefined where fencing is off, and for a lease taken over by its value until
    * `check()` or `extend()` has confirmed it; after that it is no less than the number of the
-   * acquisition, and more once others have asked for the lock.
+   * acquisition, and more once others have asked for the lock. Throws a
+   * {@link QuorumUnreachableError} if the lock is {@link degraded}.
    */
   get fencingToken(): number | undefined {
+    const why = native.whyDegraded(this.#lease)
+    if (why) throw this.redlock._failure(why, 'acquire')
     return native.fencingToken(this.#lease) ?? undefined
+  }
+
+  /**
+   * Whether it is **no lock at all**: no quorum could be reached, and `onUnreachable: 'proceed'` lets
+   * the work go on without it. It has no validity and no fencing token, and is never lost.
+   */
+  get degraded(): boolean {
+    return native.degraded(this.#lease)
   }
 
   /**
@@ -220,6 +231,7 @@ export class Lock {
     const names = this.resources.map((name) => `'${name}'`).join(', ')
     const nodes = this.votes
     const granted = nodes.filter(({ outcome }) => outcome === 'granted').length
+    if (this.degraded && !this.#isReleased) return `<Lock ${names} degraded: not locked>`
     const state = this.#isReleased
       ? 'released'
       : `${(this.validity / 1000).toFixed(1)}s left ${granted}/${nodes.length} nodes`

@@ -10,6 +10,7 @@ import { ClientStates } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
 import { ConfigError, describe, wrongType } from './errors'
+import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
 import { Lock, type Won } from './lock'
 import {
@@ -32,10 +33,12 @@ import {
 } from './options'
 import { type Warning, warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
+import type { RedlockStats } from './figures'
 import { Reports } from './reports'
 import { reasonOf } from './signals'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
+import { isTraced, traceAcquire } from './tracing'
 import { type Routine, useLock } from './using'
 
 /**
@@ -56,6 +59,9 @@ import { type Routine, useLock } from './using'
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
+ *
+ * It emits what happens to locks and nodes as events ({@link RedlockEvents}): `acquired`, `released`,
+ * `lost` and so on. Without a listener, none is made.
  *
  * It emits `error` for every node's vote against a try, also where the quorum was met and where a
  * lock extends itself. Without a listener nothing happens. It emits
@@ -79,6 +85,8 @@ export class Redlock extends EventEmitter {
   readonly settings: Settings
   /** @internal */
   readonly _reports: Reports
+  /** @internal */
+  readonly _eventSource: EventSource
   readonly #nodes: readonly NamedNode[]
   readonly #states: ClientStates
   readonly #clients: readonly Client[]
@@ -107,6 +115,7 @@ export class Redlock extends EventEmitter {
     const specs = this.#nodes.map(({ node }) => node)
     this.#native = this.#open(specs, given)
     this._reports = new Reports(this, this._patience)
+    this._eventSource = new EventSource(this, () => this.#native)
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
     this.#clients = addresses().map((address, index) =>
       shownClient(this.#nodes[index] as NamedNode, address),
@@ -119,6 +128,7 @@ export class Redlock extends EventEmitter {
         if (this.#isInUse) return false
         for (const [index, db] of found) specs[index] = { ...(specs[index] as NodeSpec), db }
         this.#native = this.#open(specs, given)
+        this._eventSource.renew()
         return true
       },
       warn: (name, message, index) =>
@@ -148,7 +158,18 @@ export class Redlock extends EventEmitter {
    * const lock = await redlock.acquire(['a', 'b'], 5000, { timeout: 3000 })
    * ```
    */
-  async acquire(
+  acquire(
+    resources: string | readonly string[],
+    duration: number,
+    options?: AcquireOptions,
+  ): Promise<Lock> {
+    if (!isTraced()) return this.#acquire(resources, duration, options)
+    return traceAcquire({ redlock: this, resources, duration }, () =>
+      this.#acquire(resources, duration, options),
+    )
+  }
+
+  async #acquire(
     resources: string | readonly string[],
     duration: number,
     options?: AcquireOptions,
@@ -280,6 +301,18 @@ export class Redlock extends EventEmitter {
     return native
       .nodes(this.#native)
       .map((status, index) => new Status(this.#clients[index] as Client, status))
+  }
+
+  /**
+   * What this Redlock has counted since it was made. Asks no node. Histograms of times are in seconds.
+   *
+   * @example
+   * ```js
+   * const { held, acquisitions } = redlock.stats()
+   * ```
+   */
+  stats(): RedlockStats {
+    return JSON.parse(native.stats(this.#native)) as RedlockStats
   }
 
   /**

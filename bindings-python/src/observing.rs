@@ -56,6 +56,13 @@ fn converted<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
             }
             list.to_tuple().into_any()
         }
+        Value::Counts(counts) => {
+            let dict = PyDict::new(py);
+            for (name, count) in counts {
+                dict.set_item(name, count)?;
+            }
+            dict.into_any()
+        }
         Value::Map(fields) => by_name(py, fields)?.into_any(),
     })
 }

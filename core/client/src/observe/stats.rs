@@ -113,19 +113,19 @@ impl Stats {
     #[doc(hidden)]
     pub fn fields(&self) -> Vec<(&'static str, Value)> {
         vec![
-            ("acquisitions", Value::counts(&self.acquisitions)),
+            ("acquisitions", Value::Counts(self.acquisitions.clone())),
             ("acquire_seconds", self.acquire_seconds.value()),
             ("rounds", self.rounds.into()),
             ("futile_rounds", self.futile_rounds.into()),
             ("waits", self.waits.into()),
-            ("wakes", Value::counts(&self.wakes)),
+            ("wakes", Value::Counts(self.wakes.clone())),
             ("held", self.held.into()),
             ("hold_seconds", self.hold_seconds.value()),
             ("extensions", self.extensions.into()),
             ("failed_extensions", self.failed_extensions.into()),
             ("renewal_slack", self.renewal_slack.value()),
-            ("losses", Value::counts(&self.losses)),
-            ("releases", Value::counts(&self.releases)),
+            ("losses", Value::Counts(self.losses.clone())),
+            ("releases", Value::Counts(self.releases.clone())),
             ("nodes", Value::List(self.nodes.iter().map(NodeStats::value).collect())),
         ]
     }

@@ -25,14 +25,10 @@ pub enum Value {
     Votes(Vec<NodeReport>),
     /// Several values in order.
     List(Vec<Self>),
+    /// Counts by a word that is a value itself, such as an outcome.
+    Counts(Vec<(&'static str, u64)>),
     /// Values by name.
     Map(Vec<(&'static str, Self)>),
-}
-
-impl Value {
-    pub(crate) fn counts(counts: &[(&'static str, u64)]) -> Self {
-        Self::Map(counts.iter().map(|(name, count)| (*name, Self::Count(*count))).collect())
-    }
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {

@@ -1,0 +1,147 @@
+// Events of locks and nodes. Owns their types, and that the native half makes only those that somebody
+// listens to.
+
+import type { EventEmitter } from 'node:events'
+
+import { native, type NativeRedlock } from './native'
+
+/** What every event has. */
+interface Base {
+  /** What happened, for programs. */
+  readonly name: keyof RedlockEvents
+  /** When it happened, in milliseconds since 1970. */
+  readonly at: number
+}
+
+interface OfLock extends Base {
+  /** The name of what is locked; the first of several. */
+  readonly resource: string
+  /** The names of what is locked. */
+  readonly resources: readonly string[]
+}
+
+interface OfLease extends OfLock {
+  /** The holder id, `Lock.value`: not for logs, since who knows it can release the lock. */
+  readonly token: string
+  /** The number that the protected resource checks; absent where fencing is off. */
+  readonly fencingToken?: number
+}
+
+/** What one node did in a round. */
+interface EventVote {
+  readonly address: string
+  readonly outcome: 'granted' | 'refused' | 'failed' | 'missing'
+  /** In milliseconds. */
+  readonly latency: number
+  readonly detail?: string
+}
+
+/** The events of a {@link Redlock}, each with its one argument. Times are in milliseconds. */
+export interface RedlockEvents {
+  /** A lock was acquired, after so long a wait and so many rounds. */
+  acquired: OfLease & { waited: number; attempts: number; votes: readonly EventVote[] }
+  /** A round was refused, because another holds the lock: at most for so much longer, if it is told. */
+  contended: OfLock & { holderEndsIn?: number }
+  /** A caller waits for the lock. */
+  waiting: OfLock
+  /** A caller that waited tries again: a node told it, this process has released it, or it was time. */
+  woken: OfLock & { by: 'push' | 'watch' | 'timer' }
+  /** A lock was prolonged; `slack` is the part of the validity that was left before, from 0 to 1. */
+  extended: OfLease & { validity: number; slack: number }
+  /** A lock could not be prolonged so far; the rest of its validity stays good. */
+  extension_failed: OfLease & { validity: number; detail: string }
+  /** A lock was lost: work done under it may overlap another holder's. */
+  lost: OfLease & { reason: 'expired' | 'gone' | 'held-too-long'; detail: string; heldFor: number }
+  /** A lock was given back, or its last object was collected without that (`abandoned`). */
+  released: OfLease & {
+    outcome: 'released' | 'expired' | 'taken' | 'unknown' | 'abandoned'
+    heldFor: number
+  }
+  /** The state of a node has changed; see {@link NodeStatus}. */
+  node: Base & { address: string; from: string; to: string; detail?: string }
+  /** A node may have forgotten locks: its votes do not count for about so long. */
+  quarantined: Base & { address: string; reason: string; lasts: number }
+  /** A clock was set, or stood still with this machine (then without an address). */
+  clock_step: Base & { address?: string; by?: number; direction: 'forward' | 'back' | 'paused' }
+  /** No quorum could be reached, and the work goes on without the lock (`onUnreachable`). */
+  degraded: OfLock & { detail: string }
+}
+
+/** Any event. */
+export type RedlockEvent = RedlockEvents[keyof RedlockEvents]
+
+/** Passes the events of one Redlock on. */
+export class EventSource {
+  readonly #of: WeakRef<EventEmitter>
+  readonly #native: () => NativeRedlock
+  readonly #own = new Map<string, Set<(event: never) => void>>()
+  #heard = ''
+
+  constructor(emitter: EventEmitter, handle: () => NativeRedlock) {
+    // Weak, so that the native half does not keep the Redlock from being collected.
+    this.#of = new WeakRef(emitter)
+    this.#native = handle
+    // Both are emitted in the middle of the change.
+    emitter.on('newListener', (name: unknown) => {
+      if (NAMES.includes(name as string)) this.#hear(name as string)
+    })
+    emitter.on('removeListener', (name: unknown) => {
+      if (NAMES.includes(name as string)) this.#hear()
+    })
+  }
+
+  /** Calls `listener` beside those of the Redlock; returns what ends that. */
+  listen<K extends keyof RedlockEvents>(
+    name: K,
+    listener: (event: RedlockEvents[K]) => void,
+  ): () => void {
+    const listeners = this.#own.get(name) ?? new Set()
+    this.#own.set(name, listeners.add(listener))
+    this.#hear()
+    return () => {
+      listeners.delete(listener)
+      this.#hear()
+    }
+  }
+
+  /** The native half is another one now. */
+  renew(): void {
+    this.#heard = ''
+    this.#hear()
+  }
+
+  #hear(also?: string): void {
+    const emitter = this.#of.deref()
+    const wanted = NAMES.filter(
+      (name) => name === also || emitter?.listenerCount(name) || this.#own.get(name)?.size,
+    )
+    if (wanted.join() === this.#heard) return
+    this.#heard = wanted.join()
+    const own = new WeakRef<EventSource>(this)
+    native.hear(this.#native(), wanted, (json) => {
+      const source = own.deref()
+      if (source !== undefined) source.#tell(json)
+    })
+  }
+
+  #tell(json: string): void {
+    const event = Object.freeze(JSON.parse(json) as RedlockEvent)
+    for (const listener of this.#own.get(event.name) ?? []) listener(event as never)
+    this.#of.deref()?.emit(event.name, event)
+  }
+}
+
+const NAMES: readonly string[] = [
+  'acquired',
+  'contended',
+  'waiting',
+  'woken',
+  'extended',
+  'extension_failed',
+  'lost',
+  'released',
+  'node',
+  'quarantined',
+  'clock_step',
+  'degraded',
+]

@@ -1,0 +1,83 @@
+// Publishes acquisitions and holds on `node:diagnostics_channel`, for tracers. Owns the channels; does nothing
+// while nobody subscribes.
+//
+// `quorlock:acquire` is a TracingChannel around `acquire()`. `quorlock:hold` has a `start` and an `end` when the
+// lock has been acquired, in the caller's context, and an `asyncEnd` when it was released or lost.
+
+import * as diagnostics from 'node:diagnostics_channel'
+
+import type { Lock } from './lock'
+import type { Redlock } from './redlock'
+
+/** The message of `quorlock:acquire`; `result` or `error` is there in the end. */
+export interface AcquireMessage {
+  readonly redlock: Redlock
+  readonly resources: string | readonly string[]
+  readonly duration: number
+  result?: Lock
+  error?: unknown
+}
+
+/** The message of `quorlock:hold`; the last three are there in the end. */
+export interface HoldMessage {
+  readonly redlock: Redlock
+  readonly lock: Lock
+  readonly resources: readonly string[]
+  /** `lost`, or what became of the release: `released`, `expired`, `taken`, `unknown`, `abandoned`. */
+  outcome?: string
+  /** Why it was lost. */
+  reason?: string
+  /** When it ended, in milliseconds since 1970. */
+  endedAt?: number
+}
+
+type Channel = diagnostics.TracingChannel<object>
+
+/** Absent before Node 18.19. */
+const acquiring = diagnostics.tracingChannel?.('quorlock:acquire') as Channel | undefined
+const holding = diagnostics.tracingChannel?.('quorlock:hold') as Channel | undefined
+
+/** Whether anyone follows acquisitions or holds. */
+export function isTraced(): boolean {
+  return hasSubscribers(acquiring) || hasSubscribers(holding)
+}
+
+/** Runs an acquisition, and follows the lock to its end. */
+export async function traceAcquire(
+  message: AcquireMessage,
+  acquire: () => Promise<Lock>,
+): Promise<Lock> {
+  const lock = await (acquiring === undefined
+    ? acquire()
+    : acquiring.tracePromise(acquire, message))
+  if (hasSubscribers(holding) && !lock.degraded) traceHold(message.redlock, lock)
+  return lock
+}
+
+function traceHold(redlock: Redlock, lock: Lock): void {
+  const message: HoldMessage = { redlock, lock, resources: lock.resources }
+  const channel = holding as Channel
+  channel.traceSync(() => {}, message)
+  const end = (event: { token: string; at: number }, outcome: string, reason?: string): void => {
+    if (event.token !== lock.value) return
+    for (const stop of stops) stop()
+    Object.assign(message, { outcome, endedAt: event.at }, reason === undefined ? {} : { reason })
+    channel.asyncStart.publish(message)
+    channel.asyncEnd.publish(message)
+  }
+  const stops = [
+    redlock._eventSource.listen('released', (event) => end(event, event.outcome)),
+    redlock._eventSource.listen('lost', (event) => end(event, 'lost', event.reason)),
+  ]
+}
+
+function hasSubscribers(channel: Channel | undefined): boolean {
+  return (
+    channel !== undefined &&
+    (channel.start.hasSubscribers ||
+      channel.end.hasSubscribers ||
+      channel.asyncStart.hasSubscribers ||
+      channel.asyncEnd.hasSubscribers ||
+      channel.error.hasSubscribers)
+  )
+}

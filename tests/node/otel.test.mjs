@@ -1,0 +1,95 @@
+// Tests the spans and metrics of `quorlock/otel` with the in-memory exporters of the real SDKs.
+import assert from 'node:assert/strict'
+import { after, describe, it } from 'node:test'
+import { context, SpanStatusCode, trace } from '@opentelemetry/api'
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
+import {
+  AggregationTemporality,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from '@opentelemetry/sdk-metrics'
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  SimpleSpanProcessor,
+} from '@opentelemetry/sdk-trace-base'
+import { Redlock } from 'quorlock'
+import { instrument } from 'quorlock/otel'
+import { eventually } from './support/wait.mjs'
+
+const OWN_NODES = ['memory://', 'memory://', 'memory://']
+
+describe('quorlock/otel', () => {
+  const exporter = new InMemorySpanExporter()
+  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
+  const measured = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+  const reader = new PeriodicExportingMetricReader({
+    exporter: measured,
+    exportIntervalMillis: 3_600_000,
+  })
+  const meters = new MeterProvider({ readers: [reader] })
+  const tracer = provider.getTracer('test')
+  const meter = meters.getMeter('test')
+  after(async () => meters.shutdown())
+
+  const spans = (/** @type {string} */ name) =>
+    exporter.getFinishedSpans().filter((span) => span.name === name)
+  const points = async (/** @type {string} */ name) => {
+    await reader.forceFlush()
+    const latest = measured.getMetrics().at(-1)
+    const all = latest?.scopeMetrics.flatMap(({ metrics }) => metrics) ?? []
+    return all.find(({ descriptor }) => descriptor.name === name)?.dataPoints ?? []
+  }
+
+  it('makes spans and metrics of a lock', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter })
+    const caller = tracer.startSpan('caller')
+    await context.with(trace.setSpan(context.active(), caller), async () => {
+      const lock = await redlock.acquire('r', 5000)
+      const [held] = await points('quorlock.locks.held')
+      assert.equal(held?.value, 1)
+      await assert.rejects(redlock.acquire('r', 5000, { retryCount: 0 }))
+      await lock.release()
+    })
+    caller.end()
+    await eventually(() => spans('quorlock.hold').length === 1)
+    const [won, refused] = spans('quorlock.acquire')
+    const own = caller.spanContext()
+    assert.equal(won?.parentSpanId, own.spanId)
+    assert.deepEqual(won?.attributes, { 'quorlock.outcome': 'acquired' }, 'no name is told')
+    assert.equal(refused?.attributes['quorlock.outcome'], 'not_acquired')
+    assert.equal(refused?.status.code, SpanStatusCode.ERROR)
+    const [hold] = spans('quorlock.hold')
+    assert.equal(hold?.links[0]?.context.spanId, own.spanId)
+    assert.equal(hold?.attributes['quorlock.outcome'], 'released')
+    assert.equal(typeof hold?.attributes['quorlock.fencing_token'], 'number')
+    const durations = await points('quorlock.acquire.duration')
+    assert.equal(durations.length, 2)
+    const state = await points('quorlock.node.state')
+    const healthy = state.filter(({ value }) => value === 1)
+    assert.deepEqual(healthy[0]?.attributes['quorlock.node.state'], 'healthy')
+    stop()
+    exporter.reset()
+    await (await redlock.acquire('r', 5000)).release()
+    assert.equal(exporter.getFinishedSpans().length, 0, 'it was stopped')
+    await redlock.quit()
+  })
+
+  it('counts losses, and tells names if that is asked for', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter, resourceNames: true })
+    const lock = await redlock.acquire(['a', 'b'], 100)
+    lock.signal.addEventListener('abort', () => {})
+    await eventually(() => spans('quorlock.hold').length === 1)
+    const [hold] = spans('quorlock.hold')
+    assert.deepEqual(hold?.attributes['quorlock.resource'], ['a', 'b'])
+    assert.equal(hold?.status.code, SpanStatusCode.ERROR)
+    const [lost] = await points('quorlock.lost')
+    assert.deepEqual([lost?.value, lost?.attributes], [1, { 'quorlock.reason': 'expired' }])
+    stop()
+    await redlock.quit()
+  })
+})
