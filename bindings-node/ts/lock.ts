@@ -1,6 +1,7 @@
 // A held lock, as users see it. Owns the properties that they read; every operation goes through its
 // Redlock's nodes.
 
+import { describe, wrongType } from './errors'
 import { inspect } from 'node:util'
 
 import { run } from './bridge'
@@ -291,3 +292,9 @@ async function dispose(this: Lock): Promise<void> {
 
 /** In milliseconds. */
 const CLOCK_GRAIN = 2
+
+/** Refuses what is no lock of this package. */
+export function checkLock(lock: unknown): Lock {
+  if (lock instanceof Lock) return lock
+  throw wrongType(`a Lock is wanted, as acquire() gives it, not ${describe(lock)}`)
+}

@@ -178,6 +178,15 @@ export function readResources(resources: unknown): string[] {
   return [...(list as string[])]
 }
 
+/** Nobody may replace the scripts that run on the nodes. */
+export function checkScripts(scripts: unknown): void {
+  const given = typeof scripts === 'object' && scripts !== null ? Object.values(scripts) : [scripts]
+  if (given.every((script) => script === undefined || script === null)) return
+  throw new ConfigError(
+    'the scripts that run on the nodes cannot be replaced; leave the third argument out',
+  )
+}
+
 /** A duration in milliseconds. */
 export function readDuration(duration: unknown): number {
   if (typeof duration !== 'number') {

@@ -9,10 +9,10 @@ import { bridge, run } from './bridge'
 import { ClientStates } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
-import { ConfigError, describe, wrongType } from './errors'
+import { describe, wrongType } from './errors'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
-import { Lock, type Won } from './lock'
+import { checkLock, Lock, type Won } from './lock'
 import {
   type Failure,
   native,
@@ -25,6 +25,7 @@ import {
 } from './native'
 import {
   type AcquireOptions,
+  checkScripts,
   readDuration,
   readOptions,
   readResources,
@@ -34,12 +35,12 @@ import {
 import { type Warning, warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
 import type { RedlockStats } from './figures'
-import { Reports } from './reports'
+import { LONGEST_PATIENCE, Reports } from './reports'
 import { reasonOf } from './signals'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
 import { isTraced, traceAcquire } from './tracing'
-import { type Routine, useLock } from './using'
+import { readRoutine, type Routine, useLock } from './using'
 
 /**
  * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of
@@ -64,10 +65,9 @@ import { type Routine, useLock } from './using'
  * `lost` and so on. Without a listener, none is made.
  *
  * It emits `error` for every node's vote against a try, also where the quorum was met and where a
- * lock extends itself. Without a listener nothing happens. It emits
- * `warning` with a {@link Warning}; without a listener, it
- * becomes a warning of the process (`QuorlockWarning`), which Node prints: once, if many managers
- * see the same node leave, come back or be held back.
+ * lock extends itself. Without a listener nothing happens. It emits `warning` with a {@link Warning};
+ * without a listener, it becomes a warning of the process (`QuorlockWarning`), which Node prints: once,
+ * if many managers see the same node leave, come back or be held back.
  *
  * @example
  * ```js
@@ -240,18 +240,12 @@ export class Redlock extends EventEmitter {
     optionsOrRoutine: AcquireOptions | Routine<T>,
     optionalRoutine?: Routine<T>,
   ): Promise<T> {
-    const isRoutine = typeof optionsOrRoutine === 'function'
-    const routine: unknown = optionalRoutine ?? optionsOrRoutine
-    const options = isRoutine ? {} : optionsOrRoutine
-    if (typeof routine !== 'function')
-      throw wrongType(
-        `using() needs a function to run, as its last argument, not ${describe(routine)}`,
-      )
+    const { options, routine } = readRoutine(optionsOrRoutine, optionalRoutine)
     const lock = await this.acquire(resources, duration, {
       ...options,
       autoExtend: options?.autoExtend ?? true,
     })
-    return useLock(lock, routine as Routine<T>, options?.signal ?? undefined)
+    return useLock(lock, routine, options?.signal ?? undefined)
   }
 
   /**
@@ -403,19 +397,3 @@ export class Redlock extends EventEmitter {
 function dispose(this: Redlock): Promise<void> {
   return this.close()
 }
-
-function checkLock(lock: unknown): Lock {
-  if (lock instanceof Lock) return lock
-  throw wrongType(`a Lock is wanted, as acquire() gives it, not ${describe(lock)}`)
-}
-
-function checkScripts(scripts: unknown): void {
-  const given = typeof scripts === 'object' && scripts !== null ? Object.values(scripts) : [scripts]
-  if (given.every((script) => script === undefined || script === null)) return
-  throw new ConfigError(
-    'the scripts that run on the nodes cannot be replaced; leave the third argument out',
-  )
-}
-
-/** How long statistics wait for a node's vote at most; in milliseconds. */
-const LONGEST_PATIENCE = 5000

@@ -51,3 +51,6 @@ export class Reports {
     }
   }
 }
+
+/** How long statistics wait for a node's vote at most; in milliseconds. */
+export const LONGEST_PATIENCE = 5000

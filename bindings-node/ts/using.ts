@@ -2,9 +2,10 @@
 // lost.
 
 import { ref, unref } from './bridge'
-import { LeaseLostError } from './errors'
+import { describe, LeaseLostError, wrongType } from './errors'
 import type { Lock } from './lock'
 import { abortWith, type RedlockAbortSignal } from './loss'
+import type { AcquireOptions } from './options'
 import { onAbort, reasonOf } from './signals'
 
 /** What a routine gets beside the signal. */
@@ -18,6 +19,20 @@ export interface UsingContext {
  * does.
  */
 export type Routine<T> = (signal: RedlockAbortSignal, context: UsingContext) => Promise<T> | T
+
+/** What `using` was given behind the duration: options and a routine, or the routine alone. */
+export function readRoutine<T>(
+  optionsOrRoutine: AcquireOptions | Routine<T>,
+  optionalRoutine: Routine<T> | undefined,
+): { options: AcquireOptions; routine: Routine<T> } {
+  const options = typeof optionsOrRoutine === 'function' ? {} : optionsOrRoutine
+  const routine: unknown = optionalRoutine ?? optionsOrRoutine
+  if (typeof routine !== 'function')
+    throw wrongType(
+      `using() needs a function to run, as its last argument, not ${describe(routine)}`,
+    )
+  return { options, routine: routine as Routine<T> }
+}
 
 /**
  * Runs `routine` and releases `lock`, whatever happens. `outer` aborts the routine's signal, too.

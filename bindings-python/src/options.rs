@@ -1,7 +1,6 @@
 //! Converts keyword arguments into the core's policy. Owns that conversion; names, defaults and
 //! bounds are the core's.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use pyo3::prelude::*;

@@ -128,7 +128,9 @@ impl Store {
             Action::Extend { key_ttl } => {
                 if found.all_ours {
                     self.each(&locks, |entry| entry.expires = now + key_ttl.as_duration());
-                    locks.iter().for_each(|it| self.queues.show(it, Some(key_ttl.as_duration())));
+                    for lock in &locks {
+                        self.queues.show(lock, Some(key_ttl.as_duration()));
+                    }
                 }
                 found.answer(None)
             }
