@@ -208,10 +208,10 @@ impl World {
                 return Err(Violation::new(Property::Tidy, text));
             }
         }
-        match self.wakes.iter().any(|wake| wake.watches) {
-            true => Err(Violation::new(Property::Tidy, "a key is watched, and all have ended")),
-            false => Ok(()),
+        if self.wakes.iter().any(|wake| wake.watches) {
+            return Err(Violation::new(Property::Tidy, "a key is watched, and all have ended"));
         }
+        Ok(())
     }
 
     fn check_few(&self) -> Result<(), Violation> {
@@ -248,9 +248,8 @@ fn loses(scope: &Scope, left: Budget) -> bool {
 /// watches the key may be gone, which does not happen in fair mode: there every release calls.
 fn longest_idleness(scope: &Scope) -> u64 {
     let Budget { cancels, abandons, crashes, pauses, .. } = scope.budget;
-    let sound =
-        Budget { cancels, abandons, crashes, pauses, faults: 0, deviations: 0, ..scope.budget };
-    let loses = sound != Budget { cancels, abandons, crashes, pauses, ..Budget::default() };
+    let sound = Budget { faults: 0, deviations: 0, ..scope.budget };
+    let loses = sound != Budget { pauses, crashes, cancels, abandons, ..Budget::default() };
     let is_blind = crashes + pauses > 0 && !scope.policy.fair();
     let turns = LONGEST_TURNS + if pauses > 0 { RETRY } else { 0 };
     if loses || is_blind { REFRESH + turns } else { turns }

@@ -55,8 +55,12 @@ pub(crate) fn walk(scope: &Scope, seed: u64, length: usize, tally: &mut Tally) -
 /// One of the possible steps, by weight: messages mostly arrive, users are patient, faults are rare.
 fn draw(random: &mut Random, world: &World, possible: &[Step], wildness: u64) -> Option<Step> {
     let weight = |step: &Step| match step {
-        Step::Exec(..) | Step::Reply(..) | Step::Trip(..) => 400,
-        Step::Queue(..) | Step::Hear(..) | Step::Ask(..) => 400,
+        Step::Exec(..)
+        | Step::Reply(..)
+        | Step::Trip(..)
+        | Step::Queue(..)
+        | Step::Hear(..)
+        | Step::Ask(..) => 400,
         Step::Delete(_) => 5,
         Step::Batch(_) => 100,
         Step::Glance(..) => 10,
