@@ -14,9 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-import quorlock.aio
 from quorlock import QuorumUnreachable, Redlock
-from tests.python.apis import Api, every_api
+from tests.python.apis import Api, async_apis, every_api
 from tests.python.programs import Program
 from tests.support.cluster import Cluster
 from tests.support.peer_process import PeerProcess
@@ -162,9 +161,9 @@ def test_a_hundred_threads_cost_one_place(cluster3: Cluster) -> None:
         assert locks.lock("r").waiters() == 0
 
 
-@with_asyncio
-async def test_a_hundred_tasks_cost_one_place(cluster3: Cluster) -> None:
-    locks = quorlock.aio.Redlock(cluster3.urls, ttl=60, retry_delay=60)
+@async_apis
+async def test_a_hundred_tasks_cost_one_place(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, **UNHURRIED)
     hold(cluster3)
 
     async def wait() -> None:
@@ -212,9 +211,9 @@ async def test_waiters_are_not_told_by_too_few_nodes(
     await api(locks.close())
 
 
-@with_asyncio
-async def test_a_cancelled_waiter_leaves_nothing(cluster3: Cluster) -> None:
-    locks = quorlock.aio.Redlock(cluster3.urls, ttl=60, retry_delay=60)
+@async_apis
+async def test_a_cancelled_waiter_leaves_nothing(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, **UNHURRIED)
     hold(cluster3)
     for _ in range(3):
         waiting = asyncio.ensure_future(locks.lock("r").acquire())

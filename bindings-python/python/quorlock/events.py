@@ -115,7 +115,7 @@ class Woken(LockEvent):
 
     name: ClassVar[str] = "woken"
     by: str
-    """`push` (the release called this caller), `watch` (a key that it watched is gone) or `timer`."""
+    """`push` (the release called it), `watch` (a key that it watched is gone) or `timer`."""
     waited: float
     """How many seconds it had waited."""
 
