@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,9 @@ PEERS = {"redis-py": 1, "redlock-py": 3, "node-redlock": 3}
 #: In seconds. A waiter looks again by itself after 3 s: a shorter wait shows that it was called.
 SOON = 1.5
 #: Nobody who waits tries again by himself within a test.
-UNHURRIED = {"retry_delay": 60, "ttl": 60}
+UNHURRIED: dict[str, Any] = {"retry_delay": 60, "ttl": 60}
+#: What a test does to the keys is none of their business.
+UNGUARDED: dict[str, Any] = {"restart_guard": "off", "clock_guard": False}
 #: Everything but what a server needs to call a caller; and the rights that it lacks then.
 LIMITS = {
     "no channel": "resetchannels &elsewhere",
@@ -126,8 +129,7 @@ def test_a_release_in_another_process_wakes_the_waiter(cluster3: Cluster) -> Non
 
 @pytest.mark.parametrize("change", ["DEL r", "PEXPIRE r 1", "FLUSHALL"])
 def test_a_key_that_goes_wakes_the_waiter(cluster3: Cluster, change: str) -> None:
-    guards = {"restart_guard": "off", "clock_guard": False}
-    with Redlock(cluster3.urls, **UNHURRIED, **guards) as locks:
+    with Redlock(cluster3.urls, **UNHURRIED, **UNGUARDED) as locks:
         hold(cluster3)
         with waiter(locks) as got:
             wait_for_waiter(cluster3)
@@ -273,10 +275,9 @@ def test_a_user_with_fewer_rights_still_gets_the_lock(
         pytest.skip("fencing needs keys of its own")
     cluster = servers(3, users={"app": f"on >secret ~* &* +@all {LIMITS[limit]}"})
     urls = [server.url_for("app", "secret") for server in cluster]
-    guards = {"restart_guard": "off", "clock_guard": False}
     with (
-        Redlock(urls, fencing=fencing, **guards) as locks,
-        Redlock(urls, fencing=fencing, **guards) as others,
+        Redlock(urls, fencing=fencing, **UNGUARDED) as locks,
+        Redlock(urls, fencing=fencing, **UNGUARDED) as others,
     ):
         hold(cluster)
         with waiter(locks) as got:
