@@ -35,7 +35,6 @@ UNGUARDED: dict[str, Any] = {"restart_guard": "off", "clock_guard": False}
 LIMITS = {
     "no channel": "resetchannels &elsewhere",
     "no subscribing": "-subscribe",
-    "no publishing": "-publish",
     "no tracking": "-client|tracking",
     "no RESP3": "-hello",
     "no queues": "resetkeys ~r",
@@ -285,6 +284,9 @@ def test_a_user_with_fewer_rights_still_gets_the_lock(
             freed = time.monotonic()
             let_go(cluster)
             assert got.result(30) - freed < SOON
+        for node in locks.nodes:
+            assert node.state == "healthy"
+            assert "ACL SETUSER" in str(node.detail), "what lacks is told"
         holder = others.lock("r")
         assert holder.acquire()
         with waiter(locks) as got:
