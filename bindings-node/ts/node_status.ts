@@ -14,7 +14,7 @@ export interface NodeStatus {
    * gets no locks, see `detail`.
    */
   readonly state: 'connecting' | 'healthy' | 'unresponsive' | 'quarantined' | 'refusing' | 'down'
-  /** While it is quarantined, refusing or down: why. */
+  /** While it is quarantined, refusing or down: why. Of a healthy one: why it cannot call callers that wait. */
   readonly detail?: string
   /** While it is quarantined: for how much longer, in milliseconds. */
   readonly quarantinedFor?: number

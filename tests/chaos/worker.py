@@ -153,9 +153,7 @@ class Worker:
         wait = self._dice.uniform(0, 0.3) if habit == "impatient" else 4.0
         renewed = True if habit == "renewed" else None
         fair = len(names) == 1 and self._dice.random() < 0.3
-        lock = self._locks.lock(
-            names, ttl=self._ttl, timeout=wait, auto_extend=renewed, fair=fair
-        )
+        lock = self._locks.lock(names, ttl=self._ttl, timeout=wait, auto_extend=renewed, fair=fair)
         asked = now()
         if habit == "block":
             async with self._api.block(lock) as lease:

@@ -146,7 +146,7 @@ describe('connections', { skip: process.platform !== 'linux' && 'needs /proc' },
       const clients = urls.map((url) => new Redis(url, { lazyConnect: true }))
       const [one, two, three] = [new Redlock(clients), new Redlock(clients), new Redlock(urls)]
       const held = await three.acquire('r', 1_000, { autoExtend: true })
-      const waiting = one.acquire('r', 1_000, { timeout: 5_000 }).catch((error) => error.code)
+      const waiting = one.acquire('r', 1_000, { timeout: 5_000, wait: 'poll' }).catch((error) => error.code)
       await use(two, 'other')
       await pause()
       await one.close()

@@ -30,6 +30,8 @@ describe('settings', () => {
         lockDelay: 0,
         minHold: 0,
         onUnreachable: 'raise',
+        wait: 'push',
+        fair: false,
       },
     )
     assert.equal(any(defaultSettings).ttl, 10_000)
@@ -55,6 +57,7 @@ describe('settings', () => {
     ['maxHold', -5],
     ['restartGuard', 'on'],
     ['onUnreachable', 'ignore'],
+    ['wait', 'often'],
     ['maxTtl', 0],
     ['maxTtl', NaN],
     ['lockDelay', -1],
@@ -121,7 +124,7 @@ describe('settings', () => {
     assert.match(words[0], /no setting 'retryCont'.*did you mean 'retryCount'\?/)
     assert.match(words[1], /no setting 'max_hold'.*did you mean 'maxHold'\?/)
     assert.match(words[2], /no setting 'sginal'.*did you mean 'signal'\?/)
-    assert.match(words[3], /no setting 'colour'.*known are driftFactor, .*minHold, signal$/)
+    assert.match(words[3], /no setting 'colour'.*known are driftFactor, .*minHold, .*signal$/)
   })
 
   for (const value of [NaN, Infinity, -Infinity, 1e21, -1e300, -1.5e-7, -0.25, 2 ** 53]) {

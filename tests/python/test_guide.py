@@ -57,7 +57,8 @@ def test_the_guide_runs(language: str, cluster3: Cluster) -> None:
     )
     assert (run.returncode, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
-    assert lines.count("report") == {"python": 4, "js": 1}[language]
+    assert lines.count("report") == {"python": 5, "js": 2}[language]
+    assert "0 wait" in lines
     assert len([line for line in lines if re.fullmatch(r"paid 42 [1-9]\d*", line)]) == 1
     eventually(lambda: cluster3.values("invoice:42") == [None] * 3)
 
@@ -153,7 +154,11 @@ with Redlock(sys.argv[1:]) as locks:
         assert locks.lock("invoice:1").locked()
         assert not locks.lock("invoice:1").acquire(blocking=False)
     with locks.lock("invoice:3"):
-        pass
+        waiting = locks.lock("invoice:3", timeout=0.3, retry_delay=60, retry_jitter=0)
+        assert not waiting.acquire()
+    with waiting, locks.lock("invoice:4", fair=True), Redlock(sys.argv[1:]) as others:
+        assert not others.lock("invoice:4", timeout=0.3, fair=True).acquire()
+        assert others.lock("invoice:4").waiters() == 0
     print(*{node.state for node in locks.nodes})
 """
 

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-import quorlock.aio
 from quorlock import QuorumUnreachable, Redlock
-from tests.python.apis import Api, every_api
+from tests.python.apis import Api, async_apis, every_api
 from tests.python.programs import Program
 from tests.support.cluster import Cluster
 from tests.support.peer_process import PeerProcess
@@ -28,12 +28,13 @@ PEERS = {"redis-py": 1, "redlock-py": 3, "node-redlock": 3}
 #: In seconds. A waiter looks again by itself after 3 s: a shorter wait shows that it was called.
 SOON = 1.5
 #: Nobody who waits tries again by himself within a test.
-UNHURRIED = {"retry_delay": 60, "ttl": 60}
+UNHURRIED: dict[str, Any] = {"retry_delay": 60, "ttl": 60}
+#: What a test does to the keys is none of their business.
+UNGUARDED: dict[str, Any] = {"restart_guard": "off", "clock_guard": False}
 #: Everything but what a server needs to call a caller; and the rights that it lacks then.
 LIMITS = {
     "no channel": "resetchannels &elsewhere",
     "no subscribing": "-subscribe",
-    "no publishing": "-publish",
     "no tracking": "-client|tracking",
     "no RESP3": "-hello",
     "no queues": "resetkeys ~r",
@@ -127,8 +128,7 @@ def test_a_release_in_another_process_wakes_the_waiter(cluster3: Cluster) -> Non
 
 @pytest.mark.parametrize("change", ["DEL r", "PEXPIRE r 1", "FLUSHALL"])
 def test_a_key_that_goes_wakes_the_waiter(cluster3: Cluster, change: str) -> None:
-    guards = {"restart_guard": "off", "clock_guard": False}
-    with Redlock(cluster3.urls, **UNHURRIED, **guards) as locks:
+    with Redlock(cluster3.urls, **UNHURRIED, **UNGUARDED) as locks:
         hold(cluster3)
         with waiter(locks) as got:
             wait_for_waiter(cluster3)
@@ -162,9 +162,9 @@ def test_a_hundred_threads_cost_one_place(cluster3: Cluster) -> None:
         assert locks.lock("r").waiters() == 0
 
 
-@with_asyncio
-async def test_a_hundred_tasks_cost_one_place(cluster3: Cluster) -> None:
-    locks = quorlock.aio.Redlock(cluster3.urls, ttl=60, retry_delay=60)
+@async_apis
+async def test_a_hundred_tasks_cost_one_place(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, **UNHURRIED)
     hold(cluster3)
 
     async def wait() -> None:
@@ -212,9 +212,9 @@ async def test_waiters_are_not_told_by_too_few_nodes(
     await api(locks.close())
 
 
-@with_asyncio
-async def test_a_cancelled_waiter_leaves_nothing(cluster3: Cluster) -> None:
-    locks = quorlock.aio.Redlock(cluster3.urls, ttl=60, retry_delay=60)
+@async_apis
+async def test_a_cancelled_waiter_leaves_nothing(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, **UNHURRIED)
     hold(cluster3)
     for _ in range(3):
         waiting = asyncio.ensure_future(locks.lock("r").acquire())
@@ -274,10 +274,9 @@ def test_a_user_with_fewer_rights_still_gets_the_lock(
         pytest.skip("fencing needs keys of its own")
     cluster = servers(3, users={"app": f"on >secret ~* &* +@all {LIMITS[limit]}"})
     urls = [server.url_for("app", "secret") for server in cluster]
-    guards = {"restart_guard": "off", "clock_guard": False}
     with (
-        Redlock(urls, fencing=fencing, **guards) as locks,
-        Redlock(urls, fencing=fencing, **guards) as others,
+        Redlock(urls, fencing=fencing, **UNGUARDED) as locks,
+        Redlock(urls, fencing=fencing, **UNGUARDED) as others,
     ):
         hold(cluster)
         with waiter(locks) as got:
@@ -285,6 +284,9 @@ def test_a_user_with_fewer_rights_still_gets_the_lock(
             freed = time.monotonic()
             let_go(cluster)
             assert got.result(30) - freed < SOON
+        for node in locks.nodes:
+            assert node.state == "healthy"
+            assert "ACL SETUSER" in str(node.detail), "what lacks is told"
         holder = others.lock("r")
         assert holder.acquire()
         with waiter(locks) as got:

@@ -24,7 +24,8 @@ class Node(NamedTuple):
     forgotten locks: its votes do not count yet), `refusing` (it gets no locks, see `detail`) or
     `down`."""
     detail: str | None = None
-    """Why it is quarantined, refusing or down."""
+    """Why it is quarantined, refusing or down; of a healthy one, why it cannot call callers that
+    wait."""
     quarantine: float | None = None
     """For how many seconds it is quarantined yet."""
 

@@ -102,8 +102,8 @@ class Waiting(LockEvent):
 
     name: ClassVar[str] = "waiting"
     rank: int | None
-    """How many callers are before this one in the nodes' queues; `None` where it has no place there,
-    as behind others of its own manager."""
+    """How many callers are before this one in the nodes' queues; `None` where it has no place
+    there, as behind others of its own manager."""
     holder_ends_in: float | None
     """After how many seconds it can be had, if the holder neither extends nor releases it; `None`
     if the nodes did not tell."""
@@ -115,7 +115,7 @@ class Woken(LockEvent):
 
     name: ClassVar[str] = "woken"
     by: str
-    """`push` (the release called this caller), `watch` (a key that it watched is gone) or `timer`."""
+    """`push` (the release called it), `watch` (a key that it watched is gone) or `timer`."""
     waited: float
     """How many seconds it had waited."""
 

@@ -1,7 +1,12 @@
 //! Tests users with limited rights: what the client does instead, and what it reports.
 
-use quorlock::NodeState;
-use quorlock_protocol::{Action, Answer, FaultKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use quorlock::{NodeState, Redlock};
+use quorlock_protocol::{Action, Answer, FaultKind, Place, Waiter};
+use tokio::time::timeout;
 
 use crate::support::server::Server;
 use crate::support::*;
@@ -24,12 +29,75 @@ const NEEDED: [&str; 14] = [
     "+hdel",
 ];
 
+/// What such a user needs besides to wait in queues.
+const NEEDED_TO_WAIT: [&str; 13] = [
+    "&quorlock:wake:*",
+    "+exists",
+    "+hello",
+    "+publish",
+    "+subscribe",
+    "+client|tracking",
+    "+client|caching",
+    "+zcard",
+    "+zcount",
+    "+zrange",
+    "+zrangebyscore",
+    "+zrank",
+    "+zrem",
+];
+
 #[test]
 fn the_recommended_access_list_is_enough() {
     run(async {
         let server = Server::start();
         let mut client = user(&server, &[&NEEDED[..], &["~r*", "~quorlock:*"]].concat());
         whole_life(&mut client, "r").await;
+    });
+}
+
+#[test]
+fn the_recommended_access_list_is_enough_to_wait() {
+    run(async {
+        let server = Server::start();
+        drop(user(&server, &[&NEEDED[..], &NEEDED_TO_WAIT, &["~r*", "~quorlock:*"]].concat()));
+        let notices = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&notices);
+        let locks = Redlock::builder()
+            .nodes([format!("redis://app:pw@127.0.0.1:{}", server.port())])
+            .on_notice(move |notice| {
+                count.fetch_add(usize::from(notice.name() == "no-push"), Ordering::Relaxed);
+            })
+            .build()
+            .unwrap();
+        for fair in [false, true] {
+            assert_eq!(server.ask().call(&["SET", "r", "another", "PX", "60000"]), "OK");
+            let long = Duration::from_secs(30);
+            let lock = locks.lock("r").set(|it| it.retry_delay(long)).timeout(long).fair(fair);
+            let waiter = tokio::spawn(async move { lock.acquire().await });
+            let place = || server.ask().number(&["ZCARD", "quorlock:queue:{r}"]) == 1;
+            eventually("the place", place).await;
+            let none = "tracking_total_keys:0\r\n";
+            eventually("the watch", || !server.ask().call(&["INFO", "stats"]).contains(none)).await;
+            assert_eq!(locks.waiters(["r"]).await.unwrap(), 1);
+            assert_eq!(server.ask().call(&["DEL", "r"]), "1");
+            let woken = timeout(Duration::from_secs(2), waiter).await.expect("it is called");
+            woken.unwrap().unwrap().release().await.unwrap();
+        }
+        assert_eq!(notices.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn what_a_user_needs_to_wait_is_told() {
+    run(async {
+        let server = Server::start();
+        let mut client = user(&server, &[&NEEDED[..], &["~r*", "~quorlock:*"]].concat());
+        let place = Place { arrived: 1, waiter: Waiter { process: 1, number: 1 } };
+        let fault = client.fault(&claim(&["r"], "a"), Action::Enqueue { place }).await;
+        assert_eq!(fault.kind(), FaultKind::NotPermitted);
+        for rule in NEEDED_TO_WAIT {
+            assert!(fault.detail().contains(rule), "{rule}: {fault}");
+        }
     });
 }
 

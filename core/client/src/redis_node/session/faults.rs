@@ -91,8 +91,9 @@ pub(crate) fn of_queue(error: &ServerError) -> Fault {
 }
 
 /// What a user needs for the queues of waiters.
-const QUEUE_RIGHTS: &str = "+eval +evalsha +script|load +publish +subscribe +client|tracking +client|caching +exists \
-                            +pttl +pexpire +time +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zscore";
+const QUEUE_RIGHTS: &str = "+eval +evalsha +script|load +hello +publish +subscribe +client|tracking +client|caching \
+                            +exists +pttl +pexpire +time +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem \
+                            +zscore";
 
 /// What the access list lacks for `keys` of this client's own: the keys, or a command on them.
 fn lacking(error: &ServerError, keys: &str) -> String {

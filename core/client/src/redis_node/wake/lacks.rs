@@ -7,11 +7,12 @@ use crate::redis_node::transport::plain;
 
 /// What a server cannot do for waiters, and why: for people.
 #[derive(Default)]
-pub(super) struct Lacks(Mutex<[Option<String>; 2]>);
+pub(super) struct Lacks(Mutex<[Option<String>; 3]>);
 
-/// One of the two ways by which a server tells a waiter.
+/// What a server does for a waiter: it gives it a place, and tells it in one of two ways.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
+    Queue,
     Hear,
     Watch,
 }
@@ -25,7 +26,7 @@ impl Lacks {
     }
 
     pub(super) fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = [const { None }; 3];
     }
 
     /// It cannot tell in this way, because `command`, which needs these `rights`, has failed.
@@ -44,6 +45,11 @@ impl Lacks {
             Failure::NoResp3 => format!("{command} is not known to the server"),
             Failure::Lost(fault) => format!("{command} has failed: {fault}"),
         };
+        self.note_words(way, words);
+    }
+
+    /// It cannot do this, in these words.
+    pub(super) fn note_words(&self, way: Way, words: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[way as usize] = Some(words);
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Actor, State};
 use crate::redis_node::backoff::Backoff;
 use crate::redis_node::wake::calls::Failure;
+use crate::redis_node::wake::lacks::Way;
 use crate::redis_node::wake::live::Event;
 use crate::redis_node::wake::news::Push;
 use crate::redis_node::wake::request::Request;
@@ -90,6 +91,11 @@ impl Actor {
         let Action::Enqueue { place } = action else {
             return request.answer(answer);
         };
+        if let Err(fault) = &answer
+            && fault.kind() == FaultKind::NotPermitted
+        {
+            self.lacks.note_words(Way::Queue, fault.detail().to_owned());
+        }
         let leave = self.waiters.note_answer(place.waiter);
         request.answer(answer.map(|answer| self.complete(place.waiter, answer)));
         if let (Some(leave), State::Open(live)) = (leave, &mut self.state) {
