@@ -31,6 +31,7 @@ from ._loops import Interruption, finished, is_thrown_away, watch_loss
 from ._native import LeaseState, Plan
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
 from ._signatures import shows
+from ._tracing import begin, tracers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -217,15 +218,20 @@ class Lock(LockBase[Lease]):
 
     async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         hear_for_log(self._planned()[0])
+        attempt = begin(self._planned()[0]) if tracers else None
         try:
             await finished(operation)
             lease = self._acquisitions.take(operation, Lease, is_block)
+            if attempt is not None:
+                attempt.won(lease)
             if is_block or behaviour is not USUAL:
                 lease._raise_on_lost = behaviour.raise_on_lost
                 watch_loss(lease, behaviour, is_block=is_block)
             return lease
-        except BaseException:
+        except BaseException as error:
             self._acquisitions.undo(operation)
+            if attempt is not None:
+                attempt.failed(error)
             raise
 
 

@@ -34,7 +34,7 @@ class EventSource:
 
     def remove(self, callback: Callable[[Event], object]) -> None:
         """Do not call this back any more."""
-        self._callbacks = [it for it in self._callbacks if it is not callback]
+        self._callbacks = [it for it in self._callbacks if it != callback]
 
     def tell(self, event: Event) -> None:
         """Call back. What a callback raises is logged, and stops nothing."""

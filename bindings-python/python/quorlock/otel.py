@@ -1,0 +1,234 @@
+"""OpenTelemetry for a `Redlock`: spans and metrics.
+
+    pip install quorlock[otel]
+
+    from quorlock import otel
+
+    otel.instrument(locks)
+
+Owns the names of the spans and metrics; needs `opentelemetry-api`.
+
+| | |
+|---|---|
+| span `quorlock.acquire` | an acquisition; child of the caller's span |
+| span `quorlock.hold` | from the acquisition to the end of the lease; linked to the caller's span |
+| `quorlock.acquire.duration` (s) | by `quorlock.outcome` |
+| `quorlock.hold.duration` (s) | by `quorlock.outcome` |
+| `quorlock.locks.held` | how many are held now |
+| `quorlock.lost` | by `quorlock.reason` |
+| `quorlock.degraded` | work that went on without its lock |
+| `quorlock.renewal.slack` | the part of the validity that was left at an extension |
+| `quorlock.node.state` | 1 for the state of a node, by `server.address`, `quorlock.node.state` |
+| `quorlock.node.timeouts` | by `server.address` |
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Callable
+
+from opentelemetry import context as contexts
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.trace import Link, Span, Status, StatusCode
+
+from . import events
+from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
+from ._tracing import tracers
+
+if TYPE_CHECKING:
+    from ._base import RedlockBase
+    from ._native import LeaseState, Plan
+
+__all__ = ["instrument"]
+
+
+def instrument(
+    locks: RedlockBase,
+    *,
+    resource_names: bool = False,
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
+) -> Callable[[], None]:
+    """Make spans and metrics of what `locks` does in this process from now on.
+
+    `resource_names` says whether spans have the names of what is locked (`quorlock.resource`),
+    which may hold personal data. The providers are the global ones unless others are given.
+    Returns a function that ends it.
+
+    >>> from quorlock import Redlock, otel
+    >>> locks = Redlock(["memory://", "memory://", "memory://"])
+    >>> stop = otel.instrument(locks)
+    >>> with locks.lock("invoice:42"):
+    ...     pass
+    >>> stop()
+    """
+    tracer = trace.get_tracer("quorlock", tracer_provider=tracer_provider)
+    meter = metrics.get_meter("quorlock", meter_provider=meter_provider)
+    instrumentation = _Instrumentation(locks, tracer, meter, resource_names)
+    number = locks._manager.number
+    tracers[number] = instrumentation.begin
+    locks._events.add(instrumentation.tell)
+
+    def stop() -> None:
+        if tracers.get(number) == instrumentation.begin:
+            del tracers[number]
+        locks._events.remove(instrumentation.tell)
+        instrumentation.is_over = True
+
+    return stop
+
+
+class _Instrumentation:
+    """The spans and metrics of one manager."""
+
+    def __init__(
+        self, locks: RedlockBase, tracer: trace.Tracer, meter: metrics.Meter, resource_names: bool
+    ) -> None:
+        # Weak: the meter keeps its callbacks for ever.
+        self._locks = weakref.ref(locks)
+        self.tracer = tracer
+        self._names = resource_names
+        self.is_over = False
+        # : The spans of leases that are held, by the holder id.
+        self._holds: dict[str, Span] = {}
+        # : Leases whose end was told before their span was made.
+        self._ended: dict[str, tuple[float, str]] = {}
+        self.acquire = meter.create_histogram(
+            "quorlock.acquire.duration", unit="s", description="How long acquisitions took"
+        )
+        self._hold = meter.create_histogram(
+            "quorlock.hold.duration", unit="s", description="How long locks were held"
+        )
+        self._lost = meter.create_counter("quorlock.lost", description="Locks that were lost")
+        self._degraded = meter.create_counter(
+            "quorlock.degraded", description="Work that went on without its lock"
+        )
+        self._slack = meter.create_histogram(
+            "quorlock.renewal.slack",
+            unit="1",
+            description="The part of the validity that was left when a lock was prolonged",
+        )
+        meter.create_observable_up_down_counter(
+            "quorlock.locks.held", [self._look_held], description="Locks that are held now"
+        )
+        meter.create_observable_gauge(
+            "quorlock.node.state",
+            [self._look_states],
+            description="1 for the state that a node is in",
+        )
+        meter.create_observable_counter(
+            "quorlock.node.timeouts",
+            [self._look_timeouts],
+            description="How often a node did not answer in time",
+        )
+
+    def begin(self, plan: Plan) -> _Attempt:
+        """Follow an acquisition that begins now."""
+        return _Attempt(self, plan)
+
+    def attributes(self, resources: Iterable[str]) -> dict[str, Any]:
+        return {"quorlock.resource": tuple(resources)} if self._names else {}
+
+    def held(self, lease: LeaseState, caller: contexts.Context) -> None:
+        """A lease begins to be held."""
+        attributes = self.attributes(lease.resources)
+        if lease.fencing_token is not None:
+            attributes["quorlock.fencing_token"] = lease.fencing_token
+        around = trace.get_current_span(caller).get_span_context()
+        # The hold may outlast the caller's span, so it is linked as well.
+        links = [Link(around)] if around.is_valid else []
+        span = self.tracer.start_span("quorlock.hold", caller, attributes=attributes, links=links)
+        token = lease.token
+        self._holds[token] = span
+        ended = self._ended.pop(token, None)
+        if ended is not None:
+            self._end(token, *ended)
+
+    def tell(self, event: events.Event) -> None:
+        """An event of the manager."""
+        if isinstance(event, events.Lost):
+            self._lost.add(1, {"quorlock.reason": event.reason})
+            self._ended_as("lost", event, event.held_for)
+        elif isinstance(event, events.Released):
+            self._ended_as(event.outcome, event, event.held_for)
+        elif isinstance(event, events.Extended):
+            self._slack.record(event.slack)
+        elif isinstance(event, events.Degraded):
+            self._degraded.add(1)
+
+    def _ended_as(self, outcome: str, event: events.LeaseEvent, held_for: float) -> None:
+        self._hold.record(held_for, {"quorlock.outcome": outcome})
+        if event.token in self._holds:
+            self._end(event.token, event.at, outcome)
+        elif len(self._ended) < _MOST_ENDED:
+            self._ended[event.token] = (event.at, outcome)
+
+    def _end(self, token: str, at: float, outcome: str) -> None:
+        span = self._holds.pop(token)
+        span.set_attribute("quorlock.outcome", outcome)
+        if outcome == "lost":
+            span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
+        span.end(int(at * 1e9))
+
+    def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
+        locks = self._locks()
+        if locks is not None and not self.is_over:
+            yield Observation(locks.stats().held)
+
+    def _look_states(self, _: CallbackOptions) -> Iterable[Observation]:
+        locks = self._locks()
+        for node in () if locks is None or self.is_over else locks.stats().nodes:
+            for state in _STATES:
+                attributes = {"server.address": node.address, "quorlock.node.state": state}
+                yield Observation(int(node.state == state), attributes)
+
+    def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
+        locks = self._locks()
+        for node in () if locks is None or self.is_over else locks.stats().nodes:
+            yield Observation(node.timeouts, {"server.address": node.address})
+
+
+class _Attempt:
+    """One acquisition, with its span."""
+
+    def __init__(self, instrumentation: _Instrumentation, plan: Plan) -> None:
+        self._own = instrumentation
+        self._caller = contexts.get_current()
+        self._begun = time.monotonic()
+        attributes = instrumentation.attributes(plan.resources)
+        self._span = instrumentation.tracer.start_span("quorlock.acquire", attributes=attributes)
+
+    def won(self, lease: LeaseState) -> None:
+        """It has this lease."""
+        self._end("degraded" if lease.degraded else "acquired")
+        if not lease.degraded:
+            self._own.held(lease, self._caller)
+
+    def failed(self, error: BaseException) -> None:
+        """It has none."""
+        self._span.set_status(Status(StatusCode.ERROR, str(error)))
+        self._end(_outcome_of(error))
+
+    def _end(self, outcome: str) -> None:
+        self._span.set_attribute("quorlock.outcome", outcome)
+        self._span.end()
+        took = time.monotonic() - self._begun
+        self._own.acquire.record(took, {"quorlock.outcome": outcome})
+
+
+def _outcome_of(error: BaseException) -> str:
+    if isinstance(error, LockTimeout):
+        return "timed_out"
+    if isinstance(error, LockNotAcquired):
+        return "not_acquired"
+    if isinstance(error, QuorumUnreachable):
+        return "unreachable"
+    return "error" if isinstance(error, Exception) else "cancelled"
+
+
+_STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
+# : Events come from another thread, at most this many before the span of their lease.
+_MOST_ENDED = 4096

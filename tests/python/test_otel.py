@@ -1,0 +1,116 @@
+"""Tests the spans and metrics of `quorlock.otel` with the SDK's in-memory exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from quorlock import otel
+from tests.python.apis import Api, both_apis
+
+OWN_NODES = ["memory://", "memory://", "memory://"]
+
+
+class Seen:
+    """What the exporters have received."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.meters = MeterProvider([self._reader])
+
+    def instrument(self, locks: Any, **options: Any) -> Any:
+        return otel.instrument(
+            locks, tracer_provider=self.tracers, meter_provider=self.meters, **options
+        )
+
+    def spans(self, name: str) -> list[Any]:
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+    def points(self, name: str) -> list[Any]:
+        data: Any = self._reader.get_metrics_data()
+        return [
+            point
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    seen = Seen()
+    yield seen
+    seen.meters.shutdown()
+
+
+@both_apis
+async def test_a_lock_makes_spans_and_metrics(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(OWN_NODES)
+    stop = seen.instrument(locks)
+    tracer = seen.tracers.get_tracer("test")
+    with tracer.start_as_current_span("caller") as caller:
+        async with api.block(locks.lock("r")) as lease:
+            (held,) = seen.points("quorlock.locks.held")
+            assert held.value == 1
+            assert not await api(locks.lock("r").acquire(blocking=False))
+            number = lease.fencing_token
+    await api.until(lambda: seen.spans("quorlock.hold"))
+    own = caller.get_span_context()
+    won, refused = seen.spans("quorlock.acquire")
+    assert won.parent.span_id == own.span_id
+    assert dict(won.attributes) == {"quorlock.outcome": "acquired"}
+    assert refused.attributes["quorlock.outcome"] == "not_acquired"
+    assert refused.status.status_code is StatusCode.ERROR
+    (hold,) = seen.spans("quorlock.hold")
+    assert [link.context.span_id for link in hold.links] == [own.span_id]
+    assert dict(hold.attributes) == {
+        "quorlock.outcome": "released",
+        "quorlock.fencing_token": number,
+    }
+    assert hold.start_time <= hold.end_time
+    durations = seen.points("quorlock.acquire.duration")
+    assert {it.attributes["quorlock.outcome"]: it.count for it in durations} == {
+        "acquired": 1,
+        "not_acquired": 1,
+    }
+    (held_for,) = seen.points("quorlock.hold.duration")
+    assert held_for.count == 1
+    states = [point for point in seen.points("quorlock.node.state") if point.value == 1]
+    assert {it.attributes["quorlock.node.state"] for it in states} == {"healthy"}
+    stop()
+    async with api.block(locks.lock("r")):
+        pass
+    assert len(seen.spans("quorlock.acquire")) == 2, "it was stopped"
+    await api.until(lambda: locks.stats().hold_seconds.count == 2)
+    await api.sleep(0.05)  # no event comes any more; there is nothing to wait for
+    (held_for,) = seen.points("quorlock.hold.duration")
+    assert held_for.count == 1
+
+
+@both_apis
+async def test_a_loss_is_counted_and_names_are_told_if_asked_for(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(OWN_NODES)
+    seen.instrument(locks, resource_names=True)
+    lock = locks.lock(resources=["a", "b"], ttl=0.1, on_lost=lambda: None)
+    assert await api(lock.acquire())
+    await api.until(lambda: seen.spans("quorlock.hold"))
+    (hold,) = seen.spans("quorlock.hold")
+    assert hold.attributes["quorlock.resource"] == ("a", "b")
+    assert hold.status.status_code is StatusCode.ERROR
+    (lost,) = seen.points("quorlock.lost")
+    assert (lost.value, dict(lost.attributes)) == (1, {"quorlock.reason": "expired"})
+    (acquired,) = seen.spans("quorlock.acquire")
+    assert acquired.attributes["quorlock.resource"] == ("a", "b")
