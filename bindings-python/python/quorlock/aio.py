@@ -23,10 +23,12 @@ from ._errors import (
 from ._module import configure, redlock
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
+from ._stats import Histogram, NodeStats, Stats
 
 __all__ = [
     "ConfigError",
     "ConfigTypeError",
+    "Histogram",
     "Lease",
     "LeaseLost",
     "Lock",
@@ -39,8 +41,10 @@ __all__ = [
     "LocksClosed",
     "ManagerOptions",
     "Node",
+    "NodeStats",
     "QuorumUnreachable",
     "Redlock",
+    "Stats",
     "Vote",
     "configure",
     "redlock",
