@@ -29,7 +29,8 @@ pub fn hear(
     names: Vec<String>,
     listener: Function<'_, String, ()>,
 ) -> napi::Result<()> {
-    let wanted = EventName::ALL.into_iter().filter(|it| names.iter().any(|name| name == it.as_str()));
+    let wanted =
+        EventName::ALL.into_iter().filter(|it| names.iter().any(|name| name == it.as_str()));
     let interest = wanted.fold(Interest::NONE, Interest::and);
     if interest == Interest::NONE {
         manager.set_subscription(None);
@@ -60,7 +61,8 @@ fn told(event: &Event) -> Json {
 }
 
 fn by_name(fields: &[(&'static str, Value)]) -> Map<String, Json> {
-    let set = |(name, value): &(&'static str, Value)| Some((spelling::camel_case(name), json(value)?));
+    let set =
+        |(name, value): &(&'static str, Value)| Some((spelling::camel_case(name), json(value)?));
     fields.iter().filter_map(set).collect()
 }
 

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::lazy;
 use pin_project_lite::pin_project;
-use quorlock_protocol::Waiter;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -71,9 +70,8 @@ impl Engine {
     /// The operating system's error if it cannot start one.
     pub fn start() -> io::Result<Self> {
         let (background, jumps) = (Arc::default(), ClockJumps::default());
-        let runtime = SharedRuntime::start()?;
+        let (runtime, waiters) = (SharedRuntime::start()?, Waiters::new());
         let connections = Connections::on(runtime.tasks().clone());
-        let waiters = Waiters::new();
         let shared = Shared { runtime, background, jumps, connections, waiters };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -173,11 +171,6 @@ impl Engine {
         is_done: impl FnMut() -> bool,
     ) -> Drive {
         self.shared.runtime.drive_ready(on_available, begin, poll_for, is_done)
-    }
-
-    /// A name in the nodes' queues that no acquisition under way has.
-    pub(crate) fn draw_waiter(&self) -> Waiter {
-        self.shared.waiters.draw()
     }
 
     /// A descriptor that is readable while input has arrived that no thread has read yet. The

@@ -47,7 +47,6 @@ pub(in crate::acquire) struct Waiting {
 /// How the lock stands on one node.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Standing {
     /// It is to be asked.
     pub(super) wanted: bool,
