@@ -7,6 +7,7 @@ use quorlock_protocol::{Policy, Quorum};
 use super::words::number;
 
 /// What the head of a case says.
+#[expect(clippy::struct_excessive_bools, reason = "each is a line of a schedule")]
 #[derive(Clone)]
 pub(super) struct Settings {
     nodes: u64,
