@@ -63,7 +63,7 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
             hunt(*flaw, "guards:")
         }
         Kind::Node(flaw @ Flaw::NoFloor) => hunt(*flaw, "tokens:"),
-        Kind::Node(flaw @ Flaw::WatchesOnce) => hunt(*flaw, "queue:"),
+        Kind::Node(flaw @ Flaw::WatchesOnce) => hunt(*flaw, "queue: a lease is renewed and"),
         Kind::Node(flaw) => hunt(*flaw, ""),
         Kind::Patch { file, only, edits } if only.starts_with(PROTOCOL) => {
             let tests = only.strip_prefix(PROTOCOL).map(str::trim).filter(|it| !it.is_empty());

@@ -71,6 +71,10 @@ fn sound() -> Vec<Scope> {
         Scope { locks: 3, ..ordered("queue: one waits again and again", 2, 1, |_| {}) },
         Scope { counts_messages: true, ..ordered("queue: messages of a hand-off", 3, 2, |_| {}) },
         Scope {
+            policy: waiting(|it| it.auto_extend(true).max_hold(millis(700))),
+            ..ordered("queue: a lease is renewed and released", 2, 2, |_| {})
+        },
+        Scope {
             counts_messages: true,
             releases: false,
             policy: waiting(|it| it.ttl(millis(10_000)).auto_extend(true).max_hold(millis(9000))),
