@@ -35,8 +35,8 @@ UNGUARDED: dict[str, Any] = {"restart_guard": "off", "clock_guard": False}
 LIMITS = {
     "no channel": "resetchannels &elsewhere",
     "no subscribing": "-subscribe",
+    "no publishing": "-publish",
     "no tracking": "-client|tracking",
-    "no RESP3": "-hello",
     "no queues": "resetkeys ~r",
     "no look at queues": "-zrange -zrangebyscore",
     "no queue of two": "-zrank",
