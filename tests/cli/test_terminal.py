@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,19 +116,43 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(cluster3: Cluster, shell: Term
     assert _is_free(cluster3)
 
 
+#: Tells in which order it gets the two signals.
+WORKER = """
+import os, signal
+signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"worked\\n"))
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"told\\n"), os._exit(0)))
+print(f"pid={os.getpid()}", flush=True)
+while True:
+    signal.pause()
+"""
+
+
 def test_the_lock_that_ended_while_the_job_was_stopped_is_lost(
-    cluster3: Cluster, shell: Terminal
+    cluster3: Cluster, shell: Terminal, tmp_path: Path
 ) -> None:
-    child = _begin(shell, "while read w; do echo worked; done",
-                   traps='trap "echo told; exit" TERM')  # fmt: skip
+    """The command is told before it can go on."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    shell.type(f"{RUN} {sys.executable} {tmp_path}/worker.py\n")
+    child = int(shell.expect(r"pid=(\d+)\n"))
     shell.type("\x1a")
     shell.expect(STOPPED)
     eventually(lambda: _is_free(cluster3))
     shell.type("fg\n")
-    shell.expect("the lease on 'job' is lost")
-    shell.expect(r"ready\$ ")
+    shown = shell.expect(r"(?s)(.*)ready\$ ")
+    assert "the lease on 'job' is lost" in shown
+    assert "told" in shown
+    assert "worked" not in shown
     assert _status(shell) == 76
     assert not is_alive(child)
+
+
+def test_a_script_has_the_terminal_again_after_it(cluster3: Cluster) -> None:
+    """No shell with jobs takes it back for the script."""
+    script = f"{RUN} true; read word; echo read=$word"
+    with Terminal("-c", script, program=("sh",), nodes=cluster3.urls) as shown:
+        shown.type("word\n")
+        shown.expect("read=word\n")
+        assert shown.end()[0] == 0
 
 
 def test_a_job_in_the_background_leaves_the_terminal_alone(

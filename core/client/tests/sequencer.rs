@@ -71,6 +71,10 @@ fn a_later_lease_makes_the_earlier_one_old() {
         assert_eq!(locks.verify(&old).await.ok(), Some(false));
         let new = second.sequencer().expect("fencing is on");
         assert_eq!(locks.verify(&new).await.ok(), Some(true));
+        // The record is the second's by now.
+        assert_eq!(first.check().await.expect_err("gone").kind(), ErrorKind::LeaseLost);
+        first.release().await.expect("it was not released before");
+        assert_eq!(locks.verify(&new).await.ok(), Some(true));
     });
 }
 

@@ -89,6 +89,7 @@ impl Lease {
         if self.release_degraded().is_some() {
             return;
         }
+        self.erase_record();
         let mut state = self.shared.lock();
         let now = self.shared.now();
         let withdraw = state.life.withdraw(now);
@@ -100,6 +101,7 @@ impl Lease {
 
     /// The user releases the lease; `votes` will receive the nodes' answers.
     fn begin_release(&self, votes: Option<&ReleaseVotes>) -> (Release, Option<EndOfLease>) {
+        self.erase_record();
         let mut state = self.shared.lock();
         let now = self.shared.now();
         let release = state.life.release(now);
@@ -124,7 +126,6 @@ impl Lease {
         let Some(mut machine) = machine else {
             return;
         };
-        self.erase_record();
         let driver = self.shared.manager.driver();
         let turnstile = Arc::clone(&self.shared.manager.turnstile);
         // Those that wait in the nodes' queues are called by the nodes, in their order.

@@ -74,14 +74,16 @@ impl Lease {
         self.shared.manager.keep_record(&self.shared.claim.resources, key_ttl);
     }
 
-    /// Deletes the record, if there is one, before the keys are taken back: a least hold leaves
-    /// these for a while.
+    /// Deletes the record, if there is one, before the keys of a lease that is valid are
+    /// taken back: a least hold leaves these for a while. Later the record may be another holder's,
+    /// and its own expires.
     pub(super) fn erase_record(&self) {
+        let is_valid = self.is_valid();
         let mut state = self.shared.lock();
         let is_recorded =
             state.extras.as_mut().map(|extras| std::mem::take(&mut extras.is_recorded));
         drop(state);
-        if is_recorded == Some(true) {
+        if is_valid && is_recorded == Some(true) {
             self.shared.manager.erase_record(&self.shared.claim.resources);
         }
     }
@@ -91,8 +93,10 @@ impl Shared {
     fn write_record(&self) -> Vec<tokio::sync::oneshot::Receiver<Value>> {
         let state = self.lock();
         let (policy, token) = (**state.life.policy(), state.life.fencing_token());
+        let is_valid = !state.life.validity(self.now()).is_zero();
         drop(state);
-        let Some(token) = token else {
+        // Afterwards the place may be another holder's.
+        let Some(token) = token.filter(|_| is_valid) else {
             return Vec::new();
         };
         let record = Record::new(token.0, policy.lock_delay(), &self.claim.holder);
