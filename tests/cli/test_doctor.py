@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import call
+from tests.cli.command import ROOT, call
 from tests.cli.rewriting import rewriting
 from tests.cli.terminal import Terminal
 from tests.support.cluster import Cluster, start_servers
@@ -19,12 +19,12 @@ from tests.support.servers import Server
 from tests.support.tls import Certificates
 from tests.support.wait import eventually
 
-#: What the documentation gives a user, and what waiting by push takes.
-RIGHTS = (
-    "+eval +evalsha +script|load +get +set +del +pexpire +pttl +time +zadd +zscore +hgetall +hset "
-    "+hdel +info"
-)
-PUSH = "+hello +client|tracking +subscribe"
+_PAGE = (ROOT / "docs" / "servers.md").read_text()
+_LISTED = re.findall(r"\+\S+", _PAGE.partition("ACL SETUSER app")[2].partition("\n")[0])
+_FOR_WAITING = re.findall(r"`(\+\S+)`", _PAGE.partition("For waiting alone")[2].partition(". ")[0])
+#: What the documentation gives a user: for locks, and for waiting by push.
+RIGHTS = " ".join(rule for rule in _LISTED if rule not in _FOR_WAITING)
+PUSH = " ".join(_FOR_WAITING)
 
 Servers = Callable[..., Cluster]
 
@@ -142,10 +142,20 @@ def test_keys_that_the_access_list_leaves_out(healthy: Cluster, servers: Servers
 
 
 def test_no_push(healthy: Cluster, servers: Servers) -> None:
-    url = _with_rules(servers, f"~* resetchannels {RIGHTS} +hello +subscribe")
+    url = _with_rules(servers, f"~* resetchannels {RIGHTS} {PUSH} -client|tracking")
     code, told = _doctor(_beside(healthy, url))
     assert (code, _codes(told)) == (1, {"no-push"})
     assert told["nodes"][2]["lacking_rights_for_push"] == ["+client|tracking", "&quorlock:wake:*"]
+
+
+#: Servers permit HELLO to all.
+@pytest.mark.parametrize("missing", sorted({*PUSH.split()} - {"+hello"}))
+def test_a_missing_right_for_waiting(healthy: Cluster, servers: Servers, missing: str) -> None:
+    rules = " ".join(rule for rule in PUSH.split() if rule != missing)
+    url = _with_rules(servers, f"~* &* {RIGHTS} {rules}")
+    code, told = _doctor(_beside(healthy, url))
+    assert (code, _codes(told)) == (1, {"no-push"})
+    assert told["nodes"][2]["lacking_rights_for_push"] == [missing]
 
 
 def test_the_user_of_the_documentation_lacks_nothing(healthy: Cluster, servers: Servers) -> None:

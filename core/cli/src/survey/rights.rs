@@ -24,7 +24,9 @@ pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fau
         let refusal = refusal(connection, call).await?;
         let lacks =
             refusal.map(|refusal| if is_about_channel(&refusal) { CHANNELS } else { *rule });
-        rights.lacking_for_push.extend(lacks);
+        rights
+            .lacking_for_push
+            .extend(lacks.filter(|lack| !rights.lacking_for_push.contains(lack)));
     }
     Ok(rights)
 }
@@ -49,6 +51,8 @@ fn is_about_channel(refusal: &str) -> bool {
 
 /// A key that nobody uses.
 const KEY: &str = "quorlock:{node}:doctor";
+/// A channel that nobody listens to.
+const CHANNEL: &str = "quorlock:wake:doctor";
 const KEYS: &str = "~quorlock:*";
 const CHANNELS: &str = "&quorlock:wake:*";
 
@@ -73,8 +77,18 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("+info", &["INFO", "server"]),
 ];
 
+/// The same for waiting, save for HELLO, which servers permit to all. The last of them ends what the connection can be used for.
 const PUSH: &[(&str, &[&str])] = &[
-    ("+hello", &["HELLO"]),
+    ("+exists", &["EXISTS", KEY]),
+    ("+zcard", &["ZCARD", KEY]),
+    ("+zcount", &["ZCOUNT", KEY, "0", "0"]),
+    ("+zrange", &["ZRANGE", KEY, "0", "0"]),
+    ("+zrangebyscore", &["ZRANGEBYSCORE", KEY, "0", "0"]),
+    ("+zrank", &["ZRANK", KEY, "member"]),
+    ("+zrem", &["ZREM", KEY, "member"]),
     ("+client|tracking", &["CLIENT", "TRACKING", "OFF"]),
-    ("+subscribe", &["SUBSCRIBE", "quorlock:wake:doctor"]),
+    // Refused while nothing is tracked, after the access list was consulted.
+    ("+client|caching", &["CLIENT", "CACHING", "YES"]),
+    ("+publish", &["PUBLISH", CHANNEL, ""]),
+    ("+subscribe", &["SUBSCRIBE", CHANNEL]),
 ];
