@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use quorlock::embed::UndeliveredLease;
-use quorlock::{Lease, LockError, ReleaseOutcome};
+use quorlock::{Holder, Lease, LockError, ReleaseOutcome};
 
 use crate::completion_queue;
 use crate::loop_driving::{CountedOperation, LoopTurns};
@@ -19,6 +19,7 @@ pub(crate) enum Outcome {
     Released(ReleaseOutcome, Option<LockError>),
     Flag(bool),
     Count(u32),
+    Holder(Option<Holder>),
 }
 
 #[derive(Default)]

@@ -1,11 +1,12 @@
 //! A manager as Python sees it: nodes and locks over them. Owns how it is rebuilt after a fork.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quorlock::{Address, Interest, NodeState, Redlock, Stats};
+use quorlock::{Address, Builder, Interest, NodeState, Redlock, Stats};
 use quorlock_protocol::Resources;
 
 use crate::completion::Outcome;
@@ -21,6 +22,8 @@ use crate::{nodes, observing, process};
 pub(crate) struct Manager {
     addresses: Vec<Address>,
     options: Options,
+    /// What is told of it beside the locks that it holds.
+    owner: Option<BTreeMap<String, String>>,
     /// Locked only to read or replace it, and never while the interpreter lock is released: so no
     /// thread holds it during a fork.
     core: Mutex<Option<ForkLocal<Redlock>>>,
@@ -34,16 +37,19 @@ pub(crate) struct Manager {
 #[pymethods]
 impl Manager {
     #[new]
-    fn new(nodes: &Bound<'_, PyList>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+    fn new(
+        nodes: &Bound<'_, PyList>,
+        options: &Bound<'_, PyDict>,
+        owner: Option<BTreeMap<String, String>>,
+    ) -> PyResult<Self> {
         let addresses =
             nodes.iter().map(|node| nodes::address(&node)).collect::<PyResult<Vec<_>>>()?;
-        let builder =
-            addresses.iter().cloned().fold(Redlock::builder(), quorlock::Builder::address);
+        let builder = addresses.iter().cloned().fold(owned(owner.as_ref()), Builder::address);
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
         let options = options::parse(options)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (closed, is_heard) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { addresses, options, core: Mutex::default(), closed, number, is_heard })
+        Ok(Self { addresses, options, owner, core: Mutex::default(), closed, number, is_heard })
     }
 
     /// Every node's address, state, the reason of the state, and how many seconds its quarantine
@@ -153,7 +159,8 @@ impl Manager {
         if let Some(core) = slot.as_ref().and_then(ForkLocal::get) {
             return Ok(core.clone());
         }
-        let mut builder = Redlock::builder().engine(engine.clone()).policy(self.options.policy);
+        let mut builder =
+            owned(self.owner.as_ref()).engine(engine.clone()).policy(self.options.policy);
         if let Some(notices) = process::notices() {
             let number = self.number;
             builder = builder.on_notice(|notice| notices.keep(notice));
@@ -241,6 +248,14 @@ impl Plan {
         Ok(Operation::new(engine, async move { core.waiters(names).await.map(Outcome::Count) }))
     }
 
+    /// Starts to ask the nodes who holds it (the first of several).
+    fn holder(&self, py: Python<'_>) -> PyResult<Operation> {
+        let core = self.manager.get().core(py)?;
+        let name = self.names.first().cloned().unwrap_or_default();
+        let engine = process::engine(py)?;
+        Ok(Operation::new(engine, async move { core.holder(&name).await.map(Outcome::Holder) }))
+    }
+
     /// Takes a lease over by its token.
     fn adopt(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Operation> {
         let token = text("a lease token", token)?;
@@ -279,6 +294,10 @@ impl Plan {
         Resources::new(&names).map_err(|error| raised(manager.py(), &error.into()))?;
         Ok(Self { manager: manager.clone().unbind(), names, options })
     }
+}
+
+fn owned(owner: Option<&BTreeMap<String, String>>) -> Builder {
+    owner.map_or_else(Redlock::builder, |words| Redlock::builder().owner(words))
 }
 
 /// The number of the next manager of the process.

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use std::time::UNIX_EPOCH;
+
+use quorlock::Holder;
 use quorlock::{Engine, Lease, LockError};
 
 use crate::completion::Outcome;
@@ -133,6 +136,11 @@ impl Operation {
             Some(Ok(Outcome::Time(time))) => Ok(time.as_secs_f64().into_pyobject(py)?.into_any()),
             Some(Ok(Outcome::Flag(flag))) => Ok(flag.into_pyobject(py)?.to_owned().into_any()),
             Some(Ok(Outcome::Count(count))) => Ok(count.into_pyobject(py)?.into_any()),
+            Some(Ok(Outcome::Holder(holder))) => {
+                let told =
+                    holder.map(|holder| (holder.to_string(), seconds_of(&holder), holder.owner));
+                Ok(told.into_pyobject(py)?.into_any())
+            }
             Some(Ok(Outcome::Released(outcome, loss))) => {
                 let loss = loss.map(|error| errors::exception(py, &error)).transpose()?;
                 Ok((outcome.name(), loss).into_pyobject(py)?.into_any())
@@ -189,3 +197,9 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
 const TICK: Duration = Duration::from_millis(25);
 /// How long an interrupted wait waits for its withdrawal, in each of two steps.
 const SETTLE: Duration = Duration::from_millis(30);
+
+/// When the holder acquired the lock, in seconds since 1970.
+fn seconds_of(holder: &Holder) -> Option<f64> {
+    let since = holder.since?.duration_since(UNIX_EPOCH).ok()?;
+    Some(since.as_secs_f64())
+}

@@ -113,6 +113,7 @@ def test_every_option_is_told_of() -> None:
         "blocking",
         "on_event",
         "on_lost",
+        "owner",
         "raise_on_lost",
     }
 

@@ -59,7 +59,7 @@ def refusal(**options: Any) -> str:
 
 def test_the_options_are_those_of_the_core() -> None:
     own = {"blocking", "raise_on_lost", "on_lost"}
-    managers = {"on_event"}
+    managers = {"on_event", "owner"}
     assert set(typing.get_type_hints(ManagerOptions)) == set(_native.OPTIONS) | own | managers
     assert set(typing.get_type_hints(LockOptions)) == set(_native.OPTIONS) - set(GUARDS) | own
     assert _native.OPTIONS["ttl"][0] == 10.0

@@ -26,6 +26,7 @@ from ._module import configure, redlock
 from ._native import __version__
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
+from ._owner import Holder
 from ._stats import Histogram, NodeStats, Stats
 from ._sync import Lease, Lock, Redlock
 
@@ -33,6 +34,7 @@ __all__ = [
     "ConfigError",
     "ConfigTypeError",
     "Histogram",
+    "Holder",
     "Lease",
     "LeaseLost",
     "Lock",

@@ -30,6 +30,7 @@ from ._events import hear_for_log
 from ._loops import Interruption, finished, is_thrown_away, watch_loss
 from ._native import LeaseState, Plan
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
+from ._owner import Holder, holder_of
 from ._signatures import shows
 from ._tracing import begin, tracers
 
@@ -131,6 +132,16 @@ class Lock(LockBase[Lease]):
         except BaseException:
             let_go_on(taken)
             raise
+
+    async def holder(self) -> Holder | None:
+        """Who holds the lock (the first of several resources), by a quorum of the nodes.
+
+        What its holder says of itself if its `Redlock` has an `owner`. `None` if nobody holds it,
+        or too few nodes tell. Nodes of `memory://` keep no such records.
+        """
+        operation = self._planned()[0].holder()
+        await finished(operation)
+        return holder_of(operation.result())
 
     async def locked(self) -> bool:
         """Whether anyone holds the lock, as far as the nodes tell.

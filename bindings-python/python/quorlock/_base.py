@@ -13,6 +13,7 @@ from ._native import Acquisitions, LeaseState, Manager
 from ._nodes import Hidden, Node, listed, parts_of
 from ._notices import warn
 from ._options import MANAGERS_OWN, Behaviour, split
+from ._owner import owner_of
 from ._stats import Stats, stats_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class RedlockBase:
         parts = [parts_of(node) for node in given]
         settings = {name: value for name, value in options.items() if name not in MANAGERS_OWN}
         core, behaviour = split(settings)
-        self._manager = Manager(parts, core)
+        self._manager = Manager(parts, core, owner_of(options.get("owner")))
         self._events = EventSource(self._manager, options.get("on_event"))
         self._clients = Clients(given, self._manager.addresses)
         self._behaviour = self._watching(behaviour)

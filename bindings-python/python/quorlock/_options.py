@@ -116,6 +116,10 @@ class ManagerOptions(LockOptions, total=False):
     Default: no limit; then the longest counts that this manager has asked for or that others have
     noted on the nodes. The same for all who use the nodes."""
 
+    owner: dict[str, str] | None
+    """Lets others see who holds these locks: your words (such as `service`), beside the host and
+    the process id; 4 KiB at most. `Lock.holder()` shows it, and so do the errors of refused locks
+    of managers that have an owner themselves. Default: nothing is told."""
     on_event: OnEvent | None
     """Called with every event of these locks and nodes, see `quorlock.events`: from a thread of
     this package, one after another."""
@@ -200,8 +204,9 @@ OWN: dict[str, tuple[object, str]] = {
     ),
     "on_lost": (None, "called with the LeaseLost when a lease is lost"),
     "raise_on_lost": (True, "whether a loss raises LeaseLost at the end of the block"),
+    "owner": (None, "what others are told of who holds these locks"),
     "on_event": (None, "called with every event of the locks and nodes of a manager"),
 }
 _OWN = ("blocking", "raise_on_lost", "on_lost")
 # : Options that only a manager takes, and that no lock inherits.
-MANAGERS_OWN = ("on_event",)
+MANAGERS_OWN = ("on_event", "owner")

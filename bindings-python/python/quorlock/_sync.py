@@ -31,6 +31,7 @@ from ._options import (
     check_wait,
     telling,
 )
+from ._owner import Holder, holder_of
 from ._router import Watch
 from ._signatures import shows
 from ._tracing import begin, tracers
@@ -157,6 +158,16 @@ class Lock(LockBase[Lease]):
         except BaseException:
             let_go_on(taken)
             raise
+
+    def holder(self) -> Holder | None:
+        """Who holds the lock (the first of several resources), by a quorum of the nodes.
+
+        What its holder says of itself if its `Redlock` has an `owner`. `None` if nobody holds it,
+        or too few nodes tell. Nodes of `memory://` keep no such records.
+        """
+        operation = self._planned()[0].holder()
+        wait(operation)
+        return holder_of(operation.result())
 
     def locked(self) -> bool:
         """Whether anyone holds the lock, as far as the nodes tell.

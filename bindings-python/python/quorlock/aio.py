@@ -23,12 +23,14 @@ from ._errors import (
 from ._module import configure, redlock
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
+from ._owner import Holder
 from ._stats import Histogram, NodeStats, Stats
 
 __all__ = [
     "ConfigError",
     "ConfigTypeError",
     "Histogram",
+    "Holder",
     "Lease",
     "LeaseLost",
     "Lock",

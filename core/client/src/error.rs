@@ -8,6 +8,8 @@ use quorlock_protocol::{
     RoundReport, Vote,
 };
 
+use crate::owner::Holder;
+
 /// Why a lock operation failed.
 ///
 /// The message says what happened, to which resources and nodes, and what to do; the fields say the
@@ -106,6 +108,12 @@ impl LockError {
         let resources = resources.names().map(str::to_owned).collect();
         let details = Arc::new(Details { resources, ..Details::default() });
         Self { kind, message: message.into(), details }
+    }
+
+    /// The same error, saying who holds the lock.
+    pub(crate) fn naming(mut self, holder: &Holder) -> Self {
+        self.message = format!("{}; held by {holder}", self.message).into();
+        self
     }
 
     /// The same error, with what every node did.

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use quorlock_protocol::{Claim, FencingToken, LeaseLife, Moment, Policy, Stage, Won};
 use tokio::sync::Notify;
@@ -20,6 +20,7 @@ use crate::renewal::RenewalScheduler;
 mod account;
 mod degraded;
 mod operations;
+mod owner;
 mod release;
 mod renew;
 mod sequencer;
@@ -68,6 +69,8 @@ struct Extras {
     /// The nodes are told which holder has the fencing token.
     is_recorded: bool,
     renewals: Renewals,
+    /// When it was acquired, where others are told who holds it.
+    owned_since: Option<SystemTime>,
     /// What kept it from being locked, for a lease that goes on without the lock.
     degraded: Option<LockError>,
     /// For a long lock: they tell other clients of it; the longest comes last.

@@ -39,6 +39,7 @@ mod driver;
 mod engine;
 mod error;
 mod guard;
+mod holders;
 mod inbox;
 mod keys;
 mod lease;
@@ -50,6 +51,7 @@ mod node_guards;
 mod node_state;
 mod observe;
 mod outage;
+mod owner;
 mod redis_node;
 mod renewal;
 mod replies;
@@ -75,6 +77,7 @@ pub use observe::{
     Event, EventKind, EventName, HistogramStats, Interest, LeaseInfo, NodeStats, NoticeReport,
     Stats, Subscription, WakeCause,
 };
+pub use owner::Holder;
 pub use quorlock_protocol::{
     Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, LossReason, Notice,
     OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine,

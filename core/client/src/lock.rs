@@ -154,10 +154,12 @@ impl Lock {
         match result {
             Ok(lease) => {
                 attempt.won(&lease);
+                lease.tell_owner();
                 Ok(lease)
             }
             Err(error) => {
                 attempt.failed(&error);
+                let error = self.manager.name_holder(&resources, error).await;
                 self.proceed_without(&resources, &policy, error)
             }
         }

@@ -24,6 +24,7 @@ use crate::error::{LockError, NodeReport, name_votes};
 use crate::node::{Node, NodeState};
 use crate::node_guards::{GuardsHandle, LongLockNote};
 use crate::observe::Telemetry;
+use crate::owner::Owner;
 use crate::redis_node::NodeSettings;
 use crate::renewal::RenewalScheduler;
 use crate::turnstile::Turnstile;
@@ -67,6 +68,8 @@ pub(crate) struct Manager {
     pub(crate) turnstile: Arc<Turnstile>,
     pub(crate) contention: RecentContention,
     pub(crate) telemetry: Arc<Telemetry>,
+    /// What is told of this manager beside the locks that it holds.
+    pub(crate) owner: Option<Owner>,
     pub(crate) known: AtomicU64,
     settled: AtomicBool,
     /// A quorum has granted something, so the list of nodes was right at that time.
@@ -163,6 +166,7 @@ impl Manager {
             addresses: nodes.iter().map(|node| Arc::from(node.address())).collect(),
             renewals: RenewalScheduler::new(&nodes, &clock, &telemetry),
             telemetry,
+            owner: None,
             clock,
             nodes,
             guards,

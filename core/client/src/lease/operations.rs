@@ -152,6 +152,7 @@ impl Lease {
             let change = self.shared.change(before, &state, self.shared.now());
             drop(state);
             self.shared.account(change, false);
+            self.shared.write_owner();
             self.check_held()?;
             return Ok(self.validity());
         };

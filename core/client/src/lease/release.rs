@@ -47,7 +47,12 @@ impl Lease {
                 self.revoke(left, None, ReleaseVotes::default(), None);
                 return Ok((ReleaseOutcome::Expired, votes));
             }
-            (Release::Asked { withdraw, was_over }, end) => (withdraw, was_over, end),
+            (Release::Asked { withdraw, was_over }, end) => {
+                if !was_over {
+                    self.erase_owner();
+                }
+                (withdraw, was_over, end)
+            }
         };
         let (send, told) = oneshot::channel();
         let told_to = Some((send, self.engine().register_waiter()));
@@ -76,7 +81,13 @@ impl Lease {
             return;
         }
         match self.begin_release(None) {
-            (Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)), end) => {
+            (Release::Asked { withdraw, was_over }, end) => {
+                if !was_over {
+                    self.erase_owner();
+                }
+                self.revoke(Some(withdraw), None, ReleaseVotes::default(), end);
+            }
+            (Release::Lost(Some(withdraw)), end) => {
                 self.revoke(Some(withdraw), None, ReleaseVotes::default(), end);
             }
             (Release::Lost(None) | Release::NotHeld, _) => {}
@@ -96,6 +107,9 @@ impl Lease {
         let end = withdraw.is_some().then(|| self.shared.begin_end(&state, false, now));
         state.settle(&self.shared.manager.renewals);
         drop(state);
+        if end.is_some() {
+            self.erase_owner();
+        }
         self.revoke(withdraw, None, ReleaseVotes::default(), end);
     }
 

@@ -1,0 +1,127 @@
+//! Writes and reads the records that say who holds a lock. Owns their key, and how a quorum of them is
+//! read; nothing that is written is waited for.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use quorlock_protocol::{ErrorKind, HolderId, Resource, Resources};
+use redis::Value;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::error::LockError;
+use crate::keys::lock_key;
+use crate::manager::{Manager, Redlock};
+use crate::owner::{Holder, Owner};
+
+impl Manager {
+    /// Writes who holds the locks beside them, with the ttl of their keys, without waiting.
+    pub(crate) fn write_owner(
+        &self,
+        owner: &Owner,
+        resources: &Resources,
+        (holder, since, key_ttl): (&HolderId, SystemTime, Duration),
+    ) {
+        let (value, millis) = (owner.record(holder, since), key_ttl.as_millis());
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        self.call_all(resources, |key| {
+            redis::cmd("SET").arg(key).arg(&value).arg("PX").arg(millis).to_owned()
+        });
+    }
+
+    /// Deletes what was written, without waiting.
+    pub(crate) fn erase_owner(&self, resources: &Resources) {
+        self.call_all(resources, |key| redis::cmd("DEL").arg(key).to_owned());
+    }
+
+    fn call_all(&self, resources: &Resources, call: impl Fn(&str) -> redis::Cmd) {
+        for server in self.nodes.iter().filter_map(|node| node.server()) {
+            for resource in resources.as_slice() {
+                drop(server.call(call(&key(&lock_key(server.key_prefix(), resource)))));
+            }
+        }
+    }
+
+    /// Who holds the resource by a quorum; `None` if nobody does, or too few nodes tell.
+    pub(crate) async fn holder_of(&self, resource: &Resource) -> Option<Holder> {
+        let read = |key: &str| redis::cmd("GET").arg(key).to_owned();
+        let servers = self.nodes.iter().filter_map(|node| node.server());
+        let mut asked: FuturesUnordered<_> = servers
+            .map(|server| {
+                let lock = lock_key(server.key_prefix(), resource);
+                let (holder, owner) = (server.call(read(&lock)), server.call(read(&key(&lock))));
+                async { (text(holder).await, text(owner).await) }
+            })
+            .collect();
+        let mut known: BTreeMap<String, (usize, Option<Holder>)> = BTreeMap::new();
+        let quorum = self.quorum.size();
+        let reading = async {
+            while let Some((holder, owner)) = asked.next().await {
+                let Some(holder) = holder else { continue };
+                let told = owner.and_then(|text| Holder::parse(&text, &holder));
+                let entry = known.entry(holder).or_default();
+                entry.0 += 1;
+                entry.1 = entry.1.take().or(told);
+                if entry.0 >= quorum && entry.1.is_some() {
+                    break;
+                }
+            }
+        };
+        // What has not come by then is not waited for.
+        let _ = timeout(self.policy.node_timeout(), reading).await;
+        let held = known.into_values().find(|(nodes, _)| *nodes >= quorum);
+        held.map(|(_, holder)| holder.unwrap_or_default())
+    }
+
+    /// Says in the error of a refused lock who holds it, where managers tell of themselves.
+    pub(crate) async fn name_holder(&self, resources: &Resources, error: LockError) -> LockError {
+        let is_refused =
+            matches!(error.kind(), ErrorKind::NotAcquired | ErrorKind::AcquireTimedOut);
+        if self.owner.is_none() || !is_refused {
+            return error;
+        }
+        for resource in resources.as_slice() {
+            if let Some(holder) = self.holder_of(resource).await.filter(|it| it.since.is_some()) {
+                return error.naming(&holder);
+            }
+        }
+        error
+    }
+}
+
+impl Redlock {
+    /// Who holds the resource `name`: what its holder says of itself, if its manager was built with
+    /// [`Builder::owner`](crate::Builder::owner). `None` if nobody holds it, or too few nodes tell.
+    /// Nodes of `memory://` keep no such records.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if the name is not valid, [`ErrorKind::Closed`] after a close.
+    pub async fn holder(&self, name: &str) -> Result<Option<Holder>, LockError> {
+        let resources = Resources::new([name])?;
+        self.manager.check_open(&resources)?;
+        let locks = self.clone();
+        let asking = async move {
+            locks.manager.settle(None).await?;
+            let resource = &resources.as_slice()[0];
+            Ok(locks.manager.holder_of(resource).await)
+        };
+        if self.engine().is_current() {
+            return asking.await;
+        }
+        self.engine().spawn_awaited(asking).await.unwrap_or(Ok(None))
+    }
+}
+
+/// The name of the record's key; `lock_key` is the name of the lock behind the node's prefix.
+fn key(lock_key: &str) -> String {
+    format!("quorlock:owner:{{{lock_key}}}")
+}
+
+async fn text(answer: oneshot::Receiver<Value>) -> Option<String> {
+    match answer.await.ok()? {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,50 @@
+//! When others are told who holds the lease. Owns these moments; nothing is waited for.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::{Lease, Shared};
+
+impl Lease {
+    /// Writes who holds the lease to the nodes, now and with each renewal, if the manager tells that.
+    pub(crate) fn tell_owner(&self) {
+        if self.shared.manager.owner.is_none() {
+            return;
+        }
+        self.shared.lock().extras().owned_since = Some(SystemTime::now());
+        self.shared.write_owner();
+        let again = Arc::downgrade(&self.shared);
+        self.on_renewal(move |_| {
+            if let Some(shared) = again.upgrade() {
+                shared.write_owner();
+            }
+        });
+    }
+
+    /// Deletes what was written, when the keys of a lease that was valid are taken back: else it may
+    /// be another holder's by now.
+    pub(super) fn erase_owner(&self) {
+        if self.shared.manager.owner.is_none() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let since = state.extras.as_mut().and_then(|extras| extras.owned_since.take());
+        drop(state);
+        if since.is_some() {
+            self.shared.manager.erase_owner(&self.shared.claim.resources);
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn write_owner(&self) {
+        let state = self.lock();
+        let since = state.extras.as_ref().and_then(|extras| extras.owned_since);
+        let key_ttl = state.life.policy().key_ttl().as_duration();
+        drop(state);
+        if let (Some(owner), Some(since)) = (&self.manager.owner, since) {
+            let written = (&self.claim.holder, since, key_ttl);
+            self.manager.write_owner(owner, &self.claim.resources, written);
+        }
+    }
+}

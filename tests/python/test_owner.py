@@ -1,0 +1,48 @@
+"""Tests that others see who holds a lock, where its `Redlock` has an owner."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from quorlock import ConfigError, ConfigTypeError, Redlock
+from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster
+
+
+@both_apis
+async def test_the_holder_is_named(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, owner={"service": "billing"})
+    lock = locks.lock("r")
+    assert await api(lock.holder()) is None
+    async with api.block(lock):
+        holder = await api(locks.lock("r").holder())
+        assert holder.owner["service"] == "billing"
+        assert holder.owner["pid"] == str(os.getpid())
+        assert str(holder).startswith("billing on ")
+        assert holder.since is not None
+        with pytest.raises(ConfigError, match="no option 'owner'"):
+            locks.lock("r", owner={"service": "billing"})
+        with pytest.raises(Exception, match=r"; held by billing on .*, pid \d+, for 0 s$"):
+            async with api.block(locks.lock("r", blocking=False)):
+                raise AssertionError("it is held")
+    assert await api(lock.holder()) is None
+    await api(locks.close())
+
+
+@both_apis
+async def test_nothing_is_told_without_an_owner(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls)
+    async with api.block(locks.lock("r")):
+        holder = await api(locks.lock("r").holder())
+        assert (holder.owner, holder.since, str(holder)) == ({}, None, "another")
+    await api(locks.close())
+
+
+def test_an_owner_that_cannot_be_written_is_refused() -> None:
+    for owner in ({"a": "x" * 5000}, {"": "x"}, {"a": "x\ny"}):
+        with pytest.raises(ConfigError, match="owner m"):
+            Redlock(["memory://"], owner=owner)
+    with pytest.raises(ConfigTypeError, match="owner must be a dict of words, not str"):
+        Redlock(["memory://"], owner="billing")  # type: ignore[arg-type]
