@@ -90,7 +90,7 @@ export interface Settings {
    */
   readonly minHold?: number
   /**
-   * How a caller that waits learns that the lock is free. Default `push`: it takes a place in a queue
+   * How a caller that waits learns that the lock is free. Default push: it takes a place in a queue
    * on every node, over a connection of its own, and the nodes call it when its turn comes; a node
    * that cannot do that is asked again after each delay. `poll`: all nodes are asked again after
    * each delay, and no place is taken.

@@ -35,6 +35,8 @@ WORDS: dict[str, tuple[str, str]] = {
     "lock_delay": ("0 s", "0 s"),
     "min_hold": ("0 s", "0 s"),
     "on_unreachable": ("`raise`", "raise"),
+    "wait": ("`push`", "push"),
+    "fair": ("no", "off"),
 }
 MEANT: dict[str, Callable[[str], object]] = {
     r"([\d.]+) s": float,
@@ -44,7 +46,8 @@ MEANT: dict[str, Callable[[str], object]] = {
     r"(\d+) days": lambda number: float(number) * DAY,
     r"(\d[\d.]*)": float,
     r"(yes|on)": lambda _: True,
-    r"`?(auto|raise)`?": str,
+    r"(no|off)": lambda _: False,
+    r"`?(auto|push|raise)`?": str,
 }
 
 

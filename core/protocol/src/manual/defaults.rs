@@ -16,5 +16,7 @@
 //! | max ttl | none | the longest ttl in use is noted on the nodes; a limit only makes it certain |
 //! | lock delay | 0 s | a crash would cost that much more; fencing tokens do better where they can be checked |
 //! | min hold | 0 s | only jobs that are begun by several clocks have a use for it |
+//! | wait | push | a caller that is called comes sooner and asks less; nodes that cannot call are polled anyway |
+//! | fair | off | order costs one more round trip where the lock is free, and holds only among those who ask for it |
 //! | on unreachable | raise | work without its lock must never be what nobody asked for |
 //! | fence retention | 120 s | after that the clocks of the nodes have overtaken any forgotten token, unless they differ by more than a minute and a half |
