@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.python.programs import Program, run
+from tests.python.programs import Program, run, unexpected
 from tests.support.cluster import Cluster
 
 #: Seconds from the last line of the program to its end, on a shared machine.
@@ -76,7 +76,7 @@ def time_to_end(cluster: Cluster, ending: str) -> float:
         last = float(program.line())
         status, _, errors = program.end(30)
         took = time.monotonic() - last
-    assert (status, errors) == (0, "")
+    assert (status, unexpected(errors)) == (0, "")
     for server in cluster:
         if server.running and not server.paused:
             server.command("DEL", "r")
