@@ -25,7 +25,8 @@ use crate::keys::lives_key;
 /// let reply = Engine::shared()?.block_on(async {
 ///     let mut connection = ServerConnection::open(&address).await?;
 ///     connection.ask(&["PING"]).await
-/// })?;
+/// });
+/// let reply = reply.map_err(|fault| fault.to_string())?;
 /// assert_eq!(reply, ServerReply::Text("PONG".into()));
 /// # Ok(())
 /// # }
