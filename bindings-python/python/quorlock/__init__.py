@@ -26,6 +26,7 @@ from ._module import configure, redlock
 from ._native import __version__
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
+from ._sequencer import Sequencer
 from ._stats import Histogram, NodeStats, Stats
 from ._sync import Lease, Lock, Redlock
 
@@ -48,6 +49,7 @@ __all__ = [
     "NodeStats",
     "QuorumUnreachable",
     "Redlock",
+    "Sequencer",
     "Stats",
     "Vote",
     "__version__",

@@ -23,6 +23,7 @@ from ._errors import (
 from ._module import configure, redlock
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
+from ._sequencer import Sequencer
 from ._stats import Histogram, NodeStats, Stats
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "NodeStats",
     "QuorumUnreachable",
     "Redlock",
+    "Sequencer",
     "Stats",
     "Vote",
     "configure",
