@@ -11,5 +11,6 @@ export {
   Redlock,
   Redlock as default,
   ResourceLockedError,
+  Sequencer,
   defaultSettings,
 } from './dist/api.js'

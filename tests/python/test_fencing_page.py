@@ -13,6 +13,7 @@ from moto import mock_aws
 
 import quorlock
 from quorlock.fencing import SqlFence
+from quorlock.fencing._redis import SCRIPT
 from tests.python.test_guide import blocks
 from tests.support.cluster import Cluster
 from tests.support.postgres import Postgres
@@ -61,3 +62,7 @@ def test_the_statements_are_those_of_the_helper(dialect: str) -> None:
     page = " ".join(" ".join(blocks("fencing.md", "sql")).split())
     fence = SqlFence(dialect, paramstyle="named")
     assert f"{fence.advance}; {fence.read};" in page
+
+
+def test_the_script_is_that_of_the_helper() -> None:
+    assert blocks("fencing.md", "lua") == [SCRIPT.lstrip()]
