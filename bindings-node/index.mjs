@@ -2,6 +2,7 @@
 export {
   ConfigError,
   ExecutionError,
+  FencedRedis,
   LeaseLostError,
   Lock,
   LockError,
@@ -12,5 +13,6 @@ export {
   Redlock as default,
   ResourceLockedError,
   Sequencer,
+  StaleTokenError,
   defaultSettings,
 } from './dist/api.js'

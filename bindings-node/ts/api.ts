@@ -11,7 +11,9 @@ export {
   NodeError,
   QuorumUnreachableError,
   ResourceLockedError,
+  StaleTokenError,
 } from './errors'
+export { FencedRedis, type Word } from './fencing'
 export { Lock } from './lock'
 export type { RedlockAbortSignal } from './loss'
 export { type AcquireOptions, defaultSettings, type Settings } from './options'

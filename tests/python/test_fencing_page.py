@@ -14,7 +14,7 @@ from moto import mock_aws
 import quorlock
 from quorlock.fencing import SqlFence
 from quorlock.fencing._redis import SCRIPT
-from tests.python.test_guide import blocks
+from tests.python.test_guide import ROOT, blocks
 from tests.support.cluster import Cluster
 from tests.support.postgres import Postgres
 
@@ -64,5 +64,6 @@ def test_the_statements_are_those_of_the_helper(dialect: str) -> None:
     assert f"{fence.advance}; {fence.read};" in page
 
 
-def test_the_script_is_that_of_the_helper() -> None:
+def test_the_script_is_that_of_the_helpers() -> None:
     assert blocks("fencing.md", "lua") == [SCRIPT.lstrip()]
+    assert f"`{SCRIPT}`" in (ROOT / "bindings-node/ts/fencing.ts").read_text()
