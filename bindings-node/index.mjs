@@ -2,6 +2,7 @@
 export {
   ConfigError,
   ExecutionError,
+  FencedRedis,
   LeaseLostError,
   Lock,
   LockError,
@@ -11,5 +12,7 @@ export {
   Redlock,
   Redlock as default,
   ResourceLockedError,
+  Sequencer,
+  StaleTokenError,
   defaultSettings,
 } from './dist/api.js'

@@ -173,11 +173,30 @@ export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string
 /** How long a node may take to answer, whatever the duration of a lock; in milliseconds. */
 export declare function patience(manager: ExternalObject<Manager>): number
 
+/** The parts of a sequencer. */
+export declare function readSequencer(text: string): SequencerParts | Failure
+
+/** Records a lease's sequencer; ends with whether a quorum has it. */
+export declare function recordSequencer(handle: ExternalObject<LeaseHandle>, id: number): void
+
 /** Takes the keys back; ends with what became of them. */
 export declare function release(handle: ExternalObject<LeaseHandle>, id: number): void
 
 /** The nodes' answers to the release so far; empty before the release. */
 export declare function releaseVotes(handle: ExternalObject<LeaseHandle>): Array<NodeVote>
+
+/** The text of a lease's sequencer, if it has a fencing token. */
+export declare function sequencer(handle: ExternalObject<LeaseHandle>): string | null
+
+/** What a sequencer's text says. */
+export interface SequencerParts {
+  /** The text as this package writes it. */
+  text: string
+  /** The names of the resources. */
+  resources: Array<string>
+  /** The fencing token. */
+  token: number
+}
 
 /** One setting with its default. */
 export interface SettingDefault {
@@ -216,6 +235,9 @@ export interface TlsSpec {
 
 /** How much longer the lease may be trusted, in milliseconds. */
 export declare function validity(handle: ExternalObject<LeaseHandle>): number
+
+/** Whether the lease behind a sequencer is still held; ends with an answer. */
+export declare function verify(manager: ExternalObject<Manager>, id: number, text: string): void
 
 /** What every node did in the last round for the lease: its acquisition, extension or renewal. */
 export declare function votes(handle: ExternalObject<LeaseHandle>): Array<NodeVote>

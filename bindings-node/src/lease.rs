@@ -138,6 +138,14 @@ impl LeaseHandle {
         Arc::new(Self { lease, queue: Arc::clone(queue), votes: OnceLock::new() })
     }
 
+    pub(crate) const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    pub(crate) const fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
     /// The holder id.
     pub(crate) fn token(&self) -> &str {
         self.lease.token()

@@ -26,6 +26,7 @@ pub mod outcome;
 mod parts;
 mod poll_budget;
 mod queue;
+pub mod sequencer;
 mod spelling;
 #[cfg_attr(not(target_os = "linux"), path = "no_uv.rs")]
 mod uv;

@@ -33,6 +33,10 @@ impl Manager {
         &self.locks
     }
 
+    pub(crate) const fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
     /// Replaces the subscription; the earlier one ends.
     pub(crate) fn set_subscription(&self, subscription: Option<Subscription>) {
         let mut slot = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);

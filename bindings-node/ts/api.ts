@@ -11,7 +11,9 @@ export {
   NodeError,
   QuorumUnreachableError,
   ResourceLockedError,
+  StaleTokenError,
 } from './errors'
+export { FencedRedis, type Word } from './fencing'
 export { Lock } from './lock'
 export type { RedlockAbortSignal } from './loss'
 export { type AcquireOptions, defaultSettings, type Settings } from './options'
@@ -21,5 +23,6 @@ export type { FigureHistogram, NodeFigures, RedlockStats } from './figures'
 export { type Warning } from './process_warnings'
 export { Redlock } from './redlock'
 export type { ReleaseResult } from './release'
+export { Sequencer } from './sequencer'
 export type { Client, ExecutionResult, ExecutionStats, LockVote } from './stats'
 export type { Routine, UsingContext } from './using'

@@ -138,6 +138,26 @@ export class NodeError extends LockError {
   }
 }
 
+/**
+ * A later holder has written: this write was refused by a fence, and nothing was changed. The lock is
+ * over: stop, and do not try again.
+ */
+export class StaleTokenError extends LockError {
+  constructor(
+    resource: string,
+    /** The fencing token of the write. */
+    readonly token: number,
+    /** The highest fencing token that was seen. */
+    readonly highest: number,
+  ) {
+    super(
+      `the write to '${resource}' with the fencing token ${token} was refused: a later holder has ` +
+        `written with ${highest}; this lock is over, so stop`,
+      { code: 'STALE_TOKEN', resources: [resource] },
+    )
+  }
+}
+
 /** A {@link ConfigError} and {@link LockError} by `instanceof`, a `TypeError` by inheritance. */
 class ConfigTypeError extends TypeError {
   readonly code = 'CONFIG'
@@ -182,6 +202,7 @@ const named: ReadonlyArray<[{ prototype: Error }, string]> = [
   [ConfigError, 'ConfigError'],
   [ConfigTypeError, 'ConfigError'],
   [NodeError, 'NodeError'],
+  [StaleTokenError, 'StaleTokenError'],
 ]
 for (const [{ prototype }, name] of named) {
   Object.defineProperty(prototype, 'name', { value: name, writable: true, configurable: true })

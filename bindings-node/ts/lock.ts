@@ -11,6 +11,7 @@ import { native, type NativeLease, type NodeVote } from './native'
 import { readDuration } from './options'
 import type { Redlock } from './redlock'
 import { ReleaseResult } from './release'
+import { type Sequencer, sequencerOf } from './sequencer'
 import { type ExecutionStats, lateVotes, type LockVote, statsOf } from './stats'
 
 /** A won lease, from which the user's lock is made. */
@@ -104,9 +105,18 @@ export class Lock {
    * {@link QuorumUnreachableError} if the lock is {@link degraded}.
    */
   get fencingToken(): number | undefined {
-    const why = native.whyDegraded(this.#lease)
-    if (why) throw this.redlock._failure(why, 'acquire')
+    this.#refuseDegraded()
     return native.fencingToken(this.#lease) ?? undefined
+  }
+
+  /**
+   * The lock as a text that can be handed to others, which {@link Redlock.verify} can tell about after
+   * {@link recordSequencer}; undefined without a {@link fencingToken}. Throws a
+   * {@link QuorumUnreachableError} if the lock is {@link degraded}.
+   */
+  get sequencer(): Sequencer | undefined {
+    this.#refuseDegraded()
+    return sequencerOf(this.#lease)
   }
 
   /**
@@ -209,6 +219,16 @@ export class Lock {
   }
 
   /**
+   * Writes to the nodes which holder has the fencing token, so that {@link Redlock.verify} can tell;
+   * again with each renewal, until the release. Resolves with whether a quorum has it; false with nodes
+   * of `memory://`, which keep no records. Rejects if the lock is {@link degraded}.
+   */
+  async recordSequencer(): Promise<boolean> {
+    this.#refuseDegraded()
+    return (await run((id) => native.recordSequencer(this.#lease, id))).value as boolean
+  }
+
+  /**
    * Gives the lock back; resolves as soon as a quorum of nodes has answered.
    *
    * Rejects with {@link LeaseLostError} at once if the lock was over before, because the work under
@@ -255,6 +275,11 @@ export class Lock {
   /** @internal */
   get _isReleased(): boolean {
     return this.#isReleased
+  }
+
+  #refuseDegraded(): void {
+    const why = native.whyDegraded(this.#lease)
+    if (why) throw this.redlock._failure(why, 'acquire')
   }
 
   #lostRounds(): LockVote[][] {

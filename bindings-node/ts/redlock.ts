@@ -5,7 +5,7 @@ import { EventEmitter } from 'node:events'
 import { inspect } from 'node:util'
 
 import type { NodeAddress } from './address'
-import { bridge, run } from './bridge'
+import { run } from './bridge'
 import { ClientStates } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
@@ -21,8 +21,8 @@ import {
   type NodeSpec,
   type NodeVote,
   type Notice,
-  type Settings as NativeSettings,
 } from './native'
+import { open } from './opening'
 import {
   type AcquireOptions,
   checkScripts,
@@ -36,6 +36,7 @@ import { type Warning, warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
 import type { RedlockStats } from './figures'
 import { LONGEST_PATIENCE, Reports } from './reports'
+import { readSequencer, type Sequencer } from './sequencer'
 import { reasonOf } from './signals'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
@@ -113,7 +114,7 @@ export class Redlock extends EventEmitter {
     this.settings = all
     this.#clients = []
     const specs = this.#nodes.map(({ node }) => node)
-    this.#native = this.#open(specs, given)
+    this.#native = open(this, specs, given)
     this._reports = new Reports(this, this._patience)
     this._eventSource = new EventSource(this, () => this.#native)
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
@@ -127,7 +128,7 @@ export class Redlock extends EventEmitter {
         // The nodes have not been asked for anything yet, unless a lock was taken over.
         if (this.#isInUse) return false
         for (const [index, db] of found) specs[index] = { ...(specs[index] as NodeSpec), db }
-        this.#native = this.#open(specs, given)
+        this.#native = open(this, specs, given)
         this._eventSource.renew()
         return true
       },
@@ -158,22 +159,16 @@ export class Redlock extends EventEmitter {
    * const lock = await redlock.acquire(['a', 'b'], 5000, { timeout: 3000 })
    * ```
    */
-  acquire(
+  async acquire(
     resources: string | readonly string[],
     duration: number,
     options?: AcquireOptions,
   ): Promise<Lock> {
-    if (!isTraced()) return this.#acquire(resources, duration, options)
-    return traceAcquire({ redlock: this, resources, duration }, () =>
-      this.#acquire(resources, duration, options),
-    )
-  }
-
-  async #acquire(
-    resources: string | readonly string[],
-    duration: number,
-    options?: AcquireOptions,
-  ): Promise<Lock> {
+    if (isTraced()) {
+      const again = (): Promise<Lock> =>
+        Redlock.prototype.acquire.call(this, resources, duration, options)
+      return await traceAcquire({ redlock: this, resources, duration }, again)
+    }
     const names = readResources(resources)
     const millis = readDuration(duration)
     const { given, signal } = readOptions(options)
@@ -277,7 +272,7 @@ export class Redlock extends EventEmitter {
    * few nodes answer.
    */
   async isLocked(resources: string | readonly string[]): Promise<boolean> {
-    return (await this.#ask(native.isLocked, resources)) as boolean
+    return (await this.#ask(native.isLocked, readResources(resources))) as boolean
   }
 
   /**
@@ -287,7 +282,16 @@ export class Redlock extends EventEmitter {
    * with {@link QuorumUnreachableError} if too few nodes answer.
    */
   async waiters(resources: string | readonly string[]): Promise<number> {
-    return (await this.#ask(native.waiters, resources)) as number
+    return (await this.#ask(native.waiters, readResources(resources))) as number
+  }
+
+  /**
+   * Whether the lock behind a {@link Sequencer} (or its text) is held now; its holder must have
+   * called {@link Lock.recordSequencer}. Rejects with {@link QuorumUnreachableError} if too few nodes
+   * answer; nodes of `memory://` cannot tell.
+   */
+  async verify(sequencer: Sequencer | string): Promise<boolean> {
+    return (await this.#ask(native.verify, readSequencer(sequencer))) as boolean
   }
 
   /** Every node with its state, in the order given. */
@@ -368,24 +372,12 @@ export class Redlock extends EventEmitter {
     return error
   }
 
-  /** What the nodes say of `resources`. */
-  async #ask(question: typeof native.isLocked, resources: unknown): Promise<unknown> {
-    const names = readResources(resources)
+  async #ask<T>(ask: (redlock: NativeRedlock, id: number, of: T) => void, of: T): Promise<unknown> {
     const asking = this.#states.check()
     if (asking !== undefined) await asking
-    const settled = await run((id) => question(this.#native, id, names))
+    const settled = await run((id) => ask(this.#native, id, of))
     if (settled.error !== undefined) throw this._failure(settled.error, 'other')
     return settled.value
-  }
-
-  #open(nodes: readonly (string | NodeSpec)[], settings: NativeSettings): NativeRedlock {
-    // Weak, so that the native half does not keep this object from being collected.
-    const self = new WeakRef(this)
-    const opened = native.open(bridge(), [...nodes], settings, (notice) =>
-      self.deref()?._warn(notice),
-    )
-    if ('message' in opened) throw this._failure(opened, 'other')
-    return opened
   }
 
   /** @internal How long a node may take, at most, before it counts as silent; in milliseconds. */

@@ -37,9 +37,12 @@ type Channel = diagnostics.TracingChannel<object>
 const acquiring = diagnostics.tracingChannel?.('quorlock:acquire') as Channel | undefined
 const holding = diagnostics.tracingChannel?.('quorlock:hold') as Channel | undefined
 
-/** Whether anyone follows acquisitions or holds. */
+/** The acquisition that begins now is followed already. */
+let isInside = false
+
+/** Whether anyone follows acquisitions or holds; not from within {@link traceAcquire}. */
 export function isTraced(): boolean {
-  return hasSubscribers(acquiring) || hasSubscribers(holding)
+  return !isInside && (hasSubscribers(acquiring) || hasSubscribers(holding))
 }
 
 /** Runs an acquisition, and follows the lock to its end. */
@@ -47,9 +50,17 @@ export async function traceAcquire(
   message: AcquireMessage,
   acquire: () => Promise<Lock>,
 ): Promise<Lock> {
-  const lock = await (acquiring === undefined
-    ? acquire()
-    : acquiring.tracePromise(acquire, message))
+  // The method that the user called stays the first of the stack of its errors: it is called once more, and reads
+  // `isTraced` before it waits for anything.
+  const begin = (): Promise<Lock> => {
+    isInside = true
+    try {
+      return acquire()
+    } finally {
+      isInside = false
+    }
+  }
+  const lock = await (acquiring === undefined ? begin() : acquiring.tracePromise(begin, message))
   if (hasSubscribers(holding) && !lock.degraded) traceHold(message.redlock, lock)
   return lock
 }

@@ -35,7 +35,7 @@ impl LeaseState {
     /// is no less than the number of the acquisition, and more once others have asked for the lock.
     /// Raises `QuorumUnreachable` for a lease that is `degraded`.
     #[getter]
-    fn fencing_token(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+    pub(crate) fn fencing_token(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         self.refuse_degraded(py)?;
         Ok(self.fencing_token.or_else(|| self.lease.get().and_then(Lease::fencing_token)))
     }
@@ -204,12 +204,12 @@ impl LeaseState {
         self.lease.get().is_some_and(|lease| lease.token() == token)
     }
 
-    fn refuse_degraded(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn refuse_degraded(&self, py: Python<'_>) -> PyResult<()> {
         let why = self.lease.get().and_then(Lease::why_degraded);
         why.map_or(Ok(()), |error| Err(errors::raised(py, &error)))
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.lease.unchecked_get().resources()
     }
 
@@ -217,7 +217,7 @@ impl LeaseState {
         self.names().map(str::to_owned).collect()
     }
 
-    fn here(&self, py: Python<'_>) -> PyResult<&Lease> {
+    pub(crate) fn here(&self, py: Python<'_>) -> PyResult<&Lease> {
         self.lease.get().ok_or_else(|| errors::not_held_after_fork(py, &self.owned_names()))
     }
 }

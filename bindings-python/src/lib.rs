@@ -23,6 +23,7 @@ mod operation;
 mod operation_task;
 mod options;
 mod process;
+mod sequencer;
 mod wake_fd;
 
 use pyo3::exceptions::PyImportError;
@@ -52,6 +53,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(process::take_notices, module)?)?;
     module.add_function(wrap_pyfunction!(notices::report, module)?)?;
     module.add_function(wrap_pyfunction!(observing::take_events, module)?)?;
+    module.add_function(wrap_pyfunction!(sequencer::read_sequencer, module)?)?;
+    module.add_function(wrap_pyfunction!(sequencer::sequencer_text, module)?)?;
+    module.add_function(wrap_pyfunction!(sequencer::begin_record, module)?)?;
+    module.add_function(wrap_pyfunction!(sequencer::begin_verify, module)?)?;
     let codes = PyDict::new(module.py());
     for kind in ErrorKind::ALL {
         codes.set_item(errors::class_name(kind), kind.code())?;

@@ -153,7 +153,7 @@ impl Manager {
     }
 
     /// The manager of this process.
-    fn core(&self, py: Python<'_>) -> PyResult<Redlock> {
+    pub(crate) fn core(&self, py: Python<'_>) -> PyResult<Redlock> {
         let engine = process::engine(py)?;
         let mut slot = self.lock();
         if let Some(core) = slot.as_ref().and_then(ForkLocal::get) {

@@ -15,9 +15,9 @@ import quorlock.aio
 
 #: Awaited with asyncio.
 AWAITED = {
-    "Lock": {"acquire", "release", "locked", "waiters"},
-    "Lease": {"extend", "check", "release"},
-    "Redlock": set(),
+    "Lock": {"acquire", "release", "locked", "waiters", "holder"},
+    "Lease": {"extend", "check", "record_sequencer", "release"},
+    "Redlock": {"verify"},
 }
 #: May be awaited with asyncio, as other clients' must be; the rest is the same.
 MAY_BE_AWAITED = {("Redlock", "close")}

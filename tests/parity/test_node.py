@@ -55,9 +55,11 @@ LEASE = {
     "resources": "resources",
     "extend": "extend",
     "check": "check",
+    "sequencer": "sequencer",
+    "record_sequencer": "recordSequencer",
     "release": "release",
 }
-REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "close"}
+REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "close", "verify": "verify"}
 #: What a lock is asked in Python, and the manager in Node.
 QUESTIONS = {"locked": "isLocked", "waiters": "waiters"}
 NODE = {"address": "address", "state": "state"}

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.python.overtaking import Tokens, next_holder, overtake
 from tests.support.cluster import Cluster, start_servers
 from tests.support.peer_process import PeerProcess
+from tests.support.postgres import MISSING, Postgres, programs
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Options, Server
 from tests.support.tls import Certificates, certificates
@@ -87,6 +89,30 @@ def cluster5(_five: _Shared) -> Iterator[Cluster]:
     """Five servers without a key, shared by the session; a test may do to them what it likes."""
     with _five.lent() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def acquired(cluster3: Cluster) -> Iterator[Callable[[], int]]:
+    """`acquired()`: waits for the lock, holds it, and returns the fencing token."""
+    with next_holder(cluster3) as acquire:
+        yield acquire
+
+
+@pytest.fixture
+def overtaken(cluster3: Cluster) -> Iterator[Tokens]:
+    """The fencing tokens of a holder that paused for too long, and of the one that came after."""
+    with overtake(cluster3) as tokens:
+        yield tokens
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server, shared by the session."""
+    folder = programs()
+    if folder is None:
+        pytest.skip(MISSING)
+    with contextlib.closing(Postgres(folder)) as server:
+        yield server
 
 
 @pytest.fixture

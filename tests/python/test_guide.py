@@ -22,7 +22,10 @@ from tests.support.wait import eventually
 ROOT = Path(__file__).parents[2]
 AROUND = {
     "python": """
+import sqlite3
 def build_report(): print("report")
+database = sqlite3.connect(":memory:")
+database.execute("CREATE TABLE invoice (id, state)")
 def pay_invoice(number, fencing_token): print("paid", number, fencing_token)
 """,
     "js": """

@@ -27,6 +27,7 @@ from ._native import __version__
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
 from ._owner import Holder
+from ._sequencer import Sequencer
 from ._stats import Histogram, NodeStats, Stats
 from ._sync import Lease, Lock, Redlock
 
@@ -50,6 +51,7 @@ __all__ = [
     "NodeStats",
     "QuorumUnreachable",
     "Redlock",
+    "Sequencer",
     "Stats",
     "Vote",
     "__version__",

@@ -28,9 +28,10 @@ from ._errors import (
 )
 from ._events import hear_for_log
 from ._loops import Interruption, finished, is_thrown_away, watch_loss
-from ._native import LeaseState, Plan
+from ._native import LeaseState, Plan, begin_record, begin_verify
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
 from ._owner import Holder, holder_of
+from ._sequencer import Sequencer, sequencer_of
 from ._signatures import shows
 from ._tracing import begin, tracers
 
@@ -55,6 +56,17 @@ class Lease(LeaseState):
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
+    @property
+    def sequencer(self) -> Sequencer | None:
+        """The lease as a text that can be handed to others; `None` without a fencing token.
+
+        `locks.verify()` can tell once `record_sequencer()` was called. A lease that was taken over
+        by its token has none until `check()` or `extend()` has confirmed it, and then perhaps
+        another than its first holder's: hand on the holder's. Raises `QuorumUnreachable` for a
+        lease that is `degraded`.
+        """
+        return sequencer_of(self)
+
     async def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
@@ -75,6 +87,18 @@ class Lease(LeaseState):
         operation = self.begin_check()
         await finished(operation)
         return cast("float", operation.result())
+
+    async def record_sequencer(self) -> bool:
+        """Write to the nodes which holder has the fencing token, so that `locks.verify()` can tell.
+
+        It is written again with each renewal, and deleted by the release. Returns whether a quorum
+        has it, at the latest after the `node_timeout`; if it is cancelled, it is written all the
+        same. `False` with nodes of `memory://`, which keep no records. Raises `QuorumUnreachable`
+        for a lease that is `degraded`.
+        """
+        operation = begin_record(self)
+        await finished(operation)
+        return cast("bool", operation.result())
 
     async def release(self) -> str:
         """Release the lock; returns `released`, or `unknown` if too few nodes answered to tell.
@@ -305,6 +329,20 @@ class Redlock(RedlockBase):
         lease._raise_on_lost = behaviour.raise_on_lost
         watch_loss(lease, behaviour, is_block=False)
         return lease
+
+    async def verify(self, sequencer: str) -> bool:
+        """Whether the lease behind a `Sequencer` (or its text) is still the one that is held.
+
+        The holder must have called `record_sequencer()`; `False` if it has not. The answer is
+        about the moment of the question: work that must never overlap checks the fencing token
+        where it writes (`quorlock.fencing`). Raises `ConfigError` for a text that is none, and
+        `QuorumUnreachable` if too few nodes answer to tell. Nodes of `memory://` cannot tell.
+        """
+        if self._behaviour.clients is not None:
+            await self._behaviour.clients.ask()
+        operation = begin_verify(self._manager, sequencer)
+        await finished(operation)
+        return cast("bool", operation.result())
 
     def close(self) -> Awaitable[None]:
         """Give up the connections; awaiting the result is optional.

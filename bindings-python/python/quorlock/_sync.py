@@ -21,7 +21,7 @@ from ._base import (
 from ._errors import LockNotAcquired
 from ._events import hear_for_log
 from ._greenlets import callbacks, wait
-from ._native import LeaseState, Plan
+from ._native import LeaseState, Plan, begin_record, begin_verify
 from ._options import (
     USUAL,
     LockOptions,
@@ -33,6 +33,7 @@ from ._options import (
 )
 from ._owner import Holder, holder_of
 from ._router import Watch
+from ._sequencer import Sequencer, sequencer_of
 from ._signatures import shows
 from ._tracing import begin, tracers
 
@@ -66,6 +67,17 @@ class Lease(LeaseState):
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
+    @property
+    def sequencer(self) -> Sequencer | None:
+        """The lease as a text that can be handed to others; `None` without a fencing token.
+
+        `locks.verify()` can tell once `record_sequencer()` was called. A lease that was taken over
+        by its token has none until `check()` or `extend()` has confirmed it, and then perhaps
+        another than its first holder's: hand on the holder's. Raises `QuorumUnreachable` for a
+        lease that is `degraded`.
+        """
+        return sequencer_of(self)
+
     def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
@@ -92,6 +104,18 @@ class Lease(LeaseState):
         operation = self.begin_check()
         wait(operation)
         return cast("float", operation.result())
+
+    def record_sequencer(self) -> bool:
+        """Write to the nodes which holder has the fencing token, so that `locks.verify()` can tell.
+
+        It is written again with each renewal, and deleted by the release. Returns whether a quorum
+        has it, at the latest after the `node_timeout`; if the wait is interrupted, it is written
+        all the same. `False` with nodes of `memory://`, which keep no records. Raises
+        `QuorumUnreachable` for a lease that is `degraded`.
+        """
+        operation = begin_record(self)
+        wait(operation)
+        return cast("bool", operation.result())
 
     def release(self) -> str:
         """Release the lock; returns `released`, or `unknown` if too few nodes answered to tell.
@@ -338,6 +362,20 @@ class Redlock(RedlockBase):
         lease = Lease(plan.adopt(token))
         adapt(lease, behaviour)
         return lease
+
+    def verify(self, sequencer: str) -> bool:
+        """Whether the lease behind a `Sequencer` (or its text) is still the one that is held.
+
+        The holder must have called `record_sequencer()`; `False` if it has not. The answer is
+        about the moment of the question: work that must never overlap checks the fencing token
+        where it writes (`quorlock.fencing`). Raises `ConfigError` for a text that is none, and
+        `QuorumUnreachable` if too few nodes answer to tell. Nodes of `memory://` cannot tell.
+        """
+        if self._behaviour.clients is not None:
+            self._behaviour.clients.check()
+        operation = begin_verify(self._manager, sequencer)
+        wait(operation)
+        return cast("bool", operation.result())
 
     def close(self) -> None:
         """Give up the connections. What is still held is no longer renewed; later calls raise.

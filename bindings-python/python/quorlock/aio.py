@@ -24,6 +24,7 @@ from ._module import configure, redlock
 from ._nodes import Node
 from ._options import LockOptions, ManagerOptions
 from ._owner import Holder
+from ._sequencer import Sequencer
 from ._stats import Histogram, NodeStats, Stats
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "NodeStats",
     "QuorumUnreachable",
     "Redlock",
+    "Sequencer",
     "Stats",
     "Vote",
     "configure",

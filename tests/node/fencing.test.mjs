@@ -1,0 +1,82 @@
+// Tests that a holder which paused for longer than its lease cannot write.
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { Redis } from 'ioredis'
+import Ioredis4 from 'ioredis4'
+import { Redis as Ioredis5 } from 'ioredis5'
+import * as nodeRedis from 'redis'
+import * as nodeRedis4 from 'redis4'
+import * as nodeRedis5 from 'redis5'
+import { ConfigError, FencedRedis, LockError, StaleTokenError } from 'quorlock'
+import { withLocks } from './support/locks.mjs'
+import { eventually } from './support/wait.mjs'
+
+const FENCE = 'fence:invoice:42'
+
+/** @type {[string, (url: string) => Promise<[any, () => unknown]>][]} */
+const CLIENTS = [
+  .../** @type {any[]} */ ([Ioredis4, Ioredis5, Redis]).map((Kind, index) => [
+    `ioredis ${index + 4}`,
+    async (/** @type {string} */ url) => {
+      const client = new Kind(url)
+      return [client, () => client.disconnect()]
+    },
+  ]),
+  .../** @type {any[]} */ ([nodeRedis4, nodeRedis5, nodeRedis]).map((module, index) => [
+    `node-redis ${index + 4}`,
+    async (/** @type {string} */ url) => {
+      const client = module.createClient({ url })
+      await client.connect()
+      return [client, () => client.disconnect()]
+    },
+  ]),
+]
+
+describe('a fence', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {import('quorlock').Redlock} */
+  let redlock
+  withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
+
+  for (const [name, connect] of CLIENTS)
+    it(`refuses a paused holder with ${name}`, async () => {
+      const [client, end] = await connect(String(cluster.urls[0]))
+      try {
+        const fence = new FencedRedis(client, FENCE)
+        const paused = await redlock.acquire('invoice:42', 200)
+        await fence.set('invoice:42', 'by the first', paused.fencingToken)
+        await eventually(() => !paused.isValid)
+        const current = await redlock.acquire('invoice:42', 30_000, { retryCount: -1 })
+        await fence.set('invoice:42', 'by the second', current.fencingToken)
+        await assert.rejects(fence.set('invoice:42', 'twice', paused.fencingToken), (error) => {
+          assert.ok(error instanceof StaleTokenError && error instanceof LockError)
+          assert.deepEqual([error.name, error.code], ['StaleTokenError', 'STALE_TOKEN'])
+          assert.deepEqual(error.resources, [FENCE])
+          assert.equal(error.token, paused.fencingToken)
+          assert.equal(error.highest, current.fencingToken)
+          return true
+        })
+        assert.equal(await client.get('invoice:42'), 'by the second')
+        assert.equal(await fence.write(current.fencingToken, 'INCRBY', 'paid', 2), 2)
+        assert.equal(await fence.write(current.fencingToken, 'GET', 'none'), null)
+        await current.release()
+      } finally {
+        await end()
+      }
+    })
+
+  it('refuses what is no token, client or command', async () => {
+    const client = new Redis(String(cluster.urls[0]), { lazyConnect: true })
+    const fence = new FencedRedis(client, FENCE)
+    for (const token of /** @type {any[]} */ ([undefined, '17', -1, 1.5, 2 ** 53]))
+      await assert.rejects(fence.set('a', 1, token), ConfigError)
+    await assert.rejects(fence.write(1), ConfigError)
+    for (const wrong of /** @type {any[]} */ ([null, 'redis://a', {}, client.pipeline()]))
+      assert.throws(() => new FencedRedis(wrong, FENCE), ConfigError)
+    assert.throws(() => new FencedRedis(client, ''), ConfigError)
+    const prefixed = new Redis({ lazyConnect: true, keyPrefix: 'app:' })
+    assert.throws(() => new FencedRedis(prefixed, FENCE), /keyPrefix/)
+    for (const each of [client, prefixed]) each.disconnect()
+  })
+})
