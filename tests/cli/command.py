@@ -42,6 +42,7 @@ class Command:
             stderr=subprocess.PIPE,
             env=variables(nodes, env),
             start_new_session=True,
+            preexec_fn=hear_hangups,  # noqa: PLW1509 - it only sets a signal
         )
 
     @property
@@ -76,8 +77,14 @@ class Command:
 def variables(nodes: Sequence[str] = (), env: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a command that uses these nodes, and of no other."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("QUORLOCK_")}
-    kept.pop("COLUMNS", None)
+    for name in ("COLUMNS", "NO_COLOR"):
+        kept.pop(name, None)
     return {**kept, "QUORLOCK_NODES": ",".join(nodes), **(env or {})}
+
+
+def hear_hangups() -> None:
+    """Takes SIGHUP as usual, also where the tests were started by `nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def call(*words: str | bytes, within: float = WITHIN, **options: object) -> Ended:

@@ -15,7 +15,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-from tests.cli.command import PROGRAM, WITHIN, variables
+from tests.cli.command import PROGRAM, WITHIN, hear_hangups, variables
 
 #: A shell with jobs, and a prompt that is not part of what it echoes.
 SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
@@ -43,6 +43,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             env=variables(nodes, env),
+            preexec_fn=hear_hangups,  # noqa: PLW1509 - it only sets a signal
         )
         os.close(slave)
         self.seen = ""

@@ -41,10 +41,13 @@ fn managers_of_equal_settings_share_their_connections() {
         // Prefixes are kept apart.
         let held = join_all(managers.iter().map(async |it| it.lock("r").acquire().await)).await;
         assert!(held.iter().all(Result::is_ok));
-        let mut ask = servers[0].ask();
-        let mut count = |names: &[&str]| ask.number(&[&["EXISTS"], names].concat());
-        eventually("every key", || count(&["app0:r", "app1:r", "app29:r"]) == 3).await;
-        assert_eq!(count(&["r"]), 0);
+        let has = |name: &str| {
+            servers.iter().filter(|it| it.ask().number(&["EXISTS", name]) == 1).count()
+        };
+        // A busy machine may be too late for one of the three.
+        let names = ["app0:r", "app1:r", "app29:r"];
+        eventually("every key", || names.iter().all(|name| has(name) >= 2)).await;
+        assert_eq!(has("r"), 0);
     });
 }
 
