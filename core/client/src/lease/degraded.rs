@@ -1,12 +1,11 @@
 //! A lease that is none: no quorum could be reached, and its caller goes on without the lock, as
 //! `on_unreachable` says. Owns what is refused of it.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
-use quorlock_protocol::{Claim, LeaseLife, Policy, Release, Resources};
+use quorlock_protocol::{Claim, Policy, Release, Resources};
 
-use super::{CompactVotes, LastVotes, Lease, ReleaseVotes, Shared, State};
+use super::{Lease, ReleaseVotes};
 use crate::error::LockError;
 use crate::manager::Manager;
 use crate::observe::{EventKind, EventName};
@@ -26,18 +25,9 @@ impl Lease {
             detail: error.to_string(),
         });
         let claim = Claim { resources: resources.clone(), holder: Manager::fresh_holder() };
-        let (claim, now) = (Arc::new(claim), manager.clock.now());
-        let policy = manager.share(*policy);
-        let life = LeaseLife::taken_over(now, Arc::clone(&claim), policy, manager.quorum);
-        let mut state = State::new(life, LastVotes::Closed(CompactVotes::default()));
-        state.extras().degraded = Some(error);
-        Self::over(Shared {
-            manager: Arc::clone(manager),
-            claim,
-            spent: (0, Duration::ZERO),
-            lost_rounds: Box::default(),
-            state: Mutex::new(state),
-        })
+        let lease = Self::adopt(manager, Arc::new(claim), *policy);
+        lease.shared.lock().extras().degraded = Some(error);
+        lease
     }
 
     /// Whether it is **not** a lock: no quorum could be reached, and the lock was told to go on all
