@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
 from ._base import (
+    LeaseBase,
     LockBase,
     RedlockBase,
     let_go_on,
@@ -28,10 +29,9 @@ from ._errors import (
 )
 from ._events import hear_for_log
 from ._loops import Interruption, finished, is_thrown_away, watch_loss
-from ._native import LeaseState, Plan, begin_record, begin_verify
+from ._native import Plan, begin_record, begin_verify
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
 from ._owner import Holder, holder_of
-from ._sequencer import Sequencer, sequencer_of
 from ._signatures import shows
 from ._tracing import begin, tracers
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Lease(LeaseState):
+class Lease(LeaseBase):
     """A lock that is held.
 
     A lease that is garbage-collected is no longer renewed and expires.
@@ -55,17 +55,6 @@ class Lease(LeaseState):
     _watch = cast("Watch | None", None)
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
-
-    @property
-    def sequencer(self) -> Sequencer | None:
-        """The lease as a text that can be handed to others; `None` without a fencing token.
-
-        `locks.verify()` can tell once `record_sequencer()` was called. A lease that was taken over
-        by its token has none until `check()` or `extend()` has confirmed it, and then perhaps
-        another than its first holder's: hand on the holder's. Raises `QuorumUnreachable` for a
-        lease that is `degraded`.
-        """
-        return sequencer_of(self)
 
     async def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.

@@ -14,6 +14,7 @@ from ._nodes import Hidden, Node, listed, parts_of
 from ._notices import warn
 from ._options import MANAGERS_OWN, Behaviour, split
 from ._owner import owner_of
+from ._sequencer import Sequencer, sequencer_of
 from ._stats import Stats, stats_of
 
 if TYPE_CHECKING:
@@ -126,6 +127,21 @@ class RedlockBase:
     def __reduce__(self) -> tuple[Any, ...]:
         # For multiprocessing: the other process makes its own connections.
         return _rebuild, (type(self), self._nodes.reveal(), self._all_options)
+
+
+class LeaseBase(LeaseState):
+    """What a lease can tell without waiting."""
+
+    @property
+    def sequencer(self) -> Sequencer | None:
+        """The lease as a text that can be handed to others; `None` without a fencing token.
+
+        `locks.verify()` can tell once `record_sequencer()` was called. A lease that was taken over
+        by its token has none until `check()` or `extend()` has confirmed it, and then perhaps
+        another than its first holder's: hand on the holder's. Raises `QuorumUnreachable` for a
+        lease that is `degraded`.
+        """
+        return sequencer_of(self)
 
 
 class LockBase(Generic[L]):

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
 from ._base import (
+    LeaseBase,
     LockBase,
     RedlockBase,
     let_go_on,
@@ -21,7 +22,7 @@ from ._base import (
 from ._errors import LockNotAcquired
 from ._events import hear_for_log
 from ._greenlets import callbacks, wait
-from ._native import LeaseState, Plan, begin_record, begin_verify
+from ._native import Plan, begin_record, begin_verify
 from ._options import (
     USUAL,
     LockOptions,
@@ -33,7 +34,6 @@ from ._options import (
 )
 from ._owner import Holder, holder_of
 from ._router import Watch
-from ._sequencer import Sequencer, sequencer_of
 from ._signatures import shows
 from ._tracing import begin, tracers
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Lease(LeaseState):
+class Lease(LeaseBase):
     """A lock that is held. May be used from any thread.
 
     A lease that is garbage-collected is no longer renewed and expires.
@@ -66,17 +66,6 @@ class Lease(LeaseState):
     _watch = cast("Watch | None", None)
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
-
-    @property
-    def sequencer(self) -> Sequencer | None:
-        """The lease as a text that can be handed to others; `None` without a fencing token.
-
-        `locks.verify()` can tell once `record_sequencer()` was called. A lease that was taken over
-        by its token has none until `check()` or `extend()` has confirmed it, and then perhaps
-        another than its first holder's: hand on the holder's. Raises `QuorumUnreachable` for a
-        lease that is `degraded`.
-        """
-        return sequencer_of(self)
 
     def extend(self, ttl: float | timedelta | None = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
