@@ -103,8 +103,7 @@ impl Acquire {
             if was_split { most.mul_f64(backoff::fraction(random)) } else { Duration::ZERO };
         // A limited number of tries goes on at the usual delays, beside what the nodes tell.
         let is_limited = self.policy.retry_limit.is_some();
-        self.next_counted = self.next_counted.max(now);
-        if self.next_counted == now {
+        if self.next_counted <= now {
             self.next_counted = now + delay;
         }
         let try_at = if is_limited { self.next_counted } else { Moment::FAR_FUTURE };
