@@ -207,7 +207,7 @@ impl Acquire {
             return;
         }
         if now >= waiting.look_ends {
-            waiting.look_ends = Moment::FAR_FUTURE;
+            waiting.end_look();
             self.plan_polling(env);
         }
         let State::Waiting(waiting) = &mut self.state else {

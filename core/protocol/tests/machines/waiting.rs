@@ -181,6 +181,21 @@ fn where_too_few_nodes_can_tell_rounds_follow_after_the_delay() {
 }
 
 #[test]
+fn nodes_that_leave_a_look_unanswered_are_not_relied_on() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &held(1, 8_000));
+    play.wait_until(3_000);
+    assert_eq!((play.count("enqueue"), play.count("grant")), (6, 3));
+    play.answer(0, "enqueue", held(1, 5_000));
+    play.wait_until(3_190);
+    assert_eq!(
+        play.count("grant"),
+        6,
+        "two of three are silent: it tries as if there were no queue"
+    );
+}
+
+#[test]
 fn a_round_that_split_the_votes_is_followed_by_a_pause_whatever_is_told() {
     let mut play = waiting(|policy| policy);
     play.answer(0, "grant", ours(1_000));

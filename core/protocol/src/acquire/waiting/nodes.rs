@@ -109,6 +109,14 @@ impl Waiting {
         })
     }
 
+    /// No more answers are waited for: a node that is silent cannot be relied on to tell anything.
+    pub(super) fn end_look(&mut self) {
+        self.look_ends = Moment::FAR_FUTURE;
+        for node in &mut self.nodes {
+            node.is_told &= node.has_answered;
+        }
+    }
+
     /// Asks every node. What they say from now on replaces what they said before.
     pub(super) fn begin_look(&mut self, now: Moment, node_timeout: Duration) {
         self.look_ends = now + node_timeout;
