@@ -277,8 +277,8 @@ export class Redlock extends EventEmitter {
 
   /**
    * How many acquisitions wait for `resources` in the nodes' queues: a hint. It is the middle one of
-   * the nodes' counts, and may be out of date when the promise resolves. The callers of one process and
-   * Redlock that wait for the same lock count once; those with `wait: 'poll'` do not count. Rejects
+   * the nodes' counts, and may be out of date when the promise resolves. The callers of one process
+   * that wait for the same lock by equal nodes and settings count once; those with `wait: 'poll'` do not count. Rejects
    * with {@link QuorumUnreachableError} if too few nodes answer.
    */
   async waiters(resources: string | readonly string[]): Promise<number> {

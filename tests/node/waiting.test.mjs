@@ -57,9 +57,12 @@ describe('waiting', () => {
   withLocks((servers, locks) => ([cluster, redlock] = [servers, locks]))
 
   it('ends soon after the release by another manager, and counts as one waiter', async () => {
-    const locks = new Redlock(cluster.urls, UNHURRIED)
+    const managers = Array.from({ length: 20 }, () => new Redlock(cluster.urls, UNHURRIED))
     const held = await redlock.acquire('r', 60_000)
-    const waiting = Array.from({ length: 100 }, () => locks.using('r', 60_000, async () => {}))
+    const work = async () => {}
+    const waiting = Array.from({ length: 5 }, () =>
+      managers.map((it) => it.using('r', 60_000, work)),
+    ).flat()
     await waitForWaiter(cluster)
     assert.equal(await redlock.waiters('r'), 1)
     assert.equal(await redlock.waiters(['other']), 0)
@@ -70,7 +73,7 @@ describe('waiting', () => {
     await Promise.all(waiting)
     await eventually(() => areWaiting(cluster, 0))
     assert.equal(await redlock.waiters('r'), 0)
-    await locks.close()
+    for (const locks of managers) await locks.close()
   })
 
   it('that is given up leaves nothing', async () => {
@@ -139,7 +142,11 @@ describe('waiting', () => {
     const order = []
     /** @type {Promise<void>[]} */
     const waiting = []
-    const managers = Array.from({ length: 6 }, () => new Redlock(cluster.urls, UNHURRIED))
+    // Managers of different settings stand in no common line of the process.
+    const managers = Array.from(
+      { length: 6 },
+      (_, number) => new Redlock(cluster.urls, { ...UNHURRIED, retryJitter: number }),
+    )
     for (const [number, locks] of managers.entries()) {
       const work = async () => void order.push(number)
       waiting.push(locks.using('r', 60_000, { fair: true }, work))

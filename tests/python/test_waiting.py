@@ -163,22 +163,25 @@ def test_a_hundred_threads_cost_one_place(cluster3: Cluster) -> None:
 
 
 @async_apis
-async def test_a_hundred_tasks_cost_one_place(api: Api, cluster3: Cluster) -> None:
-    locks = api.Redlock(cluster3.urls, **UNHURRIED)
+@pytest.mark.parametrize("managers", [1, 20])
+async def test_a_hundred_tasks_cost_one_place(api: Api, cluster3: Cluster, managers: int) -> None:
+    several = [api.Redlock(cluster3.urls, **UNHURRIED) for _ in range(managers)]
+    locks = several[0]
     hold(cluster3)
 
-    async def wait() -> None:
-        async with locks.lock("r", timeout=60):
+    async def wait(number: int) -> None:
+        async with several[number % managers].lock("r", timeout=60):
             pass
 
-    waiting = [asyncio.ensure_future(wait()) for _ in range(100)]
+    waiting = [asyncio.ensure_future(wait(number)) for number in range(100)]
     await asyncio.to_thread(wait_for_waiter, cluster3)
     assert await locks.lock("r").waiters() == 1
     let_go(cluster3)
     await asyncio.wait_for(asyncio.gather(*waiting), 10)
     await asyncio.to_thread(eventually, lambda: are_waiting(cluster3, 0))
     assert await locks.lock("r").waiters() == 0
-    locks.close()
+    for locks in several:
+        locks.close()
 
 
 @every_api
@@ -276,7 +279,8 @@ def test_a_user_with_fewer_rights_still_gets_the_lock(
     urls = [server.url_for("app", "secret") for server in cluster]
     with (
         Redlock(urls, fencing=fencing, **UNGUARDED) as locks,
-        Redlock(urls, fencing=fencing, **UNGUARDED) as others,
+        # Of another setting, so that it tells the waiters nothing within the process.
+        Redlock(urls, fencing=fencing, ttl=20, **UNGUARDED) as others,
     ):
         hold(cluster)
         with waiter(locks) as got:

@@ -167,8 +167,8 @@ class Lock(LockBase[Lease]):
         """How many acquisitions wait for the lock in the nodes' queues: a hint.
 
         It is the middle one of the nodes' counts, and may be out of date when it is returned. The
-        callers of one process and `Redlock` that wait for the same lock count once; those with
-        `wait="poll"` do not count. Raises `QuorumUnreachable` if too few nodes answer.
+        callers of one process that wait for the same lock by equal nodes and settings count once;
+        those with `wait="poll"` do not count. Raises `QuorumUnreachable` if too few nodes answer.
         """
         return cast("int", await self._ask(Plan.ask_waiters))
 

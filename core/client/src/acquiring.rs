@@ -60,7 +60,8 @@ impl Manager {
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known)
             .queued_as(self.engine.draw_waiter());
-        let was_contended = self.contention.is_recent(resources, started);
+        let was_contended =
+            self.turnstile.contention.is_recent(resources, self.clock.to_boot(started));
         let machine = if was_contended { machine.queue_first() } else { machine };
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
@@ -106,12 +107,12 @@ impl Manager {
     /// What a try takes, for the first who wants the lock, and for who tries but once; `None` for others.
     fn begin(&self, resources: &Resources, policy: &Policy) -> Option<Start> {
         let driver = self.driver();
-        let turn = self.turnstile.enter(resources, &driver.inbox);
+        let turn = self.turnstile.enter(self.number, resources, &driver.inbox);
         let may_begin = turn.is_some() || policy.retry_limit() == Some(0);
         may_begin.then_some(Start { driver, policy: *policy, turn, before: None })
     }
 
-    /// Waits behind those of this manager who came before. Who waits for a number of tries is not left without any; nor
+    /// Waits behind those of this process who came before. Who waits for a number of tries is not left without any; nor
     /// is who hears by it that too few nodes can be reached.
     async fn stand_in_line(
         &self,
@@ -123,15 +124,17 @@ impl Manager {
         let patience = policy.longest_wait().map(left);
         self.telemetry.note_wait(resources, None, None);
         let began = self.clock.now();
-        let turn = self.turnstile.wait(resources, patience).await;
-        // The one before it in this manager's line has ended.
+        // The nodes are connected meanwhile; what is wrong with them is told when it is this caller's turn.
+        let wait = self.turnstile.wait(self.number, resources, patience);
+        let (turn, _) = tokio::join!(wait, self.settle(patience));
+        // The one before it in the line has ended.
         let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
         self.telemetry.note_wake(resources, by, self.clock.now().since(began));
         self.check_open(resources)?;
         let driver = self.driver();
         let is_in_time = policy.timeout().is_none_or(|timeout| left(timeout) > LAST_TRY);
         if let Some(turn) = turn.filter(|_| is_in_time) {
-            turn.listen(&driver.inbox);
+            turn.listen(self.number, &driver.inbox);
             let before = Some(turn.before());
             return Ok(Start { driver, policy: *policy, turn: Some(turn), before });
         }

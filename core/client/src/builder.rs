@@ -15,6 +15,7 @@ use crate::node_guards::GuardsHandle;
 use crate::observe::{Event, EventListener, Interest, Listener, NoticeReport, Observer};
 use crate::owner::Owner;
 use crate::redis_node::NodeSettings;
+use crate::turnstile::{Alike, Turnstile};
 
 /// Collects what a [`Redlock`] is made of.
 #[derive(Default)]
@@ -174,10 +175,28 @@ impl Builder {
             NodeSpec::Made(node) => Arc::clone(node),
         };
         let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
-        let mut manager = Manager::new(nodes, guards, self.policy, self.settings, engine);
+        let turnstile = line_up(&specs, self.policy, self.settings, &engine);
+        let mut manager =
+            Manager::new(nodes, guards, self.policy, self.settings, engine, turnstile);
         manager.owner = owner;
         Ok(Redlock::over(manager))
     }
+}
+
+/// Where the callers of a manager stand in line: with those of other managers, if all its nodes can be theirs too.
+fn line_up(
+    specs: &[NodeSpec],
+    policy: Policy,
+    settings: NodeSettings,
+    engine: &Engine,
+) -> Arc<Turnstile> {
+    let shareable = |spec: &NodeSpec| match spec {
+        NodeSpec::At(address) if !address.is_own() => Some(Address::clone(address)),
+        NodeSpec::At(_) | NodeSpec::Made(_) => None,
+    };
+    let nodes: Option<Vec<Address>> = specs.iter().map(shareable).collect();
+    let alike = nodes.map(|nodes| Alike { nodes, policy, settings });
+    alike.map_or_else(Arc::default, |alike| engine.turnstiles().of(alike))
 }
 
 /// A lock key must not look like one of the library's own keys.

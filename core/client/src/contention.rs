@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{Moment, Resources};
 
-/// The locks of one manager that were contended lately.
+/// The locks that were contended lately. Moments are of the boot clock, which all managers share.
 #[derive(Default)]
 pub(crate) struct RecentContention {
     /// There may be some; read without the mutex, since usually there are none.

@@ -5,6 +5,7 @@ mod busy_poll;
 #[cfg(target_os = "linux")]
 mod epoll;
 mod runtime;
+mod shared;
 mod waiters;
 
 use std::ffi::c_int;
@@ -29,6 +30,7 @@ use self::waiters::Waiters;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 use crate::tasks::Tasks;
+use crate::turnstile::Turnstiles;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
@@ -46,6 +48,7 @@ struct Shared {
     background: Arc<Background>,
     jumps: ClockJumps,
     connections: Connections,
+    turnstiles: Turnstiles,
     waiters: Waiters,
 }
 
@@ -72,7 +75,8 @@ impl Engine {
         let (background, jumps) = (Arc::default(), ClockJumps::default());
         let (runtime, waiters) = (SharedRuntime::start()?, Waiters::new());
         let connections = Connections::on(runtime.tasks().clone());
-        let shared = Shared { runtime, background, jumps, connections, waiters };
+        let turnstiles = Turnstiles::default();
+        let shared = Shared { runtime, background, jumps, connections, turnstiles, waiters };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -258,16 +262,6 @@ impl Engine {
         }
         counts.waiting -= 1;
         counts.under_way == 0
-    }
-
-    /// The clock jumps that this engine's managers have noticed.
-    pub(crate) fn jumps(&self) -> &ClockJumps {
-        &self.shared.jumps
-    }
-
-    /// The connections that this engine's managers share.
-    pub(crate) fn connections(&self) -> &Connections {
-        &self.shared.connections
     }
 
     /// Registers a caller that waits on another thread. Engine tasks and the driving thread are not counted.

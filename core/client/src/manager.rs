@@ -17,7 +17,6 @@ use quorlock_protocol::{
 use tokio::sync::oneshot;
 
 use crate::clock::{LeaseClock, System};
-use crate::contention::RecentContention;
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
@@ -27,7 +26,7 @@ use crate::observe::Telemetry;
 use crate::owner::Owner;
 use crate::redis_node::NodeSettings;
 use crate::renewal::RenewalScheduler;
-use crate::turnstile::Turnstile;
+use crate::turnstile::{ManagerNumber, Turnstile};
 
 /// Locks over N independent nodes.
 ///
@@ -65,8 +64,9 @@ pub(crate) struct Manager {
     /// The policy of the latest lease, for the next one to share.
     latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
+    /// Where its callers stand in line, with those of the managers that are like this one.
     pub(crate) turnstile: Arc<Turnstile>,
-    pub(crate) contention: RecentContention,
+    pub(crate) number: ManagerNumber,
     pub(crate) telemetry: Arc<Telemetry>,
     /// What is told of this manager beside the locks that it holds.
     pub(crate) owner: Option<Owner>,
@@ -132,7 +132,7 @@ impl Redlock {
     /// [`ErrorKind::Closed`], and so do acquisitions that wait. Closing twice does nothing.
     pub fn close(&self) {
         self.manager.closed.store(true, Ordering::Release);
-        self.manager.turnstile.close();
+        self.manager.turnstile.close(self.manager.number);
         for node in self.manager.nodes.iter() {
             node.close();
         }
@@ -157,6 +157,7 @@ impl Manager {
         policy: Policy,
         settings: NodeSettings,
         engine: Engine,
+        turnstile: Arc<Turnstile>,
     ) -> Self {
         let clock = guards.clock().clone();
         let told_no_push = nodes.iter().map(|_| AtomicBool::new(false)).collect();
@@ -174,8 +175,8 @@ impl Manager {
             policy,
             latest: Mutex::new(Arc::new(policy)),
             settings,
-            turnstile: Arc::default(),
-            contention: RecentContention::default(),
+            number: turnstile.number(),
+            turnstile,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             proven: AtomicBool::new(false),

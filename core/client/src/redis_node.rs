@@ -142,15 +142,7 @@ impl Node for RedisNode {
             return self.wake.send(command, reply_to);
         }
         self.start();
-        let of_queue = command.action.is_of_queue();
         let request = Request::new(command, reply_to);
-        if of_queue {
-            let fault = quorlock_protocol::Fault::new(
-                quorlock_protocol::FaultKind::NotSent,
-                "no wake connection",
-            );
-            return request.refuse(&fault, clock::now());
-        }
         // For a node that is down, the command does not even go to the node's task.
         if let NodeState::Down(fault) = self.state() {
             return request.refuse(&fault, clock::now());

@@ -1,9 +1,12 @@
-//! Callers of one manager that wait for the same lock: one at a time tries, the others stand in line. Owns the order
+//! Callers of one process that wait for the same lock: one at a time tries, the others stand in line. Owns the order
 //! and the passing on; knows no command.
+
+mod registry;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,21 +14,35 @@ use quorlock_protocol::{ErrorKind, Resources};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+pub(crate) use self::registry::{Alike, Turnstiles};
+use crate::contention::RecentContention;
 use crate::inbox::Inbox;
 
-/// The lines of one manager, by what is waited for.
+/// The lines of the managers that are alike, by what is waited for.
 #[derive(Default)]
 pub(crate) struct Turnstile {
     lines: Mutex<HashMap<Resources, Line>>,
+    managers: AtomicU64,
+    pub(crate) contention: RecentContention,
 }
+
+/// A manager among those that share their lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ManagerNumber(u64);
 
 /// Somebody tries, and these wait, in the order in which they came.
 #[derive(Default)]
 struct Line {
-    waiting: BTreeMap<u64, oneshot::Sender<Turn>>,
+    waiting: BTreeMap<u64, Caller>,
     next: u64,
-    /// Of who tries.
-    inbox: Option<Arc<Inbox>>,
+    /// The manager and the inbox of the caller that tries.
+    trying: Option<(ManagerNumber, Arc<Inbox>)>,
+}
+
+/// A caller that waits in line.
+struct Caller {
+    manager: ManagerNumber,
+    turn: oneshot::Sender<Turn>,
 }
 
 /// The right to try: gone, it is the next one's.
@@ -45,16 +62,23 @@ struct Place<'a> {
 }
 
 impl Turnstile {
+    /// A number for a manager that no other has.
+    pub(crate) fn number(&self) -> ManagerNumber {
+        ManagerNumber(self.managers.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// The right to try now, if nobody does.
     pub(crate) fn enter(
         self: &Arc<Self>,
+        manager: ManagerNumber,
         resources: &Resources,
         inbox: &Arc<Inbox>,
     ) -> Option<Turn> {
         match self.lock().entry(resources.clone()) {
             Entry::Occupied(_) => None,
             Entry::Vacant(vacant) => {
-                vacant.insert(Line { inbox: Some(Arc::clone(inbox)), ..Line::default() });
+                let trying = Some((manager, Arc::clone(inbox)));
+                vacant.insert(Line { trying, ..Line::default() });
                 Some(self.turn(resources))
             }
         }
@@ -63,6 +87,7 @@ impl Turnstile {
     /// Waits in line for the right to try; `None` if it has not come in time.
     pub(crate) async fn wait(
         self: &Arc<Self>,
+        manager: ManagerNumber,
         resources: &Resources,
         patience: Option<Duration>,
     ) -> Option<Turn> {
@@ -71,7 +96,7 @@ impl Turnstile {
                 vacant.insert(Line::default());
                 return Some(self.turn(resources));
             }
-            Entry::Occupied(mut line) => line.get_mut().join(),
+            Entry::Occupied(mut line) => line.get_mut().join(manager),
         };
         let _place = Place { turnstile: self, resources, number: place };
         match patience {
@@ -80,24 +105,29 @@ impl Turnstile {
         }
     }
 
-    /// A lock of this manager was released: whoever tries to get it need not wait until the next try.
+    /// A lock was released here: the caller that tries to get it need not wait until its next try.
     pub(crate) fn tell_free(&self, resources: &Resources) {
         if let Some(line) = self.lock().get(resources)
-            && let Some(inbox) = &line.inbox
+            && let Some((_, inbox)) = &line.trying
         {
             inbox.tell_free();
         }
     }
 
-    /// The manager is closed: nobody tries any more, and nobody waits.
-    pub(crate) fn close(&self) {
-        let mut lines = self.lock();
-        let waiting: Vec<_> = lines.values_mut().map(|line| mem::take(&mut line.waiting)).collect();
-        for inbox in lines.values().filter_map(|line| line.inbox.as_ref()) {
-            inbox.cancel();
+    /// The manager is closed: none of its callers tries any more, and none waits.
+    pub(crate) fn close(&self, manager: ManagerNumber) {
+        // Dropped without the mutex: that wakes them.
+        let mut ended = Vec::new();
+        for line in self.lock().values_mut() {
+            let waiting = mem::take(&mut line.waiting);
+            let (own, others): (BTreeMap<_, _>, _) =
+                waiting.into_iter().partition(|(_, it)| it.manager == manager);
+            ended.push(own);
+            line.waiting = others;
+            if let Some((_, inbox)) = line.trying.as_ref().filter(|(who, _)| *who == manager) {
+                inbox.cancel();
+            }
         }
-        drop(lines);
-        drop(waiting);
     }
 
     fn turn(self: &Arc<Self>, resources: &Resources) -> Turn {
@@ -106,10 +136,10 @@ impl Turnstile {
     }
 
     /// Who waits next; if nobody does, there is no line any more.
-    fn next(&self, resources: &Resources) -> Option<oneshot::Sender<Turn>> {
+    fn next(&self, resources: &Resources) -> Option<Caller> {
         let mut lines = self.lock();
         let line = lines.get_mut(resources)?;
-        line.inbox = None;
+        line.trying = None;
         let next = line.waiting.pop_first().map(|(_, next)| next);
         if next.is_none() {
             lines.remove(resources);
@@ -123,11 +153,11 @@ impl Turnstile {
 }
 
 impl Line {
-    fn join(&mut self) -> (u64, oneshot::Receiver<Turn>) {
+    fn join(&mut self, manager: ManagerNumber) -> (u64, oneshot::Receiver<Turn>) {
         let (sender, turn) = oneshot::channel();
         let number = self.next;
         self.next += 1;
-        self.waiting.insert(number, sender);
+        self.waiting.insert(number, Caller { manager, turn: sender });
         (number, turn)
     }
 }
@@ -144,12 +174,12 @@ impl Turn {
     }
 
     /// Releases are told there while this one tries.
-    pub(crate) fn listen(&self, inbox: &Arc<Inbox>) {
+    pub(crate) fn listen(&self, manager: ManagerNumber, inbox: &Arc<Inbox>) {
         let Some(resources) = &self.resources else {
             return;
         };
         if let Some(line) = self.turnstile.lock().get_mut(resources) {
-            line.inbox = Some(Arc::clone(inbox));
+            line.trying = Some((manager, Arc::clone(inbox)));
         }
     }
 }
@@ -162,7 +192,7 @@ impl Drop for Turn {
         while let Some(next) = self.turnstile.next(&resources) {
             let mut turn = self.turnstile.turn(&resources);
             turn.before = self.before;
-            match next.send(turn) {
+            match next.turn.send(turn) {
                 Ok(()) => return,
                 // It has given up; the line is still this one's to pass on.
                 Err(mut turn) => drop(mem::take(&mut turn.resources)),
@@ -187,6 +217,9 @@ mod tests {
     use super::*;
     use crate::clock::LeaseClock;
 
+    const ONE: ManagerNumber = ManagerNumber(0);
+    const ANOTHER: ManagerNumber = ManagerNumber(1);
+
     fn resources() -> Resources {
         Resources::new(["r"]).unwrap()
     }
@@ -198,14 +231,14 @@ mod tests {
     #[tokio::test]
     async fn each_has_its_turn_in_the_order_of_coming() {
         let turnstile = Arc::new(Turnstile::default());
-        let first = turnstile.enter(&resources(), &inbox()).expect("nobody is there");
-        assert!(turnstile.enter(&resources(), &inbox()).is_none());
+        let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        assert!(turnstile.enter(ONE, &resources(), &inbox()).is_none());
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting: Vec<_> = (0..4)
             .map(|number| {
                 let (turnstile, order) = (Arc::clone(&turnstile), Arc::clone(&order));
                 tokio::spawn(async move {
-                    let turn = turnstile.wait(&resources(), None).await.expect("its turn");
+                    let turn = turnstile.wait(ONE, &resources(), None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -225,9 +258,9 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_no_place() {
         let turnstile = Arc::new(Turnstile::default());
-        let first = turnstile.enter(&resources(), &inbox()).expect("nobody is there");
+        let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(turnstile.wait(&resources(), patience).await.is_none());
+        assert!(turnstile.wait(ONE, &resources(), patience).await.is_none());
         assert!(turnstile.lock()[&resources()].waiting.is_empty());
         drop(first);
         assert!(turnstile.lock().is_empty());
@@ -236,10 +269,10 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_comes_to_nobody_is_the_next_ones() {
         let turnstile = Arc::new(Turnstile::default());
-        let first = turnstile.enter(&resources(), &inbox()).expect("nobody is there");
+        let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let resources = resources();
-        let mut gone = Box::pin(turnstile.wait(&resources, None));
-        let mut next = Box::pin(turnstile.wait(&resources, None));
+        let mut gone = Box::pin(turnstile.wait(ONE, &resources, None));
+        let mut next = Box::pin(turnstile.wait(ONE, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -247,5 +280,23 @@ mod tests {
         drop(first);
         drop(gone);
         assert!(next.await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_manager_that_is_closed_takes_only_its_own_callers_along() {
+        let turnstile = Arc::new(Turnstile::default());
+        let theirs = inbox();
+        let first = turnstile.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
+        let resources = resources();
+        let mut own = Box::pin(turnstile.wait(ONE, &resources, None));
+        let mut another = Box::pin(turnstile.wait(ANOTHER, &resources, None));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(own.as_mut().poll(&mut context).is_pending());
+        assert!(another.as_mut().poll(&mut context).is_pending());
+        turnstile.close(ONE);
+        assert!(own.await.is_none());
+        assert!(another.as_mut().poll(&mut context).is_pending(), "it goes on waiting");
+        drop(first);
+        assert!(another.await.is_some());
     }
 }

@@ -2,9 +2,10 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::{Engine, LeaseGuard, LockError, Redlock};
+use quorlock::{Engine, ErrorKind, LeaseGuard, LockError, Policy, Redlock};
 use support::server::Server;
 use support::*;
 use tokio::task::JoinHandle;
@@ -77,6 +78,51 @@ fn nothing_is_left_of_a_waiter_that_gives_up() {
     });
 }
 
+#[test]
+fn managers_that_are_alike_have_one_place_and_one_order() {
+    run(async {
+        let servers = servers();
+        let engine = Engine::start().unwrap();
+        let build = |policy| {
+            let builder = Redlock::builder().nodes(urls(&servers)).node_settings(patient());
+            builder.engine(engine.clone()).policy(policy).build().unwrap()
+        };
+        let policy = Policy::builder().retry_delay(HALF_A_MINUTE);
+        let policy = policy.build().unwrap();
+        hold(&servers);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = Vec::new();
+        let managers: Vec<_> = (0..20).map(|_| build(policy)).collect();
+        for (number, locks) in managers.iter().enumerate() {
+            let (lock, order) = (locks.lock("r").timeout(HALF_A_MINUTE), Arc::clone(&order));
+            waiting.push(tokio::spawn(async move {
+                let lease = lock.acquire().await?;
+                order.lock().unwrap().push(number);
+                lease.release().await.map(|_| ())
+            }));
+            tokio::task::yield_now().await;
+        }
+        eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
+        eventually("the watches", || servers.iter().all(is_tracking)).await;
+        let another = build(policy.to_builder().ttl(HALF_A_MINUTE).build().unwrap());
+        let apart = tokio::spawn(async move { another.lock("r").acquire().await.map(drop) });
+        eventually("another place", || servers.iter().all(|it| places(it) == 2)).await;
+        managers[3].close();
+        let closed = waiting.remove(3).await.unwrap().unwrap_err();
+        assert_eq!(closed.kind(), ErrorKind::Closed);
+        for server in &servers {
+            assert_eq!(server.ask().call(&["DEL", "r"]), "1");
+        }
+        for waiter in waiting {
+            timeout(HALF_A_MINUTE, waiter).await.expect("it is woken").unwrap().unwrap();
+        }
+        timeout(HALF_A_MINUTE, apart).await.expect("it is woken").unwrap().unwrap();
+        let expected: Vec<_> = (0..20).filter(|number| *number != 3).collect();
+        assert_eq!(*order.lock().unwrap(), expected);
+        eventually("no place", || servers.iter().all(|it| places(it) == 0)).await;
+    });
+}
+
 type Waiter = JoinHandle<Result<LeaseGuard, LockError>>;
 
 fn servers() -> Vec<Server> {
@@ -98,8 +144,8 @@ fn hold(servers: &[Server]) {
 
 /// Begins to wait; returns once the waiter has its places and watches the keys. It would not look again for a long time by itself.
 async fn wait_for(locks: &Redlock, servers: &[Server]) -> Waiter {
-    let long = Duration::from_secs(30);
-    let lock = locks.lock("r").set(|policy| policy.retry_delay(long)).timeout(long);
+    let lock = locks.lock("r").set(|policy| policy.retry_delay(HALF_A_MINUTE));
+    let lock = lock.timeout(HALF_A_MINUTE);
     let waiter = tokio::spawn(async move { lock.acquire().await });
     eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
     eventually("the watches", || servers.iter().all(is_tracking)).await;
@@ -126,3 +172,5 @@ fn listeners(server: &Server) -> usize {
 fn is_tracking(server: &Server) -> bool {
     !server.ask().call(&["INFO", "stats"]).contains("tracking_total_keys:0\r\n")
 }
+
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);

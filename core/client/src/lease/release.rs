@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::account::EndOfLease;
 use super::{Lease, ReleaseVotes};
+use crate::clock;
 use crate::engine::WaiterGuard;
 use crate::error::LockError;
 use crate::node_guards::LongLockNote;
@@ -47,12 +48,7 @@ impl Lease {
                 self.revoke(left, None, ReleaseVotes::default(), None);
                 return Ok((ReleaseOutcome::Expired, votes));
             }
-            (Release::Asked { withdraw, was_over }, end) => {
-                if !was_over {
-                    self.erase_owner();
-                }
-                (withdraw, was_over, end)
-            }
+            (Release::Asked { withdraw, was_over }, end) => (withdraw, was_over, end),
         };
         let (send, told) = oneshot::channel();
         let told_to = Some((send, self.engine().register_waiter()));
@@ -81,13 +77,7 @@ impl Lease {
             return;
         }
         match self.begin_release(None) {
-            (Release::Asked { withdraw, was_over }, end) => {
-                if !was_over {
-                    self.erase_owner();
-                }
-                self.revoke(Some(withdraw), None, ReleaseVotes::default(), end);
-            }
-            (Release::Lost(Some(withdraw)), end) => {
+            (Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)), end) => {
                 self.revoke(Some(withdraw), None, ReleaseVotes::default(), end);
             }
             (Release::Lost(None) | Release::NotHeld, _) => {}
@@ -127,6 +117,10 @@ impl Lease {
             }
             Release::Lost(_) | Release::NotHeld => None,
         };
+        drop(state);
+        if matches!(release, Release::Asked { was_over: false, .. }) {
+            self.erase_owner();
+        }
         (release, end)
     }
 
@@ -145,8 +139,7 @@ impl Lease {
         // Those that wait in the nodes' queues are called by the nodes, in their order.
         let was_queued = self.shared.lock().life.was_queued();
         if was_queued {
-            let now = self.shared.now();
-            self.shared.manager.contention.note(&self.shared.claim.resources, now);
+            turnstile.contention.note(&self.shared.claim.resources, clock::now());
         }
         let mut is_known = false;
         self.end_notes();

@@ -10,8 +10,8 @@ use crate::error::LockError;
 
 impl Redlock {
     /// How many acquisitions wait for the lock in the nodes' queues: the middle one of the nodes' counts. It is a hint,
-    /// as it may be out of date when it is returned. Callers of one process and manager that wait for the same lock
-    /// count once, and so do none that poll ([`WaitMode::Poll`](crate::WaitMode::Poll)).
+    /// as it may be out of date when it is returned. Callers of one engine that wait for the same lock by equal
+    /// nodes and settings count once, and those that poll do not ([`WaitMode::Poll`](crate::WaitMode::Poll)).
     ///
     /// ```
     /// use quorlock::Redlock;

@@ -1,0 +1,23 @@
+//! What the managers of an engine have in common. Only gives access; the parts are elsewhere.
+
+use super::Engine;
+use crate::clock::ClockJumps;
+use crate::redis_node::Connections;
+use crate::turnstile::Turnstiles;
+
+impl Engine {
+    /// The clock jumps that this engine's managers have noticed.
+    pub(crate) fn jumps(&self) -> &ClockJumps {
+        &self.shared.jumps
+    }
+
+    /// The connections that this engine's managers share.
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.shared.connections
+    }
+
+    /// The lines in which callers of this engine's managers wait.
+    pub(crate) fn turnstiles(&self) -> &Turnstiles {
+        &self.shared.turnstiles
+    }
+}
