@@ -6,6 +6,7 @@ Everything goes into target/bench, so that the debug variants of the tests stay 
 from __future__ import annotations
 
 import hashlib
+import re
 import os
 import platform
 import subprocess
@@ -66,10 +67,17 @@ def _environment(python: Path, requirements: Path) -> None:
     venv.create(python.parent.parent, clear=True, with_pip=False)
     constraint: list[str | Path] = []
     if "==" not in requirements.read_text():
-        constraint = ["--constraint", versions]
+        constraint = ["--constraint", _constraints(versions, python.parent.parent)]
     _run(_TOOLS, "-m", "pip", "--python", python, "install", "--quiet",
          "--disable-pip-version-check", "--requirement", requirements, *constraint)  # fmt: skip
     stamp.write_text(digest)
+
+
+def _constraints(requirements: Path, folder: Path) -> Path:
+    """The versions in `requirements`, without extras, which pip allows in no constraint."""
+    constraints = folder / "constraints.txt"
+    constraints.write_text(re.sub(r"\[\w+\]", "", requirements.read_text()))
+    return constraints
 
 
 def _wheel() -> None:
