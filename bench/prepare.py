@@ -6,9 +6,9 @@ Everything goes into target/bench, so that the debug variants of the tests stay 
 from __future__ import annotations
 
 import hashlib
-import re
 import os
 import platform
+import re
 import subprocess
 import sys
 import venv
