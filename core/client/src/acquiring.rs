@@ -23,7 +23,8 @@ use crate::turnstile::Turn;
 /// What a caller tries with.
 struct Start {
     driver: Driver,
-    policy: Policy,
+    /// Whether it tries once, whatever the policy: its time is up.
+    is_last: bool,
     /// `None` for who tries once, whoever else does.
     turn: Option<Turn>,
     /// What became of the try before, for who has waited.
@@ -54,9 +55,24 @@ impl Manager {
             Some(start) => start,
             None => self.stand_in_line(resources, policy, started).await?,
         };
+        // Apart in memory: while a caller waits in line, it needs no room for the machine and the driver.
+        Box::pin(self.try_for(resources, policy, start, note, started)).await
+    }
+
+    /// Tries until the lock is won or the settings end it.
+    async fn try_for(
+        self: &Arc<Self>,
+        resources: &Resources,
+        policy: &Policy,
+        start: Start,
+        note: Option<LongLockNote>,
+        started: Moment,
+    ) -> Result<LeaseGuard, LockError> {
+        let Start { driver, is_last, turn, before } = start;
+        let once = || policy.to_builder().timeout(None).retry_limit(Some(0)).build();
+        let policy = if is_last { once()? } else { *policy };
         let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
         self.settle(policy.timeout().map(left)).await?;
-        let Start { driver, policy, turn, before } = start;
         let known = FencingToken(self.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known)
             .queued_as(self.engine.draw_waiter());
@@ -109,7 +125,7 @@ impl Manager {
         let driver = self.driver();
         let turn = self.turnstile.enter(self.number, resources, &driver.inbox);
         let may_begin = turn.is_some() || policy.retry_limit() == Some(0);
-        may_begin.then_some(Start { driver, policy: *policy, turn, before: None })
+        may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
 
     /// Waits behind those of this process who came before. Who waits for a number of tries is not left without any; nor
@@ -126,7 +142,7 @@ impl Manager {
         let began = self.clock.now();
         // The nodes are connected meanwhile; what is wrong with them is told when it is this caller's turn.
         let wait = self.turnstile.wait(self.number, resources, patience);
-        let (turn, _) = tokio::join!(wait, self.settle(patience));
+        let (turn, _) = tokio::join!(wait, Box::pin(self.settle(patience)));
         // The one before it in the line has ended.
         let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
         self.telemetry.note_wake(resources, by, self.clock.now().since(began));
@@ -136,15 +152,14 @@ impl Manager {
         if let Some(turn) = turn.filter(|_| is_in_time) {
             turn.listen(self.number, &driver.inbox);
             let before = Some(turn.before());
-            return Ok(Start { driver, policy: *policy, turn: Some(turn), before });
+            return Ok(Start { driver, is_last: false, turn: Some(turn), before });
         }
         let healthy = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
         if policy.timeout().is_some() && healthy.count() >= self.quorum.size() {
             let spent = (0, self.clock.now().since(started));
             return Err(self.error(ErrorKind::AcquireTimedOut, resources, &[], spent));
         }
-        let once = policy.to_builder().timeout(None).retry_limit(Some(0)).build()?;
-        Ok(Start { driver, policy: once, turn: None, before: None })
+        Ok(Start { driver, is_last: true, turn: None, before: None })
     }
 }
 

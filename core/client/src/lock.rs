@@ -159,7 +159,7 @@ impl Lock {
             }
             Err(error) => {
                 attempt.failed(&error);
-                let error = self.manager.name_holder(&resources, error).await;
+                let error = Box::pin(self.manager.name_holder(&resources, error)).await;
                 self.proceed_without(&resources, &policy, error)
             }
         }

@@ -330,7 +330,7 @@ fn a_connection_that_answers_others_is_not_ended() {
 /// Takes locks that nobody else wants.
 fn begin_many(locks: &Redlock) -> JoinHandle<()> {
     let locks: Vec<_> = (0..MANY).map(|number| locks.lock(&format!("many{number}"))).collect();
-    let grants = locks.into_iter().map(async |lock| {
+    let grants = locks.into_iter().map(|lock| async move {
         let lock = lock.ttl(Duration::from_secs(60)).timeout(Duration::from_secs(50));
         lock.acquire().await.unwrap().into_lease();
     });
