@@ -12,6 +12,9 @@ from bench.compare.trial import LIMIT, RESOURCE, WARM_UP, Trial, addresses, key_
 from tests.support.link import TO_CLIENT
 from tests.support.wait import eventually
 
+#: Seconds within which a caller that polls asks again.
+TO_ASK = 0.5
+
 
 @row("validity goes by", SEVERAL)
 def validity(trial: Trial) -> str:
@@ -61,8 +64,40 @@ def holder_id(trial: Trial) -> str:
     return "fresh" if len(set(values)) > 1 else "reused"
 
 
+@row("a wait for a lock that another holds")
+def waiting(trial: Trial) -> str:
+    """Whether the caller asks for the key again and again, or is called when it is gone."""
+    cluster = trial.servers()
+    peer = trial.peer(addresses(cluster))
+    for server in cluster:
+        for key in (RESOURCE, f"redlock:{RESOURCE}"):
+            server.command("SET", key, "another", "PX", 60_000)
+    with socket.create_connection((cluster[0].host, cluster[0].port), 5.0) as monitor:
+        monitor.sendall(b"MONITOR\r\n")
+        peer.begin("acquire", ttl=20_000)
+        _lines(monitor, TO_ASK)  # the first try, and what it does to wait
+        asks = [line for line in _lines(monitor, TO_ASK) if RESOURCE in line]
+    if asks:
+        return "polls"
+    for server in cluster:
+        server.command("DEL", RESOURCE, f"redlock:{RESOURCE}")
+    answer = peer.finish(TO_ASK)
+    return "is called" if answer and answer["held"] else "gives up"
+
+
 def _values(monitor: socket.socket, seconds: float) -> list[str]:
     """What clients (not scripts) put beside the key, with how long it stays."""
+    found = []
+    for line in _lines(monitor, seconds):
+        words = re.findall(r'"([^"]*)"', line)
+        for key, value in pairwise(words):
+            if key in (RESOURCE, f"redlock:{RESOURCE}") and len(value) >= 16:
+                found.append(value)
+    return found
+
+
+def _lines(monitor: socket.socket, seconds: float) -> list[str]:
+    """What clients (not scripts) send within that time."""
     seen, end = b"", time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         monitor.settimeout(left)
@@ -70,15 +105,7 @@ def _values(monitor: socket.socket, seconds: float) -> list[str]:
             seen += monitor.recv(1 << 16)
         except TimeoutError:
             break
-    found = []
-    for line in seen.decode().splitlines():
-        if " lua] " in line:
-            continue
-        words = re.findall(r'"([^"]*)"', line)
-        for key, value in pairwise(words):
-            if key in (RESOURCE, f"redlock:{RESOURCE}") and len(value) >= 16:
-                found.append(value)
-    return found
+    return [line for line in seen.decode().splitlines() if " lua] " not in line]
 
 
 @row("the reply to a grant is lost")
