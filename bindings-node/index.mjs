@@ -3,6 +3,7 @@ export {
   ConfigError,
   ExecutionError,
   FencedRedis,
+  Holder,
   LeaseLostError,
   Lock,
   LockError,

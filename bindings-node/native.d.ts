@@ -89,6 +89,19 @@ export declare function flush(bridge: ExternalObject<Bridge>): boolean
  */
 export declare function hear(manager: ExternalObject<Manager>, names: Array<string>, listener: (arg: string) => void): void
 
+/** Who holds the resource `name`; ends with what its holder says of itself, or nothing. */
+export declare function holder(manager: ExternalObject<Manager>, id: number, name: string): void
+
+/** Who holds a lock. */
+export interface HolderParts {
+  /** What it says of itself, by name. */
+  owner: Record<string, string>
+  /** When it acquired the lock, in milliseconds since 1970. */
+  since?: number
+  /** The holder in words. */
+  text: string
+}
+
 /** Whether any client holds one of `resources`; ends with an answer. */
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
 
@@ -166,9 +179,9 @@ export interface Notice {
 
 /**
  * Makes a manager; nothing is connected yet. `on_notice` is called with notices that a person
- * should know.
+ * should know; `owner` is what others are told of it.
  */
-export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void): ExternalObject<Manager> | Failure
+export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void, owner?: Record<string, string> | undefined | null): ExternalObject<Manager> | Failure
 
 /** How long a node may take to answer, whatever the duration of a lock; in milliseconds. */
 export declare function patience(manager: ExternalObject<Manager>): number

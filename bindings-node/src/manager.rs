@@ -1,6 +1,7 @@
 //! The functions that JavaScript calls on a manager of the core. Converts in and calls; decides
 //! nothing.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub struct NodeStatus {
 }
 
 /// Makes a manager; nothing is connected yet. `on_notice` is called with notices that a person
-/// should know.
+/// should know; `owner` is what others are told of it.
 #[napi]
 // JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
@@ -69,8 +70,12 @@ pub fn open(
     nodes: Vec<Either<String, NodeSpec>>,
     settings: Settings,
     on_notice: Function<'_, Notice, ()>,
+    owner: Option<BTreeMap<String, String>>,
 ) -> napi::Result<Either<External<Manager>, Failure>> {
-    let builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
+    let mut builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
+    if let Some(words) = owner {
+        builder = builder.owner(words);
+    }
     Ok(match build(builder, nodes, &settings) {
         Ok(locks) => Either::A(External::new(Manager {
             locks,
@@ -153,6 +158,18 @@ pub fn waiters(manager: &External<Manager>, id: u32, resources: Vec<String>) {
     manager.queue.run(manager.locks.engine(), id, async move {
         match locks.waiters(&resources).await {
             Ok(count) => Outcome::Count(count),
+            Err(error) => error.into(),
+        }
+    });
+}
+
+/// Who holds the resource `name`; ends with what its holder says of itself, or nothing.
+#[napi]
+pub fn holder(manager: &External<Manager>, id: u32, name: String) {
+    let locks = manager.locks.clone();
+    manager.queue.run(manager.locks.engine(), id, async move {
+        match locks.holder(&name).await {
+            Ok(holder) => Outcome::Holder(holder),
             Err(error) => error.into(),
         }
     });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::embed::UndeliveredLease;
-use quorlock::{LockError, NodeReport, ReleaseOutcome};
+use quorlock::{Holder, LockError, NodeReport, ReleaseOutcome};
 
 /// The result of an operation.
 pub(crate) enum Outcome {
@@ -13,6 +13,7 @@ pub(crate) enum Outcome {
     Released(ReleaseOutcome, Option<LockError>),
     Answer(bool),
     Count(u32),
+    Holder(Option<Holder>),
     Failed(LockError),
     /// The operation panicked.
     Broken,

@@ -1,8 +1,12 @@
 //! Converts results into the values that `ts/bridge.ts` reads. Decides nothing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
-use napi::bindgen_prelude::{Either8, External};
+use napi::bindgen_prelude::{Either9, External};
+use napi_derive::napi;
+use quorlock::Holder;
 
 use crate::errors::Failure;
 use crate::lease::LeaseHandle;
@@ -12,8 +16,36 @@ use crate::queue::Queue;
 use crate::votes::NodeVote;
 
 /// One value for JavaScript.
-pub(crate) type Part =
-    Either8<u32, f64, bool, String, External<Arc<LeaseHandle>>, Failure, Vec<NodeVote>, ()>;
+pub(crate) type Part = Either9<
+    u32,
+    f64,
+    bool,
+    String,
+    External<Arc<LeaseHandle>>,
+    Failure,
+    Vec<NodeVote>,
+    (),
+    HolderParts,
+>;
+
+/// Who holds a lock.
+#[napi(object, object_from_js = false)]
+pub struct HolderParts {
+    /// What it says of itself, by name.
+    pub owner: HashMap<String, String>,
+    /// When it acquired the lock, in milliseconds since 1970.
+    pub since: Option<f64>,
+    /// The holder in words.
+    pub text: String,
+}
+
+impl From<Holder> for HolderParts {
+    fn from(holder: Holder) -> Self {
+        let since = holder.since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+        let text = holder.to_string();
+        Self { owner: holder.owner.into_iter().collect(), since: since.map(millis), text }
+    }
+}
 
 /// A result as `ts/bridge.ts` reads it: a value, and a second one that belongs to it. A list of
 /// such parts is made much faster than objects with names.
@@ -32,6 +64,9 @@ pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
         }
         Outcome::Answer(answer) => (Part::C(answer), NOTHING),
         Outcome::Count(count) => (Part::A(count), NOTHING),
+        Outcome::Holder(holder) => {
+            (holder.map_or(NOTHING, |holder| Part::I(holder.into())), NOTHING)
+        }
         Outcome::Failed(error) | Outcome::Lost(error) => (NOTHING, Part::F(Failure::new(&error))),
         Outcome::Renewal(votes) => (Part::G(NodeVote::list(&votes)), NOTHING),
         Outcome::Broken => (NOTHING, Part::F(Failure::broken())),

@@ -14,6 +14,7 @@ export {
   StaleTokenError,
 } from './errors'
 export { FencedRedis, type Word } from './fencing'
+export { Holder, type Owner } from './holder'
 export { Lock } from './lock'
 export type { RedlockAbortSignal } from './loss'
 export { type AcquireOptions, defaultSettings, type Settings } from './options'

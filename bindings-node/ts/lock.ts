@@ -6,6 +6,7 @@ import { inspect } from 'node:util'
 
 import { run } from './bridge'
 import { defineAsyncDispose } from './dispose'
+import type { Holder } from './holder'
 import { LossWatch, type RedlockAbortSignal } from './loss'
 import { native, type NativeLease, type NodeVote } from './native'
 import { readDuration } from './options'
@@ -216,6 +217,11 @@ export class Lock {
     const settled = await run((id) => native.check(this.#lease, id))
     if (settled.error !== undefined) throw this.redlock._failure(settled.error, 'other')
     return settled.value as number
+  }
+
+  /** Who holds the first of its resources by what the nodes say now: see {@link Redlock.holder}. */
+  async holder(): Promise<Holder | undefined> {
+    return await this.redlock.holder(this.resources[0] as string)
   }
 
   /**

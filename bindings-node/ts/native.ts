@@ -3,7 +3,16 @@
 
 import type * as natives from '../native'
 
-export type { Failure, NodeSpec, NodeStatus, NodeVote, Notice, Settings, TlsSpec } from '../native'
+export type {
+  Failure,
+  HolderParts,
+  NodeSpec,
+  NodeStatus,
+  NodeVote,
+  Notice,
+  Settings,
+  TlsSpec,
+} from '../native'
 /** A lease, a Redlock and the results of this environment, as handles of the native half. */
 export type NativeLease = natives.ExternalObject<natives.LeaseHandle>
 export type NativeRedlock = natives.ExternalObject<natives.Manager>

@@ -1,19 +1,19 @@
 // Makes the native half of a Redlock. Owns that it does not keep the Redlock from being collected.
 
 import { bridge } from './bridge'
-import { native, type NativeRedlock, type NodeSpec, type Settings } from './native'
+import { native, type NativeRedlock, type NodeSpec, type Notice } from './native'
+import type { GivenSettings } from './options'
 import type { Redlock } from './redlock'
 
 /** The native half of `redlock`, which tells it what a person should know. */
 export function open(
   redlock: Redlock,
   nodes: readonly (string | NodeSpec)[],
-  settings: Settings,
+  { given, owner }: GivenSettings,
 ): NativeRedlock {
   const self = new WeakRef(redlock)
-  const opened = native.open(bridge(), [...nodes], settings, (notice) =>
-    self.deref()?._warn(notice),
-  )
+  const onNotice = (notice: Notice): void => self.deref()?._warn(notice)
+  const opened = native.open(bridge(), [...nodes], given, onNotice, owner)
   if ('message' in opened) throw redlock._failure(opened, 'other')
   return opened
 }

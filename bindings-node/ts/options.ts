@@ -2,6 +2,7 @@
 // native half's.
 
 import { ConfigError, describe, wrongType } from './errors'
+import { type Owner, readOwner, refuseOwner } from './holder'
 import { native, type Settings as NativeSettings } from './native'
 import { warnOfUnknown } from './unknown'
 
@@ -109,10 +110,16 @@ export interface Settings {
    * token: only for locks that save work and protect nothing.
    */
   readonly onUnreachable?: 'raise' | 'proceed'
+  /**
+   * What others are told of who holds these locks: words such as `{ service: 'billing' }`, to which
+   * host and process id are added; 4 KiB at most. {@link Redlock.holder} and the errors of locks that
+   * are refused to a Redlock with an owner show it. Default: nothing is told.
+   */
+  readonly owner?: Owner
 }
 
 /** The settings that are the same for all locks of a manager. */
-export type GuardSettings = 'restartGuard' | 'clockGuard' | 'maxTtl'
+export type GuardSettings = 'restartGuard' | 'clockGuard' | 'maxTtl' | 'owner'
 
 /** What one acquisition may set beside the settings of its manager. */
 export interface AcquireOptions extends Partial<Omit<Settings, GuardSettings>> {
@@ -127,6 +134,12 @@ export interface AcquireOptions extends Partial<Omit<Settings, GuardSettings>> {
 export interface ReadOptions {
   given: NativeSettings | undefined
   signal: AbortSignal | undefined
+}
+
+/** The settings of a manager after the check. */
+export interface GivenSettings {
+  readonly given: NativeSettings
+  readonly owner: Record<string, string> | undefined
 }
 
 /** The settings of the native half. */
@@ -144,21 +157,22 @@ export const defaultSettings: Readonly<Settings> = Object.freeze({
 export function readOptions(options: AcquireOptions | null | undefined): ReadOptions {
   if (options === undefined || options === null) return { given: undefined, signal: undefined }
   const { given, signal } = pick(options)
+  refuseOwner(options)
   const isSet = Object.keys(given).length > 0
   return { given: isSet ? given : undefined, signal }
 }
 
 /** The settings of a manager: for the native half, and with the defaults for users. */
-export function readSettings(settings: Partial<Settings> | null | undefined): {
-  given: NativeSettings
-  all: Settings
-} {
+export function readSettings(
+  settings: Partial<Settings> | null | undefined,
+): GivenSettings & { all: Settings } {
   const { given } = pick(settings ?? {})
+  const owner = readOwner(settings?.owner)
   const told = Object.entries(settings ?? {}).filter(
-    ([name, value]) => name in KINDS && value != null,
+    ([name, value]) => (name in KINDS || name === 'owner') && value != null,
   )
   const { ttl: _, ...base } = defaultSettings as Settings & { ttl?: number }
-  return { given, all: Object.freeze({ ...base, ...Object.fromEntries(told) }) }
+  return { given, owner, all: Object.freeze({ ...base, ...Object.fromEntries(told) }) }
 }
 
 /** One resource or several, as a list. The core decides which names are valid. */
@@ -176,6 +190,14 @@ export function readResources(resources: unknown): string[] {
   }
   // A copy: the lock keeps it, and its user may change the array.
   return [...(list as string[])]
+}
+
+/** The name of one resource. */
+export function readResource(resource: unknown): string {
+  const [name, ...others] = readResources(resource)
+  if (name === undefined || others.length > 0)
+    throw wrongType('this call is about one resource, which must be a string')
+  return name
 }
 
 /** Nobody may replace the scripts that run on the nodes. */
@@ -233,6 +255,6 @@ const KINDS: Readonly<Record<string, string>> = (() => {
 
 const DEFAULTS = defaultSettings as unknown as Record<string, unknown>
 
-const KNOWN = [...Object.keys(KINDS), 'signal']
+const KNOWN = [...Object.keys(KINDS), 'owner', 'signal']
 
 const LONE_SURROGATE = /\p{Surrogate}/u

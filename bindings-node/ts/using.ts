@@ -35,13 +35,15 @@ export function readRoutine<T>(
 }
 
 /**
- * Runs `routine` and releases `lock`, whatever happens. `outer` aborts the routine's signal, too.
+ * Runs `routine` under a lock, which it releases whatever happens. The caller's signal aborts the
+ * routine's, too.
  */
 export async function useLock<T>(
-  lock: Lock,
-  routine: Routine<T>,
-  outer: AbortSignal | undefined,
+  acquire: (options: AcquireOptions) => Promise<Lock>,
+  { options, routine }: { options: AcquireOptions; routine: Routine<T> },
 ): Promise<T> {
+  const lock = await acquire({ ...options, autoExtend: options?.autoExtend ?? true })
+  const outer = options?.signal ?? undefined
   const controller = new AbortController()
   const { signal: lost } = lock
   const unlink = [link(lost, controller), link(outer, controller)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.cli.command import Ended, call
 from tests.cli.conftest import Start
 from tests.cli.terminal import Terminal
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 TELLS = ("sh", "-c", "echo $QUORLOCK_TOKEN; echo $QUORLOCK_SEQUENCER; exec sleep 60")
 
@@ -68,6 +71,68 @@ def test_status_tells_the_holder_by_quorum(cluster3: Cluster, holder: Holder) ->
     assert told[0]["fencing_token"] == int(token)
     assert [node["says"] for node in told[0]["nodes"]] == ["held"] * 3
     assert told[0]["nodes"][2]["holder"] == "another"
+
+
+OWNER = ("--owner", "billing", "--owner", "ticket=8 12")
+
+
+def test_the_owner_is_told(cluster3: Cluster, start: Start) -> None:
+    holder = Holder(cluster3, start, *OWNER)
+    named = rf"billing on {re.escape(os.uname().nodename)}, pid {holder.command.pid}, for \d+ s"
+
+    def told() -> Ended:
+        return call("status", "job", nodes=cluster3.urls)
+
+    eventually(lambda: "the holder is" in told().out)
+    lines = told().out.splitlines()
+    assert lines[0].startswith(f"'job' is held by {holder.token} on 3 of 3 nodes")
+    assert re.fullmatch(rf"the holder is {named} \(ticket=8 12\)", lines[1])
+    (lock,) = _json(call("status", "job", "--json", nodes=cluster3.urls))
+    owner = {"service": "billing", "ticket": "8 12", "pid": str(holder.command.pid)}
+    assert lock["owner"] == owner | {"host": os.uname().nodename}
+    assert 0 <= time.time() - lock["held_since"] < 30
+    assert [node["owner"] for node in lock["nodes"]] == [lock["owner"]] * 3
+    with Redlock(cluster3.urls) as locks:
+        told_in_python = locks.lock("job").holder()
+    assert told_in_python is not None
+    assert told_in_python.owner == lock["owner"]
+    waiter = call("run", "--try", "--owner", "reports", "job", "--", "true", nodes=cluster3.urls)
+    assert waiter.code == 75
+    assert re.search(rf"; held by {named}$", waiter.err.rstrip())
+    forced = call("release", "job", "--force", "--yes", nodes=cluster3.urls)
+    assert re.fullmatch(
+        rf"released 'job', which was held by {holder.token} \({named}\)\n", forced.out
+    )
+
+
+def test_the_owner_is_kept_with_the_lock(cluster3: Cluster, start: Start) -> None:
+    holder = Holder(cluster3, start, "--ttl", "2m", *OWNER)
+    eventually(lambda: all(server.keys("quorlock:owner:*") for server in cluster3))
+    words = ("extend", "job", "--token", holder.token, "--ttl", "10m")
+    assert call(*words, nodes=cluster3.urls).code == 0
+    for server in cluster3:
+        assert server.command("PTTL", "quorlock:owner:{job}") > 500_000
+    holder.command.signal(signal.SIGTERM)
+    assert holder.command.end().code == 128 + signal.SIGTERM
+    assert all(not server.keys("*job*") for server in cluster3)
+
+
+def test_without_an_owner_nothing_is_told(cluster3: Cluster, holder: Holder) -> None:
+    (lock,) = _json(call("status", "job", "--json", nodes=cluster3.urls))
+    assert (lock["holder"], lock["owner"], lock["held_since"]) == (holder.token, None, None)
+    assert "the holder is" not in call("status", "job", nodes=cluster3.urls).out
+    assert all(not server.keys("quorlock:owner:*") for server in cluster3)
+
+
+def test_what_others_have_written_does_not_command_the_terminal(cluster3: Cluster) -> None:
+    for server in cluster3:
+        server.command("SET", "job", "\x1b[2Jid", "PX", 60_000)
+        server.command("SET", "quorlock:owner:{job}", "\x1b[2Jid\n0\nservice=\x1b[31mx")
+    told = call("status", "job", nodes=cluster3.urls)
+    assert told.code == 1
+    assert "the holder is \ufffd[31mx" in told.out
+    assert "\x1b[2J" not in told.out
+    assert "\x1b[31m" not in told.out
 
 
 def test_status_of_several(cluster3: Cluster, holder: Holder) -> None:

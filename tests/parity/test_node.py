@@ -61,7 +61,7 @@ LEASE = {
 }
 REDLOCK = {"lease": "lease", "nodes": "nodes", "close": "close", "verify": "verify"}
 #: What a lock is asked in Python, and the manager in Node.
-QUESTIONS = {"locked": "isLocked", "waiters": "waiters"}
+QUESTIONS = {"locked": "isLocked", "waiters": "waiters", "holder": "holder"}
 NODE = {"address": "address", "state": "state"}
 VOTE = {"address": "address", "outcome": "outcome", "latency": "latency"}
 

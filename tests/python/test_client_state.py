@@ -49,7 +49,8 @@ def test_a_client_that_selects_later_is_refused(cluster3: Cluster, kind: Any) ->
     lock = locks.lock("r")
     assert lock.acquire()
     assert clients[0].select(3) is True  # the reply is as always
-    for attempt in (lock.acquire, lock.locked, lock.__enter__, lambda: locks.lock("s").acquire()):
+    another = locks.lock("s")
+    for attempt in (lock.acquire, lock.locked, lock.holder, lock.__enter__, another.acquire):
         with pytest.raises(ConfigError, match=r"has run select\(\)"):
             attempt()
     # A held lock is not given up because of it.
@@ -81,6 +82,8 @@ async def selecting(url: str, kind: Any) -> None:
         assert "has selected database 3" in str(result)
     with pytest.raises(ConfigError, match="has selected database 3"):
         await locks.lock("r").locked()
+    with pytest.raises(ConfigError, match="has selected database 3"):
+        await locks.lock("r").holder()
     await later.ping()
     locks = aio.Redlock([later])
     async with locks.lock("r"):

@@ -178,9 +178,7 @@ class Lock(LockBase[Lease]):
         What its holder says of itself if its `Redlock` has an `owner`. `None` if nobody holds it,
         or too few nodes tell. Nodes of `memory://` keep no such records.
         """
-        operation = self._planned()[0].holder()
-        wait(operation)
-        return holder_of(operation.result())
+        return holder_of(self._ask(Plan.holder))
 
     def locked(self) -> bool:
         """Whether anyone holds the lock, as far as the nodes tell.

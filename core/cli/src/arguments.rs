@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::checks::parse;
-use self::checks::{duration, name, seconds};
+use self::checks::{duration, name, seconds, word};
 
 /// Locks over independent Redis or Valkey servers: run a command under one, see who holds one, and
 /// which server is not fit.
@@ -125,6 +125,10 @@ pub(crate) struct Run {
     /// How much longer a lock is kept from others that was lost instead of released.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) lock_delay: Duration,
+    /// What others are told of who holds the lock, as in service=billing; may be repeated. A word
+    /// alone is the service. Host and process id are added; 4 KiB at most in all.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = word)]
+    pub(crate) owner: Vec<(String, String)>,
     /// How long the command has to end after SIGTERM, once the lock is lost.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) grace: Duration,
@@ -247,6 +251,7 @@ Examples:
   quorlock run nightly-report -- ./report.sh
   quorlock run --try backup -- restic backup /srv       exit 75 at once if another holds it
   quorlock run --wait 30s --ttl 20s deploy web -- make deploy
+  quorlock run --owner billing --owner ticket=812 stock -- ./count    others see who holds it
   0 3 * * *  quorlock run --try --min-hold 5m nightly -- report    one of several machines, by cron
   quorlock run stock -- sh -c 'psql -v token=$QUORLOCK_FENCING_TOKEN -f update.sql'
 ";

@@ -48,7 +48,7 @@ impl Measured {
 /// Measures, and shows.
 pub(crate) fn bench(context: &Context, options: &Bench) -> Result<u8, Failure> {
     let time = Duration::from_secs_f64(options.seconds) / 4;
-    let locks = context.locks(|_| {})?;
+    let locks = context.locks()?;
     let mut all = Vec::new();
     for in_flight in [1, TOGETHER] {
         all.push(context.engine.block_on(pairs(&locks, in_flight, time))?);

@@ -5,8 +5,7 @@ use std::fs;
 
 use futures_util::future::join_all;
 use quorlock::{
-    Address, Engine, Fault, FaultKind, NodeSettings, NoticeReport, Policy, Redlock,
-    ServerConnection,
+    Address, Builder, Engine, Fault, FaultKind, NodeSettings, Policy, Redlock, ServerConnection,
 };
 
 use crate::arguments::Common;
@@ -35,12 +34,14 @@ impl Context {
     }
 
     /// A manager over the nodes.
-    pub(crate) fn locks(
-        &self,
-        on_notice: impl Fn(&NoticeReport) + Send + Sync + 'static,
-    ) -> Result<Redlock, Failure> {
+    pub(crate) fn locks(&self) -> Result<Redlock, Failure> {
+        Ok(self.manager()?.build()?)
+    }
+
+    /// A manager over the nodes that is not built yet.
+    pub(crate) fn manager(&self) -> Result<Builder, Failure> {
         let policy = Policy::builder().unreachable_timeout(self.timeout).build()?;
-        Ok(self.builder().policy(policy).on_notice(on_notice).build()?)
+        Ok(self.builder().policy(policy))
     }
 
     /// Asks every node at once over a connection of its own, within the timeout; the answers in the
@@ -62,7 +63,7 @@ impl Context {
         self.engine.block_on(join_all(visits))
     }
 
-    fn builder(&self) -> quorlock::Builder {
+    fn builder(&self) -> Builder {
         let settings = NodeSettings { connect_timeout: self.timeout, ..NodeSettings::default() };
         let builder = Redlock::builder().engine(self.engine.clone()).node_settings(settings);
         self.addresses.iter().fold(builder, |builder, address| builder.address(address.clone()))

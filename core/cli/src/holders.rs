@@ -17,7 +17,7 @@ use crate::failure::{Failure, code};
 
 /// Gives a lock back.
 pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failure> {
-    let locks = context.locks(|_| {})?;
+    let locks = context.locks()?;
     let released = match &options.token {
         Some(token) => by_token(context, &locks, &options.name, token),
         None => by_force(context, &locks, &options.name),
@@ -53,6 +53,8 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
             _ => Err(not_held(name)),
         };
     }
+    let named: Vec<_> = holders.iter().map(|it| reading::named(&readings, it)).collect();
+    let named = named.join(" and ");
     let mut outcomes = Vec::new();
     for holder in &holders {
         let lease = locks.lease([name], holder)?;
@@ -63,7 +65,7 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
         Quorum::Held(_) => {
             return Err(Failure::outcome(
                 code::HELD_BY_ANOTHER,
-                format!("'{name}' was taken from {}, and another holds it now", list(&holders)),
+                format!("'{name}' was taken from {named}, and another holds it now"),
             ));
         }
         Quorum::Unknown => return Err(reading::unknown(name, &after)),
@@ -71,13 +73,13 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
     }
     let told = json!({"name": name, "outcome": "released", "holders": holders});
     context.output.json(&told);
-    context.output.line(&format!("released '{name}', which was held by {}", list(&holders)));
+    context.output.line(&format!("released '{name}', which was held by {named}"));
     Ok(code::DONE)
 }
 
 /// Keeps a lock in its holder's place.
 pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure> {
-    let (locks, name) = (context.locks(|_| {})?, &options.name);
+    let (locks, name) = (context.locks()?, &options.name);
     let token = options.token.as_deref().expect("the command line was checked");
     let lease = locks.lock(name).ttl(options.ttl).lease(token)?;
     let validity = held(name, &context.engine.block_on(prolong(&lease)))?;
@@ -88,11 +90,11 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     Ok(code::DONE)
 }
 
-/// Extends the lease, and the record of its sequencer, if `run` has made one.
+/// Extends the lease, and the records that its holder has made of its sequencer and of itself.
 async fn prolong(lease: &Lease) -> Result<std::time::Duration, LockError> {
     let validity = lease.extend(None).await?;
-    lease.keep_sequencer();
-    // Sent behind the record on each node's connection: once it is answered, that is kept, too.
+    lease.keep_records();
+    // Sent behind those on each node's connection: once it is answered, they are kept, too.
     lease.check().await?;
     Ok(validity)
 }
@@ -100,7 +102,7 @@ async fn prolong(lease: &Lease) -> Result<std::time::Duration, LockError> {
 /// Tells whether a lease is still the one that is held.
 pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure> {
     let sequencer: Sequencer = options.sequencer.parse()?;
-    let is_current = context.engine.block_on(context.locks(|_| {})?.verify(&sequencer))?;
+    let is_current = context.engine.block_on(context.locks()?.verify(&sequencer))?;
     context.output.json(&json!({"sequencer": sequencer.to_string(), "current": is_current}));
     let said = if is_current { "is the one that is held" } else { "is not held any more" };
     context.output.line(&format!("{sequencer} {said}"));
@@ -142,8 +144,4 @@ fn no_quorum(name: &str, votes: &[NodeReport]) -> Failure {
         code::NO_QUORUM,
         format!("too few nodes answered to release '{name}': {}", faults.join("; ")),
     )
-}
-
-fn list(holders: &[String]) -> String {
-    holders.join(" and ")
 }

@@ -32,11 +32,15 @@ enum Event {
 /// Runs the command under the lock; returns the status to exit with.
 pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     let is_verbose = options.verbose;
-    let locks = context.locks(move |notice| {
+    let mut manager = context.manager()?.on_notice(move |notice| {
         if is_verbose {
             mention(&notice.to_string());
         }
-    })?;
+    });
+    if !options.owner.is_empty() {
+        manager = manager.owner(options.owner.iter().cloned());
+    }
+    let locks = manager.build()?;
     let lock = lock(&locks, options);
     lock.check()?;
     let (tell, events) = channel();

@@ -38,7 +38,7 @@ struct Node {
 
 impl Survey {
     fn of(context: &Context) -> Result<Self, Failure> {
-        let locks = context.locks(|_| {})?;
+        let locks = context.locks()?;
         let looked = context.engine.block_on(locks.is_locked([UNUSED_NAME]));
         let mistake = looked.err().filter(|error| error.kind() == quorlock::ErrorKind::Config);
         let facts = context.each_node(&async |connection, _| facts::ask(connection).await);

@@ -31,6 +31,12 @@ impl Manager {
         });
     }
 
+    /// Keeps what a holder has written for `key_ttl` from now, without waiting.
+    pub(crate) fn keep_owner(&self, resources: &Resources, key_ttl: Duration) {
+        let millis = u64::try_from(key_ttl.as_millis()).unwrap_or(u64::MAX);
+        self.call_all(resources, |key| redis::cmd("PEXPIRE").arg(key).arg(millis).to_owned());
+    }
+
     /// Deletes what was written, without waiting.
     pub(crate) fn erase_owner(&self, resources: &Resources) {
         self.call_all(resources, |key| redis::cmd("DEL").arg(key).to_owned());
@@ -39,7 +45,10 @@ impl Manager {
     fn call_all(&self, resources: &Resources, call: impl Fn(&str) -> redis::Cmd) {
         for server in self.nodes.iter().filter_map(|node| node.server()) {
             for resource in resources.as_slice() {
-                drop(server.call(call(&key(&lock_key(server.key_prefix(), resource)))));
+                drop(
+                    server
+                        .call(call(&Holder::record_key(&lock_key(server.key_prefix(), resource)))),
+                );
             }
         }
     }
@@ -51,7 +60,8 @@ impl Manager {
         let mut asked: FuturesUnordered<_> = servers
             .map(|server| {
                 let lock = lock_key(server.key_prefix(), resource);
-                let (holder, owner) = (server.call(read(&lock)), server.call(read(&key(&lock))));
+                let holder = server.call(read(&lock));
+                let owner = server.call(read(&Holder::record_key(&lock)));
                 async { (text(holder).await, text(owner).await) }
             })
             .collect();
@@ -112,11 +122,6 @@ impl Redlock {
         }
         self.engine().spawn_awaited(asking).await.unwrap_or(Ok(None))
     }
-}
-
-/// The name of the record's key; `lock_key` is the name of the lock behind the node's prefix.
-fn key(lock_key: &str) -> String {
-    format!("quorlock:owner:{{{lock_key}}}")
 }
 
 async fn text(answer: oneshot::Receiver<Value>) -> Option<String> {

@@ -84,8 +84,14 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Reads the value of the key, if it is of this holder.
-    pub(crate) fn parse(text: &str, holder: &str) -> Option<Self> {
+    /// The key of the record beside the key of a lock, which begins with the node's prefix.
+    pub fn record_key(lock_key: &str) -> String {
+        format!("quorlock:owner:{{{lock_key}}}")
+    }
+
+    /// Reads the value of the record's key, if it is of the holder with this id: the lock key's
+    /// value.
+    pub fn parse(text: &str, holder: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         if lines.next()? != holder {
             return None;

@@ -11,6 +11,9 @@ export const redlocks: Redlock[] = [
   new Whole.default(['redis://a']),
 ]
 
+export const sequencer: Whole.Sequencer = Whole.Sequencer.parse('a@1')
+export const owner: Whole.Owner = { service: 'billing' }
+
 export async function first(): Promise<Whole.Lock | undefined> {
   try {
     const lock: Lock | undefined = await redlocks[0]?.acquire('a', 5000)

@@ -6,6 +6,7 @@ import Redlock, {
   ConfigError,
   ExecutionError,
   type ExecutionStats,
+  type Holder,
   LeaseLostError,
   Lock,
   LockError,
@@ -68,11 +69,19 @@ export function told(error: unknown): string {
   return ''
 }
 
+export async function holder(): Promise<string | undefined> {
+  const named = new Redlock(nodes, { owner: { service: 'billing', shard: 7 } })
+  const told: Holder | undefined = await named.holder('a')
+  return told === undefined ? undefined : `${told} ${told.owner['pid']} ${told.since ?? 0}`
+}
+
 redlock.on('error', (error: Error) => told(error))
 
 // @ts-expect-error a duration is a number
 void redlock.acquire('a', '5000')
 // @ts-expect-error the number of retries is a number
 void new Redlock(nodes, { retryCount: '3' })
+// @ts-expect-error the owner is the same for all locks of a Redlock
+void redlock.acquire('a', 5000, { owner: { service: 'billing' } })
 // @ts-expect-error a routine is wanted
 void redlock.using('a', 5000)

@@ -87,6 +87,15 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     Resource::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
 }
 
+/// A word about the holder of a lock: `NAME=VALUE`, or a value alone, which names the service.
+pub(super) fn word(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or(("service", text));
+    if name.is_empty() || value.is_empty() {
+        return Err("it must be a name and a value, such as service=billing".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// A positive number of seconds, up to an hour.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 3600.0);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Address, Fault, SequencerRecord, ServerConnection, ServerReply};
+use quorlock::{Address, Fault, Holder, SequencerRecord, ServerConnection, ServerReply};
 
 use crate::context::Context;
 use crate::failure::{Failure, code};
@@ -20,6 +20,8 @@ pub(super) struct Key {
     pub(super) holder: String,
     /// How much longer the node keeps it; `None` for ever.
     pub(super) left: Option<Duration>,
+    /// What the holder says of itself.
+    pub(super) owner: Option<Holder>,
     /// The holder's fencing token, if it has recorded it.
     pub(super) token: Option<u64>,
     /// How many callers wait in the node's queue, if it tells.
@@ -61,8 +63,10 @@ async fn read(
     let record = connection.ask(&["GET", &SequencerRecord::key(&key)]).await?;
     let record = record.text().and_then(SequencerRecord::parse);
     let token = record.filter(|record| record.holder() == holder).map(|record| record.token());
+    let owner = connection.ask(&["GET", &Holder::record_key(&key)]).await?;
+    let owner = owner.text().and_then(|text| Holder::parse(text, &holder));
     let waiters = connection.waiters(&key).await?;
-    Ok(Some(Key { holder, left, token, waiters }))
+    Ok(Some(Key { holder, left, owner, token, waiters }))
 }
 
 /// The fault of a node that does not tell.
@@ -90,6 +94,24 @@ pub(super) fn holders(readings: &[Reading]) -> Vec<String> {
     holders.sort();
     holders.dedup();
     holders
+}
+
+/// What the holder with this id says of itself, to any node.
+pub(super) fn owner<'a>(readings: &'a [Reading], holder: &str) -> Option<&'a Holder> {
+    keys(readings).filter(|key| key.holder == holder).find_map(|key| key.owner.as_ref())
+}
+
+/// The holder in words: its id, and what it says of itself.
+pub(super) fn named(readings: &[Reading], holder: &str) -> String {
+    match owner(readings, holder) {
+        None => printable(holder),
+        Some(owner) => format!("{} ({})", printable(holder), printable(&owner.to_string())),
+    }
+}
+
+/// `text` without characters that a terminal would obey: others have written it.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {

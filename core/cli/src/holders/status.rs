@@ -1,7 +1,8 @@
 //! `status`: what each node says of a lock, and who holds it by quorum.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use quorlock::Holder;
 use serde_json::{Value, json};
 
 use super::reading::{self, Key, Quorum, Reading};
@@ -36,7 +37,11 @@ fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     for reading in readings {
         table.row(row(reading, quorum));
     }
-    let mut text = format!("{}\n{}", sentence(name, readings, quorum), table.render());
+    let mut text = sentence(name, readings, quorum);
+    if let Some(owner) = owner(readings, quorum) {
+        text = format!("{text}\n{}", introduction(owner));
+    }
+    text = format!("{text}\n{}", table.render());
     let mut problems = Table::new(&["node", "problem"]);
     for reading in readings {
         if let Err(fault) = &reading.says {
@@ -64,7 +69,24 @@ fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
         None => ", for ever: its key has no ttl".to_owned(),
     };
     let (count, all) = (own.len(), readings.len());
+    let holder = reading::printable(holder);
     format!("'{name}' is held by {holder}{whose} on {count} of {all} nodes{token}{left}")
+}
+
+/// A sentence about the holder, as it has told of itself.
+fn introduction(owner: &Holder) -> String {
+    let is_in_words = |name: &str| ["service", "host", "pid"].contains(&name);
+    let words = owner.owner.iter().filter(|(name, _)| !is_in_words(name));
+    let words: Vec<String> = words.map(|(name, value)| format!("{name}={value}")).collect();
+    let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+    reading::printable(&format!("the holder is {owner}{words}"))
+}
+
+fn owner<'a>(readings: &'a [Reading], quorum: &Quorum) -> Option<&'a Holder> {
+    match quorum {
+        Quorum::Held(holder) => reading::owner(readings, holder),
+        _ => None,
+    }
 }
 
 fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
@@ -94,6 +116,7 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
             "node": reading.address,
             "says": "held",
             "holder": key.holder,
+            "owner": key.owner.as_ref().map(|owner| &owner.owner),
             "left_seconds": key.left.map(|left| left.as_secs_f64()),
             "fencing_token": key.token,
             "waiters": key.waiters,
@@ -110,6 +133,8 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
         Quorum::Held(holder) => ("held", Some(holder)),
         Quorum::Unknown => ("unknown", None),
     };
+    let owner = owner(readings, quorum);
+    let since = owner.and_then(|owner| owner.since?.duration_since(UNIX_EPOCH).ok());
     let own = |key: &&Key| Some(&key.holder) == holder;
     let token = reading::keys(readings).filter(own).find_map(|key| key.token);
     json!({
@@ -117,6 +142,8 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
         "state": state,
         "holder": holder,
         "ours": holder.is_some_and(|holder| is_ours(holder)),
+        "owner": owner.map(|owner| &owner.owner),
+        "held_since": since.map(|since| since.as_secs_f64()),
         "fencing_token": token,
         "nodes": readings.iter().map(node).collect::<Vec<_>>(),
     })
@@ -129,8 +156,9 @@ fn is_ours(holder: &str) -> bool {
 
 /// The beginning of an id, which tells holders apart; the sentence above the table has it all.
 fn shortened(holder: &str) -> String {
-    let short: String = holder.chars().take(SHORT).collect();
-    if short.len() < holder.len() { format!("{short}...") } else { short }
+    let (short, all) = (holder.chars().take(SHORT).collect::<String>(), holder.len());
+    let mark = if short.len() < all { "..." } else { "" };
+    format!("{}{mark}", reading::printable(&short))
 }
 
 fn shown(left: Duration) -> String {

@@ -66,12 +66,14 @@ impl Lease {
         written >= quorum
     }
 
-    /// Keeps a record that the lease's holder has made for as long as the keys are kept from now on.
-    /// To be called after [`Self::extend`] of a lease that was taken over, whose fencing token may
-    /// have grown since: the record keeps the holder's. Waits for nothing.
-    pub fn keep_sequencer(&self) {
+    /// Keeps the records that the lease's holder has made, of its sequencer and of itself, for as long
+    /// as the keys are kept from now on. To be called after [`Self::extend`] of a lease that was taken
+    /// over, whose fencing token may have grown since: the records stay the holder's. Waits for nothing.
+    pub fn keep_records(&self) {
         let key_ttl = self.shared.lock().life.policy().key_ttl().as_duration();
-        self.shared.manager.keep_record(&self.shared.claim.resources, key_ttl);
+        let (manager, resources) = (&self.shared.manager, &self.shared.claim.resources);
+        manager.keep_record(resources, key_ttl);
+        manager.keep_owner(resources, key_ttl);
     }
 
     /// Deletes the record, if there is one, before the keys of a lease that is valid are
