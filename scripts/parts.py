@@ -66,6 +66,9 @@ FREE_THREADED = [
     *("--config", "env.PYO3_CONFIG_FILE.relative=true"),
 ]
 
+# What the workspace leaves out, since no binding uses it.
+TRACING = ["-p", "quorlock", "--features", "tracing"]
+
 # Quick parts first, so that a slip is told early; then what the later parts are built from.
 PARTS = [
     Part(
@@ -83,8 +86,14 @@ PARTS = [
         _groups("lint rust"),
         _cargo("clippy", "--workspace", "--all-targets", "--", "-D", "warnings"),
     ),
+    Part(
+        "clippy tracing",
+        _groups("lint rust"),
+        _cargo("clippy", *TRACING, "--all-targets", "--", "-D", "warnings"),
+    ),
     Part("free-threaded", _groups("lint python"), _cargo("check", *FREE_THREADED)),
     Part("cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), CARGO),
+    Part("test tracing", _groups("rust"), _cargo("test", *TRACING, "--test", "tracing"), CARGO),
     Part("instructions", _groups("rust"), _python("bench.guard")),
     Part(
         "model search",

@@ -15,6 +15,7 @@ use crate::inbox::CompactVotes;
 use crate::inbox::{Inbox, OperationId};
 use crate::manager::Manager;
 use crate::node_guards::LongLockNote;
+use crate::observe::HoldSpan;
 use crate::renewal::RenewalScheduler;
 
 mod account;
@@ -71,6 +72,8 @@ struct Extras {
     renewals: Renewals,
     /// When it was acquired, where others are told who holds it.
     owned_since: Option<SystemTime>,
+    /// Covers the time for which it is held.
+    hold: HoldSpan,
     /// What kept it from being locked, for a lease that goes on without the lock.
     degraded: Option<LockError>,
     /// For a long lock: they tell other clients of it; the longest comes last.
@@ -274,7 +277,7 @@ impl Drop for Shared {
     /// An abandoned lease is no longer renewed.
     fn drop(&mut self) {
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).leave(&self.manager.renewals);
-        self.account_dropped(&self.lock());
+        self.account_dropped(&mut self.lock());
     }
 }
 

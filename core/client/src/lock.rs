@@ -125,9 +125,20 @@ impl Lock {
     /// [`Closed`](crate::ErrorKind::Closed) after the manager was closed.
     pub async fn acquire(&self) -> Result<LeaseGuard, LockError> {
         #[cfg(feature = "tracing")]
-        return tracing::Instrument::instrument(self.acquire_anywhere(), span()).await;
+        return self.acquire_traced(&tracing::Span::current()).await;
         #[cfg(not(feature = "tracing"))]
         self.acquire_anywhere().await
+    }
+
+    /// Covers the acquisition, as a child of the caller's span, and the lease until its end.
+    #[cfg(feature = "tracing")]
+    async fn acquire_traced(&self, caller: &tracing::Span) -> Result<LeaseGuard, LockError> {
+        let span = tracing::debug_span!(target: "quorlock", "quorlock.acquire");
+        let acquired = tracing::Instrument::instrument(self.acquire_anywhere(), span).await;
+        if let Ok(lease) = &acquired {
+            lease.begin_hold(caller);
+        }
+        acquired
     }
 
     async fn acquire_anywhere(&self) -> Result<LeaseGuard, LockError> {
@@ -209,10 +220,4 @@ impl Lock {
             Err(error) => error.clone().into(),
         }
     }
-}
-
-/// Covers an acquisition, as a child of the caller's span.
-#[cfg(feature = "tracing")]
-fn span() -> tracing::Span {
-    tracing::debug_span!(target: "quorlock", "quorlock.acquire")
 }

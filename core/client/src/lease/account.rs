@@ -6,12 +6,25 @@ use std::time::Duration;
 use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, ReleaseOutcome, Stage};
 
 use super::{Lease, Shared, State};
-use crate::observe::{ABANDONED, EventKind, EventName, LeaseInfo, Telemetry};
+use crate::observe::{ABANDONED, EventKind, EventName, HoldSpan, LeaseInfo, Telemetry};
 
 impl Lease {
     /// Which lease it is, for events.
     pub(crate) fn info(&self) -> LeaseInfo {
         self.shared.info(&self.shared.lock())
+    }
+
+    /// Begins the span that covers the lease until its end, if anyone wants it.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn begin_hold(&self, caller: &tracing::Span) {
+        let mut state = self.shared.lock();
+        if state.life.stage() != Stage::Held || !self.shared.is_acquired() {
+            return;
+        }
+        let token = state.life.fencing_token().map(|FencingToken(token)| token);
+        if let Some(hold) = HoldSpan::begin(caller, token) {
+            state.extras().hold = hold;
+        }
     }
 }
 
@@ -38,12 +51,17 @@ pub(super) struct EndOfLease {
     was_over: bool,
     /// A lease that was taken over is counted where it was acquired.
     is_acquired: bool,
+    hold: HoldSpan,
 }
 
 impl State {
     pub(super) fn before(&self) -> Before {
         let until = self.life.lease().map_or(Moment::default(), quorlock_protocol::Lease::until);
         Before { until, failures: self.life.renewal_failures() }
+    }
+
+    fn take_hold(&mut self) -> HoldSpan {
+        self.extras.as_mut().map(|extras| std::mem::take(&mut extras.hold)).unwrap_or_default()
     }
 }
 
@@ -93,10 +111,11 @@ impl Shared {
     }
 
     pub(super) fn account_lost(&self, reason: LossReason) {
-        let state = self.lock();
+        let mut state = self.lock();
         let held_for = self.now().since(state.life.since());
-        let lease = self.info(&state);
+        let (lease, hold) = (self.info(&state), state.take_hold());
         drop(state);
+        hold.end(HoldSpan::LOST);
         let telemetry = &self.manager.telemetry;
         telemetry.figures().note_lost(reason);
         if self.is_acquired() {
@@ -106,18 +125,19 @@ impl Shared {
     }
 
     /// The lease begins to be given back.
-    pub(super) fn begin_end(&self, state: &State, was_over: bool, now: Moment) -> EndOfLease {
+    pub(super) fn begin_end(&self, state: &mut State, was_over: bool, now: Moment) -> EndOfLease {
         EndOfLease {
             telemetry: Arc::clone(&self.manager.telemetry),
             token: state.life.fencing_token(),
             held_for: now.since(state.life.since()),
             was_over,
             is_acquired: self.is_acquired(),
+            hold: state.take_hold(),
         }
     }
 
     /// The last handle is dropped.
-    pub(super) fn account_dropped(&self, state: &State) {
+    pub(super) fn account_dropped(&self, state: &mut State) {
         if self.is_acquired() && state.life.stage() == Stage::Held {
             self.begin_end(state, false, self.now()).tell_as(&self.claim, ABANDONED);
         }
@@ -132,11 +152,12 @@ impl EndOfLease {
     }
 
     fn tell_as(self, claim: &Arc<Claim>, outcome: &'static str) {
-        let Self { telemetry, token, held_for, .. } = self;
+        let Self { telemetry, token, held_for, hold, .. } = self;
         telemetry.figures().note_released(outcome);
         if self.is_acquired {
             telemetry.figures().note_ended(held_for);
         }
+        hold.end(outcome);
         telemetry.emit(EventName::Released, || {
             let lease = LeaseInfo::new(claim, token);
             EventKind::Released { lease, outcome, held_for }

@@ -94,7 +94,7 @@ impl Lease {
         let mut state = self.shared.lock();
         let now = self.shared.now();
         let withdraw = state.life.withdraw(now);
-        let end = withdraw.is_some().then(|| self.shared.begin_end(&state, false, now));
+        let end = withdraw.is_some().then(|| self.shared.begin_end(&mut state, false, now));
         state.settle(&self.shared.manager.renewals);
         drop(state);
         if end.is_some() {
@@ -113,7 +113,7 @@ impl Lease {
         let end = match release {
             Release::Asked { was_over, .. } => {
                 state.release = votes.cloned();
-                Some(self.shared.begin_end(&state, was_over, now))
+                Some(self.shared.begin_end(&mut state, was_over, now))
             }
             Release::Lost(_) | Release::NotHeld => None,
         };
