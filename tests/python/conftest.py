@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from tests.python.overtaking import Tokens, next_holder, overtake
+from tests.support import mariadb as mariadbs
+from tests.support import postgres as postgreses
 from tests.support.cluster import Cluster, start_servers
+from tests.support.mariadb import MariaDb
 from tests.support.peer_process import PeerProcess
-from tests.support.postgres import MISSING, Postgres, programs
+from tests.support.postgres import Postgres
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Options, Server
 from tests.support.tls import Certificates, certificates
@@ -108,10 +111,20 @@ def overtaken(cluster3: Cluster) -> Iterator[Tokens]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server, shared by the session."""
-    folder = programs()
+    folder = postgreses.programs()
     if folder is None:
-        pytest.skip(MISSING)
+        pytest.skip(postgreses.MISSING)
     with contextlib.closing(Postgres(folder)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """A MariaDB server, shared by the session."""
+    folder = mariadbs.programs()
+    if folder is None:
+        pytest.skip(mariadbs.MISSING)
+    with contextlib.closing(MariaDb(folder)) as server:
         yield server
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 
 from quorlock import ConfigError, ConfigTypeError, LockError
 from quorlock.fencing import SqlFence, StaleToken
 from tests.python.overtaking import Tokens
+from tests.support.mariadb import MariaDb
 from tests.support.postgres import Postgres
 
 Connect = Callable[[], Any]
@@ -22,6 +24,7 @@ _INVOICE = "CREATE TABLE invoice (id INTEGER PRIMARY KEY, state TEXT)"
 _WORDS = {
     "sqlite": "UPDATE invoice SET state = ? WHERE id = 42",
     "postgresql": "UPDATE invoice SET state = %s WHERE id = 42",
+    "mysql": "UPDATE invoice SET state = %s WHERE id = 42",
 }
 
 
@@ -32,7 +35,7 @@ class Database:
         self.connect = connect
         self.fence = SqlFence(dialect)
         self._write = _WORDS[dialect]
-        with closing(connect()) as connection, connection:
+        with self.transaction() as connection:
             cursor = connection.cursor()
             cursor.execute(_INVOICE)
             cursor.execute("INSERT INTO invoice VALUES (42, 'open')")
@@ -42,8 +45,13 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """A connection in a transaction, which is rolled back if the block raises."""
-        with closing(self.connect()) as connection, connection:
-            yield connection
+        with closing(self.connect()) as connection:
+            try:
+                yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
 
     def pay(self, connection: Any, token: int, state: str) -> None:
         """What a holder does in its transaction."""
@@ -54,15 +62,20 @@ class Database:
     @property
     def state(self) -> str:
         with closing(self.connect()) as connection:
-            state: str = connection.execute("SELECT state FROM invoice").fetchone()[0]
+            cursor = connection.cursor()
+            cursor.execute("SELECT state FROM invoice")
+            state: str = cursor.fetchone()[0]
         return state
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "sqlite":
         file = tmp_path / "data"
         yield Database("sqlite", lambda: sqlite3.connect(file, timeout=20, check_same_thread=False))
+        return
+    if request.param == "mysql":
+        yield from of_mariadb(request.getfixturevalue("mariadb"))
         return
     server: Postgres = request.getfixturevalue("postgres")
     with closing(psycopg.connect(server.settings, autocommit=True)) as first:
@@ -72,6 +85,16 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
             yield Database("postgresql", lambda: psycopg.connect(settings))
         finally:
             first.execute("DROP SCHEMA test CASCADE")
+
+
+def of_mariadb(server: MariaDb) -> Iterator[Database]:
+    options: dict[str, Any] = {"unix_socket": server.socket, "user": "root"}
+    with closing(pymysql.connect(**options)) as first, first.cursor() as cursor:
+        cursor.execute("CREATE DATABASE fencing")
+        try:
+            yield Database("mysql", lambda: pymysql.connect(**options, database="fencing"))
+        finally:
+            cursor.execute("DROP DATABASE fencing")
 
 
 def test_a_paused_holder_is_refused(database: Database, overtaken: Tokens) -> None:
@@ -154,11 +177,13 @@ def test_a_check_outside_of_a_transaction_is_refused(database: Database) -> None
     with closing(database.connect()) as connection:
         if isinstance(connection, sqlite3.Connection):
             connection.isolation_level = None
+        elif isinstance(connection, pymysql.Connection):
+            connection.autocommit(True)
         else:
             connection.autocommit = True
         with pytest.raises(LockError, match="outside of a transaction"):
             database.fence.check(connection.cursor(), "invoice:42", 17)
-        connection.execute("BEGIN")
+        connection.cursor().execute("BEGIN")
         database.fence.check(connection.cursor(), "invoice:42", 17)
 
 

@@ -125,9 +125,14 @@ def _is_outside_of_a_transaction(cursor: Any) -> bool:
         return not of_sqlite
     # libpq's word for it, in psycopg and psycopg2.
     status = getattr(getattr(connection, "info", None), "transaction_status", None)
-    return status is not None and int(status) == 0
+    if status is not None:
+        return int(status) == 0
+    # The flags of the server's last answer, in PyMySQL.
+    flags = getattr(connection, "server_status", None)
+    return isinstance(flags, int) and not flags & _IN_TRANSACTION
 
 
+_IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS of MySQL's protocol
 _MARKS = {
     "qmark": {"resource": "?", "token": "?"},
     "format": {"resource": "%s", "token": "%s"},
