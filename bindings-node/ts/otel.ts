@@ -55,6 +55,7 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
   const duration = meter.createHistogram('quorlock.acquire.duration', {
     unit: 's',
     description: 'How long acquisitions took',
+    advice: { explicitBucketBoundaries: WAITS },
   })
   const spans = new WeakMap<object, { span: Span; begun: number }>()
   return subscribe<AcquireMessage>('quorlock:acquire', redlock, {
@@ -80,6 +81,7 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
   const duration = meter.createHistogram('quorlock.hold.duration', {
     unit: 's',
     description: 'How long locks were held',
+    advice: { explicitBucketBoundaries: HOLDS },
   })
   const spans = new WeakMap<object, { span: Span; begun: number }>()
   return subscribe<HoldMessage>('quorlock:hold', redlock, {
@@ -118,7 +120,12 @@ function countEvents(redlock: Redlock, meter: Meter): () => void {
   const slack = meter.createHistogram('quorlock.renewal.slack', {
     unit: '1',
     description: 'The part of the validity that was left when a lock was prolonged',
+    advice: { explicitBucketBoundaries: PARTS },
   })
+  // A counter that begins with its first loss shows no increase then.
+  for (const reason of Object.keys(redlock.stats().losses))
+    lost.add(0, { 'quorlock.reason': reason })
+  degraded.add(0)
   const stops = [
     redlock._eventSource.listen('lost', ({ reason }) => lost.add(1, { 'quorlock.reason': reason })),
     redlock._eventSource.listen('degraded', () => degraded.add(1)),
@@ -129,7 +136,18 @@ function countEvents(redlock: Redlock, meter: Meter): () => void {
   }
 }
 
+/** The managers that each meter asks when it is read: it shows one value for a set of attributes. */
+const observed = new WeakMap<Meter, Set<Redlock>>()
+
 function observe(redlock: Redlock, meter: Meter): () => void {
+  const managers = observed.get(meter) ?? beginToObserve(meter)
+  managers.add(redlock)
+  return () => void managers.delete(redlock)
+}
+
+function beginToObserve(meter: Meter): Set<Redlock> {
+  const managers = new Set<Redlock>()
+  observed.set(meter, managers)
   const held = meter.createObservableUpDownCounter('quorlock.locks.held', {
     description: 'Locks that are held now',
   })
@@ -140,21 +158,26 @@ function observe(redlock: Redlock, meter: Meter): () => void {
     description: 'How often a node did not answer in time',
   })
   const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {
-    const stats = redlock.stats()
-    result.observe(held, stats.held)
-    for (const node of stats.nodes) {
-      const address = { 'server.address': node.address }
-      result.observe(timeouts, node.timeouts, address)
-      for (const name of STATES)
-        result.observe(state, Number(name === node.state), {
-          ...address,
-          'quorlock.node.state': name,
-        })
+    const all = [...managers].map((redlock) => redlock.stats())
+    if (all.length > 0) result.observe(held, sum(all.map((stats) => stats.held)))
+    const nodes = all.flatMap((stats) => stats.nodes)
+    for (const address of new Set(nodes.map((node) => node.address))) {
+      const own = nodes.filter((node) => node.address === address)
+      const attributes = { 'server.address': address }
+      result.observe(timeouts, sum(own.map((node) => node.timeouts)), attributes)
+      // Managers with the same node may see it in two states for a moment.
+      for (const name of STATES) {
+        const isIn = own.some((node) => node.state === name)
+        result.observe(state, Number(isIn), { ...attributes, 'quorlock.node.state': name })
+      }
     }
   }
-  const observed = [held, state, timeouts]
-  meter.addBatchObservableCallback(look, observed)
-  return () => meter.removeBatchObservableCallback(look, observed)
+  meter.addBatchObservableCallback(look, [held, state, timeouts])
+  return managers
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, number) => total + number, 0)
 }
 
 /** Follows the channel of that name for this Redlock alone. */
@@ -195,4 +218,8 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   ACQUIRE_TIMED_OUT: 'timed_out',
   QUORUM_UNREACHABLE: 'unreachable',
 }
+/** Bounds of the histograms: the SDK's own are for milliseconds. */
+const WAITS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+const HOLDS = [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600]
+const PARTS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 const STATES = ['connecting', 'healthy', 'unresponsive', 'quarantined', 'refusing', 'down']

@@ -78,6 +78,28 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
+  it('shows the managers of one meter together', async () => {
+    const managers = [OWN_NODES, ['memory://x']].map((nodes) => new Redlock(nodes))
+    const stops = managers.map((redlock) => instrument(redlock, { tracer, meter }))
+    const locks = await Promise.all(managers.map((redlock) => redlock.acquire('r', 5000)))
+    assert.deepEqual(
+      (await points('quorlock.locks.held')).map(({ value }) => value),
+      [2],
+    )
+    const addresses = (await points('quorlock.node.state')).map(
+      ({ attributes }) => attributes['server.address'],
+    )
+    assert.deepEqual([...new Set(addresses)], ['memory://', 'memory://x'])
+    stops[0]?.()
+    assert.deepEqual(
+      (await points('quorlock.locks.held')).map(({ value }) => value),
+      [1],
+    )
+    stops[1]?.()
+    await Promise.all(locks.map((lock) => lock.release()))
+    await Promise.all(managers.map((redlock) => redlock.quit()))
+  })
+
   it('counts losses, and tells names if that is asked for', async () => {
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter, resourceNames: true })
@@ -87,8 +109,11 @@ describe('quorlock/otel', () => {
     const [hold] = spans('quorlock.hold')
     assert.deepEqual(hold?.attributes['quorlock.resource'], ['a', 'b'])
     assert.equal(hold?.status.code, SpanStatusCode.ERROR)
-    const [lost] = await points('quorlock.lost')
-    assert.deepEqual([lost?.value, lost?.attributes], [1, { 'quorlock.reason': 'expired' }])
+    const lost = (await points('quorlock.lost')).map(({ attributes, value }) => [
+      attributes['quorlock.reason'],
+      value,
+    ])
+    assert.deepEqual(Object.fromEntries(lost), { expired: 1, gone: 0, 'held-too-long': 0 })
     stop()
     await redlock.quit()
   })

@@ -101,6 +101,24 @@ async def test_a_lock_makes_spans_and_metrics(api: Api, seen: Seen) -> None:
 
 
 @both_apis
+async def test_managers_of_one_meter_are_shown_together(api: Api, seen: Seen) -> None:
+    managers = [api.Redlock(OWN_NODES), api.Redlock(["memory://x", "memory://y", "memory://z"])]
+    stops = [seen.instrument(locks) for locks in managers]
+    async with api.block(managers[0].lock("r")), api.block(managers[1].lock("r")):
+        assert [point.value for point in seen.points("quorlock.locks.held")] == [2]
+        states = seen.points("quorlock.node.state")
+        healthy = {"quorlock.node.state": "healthy"}.items()
+        shown = {
+            it.attributes["server.address"] for it in states if healthy <= it.attributes.items()
+        }
+        assert shown == {"memory://", "memory://x", "memory://y", "memory://z"}
+        stops[0]()
+        assert [point.value for point in seen.points("quorlock.locks.held")] == [1]
+    stops[1]()
+    assert seen.points("quorlock.locks.held") == []
+
+
+@both_apis
 async def test_a_loss_is_counted_and_names_are_told_if_asked_for(api: Api, seen: Seen) -> None:
     locks = api.Redlock(OWN_NODES)
     seen.instrument(locks, resource_names=True)
@@ -110,7 +128,7 @@ async def test_a_loss_is_counted_and_names_are_told_if_asked_for(api: Api, seen:
     (hold,) = seen.spans("quorlock.hold")
     assert hold.attributes["quorlock.resource"] == ("a", "b")
     assert hold.status.status_code is StatusCode.ERROR
-    (lost,) = seen.points("quorlock.lost")
-    assert (lost.value, dict(lost.attributes)) == (1, {"quorlock.reason": "expired"})
+    lost = {it.attributes["quorlock.reason"]: it.value for it in seen.points("quorlock.lost")}
+    assert lost == {"expired": 1, "gone": 0, "held-too-long": 0}
     (acquired,) = seen.spans("quorlock.acquire")
     assert acquired.attributes["quorlock.resource"] == ("a", "b")

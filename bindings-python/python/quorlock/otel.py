@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -41,6 +42,7 @@ from ._tracing import tracers
 if TYPE_CHECKING:
     from ._base import RedlockBase
     from ._native import LeaseState, Plan
+    from ._stats import NodeStats
 
 __all__ = ["instrument"]
 
@@ -66,8 +68,13 @@ def instrument(
     >>> stop()
     """
     tracer = trace.get_tracer("quorlock", tracer_provider=tracer_provider)
-    meter = metrics.get_meter("quorlock", meter_provider=meter_provider)
+    provider = meter_provider or metrics.get_meter_provider()
+    meter = provider.get_meter("quorlock")
     instrumentation = _Instrumentation(locks, tracer, meter, resource_names)
+    observer = _observers.get(provider)
+    if observer is None:
+        observer = _observers[provider] = _Observer(meter)
+    observer.managers.add(locks)
     number = locks._manager.number
     tracers[number] = instrumentation.begin
     locks._events.add(instrumentation.tell)
@@ -76,7 +83,7 @@ def instrument(
         if tracers.get(number) == instrumentation.begin:
             del tracers[number]
         locks._events.remove(instrumentation.tell)
-        instrumentation.is_over = True
+        observer.managers.discard(locks)
 
     return stop
 
@@ -87,20 +94,23 @@ class _Instrumentation:
     def __init__(
         self, locks: RedlockBase, tracer: trace.Tracer, meter: metrics.Meter, resource_names: bool
     ) -> None:
-        # Weak: the meter keeps its callbacks for ever.
-        self._locks = weakref.ref(locks)
         self.tracer = tracer
         self._names = resource_names
-        self.is_over = False
         # : The spans of leases that are held, by the holder id.
         self._holds: dict[str, Span] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
         self.acquire = meter.create_histogram(
-            "quorlock.acquire.duration", unit="s", description="How long acquisitions took"
+            "quorlock.acquire.duration",
+            unit="s",
+            description="How long acquisitions took",
+            explicit_bucket_boundaries_advisory=_WAITS,
         )
         self._hold = meter.create_histogram(
-            "quorlock.hold.duration", unit="s", description="How long locks were held"
+            "quorlock.hold.duration",
+            unit="s",
+            description="How long locks were held",
+            explicit_bucket_boundaries_advisory=_HOLDS,
         )
         self._lost = meter.create_counter("quorlock.lost", description="Locks that were lost")
         self._degraded = meter.create_counter(
@@ -110,20 +120,12 @@ class _Instrumentation:
             "quorlock.renewal.slack",
             unit="1",
             description="The part of the validity that was left when a lock was prolonged",
+            explicit_bucket_boundaries_advisory=_PARTS,
         )
-        meter.create_observable_up_down_counter(
-            "quorlock.locks.held", [self._look_held], description="Locks that are held now"
-        )
-        meter.create_observable_gauge(
-            "quorlock.node.state",
-            [self._look_states],
-            description="1 for the state that a node is in",
-        )
-        meter.create_observable_counter(
-            "quorlock.node.timeouts",
-            [self._look_timeouts],
-            description="How often a node did not answer in time",
-        )
+        # A counter that begins with its first loss shows no increase then.
+        for reason in locks.stats().losses:
+            self._lost.add(0, {"quorlock.reason": reason})
+        self._degraded.add(0)
 
     def begin(self, plan: Plan) -> _Attempt:
         """Follow an acquisition that begins now."""
@@ -173,22 +175,49 @@ class _Instrumentation:
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
         span.end(int(at * 1e9))
 
+
+class _Observer:
+    """What a meter asks for when it is read, over all managers: it knows a name once."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        # : Weak: the meter keeps its callbacks for ever.
+        self.managers: weakref.WeakSet[RedlockBase] = weakref.WeakSet()
+        meter.create_observable_up_down_counter(
+            "quorlock.locks.held", [self._look_held], description="Locks that are held now"
+        )
+        meter.create_observable_gauge(
+            "quorlock.node.state",
+            [self._look_states],
+            description="1 for the state that a node is in",
+        )
+        meter.create_observable_counter(
+            "quorlock.node.timeouts",
+            [self._look_timeouts],
+            description="How often a node did not answer in time",
+        )
+
     def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
-        locks = self._locks()
-        if locks is not None and not self.is_over:
-            yield Observation(locks.stats().held)
+        held = [locks.stats().held for locks in list(self.managers)]
+        if held:
+            yield Observation(sum(held))
 
     def _look_states(self, _: CallbackOptions) -> Iterable[Observation]:
-        locks = self._locks()
-        for node in () if locks is None or self.is_over else locks.stats().nodes:
+        # Managers with the same node may see it in two states for a moment.
+        seen = {(node.address, node.state) for node in self._nodes()}
+        for address in dict.fromkeys(address for address, _ in seen):
             for state in _STATES:
-                attributes = {"server.address": node.address, "quorlock.node.state": state}
-                yield Observation(int(node.state == state), attributes)
+                attributes = {"server.address": address, "quorlock.node.state": state}
+                yield Observation(int((address, state) in seen), attributes)
 
     def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
-        locks = self._locks()
-        for node in () if locks is None or self.is_over else locks.stats().nodes:
-            yield Observation(node.timeouts, {"server.address": node.address})
+        timeouts: Counter[str] = Counter()
+        for node in self._nodes():
+            timeouts[node.address] += node.timeouts
+        for address, count in timeouts.items():
+            yield Observation(count, {"server.address": address})
+
+    def _nodes(self) -> list[NodeStats]:
+        return [node for locks in list(self.managers) for node in locks.stats().nodes]
 
 
 class _Attempt:
@@ -229,6 +258,12 @@ def _outcome_of(error: BaseException) -> str:
     return "error" if isinstance(error, Exception) else "cancelled"
 
 
+# : By the provider of the meter.
+_observers: weakref.WeakKeyDictionary[Any, _Observer] = weakref.WeakKeyDictionary()
+# : Bounds of the histograms: the SDK's own are for milliseconds.
+_WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_HOLDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
 # : Events come from another thread, at most this many before the span of their lease.
 _MOST_ENDED = 4096
