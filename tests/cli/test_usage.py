@@ -24,8 +24,14 @@ RAN = ("--", "sh", "-c", "echo ran")
         (["run", "--ttl", "soon", "job", *RAN], '"soon" is wrong for --ttl <DURATION>: a time is'),
         (["run", "--ttl", "10", "job", *RAN], "a number and a unit"),
         (["run", "--ttl", "0s", "job", *RAN], "ttl must be at least 1 ms"),
-        (["run", "--wait", "-1s", "job", *RAN], "'-1'"),
+        (["run", "--wait", "-1s", "job", *RAN], '"-1s" is wrong for --wait <DURATION>: a time is'),
+        (["run", "--ttl", "--fair", "job", *RAN], '"--fair" is wrong for --ttl <DURATION>: a time'),
         (["run", "--try", "--wait", "1s", "job", *RAN], "cannot be used with"),
+        (["--timeout", "0s", "run", "job", *RAN], "or no node can answer"),
+        (
+            ["--user-prefix", "a\n", "run", "job", *RAN],
+            "a prefix must not hold the control character",
+        ),
         (["--timeout", "x", "run", "job", *RAN], '"x" is wrong for --timeout'),
         (["run", "--owner", "a=" + 5000 * "x", "job", *RAN], "owner may take 4096 bytes at most"),
         (["run", "--owner", "=x", "job", *RAN], "it must be a name and a value"),
@@ -56,6 +62,8 @@ def test_a_wrong_command_line(cluster3: Cluster, words: list[str | bytes], told:
         ("redis://a,redis://a", "is named twice"),
         ("redis://:secret@a:x", "the port is not a number"),
         ("redis://a?bogus=1", "unknown option 'bogus'"),
+        ("memory://a,memory://b,memory://c", "memory://a is inside this process"),
+        ("redis://a,memory://", "its locks would keep nobody else out"),
     ],
 )
 def test_a_wrong_list_of_nodes(nodes: str, told: str) -> None:

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::checks::parse;
-use self::checks::{duration, name, seconds, word};
+use self::checks::{duration, name, patience, prefix, seconds, word};
 
 /// Locks over independent Redis or Valkey servers: run a command under one, see who holds one, and
 /// which server is not fit.
@@ -38,10 +38,10 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
     /// What every key on the nodes begins with.
-    #[arg(long, global = true, value_name = "PREFIX")]
+    #[arg(long, global = true, value_name = "PREFIX", value_parser = prefix)]
     pub(crate) user_prefix: Option<String>,
     /// How long nodes that do not answer are waited for.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", default_value = "2s", value_parser = patience, allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
     /// Print JSON.
     #[arg(long, global = true)]
@@ -105,10 +105,10 @@ pub(crate) enum Shell {
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
     /// How long the nodes keep the lock after the last renewal.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
     /// How long to wait for another holder; without it, until the lock is held.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
     /// Give up at once if another holds the lock.
     #[arg(long = "try", conflicts_with = "wait")]
@@ -117,20 +117,20 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) fair: bool,
     /// The longest time for which the lock is renewed.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) max_hold: Duration,
     /// How long the lock is kept from others at least, however soon the command ends.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) min_hold: Duration,
     /// How much longer a lock is kept from others that was lost instead of released.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) lock_delay: Duration,
     /// What others are told of who holds the lock, as in service=billing; may be repeated. A word
     /// alone is the service. Host and process id are added; 4 KiB at most in all.
     #[arg(long, value_name = "NAME=VALUE", value_parser = word)]
     pub(crate) owner: Vec<(String, String)>,
     /// How long the command has to end after SIGTERM, once the lock is lost.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) grace: Duration,
     /// Tell on standard error what happens to the lock and the nodes.
     #[arg(long, short)]
@@ -200,7 +200,7 @@ pub(crate) struct Extend {
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// How long the nodes keep the lock from now on.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 }
 

@@ -76,6 +76,12 @@ fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {
     let mut addresses = Vec::new();
     for text in texts.filter(|text| !text.is_empty()) {
         let address: Address = text.parse()?;
+        if address.to_string().starts_with("memory:") {
+            return Err(Failure::usage(format!(
+                "the node {address} is inside this process, and its locks would keep nobody else \
+                 out: name servers"
+            )));
+        }
         addresses.push(match &common.user_prefix {
             Some(prefix) => address.with_key_prefix(prefix),
             None => address,

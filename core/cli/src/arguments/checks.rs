@@ -79,11 +79,29 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "a time is a number and a unit, such as 500ms, 10s, 5m or 1h30m".to_owned())
 }
 
+/// A time to wait for nodes: without any, none could answer.
+pub(super) fn patience(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than that, or no node can answer".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// The beginning of all keys.
+pub(super) fn prefix(text: &str) -> Result<String, String> {
+    without_controls("a prefix", text).map(str::to_owned)
+}
+
+fn without_controls<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
+    match text.chars().find(|letter| letter.is_control()) {
+        Some(odd) => Err(format!("{what} must not hold the control character {odd:?}")),
+        None => Ok(text),
+    }
+}
+
 /// The name of a lock.
 pub(super) fn name(text: &str) -> Result<String, String> {
-    if let Some(odd) = text.chars().find(|letter| letter.is_control()) {
-        return Err(format!("a lock's name must not hold the control character {odd:?}"));
-    }
+    let text = without_controls("a lock's name", text)?;
     Resource::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
 }
 
