@@ -38,7 +38,7 @@ interface EventVote {
 
 /** The events of a {@link Redlock}, each with its one argument. Times are in milliseconds. */
 export interface RedlockEvents {
-  /** A lock was acquired, after so long a wait and so many rounds. */
+  /** A lock was acquired, after `waited` and this number of rounds. */
   acquired: OfLease & { waited: number; attempts: number; votes: readonly EventVote[] }
   /** A round was refused, because another holds the lock: at most for so much longer, if it is told. */
   contended: OfLock & { holderEndsIn?: number }
@@ -59,7 +59,7 @@ export interface RedlockEvents {
   }
   /** The state of a node has changed; see {@link NodeStatus}. */
   node: Base & { address: string; from: string; to: string; detail?: string }
-  /** A node may have forgotten locks: its votes do not count for about so long. */
+  /** A node may have forgotten locks: its votes do not count for about this time. */
   quarantined: Base & { address: string; reason: string; lasts: number }
   /** A clock was set, or stood still with this machine (then without an address). */
   clock_step: Base & { address?: string; by?: number; direction: 'forward' | 'back' | 'paused' }

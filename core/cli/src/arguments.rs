@@ -166,7 +166,7 @@ pub(crate) struct Status {
 #[command(after_help = "\
 Examples:
   quorlock release invoice:42 --token $QUORLOCK_TOKEN
-  quorlock release invoice:42 --force --yes      whoever holds it: the work may go on without it
+  quorlock release invoice:42 --force --yes      also if another process holds it: its work may go on
 ")]
 pub(crate) struct Release {
     /// The name of the lock.
@@ -175,7 +175,7 @@ pub(crate) struct Release {
     /// The holder's token: QUORLOCK_TOKEN of a command under `run`, or what the program logs.
     #[arg(long, value_name = "TOKEN", conflicts_with = "force")]
     pub(crate) token: Option<String>,
-    /// Take it from whoever holds it, and say who that was; needs --yes.
+    /// Take it from its holder, and say who that was; needs --yes.
     #[arg(long)]
     pub(crate) force: bool,
     /// Confirm --force: the holder's work goes on, and another's may overlap it.

@@ -39,7 +39,7 @@ mod won_round;
 
 pub use outcome::{AcquireOutcome, Won};
 use token::join_raise;
-use waiting::{Seat, Waiting};
+use waiting::{QueueMembership, Waiting};
 
 /// Acquires a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,13 +52,13 @@ pub struct Acquire {
     known: FencingToken,
     next_ticket: u32,
     attempts: u32,
-    /// Rounds of these that are no tries,
+    /// Rounds that are not counted as tries.
     uncounted: u32,
-    /// and of those the ones that this process was too late for.
+    /// Those of the uncounted rounds that this process was too late for.
     void: u32,
-    /// What is waited for may have become free while a round was under way.
+    /// The lock may have become free while a round was under way.
     is_freed: bool,
-    /// Rounds of these that nodes' news led to, which a limit of tries does not count.
+    /// Rounds that nodes' news led to, which a limit of tries does not count.
     pushed: u32,
     /// When the next counted round is due.
     next_counted: Moment,
@@ -67,7 +67,7 @@ pub struct Acquire {
     queues_first: bool,
     /// What ended the last wait.
     woken_by: WakeCause,
-    seat: Option<Box<Seat>>,
+    membership: Option<Box<QueueMembership>>,
     state: State,
     withdrawals: Vec<Withdraw>,
     reports: Vec<RoundReport>,
@@ -119,7 +119,7 @@ impl Acquire {
             waiter: None,
             queues_first: policy.fair,
             woken_by: WakeCause::Timer,
-            seat: None,
+            membership: None,
             state: State::Idle,
             withdrawals: Vec::new(),
             reports: Vec::new(),
@@ -176,7 +176,7 @@ impl Acquire {
             result,
             attempts: self.attempts,
             elapsed: now.since(self.started),
-            was_waited_for: self.seat.is_some(),
+            was_waited_for: self.membership.is_some(),
             lost_rounds: std::mem::take(&mut self.reports),
             withdrawals: std::mem::take(&mut self.withdrawals),
         }
@@ -205,10 +205,14 @@ impl Machine for Acquire {
         }
         let send = match &mut self.state {
             State::Voting(round) | State::Raising { raise: round, .. } => round.poll_send(),
-            State::Waiting(waiting) => self.seat.as_mut().and_then(|seat| waiting.poll_send(seat)),
+            State::Waiting(waiting) => {
+                self.membership.as_mut().and_then(|membership| waiting.poll_send(membership))
+            }
             State::Finished(result) => {
-                if let Some((node, command)) =
-                    self.seat.as_mut().and_then(|seat| seat.poll_leave(self.next_ticket))
+                if let Some((node, command)) = self
+                    .membership
+                    .as_mut()
+                    .and_then(|membership| membership.poll_leave(self.next_ticket))
                 {
                     return Output::Send(node, command);
                 }

@@ -31,7 +31,7 @@ async fn each_is_given_the_replies_to_its_own_calls() {
 }
 
 #[tokio::test]
-async fn who_waits_is_woken_whoever_reads() {
+async fn a_waiter_is_woken_when_another_task_reads() {
     let (mut server, one) = pair();
     let two = one.connection().share();
     one.request(&mut call("A"));

@@ -255,7 +255,7 @@ impl Session {
         self.unanswered() >= Self::MOST_UNANSWERED
     }
 
-    /// Whether there are so many users that others probably have something to send as well.
+    /// Whether there are enough users that others probably have something to send as well.
     pub(crate) fn is_crowded(&self) -> bool {
         self.unanswered() >= Self::CROWD
     }
