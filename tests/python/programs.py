@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.support.cluster import Cluster
 from tests.support.servers import APART
+from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,10 +105,19 @@ def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> flo
             server.pause()
     program.write("\n")
     assert program.line() == "waiting"
-    time.sleep(0.15)  # deep into the wait; the program cannot tell
+    if hung:
+        time.sleep(0.15)  # deep into the wait; neither the program nor a server can tell
+    else:
+        eventually(lambda: has_place(cluster, "r"))
     sent = time.monotonic()
     program.signal(signal.SIGINT)
     return sent
+
+
+def has_place(cluster: Cluster, name: str) -> bool:
+    """Whether a caller waits for the lock, as every server says."""
+    queue = f"quorlock:queue:{{{name}}}"
+    return all(server.command("ZCARD", queue) for server in cluster)
 
 
 def is_prompt(interrupt: Callable[[], float], *, within: float) -> None:
