@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.cluster import Cluster
+from tests.support.processes import end_group
 from tests.support.servers import APART
 from tests.support.wait import eventually
 
@@ -72,13 +72,7 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Its own children, too: one that hangs would keep the output open.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        end_group(self._process)
 
 
 class NodeProgram(Program):
