@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::nodes::{GRAIN, REFRESH, Standing};
-pub(super) use self::nodes::{QueueMembership, Waiting};
+pub(super) use self::nodes::{Seat, Waiting};
 use super::{Acquire, State};
 use crate::backoff;
 use crate::command::{Answer, Reply};
@@ -43,16 +43,14 @@ impl Acquire {
 
     /// Whether it has taken places, and others may wait beside it.
     pub(super) fn was_queued(&self) -> bool {
-        let is_queued = |membership: &QueueMembership| {
-            membership.has_place && (membership.has_company || self.policy.fair)
-        };
-        self.membership.as_deref().is_some_and(is_queued)
+        let is_queued = |seat: &Seat| seat.has_place && (seat.has_company || self.policy.fair);
+        self.seat.as_deref().is_some_and(is_queued)
     }
 
     /// Whether the first thing to do is to take a place.
     pub(super) const fn begins_in_queue(&self) -> bool {
         let may_wait = !matches!(self.policy.retry_limit, Some(0));
-        self.queues_first && self.membership.is_none() && self.waiter.is_some() && may_wait
+        self.queues_first && self.seat.is_none() && self.waiter.is_some() && may_wait
     }
 
     /// The place for a fair grant.
@@ -61,8 +59,8 @@ impl Acquire {
     }
 
     fn place(&self, env: &dyn Environment) -> Option<Place> {
-        if let Some(membership) = &self.membership {
-            return Some(membership.place);
+        if let Some(seat) = &self.seat {
+            return Some(seat.place);
         }
         let waiter = self.waiter?;
         let elapsed = env.now().since(self.started).as_micros();
@@ -86,10 +84,10 @@ impl Acquire {
         };
         let nodes = self.quorum.nodes();
         let random = env.random();
-        let membership = self.membership.get_or_insert_with(|| {
+        let seat = self.seat.get_or_insert_with(|| {
             let (resources, holder) = (self.resources.clone(), HolderId::fresh(random));
             let claim = Arc::new(Claim { resources, holder });
-            Box::new(QueueMembership {
+            Box::new(Seat {
                 place,
                 claim,
                 asked: vec![false; nodes],
@@ -98,9 +96,9 @@ impl Acquire {
                 splits: 0,
             })
         });
-        membership.has_company |= self.attempts > 0;
-        membership.splits = if was_split { membership.splits + 1 } else { 0 };
-        let most = backoff::doubled(FIRST_SPLIT, membership.splits, self.policy.retry_delay);
+        seat.has_company |= self.attempts > 0;
+        seat.splits = if was_split { seat.splits + 1 } else { 0 };
+        let most = backoff::doubled(FIRST_SPLIT, seat.splits, self.policy.retry_delay);
         let pause =
             if was_split { most.mul_f64(backoff::fraction(random)) } else { Duration::ZERO };
         // A limited number of tries goes on at the usual delays, beside what the nodes tell.
@@ -148,9 +146,9 @@ impl Acquire {
         match reply.answer {
             Ok(Answer::Queued { queued, frees }) => {
                 standing.take(now, queued, frees);
-                if let Some(membership) = &mut self.membership {
-                    membership.has_place = true;
-                    membership.has_company |= !queued.is_turn();
+                if let Some(seat) = &mut self.seat {
+                    seat.has_place = true;
+                    seat.has_company |= !queued.is_turn();
                 }
             }
             _ => standing.is_told = false,

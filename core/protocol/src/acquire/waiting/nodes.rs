@@ -13,7 +13,7 @@ use crate::time::Moment;
 
 /// The places of one acquisition, from its first look to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::acquire) struct QueueMembership {
+pub(in crate::acquire) struct Seat {
     pub(super) place: Place,
     pub(super) claim: Arc<Claim>,
     /// The nodes that may have the place.
@@ -65,16 +65,13 @@ pub(super) struct Standing {
 
 impl Waiting {
     /// The next command for the queues.
-    pub(in crate::acquire) fn poll_send(
-        &mut self,
-        membership: &mut QueueMembership,
-    ) -> Option<(NodeId, Command)> {
+    pub(in crate::acquire) fn poll_send(&mut self, seat: &mut Seat) -> Option<(NodeId, Command)> {
         let index = self.nodes.iter().position(|node| node.wanted)?;
         self.nodes[index].wanted = false;
-        membership.asked[index] = true;
+        seat.asked[index] = true;
         let by =
             if self.look_ends == Moment::FAR_FUTURE { self.refresh_at } else { self.look_ends };
-        membership.command(index, self.ticket, Action::Enqueue { place: membership.place }, by)
+        seat.command(index, self.ticket, Action::Enqueue { place: seat.place }, by)
     }
 
     pub(super) fn freed(&self) -> usize {
@@ -166,7 +163,7 @@ impl Standing {
     }
 }
 
-impl QueueMembership {
+impl Seat {
     /// After the end: the next node that is told that the place is given up.
     pub(in crate::acquire) fn poll_leave(&mut self, ticket: u32) -> Option<(NodeId, Command)> {
         let index = self.asked.iter().position(|asked| *asked)?;
