@@ -113,7 +113,7 @@ pub(crate) struct Run {
     /// Give up at once if another holds the lock.
     #[arg(long = "try", conflicts_with = "wait")]
     pub(crate) try_once: bool,
-    /// Get the lock in the order in which those that give --fair have come; for one name.
+    /// Get the lock in the order of arrival among commands with --fair; for one name.
     #[arg(long)]
     pub(crate) fair: bool,
     /// The longest time for which the lock is renewed.
@@ -183,7 +183,7 @@ pub(crate) struct Release {
     pub(crate) yes: bool,
 }
 
-/// Keep a lock for longer that another program took, such as one that hands its work over.
+/// Extend a lock that another program holds, such as one that hands its work over.
 ///
 /// Exits with 0 if it was extended, 1 if it was not held, 3 if another holds it, and 69 if too few
 /// nodes answer.
