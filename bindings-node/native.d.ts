@@ -83,12 +83,6 @@ export declare function finish(bridge: ExternalObject<Bridge>, patience: number)
 /** Starts what has been asked for since the last call; tells whether there is something to take. */
 export declare function flush(bridge: ExternalObject<Bridge>): boolean
 
-/**
- * From now on `listener` is called with the events of these names, each as JSON, instead of those
- * of an earlier call.
- */
-export declare function hear(manager: ExternalObject<Manager>, names: Array<string>, listener: (arg: string) => void): void
-
 /** Who holds the resource `name`; ends with what its holder says of itself, or nothing. */
 export declare function holder(manager: ExternalObject<Manager>, id: number, name: string): void
 
@@ -225,6 +219,12 @@ export interface SettingDefault {
 
 /** What the manager has counted, as JSON. */
 export declare function stats(manager: ExternalObject<Manager>): string
+
+/**
+ * From now on `listener` is called with the events of these names, each as JSON, instead of those
+ * of an earlier call.
+ */
+export declare function subscribe(manager: ExternalObject<Manager>, names: Array<string>, listener: (arg: string) => void): void
 
 /**
  * Everything that has ended since the last call, in order: for each the operation's id and the two

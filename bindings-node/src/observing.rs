@@ -24,7 +24,7 @@ type Call = ThreadsafeFunction<String, (), String, Status, false, true, 0>;
 #[napi]
 // JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
-pub fn hear(
+pub fn subscribe(
     manager: &External<Manager>,
     names: Vec<String>,
     listener: Function<'_, String, ()>,

@@ -38,9 +38,9 @@ interface EventVote {
 
 /** The events of a {@link Redlock}, each with its one argument. Times are in milliseconds. */
 export interface RedlockEvents {
-  /** A lock was acquired, after so long a wait and so many rounds. */
+  /** A lock was acquired, after `waited` and `attempts` rounds. */
   acquired: OfLease & { waited: number; attempts: number; votes: readonly EventVote[] }
-  /** A round was refused, because another holds the lock: at most for so much longer, if it is told. */
+  /** A round was refused, because another holds the lock: for `holderEndsIn` at most, if the nodes told. */
   contended: OfLock & { holderEndsIn?: number }
   /** A caller waits for the lock. */
   waiting: OfLock
@@ -59,7 +59,7 @@ export interface RedlockEvents {
   }
   /** The state of a node has changed; see {@link NodeStatus}. */
   node: Base & { address: string; from: string; to: string; detail?: string }
-  /** A node may have forgotten locks: its votes do not count for about so long. */
+  /** A node may have forgotten locks: its votes do not count for about this time. */
   quarantined: Base & { address: string; reason: string; lasts: number }
   /** A clock was set, or stood still with this machine (then without an address). */
   clock_step: Base & { address?: string; by?: number; direction: 'forward' | 'back' | 'paused' }
@@ -75,7 +75,7 @@ export class EventSource {
   readonly #of: WeakRef<EventEmitter>
   readonly #native: () => NativeRedlock
   readonly #own = new Map<string, Set<(event: never) => void>>()
-  #heard = ''
+  #subscribed = ''
 
   constructor(emitter: EventEmitter, handle: () => NativeRedlock) {
     // Weak, so that the native half does not keep the Redlock from being collected.
@@ -83,10 +83,10 @@ export class EventSource {
     this.#native = handle
     // Both are emitted in the middle of the change.
     emitter.on('newListener', (name: unknown) => {
-      if (NAMES.includes(name as string)) this.#hear(name as string)
+      if (NAMES.includes(name as string)) this.#subscribe(name as string)
     })
     emitter.on('removeListener', (name: unknown) => {
-      if (NAMES.includes(name as string)) this.#hear()
+      if (NAMES.includes(name as string)) this.#subscribe()
     })
   }
 
@@ -97,28 +97,28 @@ export class EventSource {
   ): () => void {
     const listeners = this.#own.get(name) ?? new Set()
     this.#own.set(name, listeners.add(listener))
-    this.#hear()
+    this.#subscribe()
     return () => {
       listeners.delete(listener)
-      this.#hear()
+      this.#subscribe()
     }
   }
 
   /** The native half is another one now. */
   renew(): void {
-    this.#heard = ''
-    this.#hear()
+    this.#subscribed = ''
+    this.#subscribe()
   }
 
-  #hear(also?: string): void {
+  #subscribe(also?: string): void {
     const emitter = this.#of.deref()
     const wanted = NAMES.filter(
       (name) => name === also || emitter?.listenerCount(name) || this.#own.get(name)?.size,
     )
-    if (wanted.join() === this.#heard) return
-    this.#heard = wanted.join()
+    if (wanted.join() === this.#subscribed) return
+    this.#subscribed = wanted.join()
     const own = new WeakRef<EventSource>(this)
-    native.hear(this.#native(), wanted, (json) => {
+    native.subscribe(this.#native(), wanted, (json) => {
       const source = own.deref()
       if (source !== undefined) source.#tell(json)
     })

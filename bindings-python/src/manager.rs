@@ -31,7 +31,7 @@ pub(crate) struct Manager {
     /// Tells the events of this manager from those of others.
     number: u64,
     /// Whether every event is told, and not only those that are always logged.
-    is_heard: AtomicBool,
+    has_listener: AtomicBool,
 }
 
 #[pymethods]
@@ -48,8 +48,8 @@ impl Manager {
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
         let options = options::parse(options)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let (closed, is_heard) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { addresses, options, owner, core: Mutex::default(), closed, number, is_heard })
+        let (closed, has_listener) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { addresses, options, owner, core: Mutex::default(), closed, number, has_listener })
     }
 
     /// Every node's address, state, the reason of the state, and how many seconds its quarantine
@@ -96,11 +96,11 @@ impl Manager {
 
     /// From now on every event is told.
     fn hear_all(&self) {
-        if self.is_heard.load(Ordering::Relaxed) {
+        if self.has_listener.load(Ordering::Relaxed) {
             return;
         }
         let slot = self.lock();
-        if self.is_heard.swap(true, Ordering::Relaxed) {
+        if self.has_listener.swap(true, Ordering::Relaxed) {
             return;
         }
         if let Some(core) = slot.as_ref().and_then(ForkLocal::get)
@@ -164,12 +164,12 @@ impl Manager {
         if let Some(notices) = process::notices() {
             let number = self.number;
             builder = builder.on_notice(|notice| notices.keep(notice));
-            let heard = if self.is_heard.load(Ordering::Relaxed) {
+            let wanted = if self.has_listener.load(Ordering::Relaxed) {
                 Interest::ALL
             } else {
                 Interest::WARNINGS
             };
-            builder = builder.on_events(heard, move |event| notices.keep_event(number, event));
+            builder = builder.on_events(wanted, move |event| notices.keep_event(number, event));
         }
         for address in &self.addresses {
             builder = builder.address(address.clone());

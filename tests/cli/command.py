@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.processes import end_group
 
 ROOT = Path(__file__).parents[2]
 #: Cargo's build of the command.
@@ -66,12 +67,7 @@ class Command:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        end_group(self._process)
 
 
 def variables(nodes: Sequence[str] = (), env: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.command import PROGRAM, call, is_alive, state
 from tests.cli.conftest import Start
+from tests.python.programs import has_place
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -85,6 +86,7 @@ def test_it_waits_until_the_lock_is_free(cluster3: Cluster, start: Start) -> Non
     holder = start("run", "job", "--", *SLEEPER, nodes=cluster3.urls)
     child = int(holder.line())
     waiting = start("run", "job", "--", "echo", "ran", nodes=cluster3.urls)
+    eventually(lambda: has_place(cluster3, "job"))
     os.kill(child, signal.SIGTERM)
     assert holder.end().code == 128 + signal.SIGTERM
     ended = waiting.end()

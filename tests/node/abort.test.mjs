@@ -1,7 +1,6 @@
 // Tests that an AbortSignal cancels the wait for a lock: at once, with its reason, and without leaving a key.
 import assert from 'node:assert/strict'
-import { getEventListeners } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { getEventListeners, once } from 'node:events'
 import { describe, it } from 'node:test'
 import { Redlock } from 'quorlock'
 import { withLocks } from './support/locks.mjs'
@@ -32,11 +31,12 @@ describe('abort', () => {
     const held = await redlock.acquire('a', 60_000)
     await promptly(20, async () => {
       const controller = new AbortController()
+      const waits = once(redlock, 'waiting')
       const waiting = redlock.acquire(['b', 'a'], 10_000, {
         signal: controller.signal,
         retryCount: -1,
       })
-      await sleep(50) // time for a few tries to go out
+      await waits
       const reason = new Error('enough')
       const start = performance.now()
       controller.abort(reason)

@@ -172,6 +172,7 @@ describe('a process', () => {
        lock.attempts
        await working.acquire('a', 100).catch((error) => error.attempts)
        await working.using('b', 100, { maxHold: 100 }, () => new Promise((resolve) => setTimeout(resolve, 400))).catch(() => {})
+       // Time in which a late rejection could come.
        await new Promise((resolve) => setTimeout(resolve, 500))
        await working.quit()
        console.log('done')`,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.cluster import Cluster
+from tests.support.processes import end_group
 from tests.support.servers import APART
+from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,13 +72,7 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Its own children, too: one that hangs would keep the output open.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        end_group(self._process)
 
 
 class NodeProgram(Program):
@@ -104,10 +99,19 @@ def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> flo
             server.pause()
     program.write("\n")
     assert program.line() == "waiting"
-    time.sleep(0.15)  # deep into the wait; the program cannot tell
+    if hung:
+        time.sleep(0.15)  # deep into the wait; neither the program nor a server can tell
+    else:
+        eventually(lambda: has_place(cluster, "r"))
     sent = time.monotonic()
     program.signal(signal.SIGINT)
     return sent
+
+
+def has_place(cluster: Cluster, name: str) -> bool:
+    """Whether a caller waits for the lock, as every server says."""
+    queue = f"quorlock:queue:{{{name}}}"
+    return all(server.command("ZCARD", queue) for server in cluster)
 
 
 def is_prompt(interrupt: Callable[[], float], *, within: float) -> None:

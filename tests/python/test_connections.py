@@ -151,8 +151,10 @@ def test_who_closes_leaves_the_others_alone(servers: Callable[..., Cluster]) -> 
     one.close()
     two.close()
     waiting.join()
-    # Several renewals later.
-    time.sleep(2)
+    before = three.stats().extensions
+    while three.stats().extensions < before + 4:
+        assert held.owned()
+        time.sleep(0.01)
     print(ends, held.release(), flush=True)
     use(three)
     pause()

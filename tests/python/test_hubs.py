@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import textwrap
-import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.python.programs import Program, run
+from tests.python.programs import Program, has_place, run
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 COMMON = """
     import time, quorlock
@@ -35,7 +35,8 @@ COMMON = """
         with quorlock.redlock("r", ttl=30):
             raise AssertionError("it is held")
     waiting = spawn(wait)
-    sleep(0.1)  # time for a few tries to go out
+    while not quorlock.redlock("r").waiters():
+        sleep(0.01)
     kill(waiting)
 
     # Every greenlet has its own lease on a shared lock.
@@ -165,7 +166,7 @@ def test_ctrl_c_in_a_gevent_program_ends_the_wait(cluster3: Cluster) -> None:
     """
     with Program(code, nodes=cluster3.urls) as program:
         assert program.line() == "waiting"
-        time.sleep(0.2)  # deep into the wait; the program cannot tell
+        eventually(lambda: has_place(cluster3, "r"))
         program.signal(signal.SIGINT)
         status, out, errors = program.end(20)
     assert (status, out) == (0, "interrupted\n")

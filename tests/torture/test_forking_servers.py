@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.support import watchdog
 from tests.support.cluster import Cluster
 from tests.support.ports import free_port
+from tests.support.processes import end_group
 from tests.support.servers import APART
 from tests.support.wait import eventually
 from tests.torture.counts import times
@@ -126,9 +127,7 @@ def service(words: list[str], folder: Path, cluster: Cluster) -> Iterator[None]:
         assert "Traceback" not in log.read_text(), log.read_text()
     finally:
         watchdog.forget(process.pid)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end_group(process)
 
 
 def variables(folder: Path, cluster: Cluster) -> dict[str, str]:

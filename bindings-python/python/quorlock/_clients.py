@@ -98,7 +98,7 @@ class Clients:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # whoever waits for the lock says so
+            return  # the attempt to lock reports it
         if self._asking is None or self._asking.get_loop() is not loop:
             self._asking = loop.create_task(self._ask_all())
         # All that come meanwhile wait for the same answers, and any of them may be cancelled.

@@ -9,7 +9,7 @@ from sys import modules
 from typing import TYPE_CHECKING
 
 from ._hubs import current_hub, router_of, router_of_hub
-from ._notices import is_heard, listen
+from ._notices import has_listener, listen
 from ._router import CompletionRouter, dispatcher
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def wait(operation: Operation) -> None:
     """Wait until the operation has ended; in a thread with a hub, only the greenlet waits."""
-    if not is_heard[0]:
+    if not has_listener[0]:
         listen()
     if "gevent" in modules or "eventlet" in modules:
         hub = current_hub()

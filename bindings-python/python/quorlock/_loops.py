@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import generation
-from ._notices import is_heard, listen
+from ._notices import has_listener, listen
 from ._options import telling
 from ._router import CompletionRouter, Watch, dispatcher, log
 
@@ -25,7 +25,7 @@ async def finished(operation: Operation) -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError(_NO_LOOP) from None
-    if not is_heard[0]:
+    if not has_listener[0]:
         listen()
     if not operation.begin_on_loop() or not await _ended_here(operation):
         router = router_of(loop)

@@ -26,7 +26,7 @@ def listen() -> None:
     any step when the interpreter ends.
     """
     with _starting:
-        if is_heard[0]:
+        if has_listener[0]:
             return
         try:
             hub = router_of_hub()
@@ -36,7 +36,7 @@ def listen() -> None:
             native_listen(router.queue, router.stand_by(tell))
         except RuntimeError:
             pass  # the interpreter ends: it starts no thread any more
-        is_heard[0] = True
+        has_listener[0] = True
 
 
 def tell() -> None:
@@ -79,12 +79,12 @@ def _renew() -> None:
     """In a forked child a thread that does not exist there may hold the guard, and none listens."""
     global _starting
     _starting = threading.Lock()
-    is_heard[0] = False
+    has_listener[0] = False
     _told.clear()
 
 
-# : Whether a thread listens in this process. A list, so that others can read its current value.
-is_heard = [False]
+#: Whether a thread listens in this process. A list, so that others can read its current value.
+has_listener = [False]
 _starting = threading.Lock()
 # : What tells of the state of a node, which every manager that uses it sees.
 _OF_NODES = frozenset({"node-down", "node-up", "no-push", "quarantined"})

@@ -113,7 +113,7 @@ pub(crate) struct Run {
     /// Give up at once if another holds the lock.
     #[arg(long = "try", conflicts_with = "wait")]
     pub(crate) try_once: bool,
-    /// Get the lock in the order in which those that give --fair have come; for one name.
+    /// Get the lock in the order of arrival among commands with --fair; for one name.
     #[arg(long)]
     pub(crate) fair: bool,
     /// The longest time for which the lock is renewed.
@@ -166,7 +166,7 @@ pub(crate) struct Status {
 #[command(after_help = "\
 Examples:
   quorlock release invoice:42 --token $QUORLOCK_TOKEN
-  quorlock release invoice:42 --force --yes      whoever holds it: the work may go on without it
+  quorlock release invoice:42 --force --yes      also if another process holds it: its work may go on
 ")]
 pub(crate) struct Release {
     /// The name of the lock.
@@ -175,7 +175,7 @@ pub(crate) struct Release {
     /// The holder's token: QUORLOCK_TOKEN of a command under `run`, or what the program logs.
     #[arg(long, value_name = "TOKEN", conflicts_with = "force")]
     pub(crate) token: Option<String>,
-    /// Take it from whoever holds it, and say who that was; needs --yes.
+    /// Take it from its holder, and say who that was; needs --yes.
     #[arg(long)]
     pub(crate) force: bool,
     /// Confirm --force: the holder's work goes on, and another's may overlap it.
@@ -183,7 +183,7 @@ pub(crate) struct Release {
     pub(crate) yes: bool,
 }
 
-/// Keep a lock for longer that another program took, such as one that hands its work over.
+/// Extend a lock that another program holds, such as one that hands its work over.
 ///
 /// Exits with 0 if it was extended, 1 if it was not held, 3 if another holds it, and 69 if too few
 /// nodes answer.

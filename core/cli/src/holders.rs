@@ -118,7 +118,7 @@ fn held<T: Copy>(name: &str, result: &Result<T, LockError>) -> Result<T, Failure
             let is_other =
                 |vote: &&NodeReport| matches!(vote.answer, Some(Ok(Answer::Theirs { .. })));
             let others = error.votes().iter().filter(is_other).count();
-            // With so many keys nobody else can get it.
+            // With this number of keys, nobody else can get it.
             let is_held = 2 * others >= error.votes().len().max(1);
             Err(if is_held { held_by_another(name) } else { not_held(name) })
         }

@@ -111,7 +111,7 @@ pub(crate) fn doctor(context: &Context) -> Result<u8, Failure> {
         "nodes": survey.as_json(),
     }));
     if !context.output.is_json {
-        // What is wrong is told whoever wants silence: it is what was asked for.
+        // Findings are printed with --quiet, too: they are what was asked for.
         print(&shown::report(&survey, &findings, status));
     }
     Ok(status)

@@ -25,9 +25,9 @@ struct Start {
     driver: Driver,
     /// Whether it tries once, whatever the policy: its time is up.
     is_last: bool,
-    /// `None` for who tries once, whoever else does.
+    /// `None` for a caller that tries once, beside the one whose turn it is.
     turn: Option<Turn>,
-    /// What became of the try before, for who has waited.
+    /// How the try before ended, for a caller that has waited in line.
     before: Option<ErrorKind>,
 }
 
@@ -37,7 +37,7 @@ struct Acquiring<'a> {
     driver: Driver,
     machine: Option<Acquire>,
     note: Option<LongLockNote>,
-    /// The next one's when the keys have been asked back.
+    /// Passed on to the next caller once the keys have been asked back.
     turn: Option<Turn>,
 }
 
@@ -50,7 +50,7 @@ impl Manager {
         self.check_open(resources)?;
         let started = self.clock.now();
         let note = self.announce(policy);
-        // First into the line: who comes while the nodes are being connected keeps its place.
+        // First into the line: a caller that comes while the nodes are being connected keeps its place.
         let start = match self.begin(resources, policy) {
             Some(start) => start,
             None => self.stand_in_line(resources, policy, started).await?,
@@ -120,7 +120,7 @@ impl Manager {
         }
     }
 
-    /// What a try takes, for the first who wants the lock, and for who tries but once; `None` for others.
+    /// What a try takes, for the first caller of this lock and for a caller that tries once; `None` for others.
     fn begin(&self, resources: &Resources, policy: &Policy) -> Option<Start> {
         let driver = self.driver();
         let turn = self.turnstile.enter(self.number, resources, &driver.inbox);
@@ -128,8 +128,8 @@ impl Manager {
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
 
-    /// Waits behind those of this process who came before. Who waits for a number of tries is not left without any; nor
-    /// is who hears by it that too few nodes can be reached.
+    /// Waits behind the callers of this process that came before. A caller with a limited number of tries still gets
+    /// one, and so does a caller that learns in this way that too few nodes can be reached.
     async fn stand_in_line(
         &self,
         resources: &Resources,

@@ -39,7 +39,7 @@ impl Redlock {
 
 enum NodeSpec {
     At(Box<Address>),
-    Made(Arc<dyn Node>),
+    Given(Arc<dyn Node>),
 }
 
 impl NodeSpec {
@@ -47,7 +47,7 @@ impl NodeSpec {
     fn shown(&self) -> Arc<str> {
         match self {
             Self::At(address) => address.to_string().into(),
-            Self::Made(node) => node.address().into(),
+            Self::Given(node) => node.address().into(),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Builder {
 
     /// Adds one node that the caller implements.
     pub fn node(mut self, node: Arc<dyn Node>) -> Self {
-        self.nodes.push(Ok(NodeSpec::Made(node)));
+        self.nodes.push(Ok(NodeSpec::Given(node)));
         self
     }
 
@@ -172,7 +172,7 @@ impl Builder {
                 let node_guard = guards.node_guard(id);
                 connect_guarded(address, &self.settings, engine.connections(), Some(node_guard))
             }
-            NodeSpec::Made(node) => Arc::clone(node),
+            NodeSpec::Given(node) => Arc::clone(node),
         };
         let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
         let turnstile = line_up(&specs, self.policy, self.settings, &engine);
@@ -192,7 +192,7 @@ fn line_up(
 ) -> Arc<Turnstile> {
     let shareable = |spec: &NodeSpec| match spec {
         NodeSpec::At(address) if !address.is_own() => Some(Address::clone(address)),
-        NodeSpec::At(_) | NodeSpec::Made(_) => None,
+        NodeSpec::At(_) | NodeSpec::Given(_) => None,
     };
     let nodes: Option<Vec<Address>> = specs.iter().map(shareable).collect();
     let alike = nodes.map(|nodes| Alike { nodes, policy, settings });

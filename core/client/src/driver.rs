@@ -114,7 +114,7 @@ impl Driver {
     fn send(&self, outgoing: &mut Vec<(NodeId, Command)>) {
         if outgoing.len() > 1 {
             // Read once, since it may change at any time.
-            let owing: Vec<_> = self.nodes.iter().map(owes_answer_since).collect();
+            let owing: Vec<_> = self.nodes.iter().map(unanswered_since).collect();
             outgoing.sort_by_key(|(node, _)| Reverse(owing[node.index()]));
         }
         for (node, command) in outgoing.drain(..) {
@@ -148,8 +148,8 @@ impl Driver {
     }
 }
 
-fn owes_answer_since(node: &Arc<dyn Node>) -> Option<Moment> {
-    node.server()?.owes_answer_since()
+fn unanswered_since(node: &Arc<dyn Node>) -> Option<Moment> {
+    node.server()?.unanswered_since()
 }
 
 /// The environment at one moment, the clocks of the nodes included.
@@ -228,7 +228,7 @@ mod tests {
     }
 
     impl ServerNode for Recorder {
-        fn owes_answer_since(&self) -> Option<Moment> {
+        fn unanswered_since(&self) -> Option<Moment> {
             (self.owes_since)()
         }
 

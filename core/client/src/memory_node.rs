@@ -89,7 +89,7 @@ struct Store {
     /// The highest token of each bucket; what ends with the process needs no other end.
     fences: HashMap<u64, FencingToken>,
     queues: Queues,
-    /// When so many keys are there, the expired ones are thrown out.
+    /// The number of keys at which the expired ones are removed.
     sweep_at: usize,
 }
 

@@ -57,7 +57,7 @@ pub trait Node: Send + Sync + 'static {
 /// A node that is a server.
 pub trait ServerNode {
     /// When, by the boot clock, the latest unanswered command was sent; `None` if all are answered.
-    fn owes_answer_since(&self) -> Option<Moment>;
+    fn unanswered_since(&self) -> Option<Moment>;
 
     /// What the server's clock shows at `now` of the boot clock, in microseconds since 1970, if
     /// that is known.

@@ -179,7 +179,7 @@ impl Node for RedisNode {
 }
 
 impl ServerNode for RedisNode {
-    fn owes_answer_since(&self) -> Option<Moment> {
+    fn unanswered_since(&self) -> Option<Moment> {
         self.asked_at.get()
     }
 

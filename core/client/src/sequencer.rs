@@ -14,7 +14,7 @@ use quorlock_protocol::{ConfigError, Resources};
 /// can hand to others: `invoice:42@1764000000000000`.
 ///
 /// Several names are joined by `,`. In a name, `%`, `,`, `@` and bytes outside of printable ASCII
-/// are written as `%XX`, with two hexadecimal digits. Whoever has the text can ask whether that
+/// are written as `%XX`, with two hexadecimal digits. A program that has the text can ask whether that
 /// lease is still the one that is held: [`Redlock::verify`](crate::Redlock::verify).
 ///
 /// ```

@@ -30,7 +30,7 @@ pub(crate) struct Turnstile {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ManagerNumber(u64);
 
-/// Somebody tries, and these wait, in the order in which they came.
+/// The callers of one lock: one tries, the others wait in the order in which they came.
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<u64, Caller>,
@@ -45,16 +45,16 @@ struct Caller {
     turn: oneshot::Sender<Turn>,
 }
 
-/// The right to try: gone, it is the next one's.
+/// The right to try. When it is dropped, the next caller in line gets it.
 pub(crate) struct Turn {
     turnstile: Arc<Turnstile>,
     /// `None` once it was passed on.
     resources: Option<Resources>,
-    /// What kept the one before from the lock, or keeps whoever comes after the one who has it.
+    /// Why the caller before did not get the lock; `NotAcquired` if it got it.
     before: ErrorKind,
 }
 
-/// A place in a line: gone, nothing is left of it.
+/// A place in a line. When it is dropped, the caller leaves the line.
 struct Place<'a> {
     turnstile: &'a Turnstile,
     resources: &'a Resources,
@@ -135,7 +135,7 @@ impl Turnstile {
         Turn { turnstile, resources, before: ErrorKind::NotAcquired }
     }
 
-    /// Who waits next; if nobody does, there is no line any more.
+    /// Takes the next caller out of the line; removes the line if nobody waits.
     fn next(&self, resources: &Resources) -> Option<Caller> {
         let mut lines = self.lock();
         let line = lines.get_mut(resources)?;
@@ -163,17 +163,17 @@ impl Line {
 }
 
 impl Turn {
-    /// What kept the one before from the lock, or keeps whoever comes after the one who has it.
+    /// Why the caller before did not get the lock; `NotAcquired` if it got it.
     pub(crate) const fn before(&self) -> ErrorKind {
         self.before
     }
 
-    /// This one has not got the lock either, and why.
+    /// Notes why this caller did not get the lock, for the next one.
     pub(crate) const fn note(&mut self, kind: ErrorKind) {
         self.before = kind;
     }
 
-    /// Releases are told there while this one tries.
+    /// Releases are reported to `inbox` while this caller tries.
     pub(crate) fn listen(&self, manager: ManagerNumber, inbox: &Arc<Inbox>) {
         let Some(resources) = &self.resources else {
             return;
@@ -194,7 +194,7 @@ impl Drop for Turn {
             turn.before = self.before;
             match next.turn.send(turn) {
                 Ok(()) => return,
-                // It has given up; the line is still this one's to pass on.
+                // That caller has given up: the right goes to the one behind it.
                 Err(mut turn) => drop(mem::take(&mut turn.resources)),
             }
         }

@@ -78,7 +78,7 @@ fn they_are_granted_with_their_own_tokens_and_terms() {
 }
 
 #[test]
-fn whoever_is_refused_hears_why_and_nobody_else_minds() {
+fn a_refused_caller_gets_the_reason_and_no_other_is_affected() {
     run(async {
         let server = Server::start();
         let mut ask = server.ask();

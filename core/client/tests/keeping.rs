@@ -130,7 +130,7 @@ fn a_loss_is_told_on_time_while_others_are_due_much_later() {
     run(async {
         let locks = three_nodes();
         let _far = hold(&locks, "far", Duration::from_secs(60), true).await;
-        // Many chances, for a machine that does other things meanwhile. Whoever sleeps as long as the
+        // Many chances, for a machine that does other things meanwhile. A test that sleeps as long as the
         // other lease lets him is late by half a second every time.
         let mut smallest = Duration::MAX;
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Tests that acquisitions on real servers are woken when the lock becomes free, whoever held it.
+//! Tests that acquisitions on real servers are woken when the lock becomes free, with any library as its holder.
 
 mod support;
 

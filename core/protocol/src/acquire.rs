@@ -52,13 +52,13 @@ pub struct Acquire {
     known: FencingToken,
     next_ticket: u32,
     attempts: u32,
-    /// Rounds of these that are no tries,
+    /// Rounds that are not counted as tries.
     uncounted: u32,
-    /// and of those the ones that this process was too late for.
+    /// Those of the uncounted rounds that this process was too late for.
     void: u32,
-    /// What is waited for may have become free while a round was under way.
+    /// The lock may have become free while a round was under way.
     is_freed: bool,
-    /// Rounds of these that nodes' news led to, which a limit of tries does not count.
+    /// Rounds that nodes' news led to, which a limit of tries does not count.
     pushed: u32,
     /// When the next counted round is due.
     next_counted: Moment,

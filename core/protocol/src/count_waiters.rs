@@ -1,4 +1,4 @@
-//! Asks every node how many wait for a lock. Owns how the answers become one number; it is a hint, as queues change.
+//! Asks every node how many callers wait for a lock. Owns how the answers become one number; it is a hint, as queues change.
 
 use std::sync::Arc;
 

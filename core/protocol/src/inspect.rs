@@ -15,7 +15,7 @@ use crate::quorum::{Quorum, Verdict};
 use crate::round::{Round, RoundReport, Window};
 use crate::time::{Moment, Ttl};
 
-/// Asks every node who holds the resources.
+/// Asks every node whether it holds the keys of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Inspect {
     policy: Policy,
@@ -51,7 +51,7 @@ pub struct Inspection {
 pub enum Standing {
     /// A quorum holds it, for as long as the lease says.
     Held(Lease),
-    /// So many nodes do not hold it that another may have the lock.
+    /// Too few nodes hold it to keep another from the lock.
     NotHeld,
     /// Too few nodes answered to tell.
     Unknown,

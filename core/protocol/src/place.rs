@@ -28,7 +28,7 @@ impl fmt::Display for Waiter {
 pub struct Place {
     /// When the acquisition began, in microseconds since 1970, by the nodes' clocks as far as they are known.
     pub arrived: u64,
-    /// Whose place it is.
+    /// The waiter that has the place.
     pub waiter: Waiter,
 }
 

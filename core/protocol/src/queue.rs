@@ -58,7 +58,7 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// How long a place counts without a word from its waiter.
+    /// How long a place counts after the waiter's last command.
     pub const LIFE: Duration = Duration::from_secs(10);
     /// How long a waiter that was called may take before the next one is called.
     pub const TURN: Duration = Duration::from_millis(50);

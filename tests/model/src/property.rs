@@ -38,7 +38,7 @@ pub(crate) enum Property {
     Woken,
     /// In fair mode nobody gets the lock before one who came earlier and whose turn it is.
     Fifo,
-    /// Whoever has ended has no place and no watch.
+    /// A caller that has ended has no place and no watch.
     Tidy,
     /// A hand-off takes few messages, and a renewal next to none.
     Few,

@@ -70,7 +70,7 @@ impl World {
     pub(crate) fn note_hand_off(&mut self, scope: &Scope) {
         self.waits.looks = None;
         // What is under way belongs to the hand-off before.
-        // Whoever was the first once and is not any more watches, too, and costs more.
+        // A caller that was the first once and is not any more watches, too, and costs more.
         let is_plain = self.nodes.iter().all(|node| node.watchers.count_ones() <= 1);
         let is_quiet = scope.counts_messages && is_plain && !self.has_messages();
         self.waits.hand_off = is_quiet.then(|| vec![MOST_MESSAGES; self.nodes.len()]);
@@ -182,7 +182,7 @@ impl World {
         Err(Violation::new(Property::Woken, text))
     }
 
-    /// Checks that nothing is left of whoever has ended, and that few messages were sent.
+    /// Checks that nothing is left of callers that have ended, and that few messages were sent.
     pub(crate) fn check_places(&self, scope: &Scope) -> Result<(), Violation> {
         if self.wakes.is_empty() {
             return Ok(());
@@ -257,7 +257,7 @@ fn longest_idleness(scope: &Scope) -> u64 {
 
 /// The client that knows nothing of queues.
 pub(crate) const FOREIGN: u8 = u8::MAX;
-/// The most messages of a hand-off on one node: a revoke; two words to the waiters, and one to whoever watches the key;
+/// The most messages of a hand-off on one node: a revoke; two messages to the waiters, and one to each client that watches the key;
 /// a look at the key, a grant, and one more word of the change; the winner's leave, a word to the next one, and its
 /// looks at the queue and at the key.
 const MOST_MESSAGES: u8 = 11;

@@ -33,8 +33,8 @@ class SqlFence:
     `format` (`%s`), `named` (`:name`), `pyformat` (`%(name)s`) or `dollar` (`$1`); by default
     `qmark` for SQLite and else `format`.
 
-    `check()` must be the first statement of the transaction that writes. Whoever has no cursor of
-    the Python database API runs `advance` and `read` and compares.
+    `check()` must be the first statement of the transaction that writes. A program without a cursor
+    of the Python database API runs `advance` and `read` and compares.
 
     >>> import sqlite3
     >>> from quorlock.fencing import SqlFence, StaleToken

@@ -116,7 +116,7 @@ impl<'a> Supervision<'a> {
             return self.child.signal(Signal::CONTINUE);
         }
         let Some(terminal) = &self.terminal else {
-            // Nobody waits for a terminal: the lock is renewed, and whoever has stopped the
+            // Nobody waits for a terminal: the lock is renewed, and the user who has stopped the
             // command can continue it.
             return;
         };

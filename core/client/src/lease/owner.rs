@@ -1,4 +1,4 @@
-//! When others are told who holds the lease. Owns these moments; nothing is waited for.
+//! Writes who holds a lease to the nodes, and deletes it. Owns when; waits for no answer.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -146,7 +146,7 @@ impl Renewable for Shared {
         let before = state.before();
         let id = state.life.work_id();
         let mut work = state.life.work(id);
-        hear(&mut work, env, replies);
+        handle_replies(&mut work, env, replies);
         let mut commands = Vec::new();
         let next = loop {
             match work.poll(env) {
@@ -217,7 +217,7 @@ impl State {
     }
 }
 
-fn hear(work: &mut LeaseWork<'_>, env: &mut Snapshot, replies: Vec<Arrival>) {
+fn handle_replies(work: &mut LeaseWork<'_>, env: &mut Snapshot, replies: Vec<Arrival>) {
     if replies.is_empty() {
         return work.handle_timeout(env);
     }

@@ -1,4 +1,4 @@
-//! Who waits for locks, and which nodes can tell those that do.
+//! Counts callers that wait for a lock, and tells which nodes can notify them. Knows no connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +55,7 @@ impl Manager {
         self.nodes.iter().map(|node| node.server()?.wake_lacks())
     }
 
-    /// Somebody has waited: people are told once of each node that cannot tell waiters.
+    /// A caller has waited: gives one notice of each node that cannot tell waiters that a lock is free.
     pub(crate) fn tell_of_push(&self) {
         for ((id, fault), told) in
             NodeId::all(self.nodes.len()).zip(self.push_faults()).zip(&self.told_no_push)

@@ -1,5 +1,5 @@
-//! The queues of a node inside this process, and where news for their waiters goes. Owns who hears of what; the order
-//! is the queue's.
+//! The queues of a node inside this process, and where news for their waiters goes. Owns which waiter gets
+//! which news; the queue owns the order.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Queues {
         }
     }
 
-    /// The key is free: the first has its turn.
+    /// The key is free: calls the first waiter.
     pub(super) fn call(&mut self, now: Moment, lock: &str) {
         self.with(lock, |queue, tell| queue.call(now, tell));
     }
@@ -64,7 +64,7 @@ impl Queues {
         locks.iter().any(is_behind)
     }
 
-    /// How many wait, in the longest of the queues.
+    /// The number of waiters in the longest of the queues.
     pub(super) fn count(&self, now: Moment, locks: &[String]) -> u32 {
         let counts = locks.iter().filter_map(|lock| self.queues.get(lock));
         let most = counts.map(|queue| queue.count(now)).max().unwrap_or(0);

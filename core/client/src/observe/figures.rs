@@ -131,7 +131,7 @@ impl Figures {
         }
     }
 
-    /// A node has been silent for so long that it is taken for hung.
+    /// A node has been silent long enough to be taken for hung.
     pub(crate) fn note_silence(&self, node: NodeId) {
         if let Some(node) = self.nodes.get(node.index()) {
             add(&node.timeouts, 1);

@@ -1,4 +1,4 @@
-//! What a person should hear of, as it happens. Owns who is told, and which address a node has; the words
+//! Tells a person what happens to nodes and clocks. Owns who is told, and which address a node has; the words
 //! come from the protocol.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use super::events::{EventKind, EventName};
 use super::telemetry::Telemetry;
 use crate::node_state::NodeState;
 
-/// Something that a person should hear of: a node that is held back, a clock that was set, a server
+/// Something that a person should know: a node that is held back, a clock that was set, a server
 /// that may throw locks out. Nothing has failed because of it yet.
 ///
 /// Its [`Display`](fmt::Display) is a sentence for a log.
@@ -60,7 +60,7 @@ impl fmt::Display for NoticeReport {
 /// Who is told.
 pub(crate) type Listener = Arc<dyn Fn(&NoticeReport) + Send + Sync>;
 
-/// The nodes' addresses, and whoever wants to hear of them.
+/// The nodes' addresses, and the user's function that gets their notices.
 pub(crate) struct Observer {
     addresses: Arc<[Arc<str>]>,
     listener: Option<Listener>,

@@ -37,14 +37,14 @@ pub(super) struct Connection {
     inquiry: Mutex<Option<WeakShared<Inquiry>>>,
     made: Instant,
     /// When the last reply came while there were several users, in nanoseconds since `made`; 0 before the first.
-    heard: AtomicU64,
+    last_reply: AtomicU64,
 }
 
 /// The registry that gives connections to new users.
 pub(super) trait Owner: Send + Sync {
     /// The last user of `connection` has left, for the `leaving`th time; the connection is kept for
-    /// a while if it `lingers`.
-    fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, lingers: bool);
+    /// a while if it `stays_open`.
+    fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, stays_open: bool);
 
     /// New users are given another connection.
     fn dismiss(&self, connection: &Arc<Connection>);
@@ -61,7 +61,7 @@ pub(super) struct Share {
     connection: Arc<Connection>,
     number: usize,
     /// Whether the connection is kept for a while after its last user has left.
-    lingers: bool,
+    stays_open: bool,
 }
 
 impl Connection {
@@ -70,15 +70,15 @@ impl Connection {
     pub(super) fn over(pipe: Pipe, address: &Arc<Address>, owner: Weak<dyn Owner>) -> Share {
         let (traffic, known) = (Mutex::new(Traffic::over(pipe)), OnceLock::new());
         let inquiry = Mutex::default();
-        let (made, heard) = (Instant::now(), AtomicU64::new(0));
+        let (made, last_reply) = (Instant::now(), AtomicU64::new(0));
         let address = Arc::clone(address);
-        Self::share(&Arc::new(Self { address, traffic, known, owner, inquiry, made, heard }))
+        Self::share(&Arc::new(Self { address, traffic, known, owner, inquiry, made, last_reply }))
     }
 
     /// Adds a user.
     pub(super) fn share(self: &Arc<Self>) -> Share {
         let number = self.lock().admit();
-        Share { connection: Arc::clone(self), number, lingers: true }
+        Share { connection: Arc::clone(self), number, stays_open: true }
     }
 
     pub(super) fn address(&self) -> &Arc<Address> {
@@ -114,14 +114,14 @@ impl Connection {
     }
 
     /// When the last reply came; `None` also if there was only one user, which knows that itself.
-    pub(super) fn heard(&self) -> Option<Instant> {
-        let nanos = self.heard.load(Ordering::Relaxed);
+    pub(super) fn last_reply(&self) -> Option<Instant> {
+        let nanos = self.last_reply.load(Ordering::Relaxed);
         (nanos > 0).then(|| self.made + Duration::from_nanos(nanos))
     }
 
     /// Whether a reply has come after `moment`, while there was more than one user.
     pub(super) fn was_heard_after(&self, moment: Instant) -> bool {
-        self.heard().is_some_and(|heard| heard > moment)
+        self.last_reply().is_some_and(|last_reply| last_reply > moment)
     }
 
     pub(super) fn is_unused(&self) -> bool {
@@ -140,7 +140,7 @@ impl Connection {
         while traffic.count == 0 {
             match traffic.pipe.poll_reply(context) {
                 Poll::Ready(Ok(reply)) => {
-                    self.note_heard();
+                    self.note_reply();
                     let asker = traffic.next_asker();
                     traffic.give(asker, reply);
                 }
@@ -152,8 +152,8 @@ impl Connection {
     }
 
     /// A reply has come: users that wait for another reply must know that the server is not silent.
-    pub(super) fn note_heard(&self) {
-        self.heard.store(clock::nanos(self.made.elapsed()).max(1), Ordering::Relaxed);
+    pub(super) fn note_reply(&self) {
+        self.last_reply.store(clock::nanos(self.made.elapsed()).max(1), Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Traffic> {
@@ -210,7 +210,7 @@ impl Share {
 
     /// Leaves; the connection is closed at once if it has no other user.
     pub(super) fn close(mut self) {
-        self.lingers = false;
+        self.stays_open = false;
     }
 
     /// New users are given another connection.
@@ -265,7 +265,7 @@ impl Open<'_> {
                 Poll::Ready(Ok(_)) => {
                     let asker = traffic.next_asker();
                     if traffic.count > 1 || asker != number {
-                        self.share.connection.note_heard();
+                        self.share.connection.note_reply();
                     }
                     if is_wanted(asker) {
                         traffic.note_given(asker);
@@ -293,7 +293,7 @@ impl Drop for Share {
         let left = self.connection.lock().discharge(self.number);
         let owner = || self.connection.owner.upgrade();
         if let Some((leaving, owner)) = left.zip(owner()) {
-            owner.handle_unused(&self.connection, leaving, self.lingers);
+            owner.handle_unused(&self.connection, leaving, self.stays_open);
         }
     }
 }

@@ -50,10 +50,10 @@ struct Attempt {
     life: Weak<()>,
 }
 
-type Making = BoxFuture<'static, Result<Arc<Made>, Fault>>;
+type Making = BoxFuture<'static, Result<Arc<Connected>, Fault>>;
 
 /// The result of an attempt.
-struct Made {
+struct Connected {
     share: Share,
     /// `None` if the old connection, which was silent, answers again.
     told: Option<Facts>,
@@ -103,7 +103,7 @@ impl Connections {
             Ok(share) => return Ok(Reached { share, told: None, is_new: false }),
             Err(making) => making,
         };
-        let Made { share, told, ended } = &*making.await?;
+        let Connected { share, told, ended } = &*making.await?;
         let is_asked = wish.abandoned.is_none_or(|it| ended.as_ref() == Some(it));
         let (share, is_new) = (share.connection().share(), told.is_some());
         Ok(Reached { share, told: told.clone().filter(|_| is_asked), is_new })
@@ -167,11 +167,16 @@ impl Owner for Registry {
         self.remove_if(connection, || true);
     }
 
-    fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, lingers: bool) {
+    fn handle_unused(
+        self: Arc<Self>,
+        connection: &Arc<Connection>,
+        leaving: u64,
+        stays_open: bool,
+    ) {
         if !self.has(connection) {
             return;
         }
-        if !lingers || connection.has_ended() {
+        if !stays_open || connection.has_ended() {
             return self.remove_if(connection, || connection.is_unused_since(leaving));
         }
         let (registry, connection) = (Arc::downgrade(&self), Arc::downgrade(connection));
@@ -251,7 +256,7 @@ async fn make(
     address: Arc<Address>,
     abandoned: Option<ClientId>,
     silent: Option<Arc<Connection>>,
-) -> Result<Arc<Made>, Fault> {
+) -> Result<Arc<Connected>, Fault> {
     let since = Instant::now();
     let stream = transport::open(&address).await?.stream;
     let owner: Weak<dyn Owner> = registry.clone();
@@ -260,13 +265,13 @@ async fn make(
     if let Some(silent) = silent.filter(|silent| !silent.has_ended()) {
         share.wait(GRACE).await;
         if silent.was_heard_after(since) {
-            return Ok(Arc::new(Made { share: silent.share(), told: None, ended: None }));
+            return Ok(Arc::new(Connected { share: silent.share(), told: None, ended: None }));
         }
     }
     if let Some(registry) = registry.upgrade() {
         registry.enter(share.connection());
     }
-    Ok(Arc::new(Made { share, told: Some(told), ended: abandoned }))
+    Ok(Arc::new(Connected { share, told: Some(told), ended: abandoned }))
 }
 
 /// How long a connection without a user is kept.

@@ -95,17 +95,17 @@ impl Link {
     /// Reads and writes as much as possible, up to the next event.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let mut open = self.share.open();
-        let heard = loop {
+        let received = loop {
             let reply = match ready!(open.poll_reply(context)) {
                 Ok(reply) => reply,
                 Err(fault) => return Poll::Ready(Event::Lost(fault)),
             };
-            if let Some(heard) = self.session.hear(reply) {
-                break heard;
+            if let Some(received) = self.session.receive(reply) {
+                break received;
             }
         };
         drop(open);
-        let event = self.session.handle(heard, (self.clock)());
+        let event = self.session.handle(received, (self.clock)());
         self.flush();
         Poll::Ready(match event {
             Ok(session::Event::Answered) => Event::Answered,
@@ -119,9 +119,9 @@ impl Link {
     }
 
     /// Asks the connection when any of its users was last answered.
-    pub(super) fn note_heard(&mut self) {
-        if let Some(heard) = self.connection().heard() {
-            self.session.note_heard(heard);
+    pub(super) fn note_reply(&mut self) {
+        if let Some(moment) = self.connection().last_reply() {
+            self.session.note_reply(moment);
         }
     }
 

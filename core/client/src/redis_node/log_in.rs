@@ -49,8 +49,8 @@ async fn converse(
     loop {
         share.request(&mut outgoing);
         let reply = poll_fn(|context| share.poll_reply(context)).await?;
-        share.connection().note_heard();
-        if let Some(told) = handshake.hear(reply, &mut outgoing)? {
+        share.connection().note_reply();
+        if let Some(told) = handshake.handle_reply(reply, &mut outgoing)? {
             return Ok(told);
         }
     }

@@ -15,7 +15,7 @@
 --
 -- Fields of the notes: 'h:' and a name = version, keep, began, until in milliseconds of this node's clock ·
 -- 's:' and an id = beats, microseconds ahead (or '-'), when, in microseconds of this node's clock.
--- Whoever has notes and no canary has been left without a memory: nothing is joined then.
+-- A node with notes and no canary has lost its memory: nothing is joined then.
 local MOST, RATE_DIVISOR = 64, 2000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

@@ -46,7 +46,7 @@ local function tell_at(i, rank, news)
   end
 end
 
--- The key is free: the first has its turn now, and the one behind it is told that its turn may be next.
+-- The key is free: calls the first waiter, and tells the one behind it that its turn may be next.
 local function call(i)
   drop_ended(i)
   local first, heard = tell_at(i, 0, 'freed')

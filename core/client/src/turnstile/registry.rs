@@ -21,7 +21,7 @@ pub(crate) struct Alike {
 }
 
 impl Turnstiles {
-    /// The lines of a manager; those that no manager has any more are forgotten.
+    /// The lines of a manager; those that no manager uses any more are removed.
     pub(crate) fn of(&self, alike: Alike) -> Arc<Turnstile> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(_, turnstile)| turnstile.strong_count() > 0);

@@ -130,7 +130,7 @@ fn garbage_is_told_and_the_connection_replaced() {
 }
 
 #[test]
-fn whoever_is_no_redis_is_told() {
+fn a_server_that_is_no_redis_is_reported() {
     for (words, part) in [
         (&b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"[..], "not Redis's protocol"),
         (b"+OK\r\n", "not Redis's protocol"),
@@ -164,7 +164,7 @@ fn whoever_is_no_redis_is_told() {
 }
 
 #[test]
-fn whoever_speaks_first_is_heard() {
+fn a_server_that_speaks_first_is_heard() {
     for (words, part) in [
         (&b"220 mail.example ESMTP\r\n"[..], "not Redis's protocol"),
         (b"+OK POP3 ready\r\n", "not Redis's protocol"),

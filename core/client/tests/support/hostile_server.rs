@@ -19,7 +19,7 @@ pub enum Strikes {
     AtOnce,
     /// At the first command that is about a lock.
     AfterLogin,
-    /// At the first lock that is asked for without a script: whoever knows the clock of a server, from an
+    /// At the first lock that is asked for without a script: a client that knows the clock of a server, from an
     /// earlier grant, does so.
     AfterAGrant,
 }

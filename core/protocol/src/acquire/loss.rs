@@ -16,7 +16,7 @@ pub(super) struct Loss {
     /// Nodes that have not answered, or that the command did not come to.
     pub(super) unheard: usize,
     pub(super) permanent: bool,
-    /// This process stood still: nodes can say nothing to what it never sent, and were hardly listened to.
+    /// This process stood still, so it may not have sent its commands or read the replies: says nothing about the nodes.
     pub(super) void: bool,
     /// Some nodes granted.
     pub(super) was_split: bool,

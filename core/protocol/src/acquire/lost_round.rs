@@ -74,7 +74,7 @@ impl Acquire {
 
     pub(super) fn is_out_of_tries(&self) -> bool {
         let counted = self.attempts - self.uncounted - self.pushed;
-        // Somebody who frees the lock for others again and again is no reason to try for ever.
+        // Releases that others win again and again are no reason to try for ever.
         let is_over = |limit| counted > limit || self.uncounted > limit.saturating_add(MOST_VOID);
         self.policy.retry_limit.is_some_and(is_over)
     }
@@ -139,7 +139,7 @@ impl Acquire {
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 /// How long before the caller's timeout the last try is made.
 const LAST_TRY: Duration = Duration::from_millis(20);
-/// How many rounds are begun anew at once that this process was too late for: it may be too busy for any.
+/// How many rounds that this process was too late for are begun again at once: it may be too busy for any.
 const MOST_VOID: u32 = 3;
 /// How many lost rounds are kept for the report of a long wait.
 const KEPT_REPORTS: usize = 16;

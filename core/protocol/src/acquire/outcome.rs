@@ -14,7 +14,7 @@ pub struct Won {
     pub lease: Lease,
     /// The round, which still takes late votes.
     pub round: Round,
-    /// It was waited for in queues: others may wait there still, and are to hear of the lease's end.
+    /// Its caller waited in queues. Others may still wait there, so the nodes tell them of the lease's end.
     pub was_queued: bool,
 }
 

@@ -167,7 +167,7 @@ impl Acquire {
             return;
         };
         match news {
-            // It is known: the call only asks whether this caller is still there.
+            // Known already: the node only asks whether this caller still answers.
             News::Freed(_) if standing.freed.is_some() => standing.ask(),
             News::Freed(cause) => {
                 standing.freed = Some(cause);
@@ -178,7 +178,7 @@ impl Acquire {
                 }
                 waiting.look_by(now + WaitQueue::TURN / 2);
             }
-            // Once: the look that follows makes the node tell it again.
+            // Once: the look that follows makes the node send this news again.
             News::Next if standing.is_next => {}
             News::Next => {
                 standing.is_next = true;

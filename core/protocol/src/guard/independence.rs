@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_second_to_a_server_has_no_vote() {
+    fn the_second_node_on_a_server_has_no_vote() {
         for (first, second) in [(A, C), (C, A)] {
             let mut guards = guards();
             guards.handle_identity(first, master("a"));

@@ -11,7 +11,7 @@ pub(super) enum Mark {
     AtRisk = 1,
     /// Its user wants to be told of its loss.
     Watched = 2,
-    /// It was waited for in the nodes' queues, where others may wait still: they hear of its end.
+    /// Its caller waited in the nodes' queues. Others may still wait there, so the nodes tell them of its end.
     Queued = 4,
 }
 

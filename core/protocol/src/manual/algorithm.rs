@@ -18,7 +18,7 @@
 //! Every node remembers the highest token it has seen, `f`, in each of 16,384 buckets of names, and has a clock of its
 //! own, `T`. A round proposes `P`, the same to every node: the middle one of the nodes' clocks in microseconds, or one
 //! more than the highest token known; the wall clock of the client only while it knows none of theirs. A granting node
-//! answers `t`, the larger of `f + 1` and of `P` brought within a second of `T`, and remembers it, at once or while the key that it made still stands; whoever it refuses may raise `f` to his `P`.
+//! answers `t`, the larger of `f + 1` and of `P` brought within a second of `T`, and remembers it, at once or while the key that it made still stands; a client that it refuses may raise `f` to his `P`.
 //! The token is the highest `t`. If a quorum answered exactly that, the lease is handed out after one round trip;
 //! otherwise the token is first written back until a quorum knows it. So it is with a lease that is taken over: its
 //! token is the highest fence of a quorum of nodes with its keys, once a quorum of them knows it.

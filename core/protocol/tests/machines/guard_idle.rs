@@ -77,7 +77,7 @@ fn idle_nodes_that_forgot_do_not_vouch_for_each_other() {
 }
 
 #[test]
-fn whoever_finds_a_node_idle_asks_the_others_before_it_beats() {
+fn a_client_that_finds_a_node_idle_asks_the_others_before_it_beats() {
     let (mut cluster, client) = settled_in(3);
     drop(client);
     cluster.pass(40_000);

@@ -210,7 +210,7 @@ fn two_of_three_in_quarantine_leave_no_quorum() {
 }
 
 #[test]
-fn whoever_hears_of_more_beats_than_it_relies_on_looks_again() {
+fn a_client_that_learns_of_more_beats_than_it_relies_on_looks_again() {
     let (mut cluster, mut client) = settled_in(3);
     let old = cluster.nodes[1].clone();
     // Another beats all nodes, and one of them has the state of before then, in the same run.

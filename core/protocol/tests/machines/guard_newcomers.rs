@@ -42,7 +42,7 @@ fn what_slow_answers_left_in_the_notes_accuses_no_clock() {
 }
 
 #[test]
-fn whoever_is_answered_slowly_leaves_better_notes_as_they_are() {
+fn a_client_that_is_answered_slowly_leaves_better_notes_as_they_are() {
     let (mut cluster, _) = used(3);
     cluster.nodes[1].slow = 400;
     drop(cluster.settled(|it| it));

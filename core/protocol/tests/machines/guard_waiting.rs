@@ -39,7 +39,7 @@ fn what_one_has_waited_counts_for_all() {
 }
 
 #[test]
-fn locks_up_to_ten_seconds_are_waited_for_whoever_is_there() {
+fn locks_up_to_ten_seconds_are_waited_for_with_and_without_others() {
     for longest in [1_000, 2_000, 10_000] {
         let mut cluster = Cluster::fresh(3);
         let mut short = cluster.settled(ttl(longest));

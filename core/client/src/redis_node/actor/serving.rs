@@ -58,7 +58,7 @@ impl Actor {
                 reason = wake_sources.next() => match reason {
                     WakeReason::News(news) => self.handle_news(link, news, is_hung),
                     WakeReason::Alarm => {
-                        link.note_heard();
+                        link.note_reply();
                         if !is_hung && self.is_silent(link) {
                             if self.closing {
                                 return End::Closed;

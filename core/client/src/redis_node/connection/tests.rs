@@ -21,7 +21,7 @@ async fn each_is_given_the_replies_to_its_own_calls() {
     // The user that is polled writes for all, in the order of the calls.
     assert!(reply(&two).now_or_never().is_none());
     assert_eq!(
-        heard(&mut server),
+        read(&mut server),
         "*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n*1\r\n$1\r\nC\r\n*1\r\n$1\r\nD\r\n"
     );
     say(&mut server, ":1\r\n:2\r\n:3\r\n:4\r\n");
@@ -31,7 +31,7 @@ async fn each_is_given_the_replies_to_its_own_calls() {
 }
 
 #[tokio::test]
-async fn who_waits_is_woken_whoever_reads() {
+async fn a_waiter_is_woken_when_another_task_reads() {
     let (mut server, one) = pair();
     let two = one.connection().share();
     one.request(&mut call("A"));
@@ -135,7 +135,7 @@ async fn it_is_known_when_somebody_was_answered() {
         in_time(reply(share)).await.unwrap();
     };
     ask(&mut server, &one).await;
-    assert_eq!(one.connection().heard(), None, "there is nobody else to know it");
+    assert_eq!(one.connection().last_reply(), None, "there is nobody else to know it");
     let two = one.connection().share();
     let since = Instant::now();
     ask(&mut server, &one).await;
@@ -212,7 +212,7 @@ fn say(server: &mut DuplexStream, words: &str) {
     server.write_all(words.as_bytes()).now_or_never().unwrap().unwrap();
 }
 
-fn heard(server: &mut DuplexStream) -> String {
+fn read(server: &mut DuplexStream) -> String {
     let mut bytes = vec![0; 1024];
     let count = server.read(&mut bytes).now_or_never().unwrap().unwrap();
     String::from_utf8(bytes[..count].to_vec()).unwrap()

@@ -47,7 +47,7 @@ impl FenceExpiryCache {
     }
 
     /// Reads the reply, which has the node's clock in microseconds. Fails if it is not what the script replies.
-    pub(super) fn hear(&mut self, reply: &Reply) -> Result<Option<u64>, Fault> {
+    pub(super) fn handle_reply(&mut self, reply: &Reply) -> Result<Option<u64>, Fault> {
         match reply {
             Reply::Other(Value::Int(time)) => {
                 self.fault = None;

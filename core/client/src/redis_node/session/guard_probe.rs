@@ -38,7 +38,7 @@ pub(crate) struct GuardProbe {
 #[derive(Clone, Copy)]
 struct Clock {
     ahead: i64,
-    heard: Moment,
+    read_at: Moment,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,21 +128,21 @@ impl GuardProbe {
     /// Whether the token `micros` is near the node's clock, as far as that is known: a client whose
     /// clock is far ahead must not raise a fence for ever.
     pub(super) fn allows(&self, micros: u64, now: Moment) -> bool {
-        self.clock.filter(|clock| now.since(clock.heard) < CLOCK_GOOD_FOR).is_some_and(|clock| {
+        self.clock.filter(|clock| now.since(clock.read_at) < CLOCK_GOOD_FOR).is_some_and(|clock| {
             ToldClock::ahead(micros, now).abs_diff(clock.ahead) <= Fence::SLACK_MICROS
         })
     }
 
     /// The node's clock has shown `micros`. A delayed reply is less exact than an earlier one that
     /// came quickly.
-    pub(super) fn note_clock(&mut self, micros: u64, heard: Moment) {
-        let ahead = ToldClock::ahead(micros, heard);
+    pub(super) fn note_clock(&mut self, micros: u64, read_at: Moment) {
+        let ahead = ToldClock::ahead(micros, read_at);
         let is_worse = |known: Clock| {
             (1..LATE_MICROS).contains(&known.ahead.saturating_sub(ahead))
-                && heard.since(known.heard) < CLOCK_BEST_FOR
+                && read_at.since(known.read_at) < CLOCK_BEST_FOR
         };
         if !self.clock.is_some_and(is_worse) {
-            self.clock = Some(Clock { ahead, heard });
+            self.clock = Some(Clock { ahead, read_at });
             self.told_clock.tell(ahead);
         }
     }

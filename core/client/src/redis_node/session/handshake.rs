@@ -107,7 +107,7 @@ impl Handshake {
 
     /// Takes the next reply. Returns what the server has told once all replies are there; fails at
     /// the first reply that rules the server out.
-    pub(crate) fn hear(
+    pub(crate) fn handle_reply(
         &mut self,
         reply: Reply,
         outgoing: &mut Outgoing,

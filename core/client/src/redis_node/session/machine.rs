@@ -49,7 +49,7 @@ pub(crate) struct Session {
     /// When requests were first accepted: earlier ones had to wait for the connection.
     pub(super) ready: Moment,
     /// When any user of the connection was last answered, as far as this one asked.
-    heard: Instant,
+    last_reply: Instant,
     pub(super) has_answered: bool,
     pub(super) guard_probe: GuardProbe,
     /// Whether the server was asked who it is since it last forgot the scripts.
@@ -86,7 +86,7 @@ impl Session {
             fences: FenceExpiryCache::default(),
             began: now.awake,
             ready: now.boot,
-            heard: now.awake,
+            last_reply: now.awake,
             has_answered: false,
             guard_probe,
             is_reexamined: false,
@@ -229,12 +229,12 @@ impl Session {
     /// Since when no user of the connection was answered, while a call of this one waits. It may be
     /// outdated, as other users may have been answered later.
     pub(crate) fn silent_since(&self) -> Option<Instant> {
-        Some(self.in_flight.front()?.sent.awake.max(self.heard))
+        Some(self.in_flight.front()?.sent.awake.max(self.last_reply))
     }
 
     /// Some user of the connection was answered at `moment`.
-    pub(crate) fn note_heard(&mut self, moment: Instant) {
-        self.heard = self.heard.max(moment);
+    pub(crate) fn note_reply(&mut self, moment: Instant) {
+        self.last_reply = self.last_reply.max(moment);
     }
 
     /// When the latest unanswered call was sent.
@@ -255,7 +255,7 @@ impl Session {
         self.unanswered() >= Self::MOST_UNANSWERED
     }
 
-    /// Whether there are so many users that others probably have something to send as well.
+    /// Whether there are enough users that others probably have something to send as well.
     pub(crate) fn is_crowded(&self) -> bool {
         self.unanswered() >= Self::CROWD
     }

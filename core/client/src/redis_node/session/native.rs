@@ -111,7 +111,7 @@ fn write_one(call: &mut Call, request: &Request, prefix: &str, outgoing: &mut Ou
 impl NativeReply {
     /// Takes the next reply to `batch`; tells whether it was the last. Fails if the reply is not
     /// Redis's protocol.
-    pub(super) fn hear(&mut self, batch: &Batch, reply: Reply) -> Result<bool, Fault> {
+    pub(super) fn handle_reply(&mut self, batch: &Batch, reply: Reply) -> Result<bool, Fault> {
         let Reply::Other(value) = reply else {
             return Err(garbled());
         };

@@ -21,48 +21,48 @@ pub(crate) enum Event {
 }
 
 /// The end of the replies to one call, or to the commands of one native batch.
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Reply(Reply),
-    /// All were heard, or one was not of Redis's protocol.
+    /// All replies were received, or one was not of Redis's protocol.
     Native(Result<(), Fault>),
 }
 
 impl Session {
     /// Takes the next reply; `None` if others of the same batch must follow first.
     #[inline]
-    pub(crate) fn hear(&mut self, reply: Reply) -> Option<Heard> {
+    pub(crate) fn receive(&mut self, reply: Reply) -> Option<Received> {
         self.has_answered = true;
         if let Some(InFlightKind::Native(batch, native)) =
             self.in_flight.front_mut().map(|it| &mut it.kind)
         {
-            return match native.hear(batch, reply) {
+            return match native.handle_reply(batch, reply) {
                 Ok(false) => None,
-                heard => Some(Heard::Native(heard.map(|_| ()))),
+                received => Some(Received::Native(received.map(|_| ()))),
             };
         }
-        Some(Heard::Reply(reply))
+        Some(Received::Reply(reply))
     }
 
     /// Applies a reply that was received at `now`. An error is a fault of the connection, which
     /// cannot be used any more.
-    pub(crate) fn handle(&mut self, heard: Heard, now: Now) -> Result<Event, Fault> {
+    pub(crate) fn handle(&mut self, received: Received, now: Now) -> Result<Event, Fault> {
         let InFlight { sent, kind } = self.in_flight.pop_front().ok_or_else(garbled)?;
-        let event = match (kind, heard) {
-            (InFlightKind::Native(batch, native), Heard::Native(heard)) => {
-                self.handle_native((batch, native), heard, (sent, now))?;
+        let event = match (kind, received) {
+            (InFlightKind::Native(batch, native), Received::Native(received)) => {
+                self.handle_native((batch, native), received, (sent, now))?;
                 Event::Answered
             }
-            (InFlightKind::Batch(batch, form), Heard::Reply(reply)) => {
+            (InFlightKind::Batch(batch, form), Received::Reply(reply)) => {
                 self.handle_batch((batch, form), reply, (sent, now))?;
                 Event::Answered
             }
-            (InFlightKind::Plain(asker), Heard::Reply(reply)) => {
+            (InFlightKind::Plain(asker), Received::Reply(reply)) => {
                 // An error means that the asker has left.
                 let _ = asker.send(reply.into());
                 Event::Answered
             }
-            (kind, Heard::Reply(reply)) => self.handle_own(&kind, reply, (sent, now))?,
-            (_, Heard::Native(_)) => return Err(garbled()),
+            (kind, Received::Reply(reply)) => self.handle_own(&kind, reply, (sent, now))?,
+            (_, Received::Native(_)) => return Err(garbled()),
         };
         if self.in_flight.is_empty() && !self.to_replay.is_empty() {
             self.replay_kept(now);
@@ -86,7 +86,7 @@ impl Session {
                 Ok(Event::Answered)
             }
             InFlightKind::Fences => {
-                if let Some(time) = self.fences.hear(&reply)? {
+                if let Some(time) = self.fences.handle_reply(&reply)? {
                     self.guard_probe.note_clock(time, now.boot);
                 }
                 Ok(Event::Answered)
@@ -177,10 +177,10 @@ impl Session {
     fn handle_native(
         &mut self,
         (batch, native): (Batch, NativeReply),
-        heard: Result<(), Fault>,
+        received: Result<(), Fault>,
         (sent, now): (Now, Now),
     ) -> Result<(), Fault> {
-        if let Err(fault) = heard {
+        if let Err(fault) = received {
             batch.answer_all(&fault, now.boot);
             return Err(fault);
         }

@@ -18,7 +18,7 @@ pub(super) enum Way {
 }
 
 impl Lacks {
-    /// One sentence; `None` if nothing lacks.
+    /// One sentence; `None` if the server can do everything.
     pub(super) fn describe(&self) -> Option<Arc<str>> {
         let lacks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<_> = lacks.iter().flatten().map(String::as_str).collect();

@@ -1,5 +1,5 @@
 //! One open wake connection: what its server can do, and the calls under way on it. Owns redis-rs's
-//! connection; knows nothing of who waits.
+//! connection; knows no waiters.
 //!
 //! The connection has no task of its own: it is read and written while [`Live::next`] is polled.
 

@@ -47,7 +47,7 @@ impl Push {
     }
 }
 
-/// A number that is written in exactly so many hex digits.
+/// Reads a number that is written in exactly this number of hex digits.
 fn hex(text: &str, digits: usize) -> Option<u64> {
     let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { u64::from_str_radix(text, 16).ok() } else { None }

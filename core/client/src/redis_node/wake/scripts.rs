@@ -60,7 +60,7 @@ impl Script {
 }
 
 impl Digests {
-    /// Those that the server told, in the order of [`Script::ALL`].
+    /// The digests that the server replied, in the order of [`Script::ALL`].
     pub(super) fn read(replies: &[Value]) -> Self {
         let digest = |index: usize| match replies.get(index)? {
             Value::BulkString(bytes) => str::from_utf8(bytes).ok().map(Arc::from),

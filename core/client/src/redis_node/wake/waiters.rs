@@ -89,7 +89,7 @@ impl Waiters {
         self.0.is_empty()
     }
 
-    /// Forgets those whose places have ended on the server, since their operation ended without a word.
+    /// Removes waiters whose places have ended on the server: their operation ended without giving them up.
     pub(super) fn drop_silent(&mut self) -> Vec<(Waiter, LockKeys)> {
         let is_silent = |entry: &Entry| entry.under_way == 0 && entry.asked.elapsed() > SILENCE;
         let silent: Vec<_> = self.0.iter().filter(|(_, entry)| is_silent(entry)).collect();

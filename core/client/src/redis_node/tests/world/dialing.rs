@@ -58,7 +58,9 @@ impl World {
             match share.poll_reply(&mut context) {
                 Poll::Ready(reply) => {
                     let reply = reply.expect("a connection that stands");
-                    if let Some(told) = handshake.hear(reply, &mut outgoing).expect("a server") {
+                    if let Some(told) =
+                        handshake.handle_reply(reply, &mut outgoing).expect("a server")
+                    {
                         return told;
                     }
                 }
