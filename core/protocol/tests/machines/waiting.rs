@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{Play, fault, frees_in, ours, policy, quorum, resources, theirs};
 use quorlock_protocol::{
     Acquire, Action, Answer, ErrorKind, Fault, FaultKind, FencingToken, Frees, Machine, Moment,
-    News, NodeId, PolicyBuilder, Queued, Waiter, WakeCause,
+    News, NodeId, PolicyBuilder, Queued, Reply, Waiter, WakeCause,
 };
 
 fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
@@ -94,6 +94,35 @@ fn the_place_is_the_same_on_every_node_and_at_every_look() {
         .collect();
     assert_eq!(places.len(), 6, "it is kept every three seconds");
     assert!(places.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn a_fair_caller_keeps_its_place_from_wait_to_wait() {
+    let mut play = waiting(|policy| policy.fair(true));
+    looked(&mut play, &held(1, 8_000));
+    for start in [500, 1_000] {
+        play.wait_until(start);
+        play.stage.wall += 500_000;
+        for node in 0..2 {
+            tell(&mut play, node, PUSHED);
+        }
+        for node in 0..2 {
+            play.answer(node, "grant", theirs(frees_in(8_000)));
+        }
+        assert!(play.machine.is_waiting());
+        looked(&mut play, &held(1, 8_000));
+    }
+    let mut places: Vec<_> = play
+        .sent
+        .iter()
+        .filter_map(|(_, command)| match command.action {
+            Action::Enqueue { place } | Action::Grant { place: Some(place), .. } => Some(place),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(places.len(), 15, "three looks and two rounds");
+    places.dedup();
+    assert_eq!(places.len(), 1, "whoever came meanwhile stays behind it");
 }
 
 #[test]
@@ -212,6 +241,57 @@ fn a_round_that_split_the_votes_is_followed_by_a_pause_whatever_is_told() {
     play.wake();
     assert_eq!(play.count("grant"), 6);
     assert!(play.sent.iter().any(|(_, it)| it.action == Action::Revoke { calls: false }));
+}
+
+#[test]
+fn a_lost_round_calls_the_first_where_others_wait_beside() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &held(1, 8_000));
+    for node in 0..2 {
+        tell(&mut play, node, PUSHED);
+    }
+    let before = play.sent.len();
+    play.answer(0, "grant", ours(1_000));
+    play.answer(1, "grant", theirs(frees_in(8_000)));
+    play.answer(2, "grant", theirs(frees_in(8_000)));
+    let revokes: Vec<_> = play.sent[before..]
+        .iter()
+        .filter(|(_, it)| matches!(it.action, Action::Revoke { .. }))
+        .map(|(_, it)| it.action)
+        .collect();
+    assert!(!revokes.is_empty());
+    assert!(revokes.iter().all(|it| *it == Action::Revoke { calls: true }), "{revokes:?}");
+}
+
+#[test]
+fn no_look_is_made_while_no_round_may_begin() {
+    let mut play = waiting(|policy| policy);
+    play.stage.drawn = 200;
+    play.answer(0, "grant", ours(1_000));
+    play.answer(1, "grant", theirs(frees_in(8_000)));
+    play.answer(2, "grant", theirs(frees_in(8_000)));
+    looked(&mut play, &free(0));
+    while play.count("grant") == 3 {
+        play.wake();
+    }
+    assert_eq!(play.count("enqueue"), 3, "all nodes have told already that the lock is free");
+}
+
+#[test]
+fn a_late_answer_to_the_look_of_an_earlier_wait_says_nothing() {
+    let mut play = refused(|policy| policy);
+    let ticket = play.last(0, "enqueue").ticket;
+    for node in 0..2 {
+        tell(&mut play, node, PUSHED);
+    }
+    for node in 0..2 {
+        play.answer(node, "grant", theirs(frees_in(8_000)));
+    }
+    assert_eq!((play.count("enqueue"), play.count("grant")), (6, 6), "it waits again");
+    for node in 0..2 {
+        play.reply(node, Reply { ticket, answer: free(0), repeated: false });
+    }
+    assert_eq!(play.count("grant"), 6, "the lock was free before another took it");
 }
 
 #[test]

@@ -15,6 +15,13 @@ pub(crate) fn small() -> Vec<Scope> {
             (it.faults, it.resends, it.breaks) = (1, 1, 1);
         }),
         one_node("queue: one node, lost news", 2, |it| (it.faults, it.lost_news) = (1, 1)),
+        // Only the refresh tells: the keys live far longer.
+        Scope {
+            policy: waiting(|it| it.ttl(millis(10_000))),
+            ..one_node("queue: one node, lost news of a long lease", 2, |it| {
+                (it.faults, it.lost_news) = (1, 1);
+            })
+        },
         one_node("queue: one node, a lost wake connection", 2, |it| {
             (it.faults, it.wake_cuts) = (1, 1);
         }),
@@ -115,6 +122,14 @@ fn foreign() -> Vec<Scope> {
         Scope {
             foreign: Some(60_000),
             is_deleted: true,
+            nodes: 1,
+            ..ordered("queue: a foreign key is deleted, the first gives up", 2, 1, |it| {
+                it.cancels = 1;
+            })
+        },
+        Scope {
+            foreign: Some(60_000),
+            is_deleted: true,
             ..ordered("queue: a foreign key is deleted, the first dies", 3, 1, |it| {
                 (it.faults, it.crashes) = (1, 1);
             })
@@ -154,6 +169,12 @@ fn fair() -> Vec<Scope> {
                 (it.faults, it.breaks) = (1, 1);
             })
         }),
+        // Rounds that are lost while another comes.
+        Scope {
+            nodes: 1,
+            policy: waiting(|it| it.fair(true).retry_limit(Some(2))),
+            ..fair(ordered("queue: fair, limited tries", 3, 2, |_| {}))
+        },
         fair(ordered("queue: fair", 3, 2, |_| {})),
         fair(ordered("queue: fair, a waiter or holder dies", 3, 1, |it| {
             (it.faults, it.crashes) = (1, 1);
