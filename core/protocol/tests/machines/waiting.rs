@@ -229,6 +229,26 @@ fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
 }
 
+/// How a caller ends that takes a place first, and whose only round is cut off, if so many nodes told that another holds.
+fn first_round_cut_off(nodes: u8) -> ErrorKind {
+    let mut play = waiting(|policy| policy.fair(true).timeout(Some(Duration::from_secs(2))));
+    for node in 0..nodes {
+        play.answer(node, "enqueue", held(0, 8_000));
+    }
+    for now in 1..=2_000 {
+        play.wait_until(now);
+    }
+    assert!(play.count("grant") > 0);
+    play.outcome().result.unwrap_err()
+}
+
+#[test]
+fn a_caller_whose_first_round_is_cut_off_says_what_the_queues_told() {
+    assert_eq!(first_round_cut_off(3), ErrorKind::AcquireTimedOut);
+    assert_eq!(first_round_cut_off(2), ErrorKind::AcquireTimedOut);
+    assert_eq!(first_round_cut_off(1), ErrorKind::QuorumUnreachable, "it may be free on a quorum");
+}
+
 #[test]
 fn a_limited_number_of_tries_goes_on_at_its_delays() {
     let mut play = refused(|policy| policy.retry_limit(Some(2)));
