@@ -107,7 +107,7 @@ impl Acquire {
         if self.next_counted <= now {
             self.next_counted = now + delay;
         }
-        let try_at = if is_limited { self.next_counted } else { Moment::FAR_FUTURE };
+        let try_at = if is_limited { self.next_counted } else { self.patience_ends() };
         let ticket = self.ticket();
         self.state = State::Waiting(Box::new(Waiting {
             ticket,

@@ -153,6 +153,41 @@ fn a_node_that_was_lost_is_asked_for_the_place_again() {
     }
 }
 
+/// A caller that waits for a key without a ttl, as redis-py's locks have by default.
+fn behind_an_endless_key(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+    let mut play = waiting(change);
+    for node in 0..2 {
+        play.answer(node, "grant", theirs(Frees::Never));
+    }
+    let queued = Queued { rank: Some(0), is_free: false, is_told: true };
+    looked(&mut play, &Ok(Answer::Queued { queued, frees: Frees::Never }));
+    play
+}
+
+#[test]
+fn a_key_that_never_ends_is_waited_for_without_polling() {
+    let mut play = behind_an_endless_key(|policy| policy.timeout(Some(Duration::from_secs(60))));
+    play.wait_until(2_900);
+    assert_eq!(play.count("grant"), 3);
+    for node in 0..2 {
+        tell(&mut play, node, News::Freed(WakeCause::Watch));
+    }
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
+fn a_wait_without_a_limit_for_a_key_that_never_ends_is_given_up() {
+    let patience = Duration::from_millis(700);
+    let mut play = behind_an_endless_key(|policy| policy.unreachable_timeout(patience));
+    play.wait_until(699);
+    assert_eq!((play.count("grant"), play.done.is_none()), (3, true));
+    play.wait_until(700);
+    for node in 0..2 {
+        play.answer(node, "grant", theirs(Frees::Never));
+    }
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
 #[test]
 fn a_renewal_moves_the_look_and_costs_no_command() {
     let mut play = refused(|policy| policy);

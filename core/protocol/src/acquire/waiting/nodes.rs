@@ -80,9 +80,8 @@ impl Waiting {
 
     /// How many nodes told in the last look that the lock is held, or that others come first.
     pub(super) fn refused(&self) -> usize {
-        let refuses = |node: &&Standing| {
-            node.has_answered && node.rank.is_some() && node.freed.is_none()
-        };
+        let refuses =
+            |node: &&Standing| node.has_answered && node.rank.is_some() && node.freed.is_none();
         self.nodes.iter().filter(refuses).count()
     }
 
