@@ -127,9 +127,13 @@ def test_a_release_in_another_process_wakes_the_waiter(cluster3: Cluster) -> Non
 
 
 @pytest.mark.parametrize("change", ["DEL r", "PEXPIRE r 1", "FLUSHALL"])
-def test_a_key_that_goes_wakes_the_waiter(cluster3: Cluster, change: str) -> None:
+@pytest.mark.parametrize("is_endless", [False, True])
+def test_a_key_that_goes_wakes_the_waiter(cluster3: Cluster, change: str, is_endless: bool) -> None:
     with Redlock(cluster3.urls, **UNHURRIED, **UNGUARDED) as locks:
         hold(cluster3)
+        if is_endless:
+            for server in cluster3:
+                server.command("PERSIST", "r")
         with waiter(locks) as got:
             wait_for_waiter(cluster3)
             changed = time.monotonic()

@@ -66,7 +66,7 @@ impl Failure<'_> {
     /// `3 of 5 nodes refused, free in at most 4.2 s`.
     fn refusals(&self) -> String {
         if self.report.votes.is_empty() {
-            return "others of this process waited for it before".into();
+            return "others held it or waited for it before".into();
         }
         let tally = self.report.tally();
         let mut text = format!("{} of {} nodes refused", tally.refused, self.addresses.len());

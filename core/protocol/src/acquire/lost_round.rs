@@ -47,7 +47,7 @@ impl Acquire {
         let delay = loss
             .frees_in
             .map_or(delay, |frees_in| delay.min(frees_in.saturating_add(EXPIRY_GRAIN)));
-        if self.waiter.is_some() && loss.kind == ErrorKind::NotAcquired && !loss.is_stuck() {
+        if self.waiter.is_some() && loss.kind == ErrorKind::NotAcquired {
             return self.wait_in_queue(env, delay, loss.was_split);
         }
         self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
@@ -79,11 +79,15 @@ impl Acquire {
         self.policy.retry_limit.is_some_and(is_over)
     }
 
-    /// Waiting without any limit does not mean waiting for what will not come by itself.
-    pub(super) fn is_out_of_patience(&self, now: Moment) -> bool {
+    fn is_out_of_patience(&self, now: Moment) -> bool {
+        now >= self.patience_ends()
+    }
+
+    /// Waiting without any limit does not mean waiting for what will not come by itself: that ends then.
+    pub(super) fn patience_ends(&self) -> Moment {
         let unlimited = self.policy.timeout.is_none() && self.policy.retry_limit.is_none();
-        let patience = self.policy.unreachable_timeout;
-        unlimited && self.stuck_since.is_some_and(|since| now.since(since) >= patience)
+        let since = self.stuck_since.filter(|_| unlimited);
+        since.map_or(Moment::FAR_FUTURE, |since| since + self.policy.unreachable_timeout)
     }
 
     pub(super) fn finish(&mut self, kind: ErrorKind) {

@@ -21,6 +21,7 @@ pub(super) use self::nodes::{Seat, Waiting};
 use super::{Acquire, State};
 use crate::backoff;
 use crate::command::{Answer, Reply};
+use crate::error::ErrorKind;
 use crate::identity::{Claim, HolderId, NodeId};
 use crate::machine::Environment;
 use crate::place::{Place, Waiter};
@@ -106,7 +107,7 @@ impl Acquire {
         if self.next_counted <= now {
             self.next_counted = now + delay;
         }
-        let try_at = if is_limited { self.next_counted } else { Moment::FAR_FUTURE };
+        let try_at = if is_limited { self.next_counted } else { self.patience_ends() };
         let ticket = self.ticket();
         self.state = State::Waiting(Box::new(Waiting {
             ticket,
@@ -156,6 +157,10 @@ impl Acquire {
         if waiting.nodes.iter().all(|node| node.has_answered) {
             waiting.look_ends = waiting.look_ends.min(now);
         }
+        // It says as much as a lost round, to a caller whose timeout cuts its first round off.
+        if waiting.refused() >= self.quorum.size() {
+            self.last_loss = Some(ErrorKind::NotAcquired);
+        }
     }
 
     /// Takes news from a node.
@@ -200,7 +205,7 @@ impl Acquire {
         };
         if now >= waiting.try_at {
             if now >= self.give_up {
-                return self.finish(self.last_loss.unwrap_or(crate::ErrorKind::NotAcquired));
+                return self.finish(self.last_loss.unwrap_or(ErrorKind::NotAcquired));
             }
             self.woken_by = WakeCause::Timer;
             self.state = State::Idle;

@@ -182,6 +182,41 @@ fn a_node_that_was_lost_is_asked_for_the_place_again() {
     }
 }
 
+/// A caller that waits for a key without a ttl, as redis-py's locks have by default.
+fn behind_an_endless_key(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+    let mut play = waiting(change);
+    for node in 0..2 {
+        play.answer(node, "grant", theirs(Frees::Never));
+    }
+    let queued = Queued { rank: Some(0), is_free: false, is_told: true };
+    looked(&mut play, &Ok(Answer::Queued { queued, frees: Frees::Never }));
+    play
+}
+
+#[test]
+fn a_key_that_never_ends_is_waited_for_without_polling() {
+    let mut play = behind_an_endless_key(|policy| policy.timeout(Some(Duration::from_secs(60))));
+    play.wait_until(2_900);
+    assert_eq!(play.count("grant"), 3);
+    for node in 0..2 {
+        tell(&mut play, node, News::Freed(WakeCause::Watch));
+    }
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
+fn a_wait_without_a_limit_for_a_key_that_never_ends_is_given_up() {
+    let patience = Duration::from_millis(700);
+    let mut play = behind_an_endless_key(|policy| policy.unreachable_timeout(patience));
+    play.wait_until(699);
+    assert_eq!((play.count("grant"), play.done.is_none()), (3, true));
+    play.wait_until(700);
+    for node in 0..2 {
+        play.answer(node, "grant", theirs(Frees::Never));
+    }
+    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+}
+
 #[test]
 fn a_renewal_moves_the_look_and_costs_no_command() {
     let mut play = refused(|policy| policy);
@@ -307,6 +342,26 @@ fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
     play.wait_until(2_000);
     assert_eq!(play.targets("leave"), [0, 1, 2]);
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
+}
+
+/// How a caller ends that takes a place first, and whose only round is cut off, if so many nodes told that another holds.
+fn first_round_cut_off(nodes: u8) -> ErrorKind {
+    let mut play = waiting(|policy| policy.fair(true).timeout(Some(Duration::from_secs(2))));
+    for node in 0..nodes {
+        play.answer(node, "enqueue", held(0, 8_000));
+    }
+    for now in 1..=2_000 {
+        play.wait_until(now);
+    }
+    assert!(play.count("grant") > 0);
+    play.outcome().result.unwrap_err()
+}
+
+#[test]
+fn a_caller_whose_first_round_is_cut_off_says_what_the_queues_told() {
+    assert_eq!(first_round_cut_off(3), ErrorKind::AcquireTimedOut);
+    assert_eq!(first_round_cut_off(2), ErrorKind::AcquireTimedOut);
+    assert_eq!(first_round_cut_off(1), ErrorKind::QuorumUnreachable, "it may be free on a quorum");
 }
 
 #[test]

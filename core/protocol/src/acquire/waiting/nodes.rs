@@ -78,6 +78,13 @@ impl Waiting {
         self.nodes.iter().filter(|node| node.freed.is_some()).count()
     }
 
+    /// How many nodes told in the last look that the lock is held, or that others come first.
+    pub(super) fn refused(&self) -> usize {
+        let refuses =
+            |node: &&Standing| node.has_answered && node.rank.is_some() && node.freed.is_none();
+        self.nodes.iter().filter(refuses).count()
+    }
+
     /// What told first that the lock is free: a call before a watch before a timer.
     pub(super) fn woken_by(&self) -> WakeCause {
         let causes = self.nodes.iter().filter_map(|node| node.freed);
