@@ -183,7 +183,8 @@ impl Builder {
     }
 }
 
-/// Where the callers of a manager stand in line: with those of other managers, if all its nodes can be theirs too.
+/// Where the callers of a manager stand in line: with those of managers that are alike, if other managers can have its
+/// nodes too.
 fn line_up(
     specs: &[NodeSpec],
     policy: Policy,
