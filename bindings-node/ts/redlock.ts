@@ -86,11 +86,7 @@ import { readRoutine, type Routine, useLock } from './using'
 export class Redlock extends EventEmitter {
   /** The settings that every operation starts from. */
   readonly settings: Settings
-  /**
-   * The nodes: the client objects and URLs that were passed. A URL with a password in it, and an
-   * object of parts, are replaced by the address without a password.
-   */
-  readonly clients: Set<Client>
+  readonly #all: Set<Client>
   /** @internal */
   readonly _reports: Reports
   /** @internal */
@@ -127,7 +123,7 @@ export class Redlock extends EventEmitter {
     this.#clients = addresses().map((address, index) =>
       shownClient(this.#nodes[index] as NamedNode, address),
     )
-    this.clients = new Set(this.#clients)
+    this.#all = new Set(this.#clients)
     const objects = this.#nodes.map(({ object }) => object)
     this.#states = new ClientStates(objects, (index) => String(addresses()[index]), {
       databases: (found) => {
@@ -282,8 +278,7 @@ export class Redlock extends EventEmitter {
 
   /**
    * Who holds `resource`: what its holder says of itself, if its Redlock has an `owner`. Resolves with
-   * undefined if nobody holds it, or too few nodes tell; nodes of `memory://` keep no such records. It
-   * waits for one node's time to answer at most.
+   * undefined if nobody holds it, or too few nodes tell within one node's time to answer.
    *
    * @example
    * ```js
@@ -338,6 +333,11 @@ export class Redlock extends EventEmitter {
   async quit(): Promise<void> {
     await this.close()
     await Promise.allSettled(this.#nodes.map((node) => quitClient(node)))
+  }
+
+  /** The client objects and addresses that were passed, the latter without their passwords. */
+  get clients(): Set<Client> {
+    return this.#all
   }
 
   [inspect.custom](): string {
