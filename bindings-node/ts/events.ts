@@ -81,13 +81,27 @@ export class EventSource {
     // Weak, so that the native half does not keep the Redlock from being collected.
     this.#of = new WeakRef(emitter)
     this.#native = handle
-    // Both are emitted in the middle of the change.
-    emitter.on('newListener', (name: unknown) => {
+    this.#follow(emitter)
+  }
+
+  /** Hears of every listener that comes and goes: both are emitted in the middle of the change. */
+  #follow(emitter: EventEmitter): void {
+    const added = (name: unknown): void => {
       if (NAMES.includes(name as string)) this.#subscribe(name as string)
-    })
-    emitter.on('removeListener', (name: unknown) => {
+    }
+    const removed = (name: unknown, listener: unknown): void => {
       if (NAMES.includes(name as string)) this.#subscribe()
-    })
+      // `removeAllListeners()` has taken these two as well.
+      if (listener === added) queueMicrotask(() => this.#followAgain(emitter, removed))
+    }
+    emitter.on('newListener', added)
+    emitter.on('removeListener', removed)
+  }
+
+  #followAgain(emitter: EventEmitter, removed: (name: unknown, listener: unknown) => void): void {
+    emitter.off('removeListener', removed)
+    this.#follow(emitter)
+    this.#subscribe()
   }
 
   /** Calls `listener` beside those of the Redlock; returns what ends that. */

@@ -13,6 +13,7 @@ import {
   type Tracer,
 } from '@opentelemetry/api'
 
+import { LockError } from './errors'
 import type { Redlock } from './redlock'
 import type { AcquireMessage, HoldMessage } from './tracing'
 
@@ -71,7 +72,7 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
       duration.record((performance.now() - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
       if (message.error !== undefined)
-        traced.span.setStatus({ code: SpanStatusCode.ERROR, message: String(message.error) })
+        traced.span.setStatus({ code: SpanStatusCode.ERROR, message: told(message.error, options) })
       traced.span.end()
     },
   })
@@ -86,7 +87,7 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
   const spans = new WeakMap<object, { span: Span; begun: number }>()
   return subscribe<HoldMessage>('quorlock:hold', redlock, {
     start(message) {
-      const { fencingToken } = message.lock
+      const fencingToken = message.lock?.fencingToken
       const attributes: Attributes = named(message.resources, options)
       if (fencingToken !== undefined) attributes['quorlock.fencing_token'] = fencingToken
       const caller = trace.getSpanContext(context.active())
@@ -206,10 +207,17 @@ function named(resources: string | readonly string[], options: InstrumentOptions
   return { 'quorlock.resource': typeof resources === 'string' ? resources : [...resources] }
 }
 
+/** What a span says of an error: its message has names of resources, which may be personal data. */
+function told(error: unknown, options: InstrumentOptions): string {
+  if (options.resourceNames) return String(error)
+  return error instanceof Error ? error.name : typeof error
+}
+
 function outcomeOf(message: AcquireMessage): string {
   if (message.error === undefined) return message.result?.degraded ? 'degraded' : 'acquired'
-  const code = (message.error as { code?: unknown }).code
-  return OUTCOMES[String(code)] ?? 'error'
+  // An acquisition that was aborted rejects with the reason of its signal.
+  if (!(message.error instanceof LockError)) return 'cancelled'
+  return OUTCOMES[message.error.code] ?? 'error'
 }
 
 /** By the code of the error. */

@@ -21,7 +21,8 @@ export interface AcquireMessage {
 /** The message of `quorlock:hold`; the last three are there in the end. */
 export interface HoldMessage {
   readonly redlock: Redlock
-  readonly lock: Lock
+  /** Undefined once the lock was collected as garbage, which following it does not prevent. */
+  readonly lock: Lock | undefined
   readonly resources: readonly string[]
   /** `lost`, or what became of the release: `released`, `expired`, `taken`, `unknown`, `abandoned`. */
   outcome?: string
@@ -66,11 +67,20 @@ export async function traceAcquire(
 }
 
 function traceHold(redlock: Redlock, lock: Lock): void {
-  const message: HoldMessage = { redlock, lock, resources: lock.resources }
+  // Weak: a lock that nobody has any more is given up, also while it is followed.
+  const { resources, value: token } = lock
+  const weak = new WeakRef(lock)
+  const message: HoldMessage = {
+    redlock,
+    resources,
+    get lock() {
+      return weak.deref()
+    },
+  }
   const channel = holding as Channel
   channel.traceSync(() => {}, message)
   const end = (event: { token: string; at: number }, outcome: string, reason?: string): void => {
-    if (event.token !== lock.value) return
+    if (event.token !== token) return
     for (const stop of stops) stop()
     Object.assign(message, { outcome, endedAt: event.at }, reason === undefined ? {} : { reason })
     channel.asyncStart.publish(message)

@@ -55,6 +55,16 @@ describe('an event', () => {
     await redlock.quit()
   })
 
+  it('comes to listeners that are added after all were removed', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    listen(redlock, ['acquired'])
+    redlock.removeAllListeners()
+    const told = listen(redlock, ['acquired'])
+    await (await redlock.acquire('r', 5000)).release()
+    await eventually(() => told.length === 1)
+    await redlock.quit()
+  })
+
   it('tells of contention and of a loss', async () => {
     const redlock = new Redlock(OWN_NODES)
     const told = listen(redlock, ['contended', 'waiting', 'woken', 'lost'])

@@ -95,21 +95,24 @@ describe('a process', () => {
     assert.match(output, /lost LEASE_LOST/)
   })
 
-  it('ends when a lock that extends itself was forgotten, and extends it no more', async () => {
-    await promptly(1000, async () => {
-      const { output, lingered } = await run(
-        `const redlock = new Redlock(urls)
+  for (const followed of [false, true])
+    it(`ends when a lock that extends itself was forgotten, and extends it no more${followed ? ', though followed' : ''}`, async () => {
+      await promptly(1000, async () => {
+        const { output, lingered } = await run(
+          `const redlock = new Redlock(urls)
+         const { tracingChannel } = await import('node:diagnostics_channel')
+         if (${followed}) tracingChannel('quorlock:hold').subscribe({ asyncEnd() {} })
          await (async () => void (await redlock.acquire('a', 400, { autoExtend: true })))()
          for (let i = 0; i < 10; i += 1) { await new Promise((resolve) => setTimeout(resolve, 5)); gc() }
          console.log('done')`,
-        cluster.urls,
-        ['--expose-gc'],
-      )
-      assert.match(output, /done/)
-      return lingered
+          cluster.urls,
+          ['--expose-gc'],
+        )
+        assert.match(output, /done/)
+        return lingered
+      })
+      await eventually(async () => (await cluster.values('a')).every((value) => value === null))
     })
-    await eventually(async () => (await cluster.values('a')).every((value) => value === null))
-  })
 
   it('that exits in the middle of a wait leaves no key and ends at once', async () => {
     await promptly(1000, async () => {

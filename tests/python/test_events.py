@@ -135,14 +135,15 @@ async def test_each_lock_is_a_line_at_the_level_debug(
 
 
 @both_apis
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
 async def test_a_callback_that_fails_is_logged_and_stops_nothing(
-    api: Api, caplog: pytest.LogCaptureFixture
+    api: Api, caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     told = Told()
 
     def fail(event: events.Event) -> None:
         told.append(event)
-        raise ValueError("of this test")
+        raise error("of this test")
 
     locks = api.Redlock(OWN_NODES, on_event=fail)
     async with api.block(locks.lock("r")):

@@ -74,6 +74,7 @@ async def test_a_lock_makes_spans_and_metrics(api: Api, seen: Seen) -> None:
     assert dict(won.attributes) == {"quorlock.outcome": "acquired"}
     assert refused.attributes["quorlock.outcome"] == "not_acquired"
     assert refused.status.status_code is StatusCode.ERROR
+    assert refused.status.description == "LockNotAcquired", "no name is told"
     (hold,) = seen.spans("quorlock.hold")
     assert [link.context.span_id for link in hold.links] == [own.span_id]
     assert dict(hold.attributes) == {

@@ -45,7 +45,7 @@ class EventSource:
 def _call(callback: Callable[[Event], object], event: Event) -> None:
     try:
         callback(event)
-    except Exception:  # noqa: BLE001 - whatever a callback raises
+    except BaseException:  # noqa: BLE001 - whatever a callback raises, other callbacks are told
         log.exception("an on_event callback failed")
 
 

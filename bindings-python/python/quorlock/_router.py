@@ -115,6 +115,13 @@ class Dispatcher(CompletionRouter):
         """End the thread once it has called back for everything that was posted so far."""
         self.queue.close()
 
+    @staticmethod
+    def _tell(callback: Callable[..., object] | None, *arguments: object) -> None:
+        try:
+            CompletionRouter._tell(callback, *arguments)
+        except BaseException:
+            log.exception("a callback of a lock failed")
+
     def _run(self) -> None:
         while (completions := self.queue.wait()) is not None:
             self._route(completions)

@@ -134,6 +134,10 @@ class _Instrumentation:
     def attributes(self, resources: Iterable[str]) -> dict[str, Any]:
         return {"quorlock.resource": tuple(resources)} if self._names else {}
 
+    def text_of(self, error: BaseException) -> str:
+        """What a span says of an error, whose message has the names of resources."""
+        return str(error) if self._names else type(error).__name__
+
     def held(self, lease: LeaseState, caller: contexts.Context) -> None:
         """A lease begins to be held."""
         attributes = self.attributes(lease.resources)
@@ -238,7 +242,7 @@ class _Attempt:
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
-        self._span.set_status(Status(StatusCode.ERROR, str(error)))
+        self._span.set_status(Status(StatusCode.ERROR, self._own.text_of(error)))
         self._end(_outcome_of(error))
 
     def _end(self, outcome: str) -> None:

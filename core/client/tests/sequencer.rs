@@ -96,6 +96,22 @@ fn the_record_is_kept_by_renewals() {
 }
 
 #[test]
+fn an_extension_keeps_the_record_for_as_long_as_the_keys() {
+    run(async {
+        let servers = three();
+        let locks = manager(&servers);
+        let lease = locks.lock("r").ttl(Duration::from_secs(5)).acquire().await.expect("free");
+        lease.record_sequencer().await;
+        lease.extend(Some(Duration::from_secs(60))).await.expect("a quorum has the keys");
+        let mut ask = servers[0].ask();
+        eventually("the longer record", || {
+            ask.number(&["PTTL", "quorlock:sequencer:{r}"]) > 30_000
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_lease_in_its_lock_delay_is_not_current() {
     run(async {
         let servers = three();

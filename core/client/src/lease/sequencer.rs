@@ -49,7 +49,7 @@ impl Lease {
             let again = Arc::downgrade(shared);
             self.on_renewal(move |_| {
                 if let Some(shared) = again.upgrade() {
-                    drop(shared.write_record());
+                    shared.rewrite_record();
                 }
             });
         }
@@ -92,6 +92,11 @@ impl Lease {
 }
 
 impl Shared {
+    /// The keys are kept for longer now, and so is the record. Waits for nothing.
+    pub(super) fn rewrite_record(&self) {
+        drop(self.write_record());
+    }
+
     fn write_record(&self) -> Vec<tokio::sync::oneshot::Receiver<Value>> {
         let state = self.lock();
         let (policy, token) = (**state.life.policy(), state.life.fencing_token());
