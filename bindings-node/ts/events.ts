@@ -42,10 +42,10 @@ export interface RedlockEvents {
   acquired: OfLease & { waited: number; attempts: number; votes: readonly EventVote[] }
   /** A round was refused, because another holds the lock: for `holderEndsIn` at most, if the nodes told. */
   contended: OfLock & { holderEndsIn?: number }
-  /** A caller waits for the lock. */
-  waiting: OfLock
-  /** A caller that waited tries again: a node told it, this process has released it, or it was time. */
-  woken: OfLock & { by: 'push' | 'watch' | 'timer' }
+  /** A caller waits for the lock; `rank` others are before it in the nodes' queues, if it has a place there. */
+  waiting: OfLock & { rank?: number; holderEndsIn?: number }
+  /** A caller that waited for that time tries again: a node told it, this process has released it, or it was time. */
+  woken: OfLock & { by: 'push' | 'watch' | 'timer'; waited: number }
   /** A lock was prolonged; `slack` is the part of the validity that was left before, from 0 to 1. */
   extended: OfLease & { validity: number; slack: number }
   /** A lock could not be prolonged so far; the rest of its validity stays good. */
@@ -139,7 +139,8 @@ export class EventSource {
   }
 
   #tell(json: string): void {
-    const event = Object.freeze(JSON.parse(json) as RedlockEvent)
+    const frozen = (_: string, value: unknown): unknown => Object.freeze(value)
+    const event = JSON.parse(json, frozen) as RedlockEvent
     for (const listener of this.#own.get(event.name) ?? []) listener(event as never)
     this.#of.deref()?.emit(event.name, event)
   }

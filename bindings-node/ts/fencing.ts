@@ -52,6 +52,9 @@ export class FencedRedis {
   async write(token: number | undefined, ...command: Word[]): Promise<unknown> {
     const number = readToken(token)
     if (command.length === 0) throw wrongType('write() takes a command behind the token')
+    for (const word of command) checkWord(word)
+    if (String(command[1]) === this.key)
+      throw new ConfigError(`'${this.key}' keeps the fence's tokens: write to another key`)
     const answer = await this.#evaluate([this.key, number, ...command])
     const [wasWritten, rest] = answer as [number, unknown]
     if (!wasWritten) throw new StaleTokenError(this.key, number, Number(rest))
@@ -74,6 +77,11 @@ function evaluatorOf(client: unknown): (words: Word[]) => Promise<unknown> {
       sendCommand.call(client, ['EVAL', SCRIPT, '1', ...texts(words)]) as Promise<unknown>
   }
   throw wrongType(`a fence takes a client of ioredis or node-redis, not ${describe(client)}`)
+}
+
+function checkWord(word: unknown): void {
+  if (typeof word !== 'string' && typeof word !== 'number' && !Buffer.isBuffer(word))
+    throw wrongType(`a word of a command must be a string, number or Buffer, not ${describe(word)}`)
 }
 
 function readToken(token: unknown): number {

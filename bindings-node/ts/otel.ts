@@ -34,7 +34,8 @@ export interface InstrumentOptions {
  * Makes spans (`quorlock.acquire`, `quorlock.hold`) and metrics (`quorlock.acquire.duration`,
  * `quorlock.hold.duration`, `quorlock.locks.held`, `quorlock.lost`, `quorlock.degraded`,
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
- * on. Returns a function that ends it. Needs Node 18.19 for spans.
+ * on. Returns a function that ends it; the spans of locks that are held then end with the outcome `held`. Needs
+ * Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -84,8 +85,8 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
     description: 'How long locks were held',
     advice: { explicitBucketBoundaries: HOLDS },
   })
-  const spans = new WeakMap<object, { span: Span; begun: number }>()
-  return subscribe<HoldMessage>('quorlock:hold', redlock, {
+  const spans = new Map<object, { span: Span; begun: number }>()
+  const stop = subscribe<HoldMessage>('quorlock:hold', redlock, {
     start(message) {
       const fencingToken = message.lock?.fencingToken
       const attributes: Attributes = named(message.resources, options)
@@ -103,6 +104,7 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
     asyncEnd(message) {
       const traced = spans.get(message)
       if (traced === undefined) return
+      spans.delete(message)
       const { outcome = 'unknown', endedAt = Date.now(), reason } = message
       duration.record(Math.max(0, endedAt - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
@@ -111,6 +113,11 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
       traced.span.end(Math.max(endedAt, traced.begun))
     },
   })
+  return () => {
+    stop()
+    for (const { span } of spans.values()) span.setAttribute('quorlock.outcome', 'held').end()
+    spans.clear()
+  }
 }
 
 function countEvents(redlock: Redlock, meter: Meter): () => void {
@@ -138,34 +145,62 @@ function countEvents(redlock: Redlock, meter: Meter): () => void {
 }
 
 /** The managers that each meter asks when it is read: it shows one value for a set of attributes. */
-const observed = new WeakMap<Meter, Set<Redlock>>()
+const observed = new WeakMap<Meter, Observed>()
 
-function observe(redlock: Redlock, meter: Meter): () => void {
-  const managers = observed.get(meter) ?? beginToObserve(meter)
-  managers.add(redlock)
-  return () => void managers.delete(redlock)
+interface Observed {
+  readonly managers: Set<Redlock>
+  readonly timeouts: Timeouts
 }
 
-function beginToObserve(meter: Meter): Set<Redlock> {
-  const managers = new Set<Redlock>()
-  observed.set(meter, managers)
+function observe(redlock: Redlock, meter: Meter): () => void {
+  const { managers, timeouts } = observed.get(meter) ?? beginToObserve(meter)
+  managers.add(redlock)
+  return () => {
+    timeouts.count(redlock)
+    managers.delete(redlock)
+  }
+}
+
+/** The timeouts of all managers by node, those that are gone included: a counter must not go down. */
+class Timeouts {
+  readonly all = new Map<string, number>()
+  readonly #seen = new WeakMap<Redlock, Map<string, number>>()
+
+  count(redlock: Redlock): void {
+    const now = new Map<string, number>()
+    for (const { address, timeouts } of redlock.stats().nodes)
+      now.set(address, (now.get(address) ?? 0) + timeouts)
+    const before = this.#seen.get(redlock)
+    for (const [address, count] of now) {
+      const more = Math.max(0, count - (before?.get(address) ?? 0))
+      this.all.set(address, (this.all.get(address) ?? 0) + more)
+    }
+    this.#seen.set(redlock, now)
+  }
+}
+
+function beginToObserve(meter: Meter): Observed {
+  const [managers, timeouts] = [new Set<Redlock>(), new Timeouts()]
+  observed.set(meter, { managers, timeouts })
   const held = meter.createObservableUpDownCounter('quorlock.locks.held', {
     description: 'Locks that are held now',
   })
   const state = meter.createObservableGauge('quorlock.node.state', {
     description: '1 for the state that a node is in',
   })
-  const timeouts = meter.createObservableCounter('quorlock.node.timeouts', {
+  const counted = meter.createObservableCounter('quorlock.node.timeouts', {
     description: 'How often a node did not answer in time',
   })
   const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {
+    for (const redlock of managers) timeouts.count(redlock)
+    for (const [address, count] of timeouts.all)
+      result.observe(counted, count, { 'server.address': address })
     const all = [...managers].map((redlock) => redlock.stats())
     if (all.length > 0) result.observe(held, sum(all.map((stats) => stats.held)))
     const nodes = all.flatMap((stats) => stats.nodes)
     for (const address of new Set(nodes.map((node) => node.address))) {
       const own = nodes.filter((node) => node.address === address)
       const attributes = { 'server.address': address }
-      result.observe(timeouts, sum(own.map((node) => node.timeouts)), attributes)
       // Managers with the same node may see it in two states for a moment.
       for (const name of STATES) {
         const isIn = own.some((node) => node.state === name)
@@ -173,8 +208,8 @@ function beginToObserve(meter: Meter): Set<Redlock> {
       }
     }
   }
-  meter.addBatchObservableCallback(look, [held, state, timeouts])
-  return managers
+  meter.addBatchObservableCallback(look, [held, state, counted])
+  return { managers, timeouts }
 }
 
 function sum(numbers: number[]): number {

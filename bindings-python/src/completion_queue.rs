@@ -114,6 +114,13 @@ impl CompletionQueue {
         py.detach(|| inner.wait()).map(|posted| converted(py, posted)).transpose()
     }
 
+    /// Posts a number from Python.
+    fn post(&self, number: u64) {
+        if let Some(inner) = self.inner.get() {
+            inner.post(number, None);
+        }
+    }
+
     /// Lets a waiting thread return, and drops later completions.
     fn close(&self) {
         if let Some(inner) = self.inner.get() {

@@ -21,6 +21,8 @@ struct State {
     queue: VecDeque<NoticeReport>,
     /// Each with the number of the manager that it is of.
     events: VecDeque<(u64, Event)>,
+    /// How many events were dropped since they were last taken.
+    dropped: u64,
     /// Where to post a number when the queue becomes non-empty.
     listener: Option<(Arc<completion_queue::Inner>, u64)>,
 }
@@ -42,6 +44,7 @@ impl Notices {
         let mut state = self.state();
         if state.events.len() == MOST_EVENTS {
             state.events.pop_front();
+            state.dropped += 1;
         }
         state.events.push_back((manager, event.clone()));
         let is_first = state.events.len() == 1;
@@ -64,9 +67,10 @@ impl Notices {
         mem::take(&mut self.state().queue)
     }
 
-    /// Takes the events that have not been told.
-    pub(crate) fn take_events(&self) -> VecDeque<(u64, Event)> {
-        mem::take(&mut self.state().events)
+    /// Takes the events that have not been told, and how many older ones were dropped.
+    pub(crate) fn take_events(&self) -> (VecDeque<(u64, Event)>, u64) {
+        let mut state = self.state();
+        (mem::take(&mut state.events), mem::take(&mut state.dropped))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

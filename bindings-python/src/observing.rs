@@ -16,11 +16,12 @@ use crate::process;
 /// the log, and the fields by name.
 type Told<'py> = (u64, &'static str, f64, String, Bound<'py, PyDict>);
 
-/// The events that have not been told.
+/// The events that have not been told, and how many older ones were dropped.
 #[pyfunction]
-pub(crate) fn take_events(py: Python<'_>) -> PyResult<Vec<Told<'_>>> {
-    let events = process::notices().map(Notices::take_events).unwrap_or_default();
-    events.iter().map(|(manager, event)| told(py, *manager, event)).collect()
+pub(crate) fn take_events(py: Python<'_>) -> PyResult<(Vec<Told<'_>>, u64)> {
+    let (events, dropped) = process::notices().map(Notices::take_events).unwrap_or_default();
+    let events = events.iter().map(|(manager, event)| told(py, *manager, event));
+    Ok((events.collect::<PyResult<_>>()?, dropped))
 }
 
 fn told<'py>(py: Python<'py>, manager: u64, event: &Event) -> PyResult<Told<'py>> {

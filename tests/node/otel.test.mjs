@@ -16,6 +16,7 @@ import {
 } from '@opentelemetry/sdk-trace-base'
 import { Redlock } from 'quorlock'
 import { instrument } from 'quorlock/otel'
+import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 const OWN_NODES = ['memory://', 'memory://', 'memory://']
@@ -103,7 +104,47 @@ describe('quorlock/otel', () => {
     await Promise.all(managers.map((redlock) => redlock.quit()))
   })
 
+  it('ends the span of what is held when it is stopped', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter })
+    exporter.reset()
+    const lock = await redlock.acquire('r', 5000)
+    stop()
+    const [hold] = spans('quorlock.hold')
+    assert.equal(hold?.attributes['quorlock.outcome'], 'held')
+    await lock.release()
+    await redlock.quit()
+    assert.equal(spans('quorlock.hold').length, 1)
+  })
+
+  it('counts timeouts of nodes beyond the end of a Redlock', async () => {
+    const cluster = await startServers(3)
+    const managers = [0, 1].map(() => new Redlock(cluster.urls, { nodeTimeout: 100 }))
+    const stops = managers.map((redlock) => instrument(redlock, { tracer, meter }))
+    try {
+      for (const redlock of managers) await (await redlock.acquire('r', 5000)).release()
+      for (const server of cluster.servers.slice(0, 2)) await server.pause()
+      for (const redlock of managers)
+        await assert.rejects(redlock.acquire('r', 5000, { retryCount: 0 }))
+      const counted = async () => {
+        const of = (await points('quorlock.node.timeouts')).map(({ value }) => Number(value))
+        return of.reduce((total, value) => total + value, 0)
+      }
+      const before = await counted()
+      assert.ok(before >= 4, `${before}`)
+      stops[0]?.()
+      await managers[0]?.quit()
+      assert.equal(await counted(), before, 'a counter never goes down')
+    } finally {
+      stops[1]?.()
+      for (const server of cluster.servers.slice(0, 2)) await server.resume()
+      await managers[1]?.quit()
+      await cluster.close()
+    }
+  })
+
   it('counts losses, and tells names if that is asked for', async () => {
+    exporter.reset()
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter, resourceNames: true })
     const lock = await redlock.acquire(['a', 'b'], 100)

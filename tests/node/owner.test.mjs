@@ -73,7 +73,7 @@ describe('an owner', () => {
   const wrong = [
     ['too large', { a: 'x'.repeat(5000) }, /owner may take 4096 bytes at most, .+, not \d+$/],
     ['without a name', { '': 'x' }, /owner must have names/],
-    ['of several lines', { a: 'x\ny' }, /owner must have .+ without line breaks/],
+    ['of several lines', { a: 'x\ny' }, /owner must have .+ without control characters/],
     ['that is no object', 'billing', /owner must be an object of words, not/],
     ['with a list in it', { a: ['x'] }, /owner\.a must be a string, not/],
   ]

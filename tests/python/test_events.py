@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pickle
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -152,9 +153,48 @@ async def test_a_callback_that_fails_is_logged_and_stops_nothing(
     await api.until(lambda: "an on_event callback failed" in caplog.text)
 
 
+@both_apis
+async def test_a_slow_callback_delays_no_warning_and_events_beyond_a_bound_are_dropped(
+    api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorlock._events._MOST_WAITING", 8)
+    told, entered, free = Told(), threading.Event(), threading.Event()
+
+    def wait(event: events.Event) -> None:
+        entered.set()
+        free.wait(10)
+        told.append(event)
+
+    locks = api.Redlock(OWN_NODES, on_event=wait)
+    others = api.Redlock(OWN_NODES)
+    try:
+        async with api.block(locks.lock("r")):
+            await api.until(entered.is_set)
+        for _ in range(10):
+            async with api.block(locks.lock("r")):
+                pass
+        lock = others.lock("lost-meanwhile", ttl=0.1, on_lost=lambda: None)
+        assert await api(lock.acquire())
+        await api.until(lambda: "'lost-meanwhile'" in caplog.text)
+        await api.until(lambda: "on_event callbacks are too slow: 8 events wait" in caplog.text)
+        assert not told
+    finally:
+        free.set()
+    await api.until(lambda: "have caught up: 13 events were dropped" in caplog.text)
+    assert told.names() == ["acquired", *["acquired", "released"] * 4]
+    with pytest.raises(LeaseLost):
+        await api(lock.release())
+
+
 def test_an_on_event_that_cannot_be_called_is_refused() -> None:
     with pytest.raises(ConfigTypeError, match="on_event must be callable, not int"):
         Redlock(memory_nodes("events"), on_event=3)  # type: ignore[arg-type]
+
+    async def later(_: events.Event) -> None:
+        raise AssertionError("nobody would await it")
+
+    with pytest.raises(ConfigTypeError, match="on_event must be a function that is not async"):
+        Redlock(memory_nodes("events"), on_event=later)
     with pytest.raises(ConfigTypeError, match="there is no option 'on_event'"):
         Redlock(memory_nodes("events")).lock("r", on_event=print)  # type: ignore[call-arg]
 

@@ -155,6 +155,10 @@ def test_what_is_no_client_is_refused(client: redis.Redis) -> None:
         FencedRedis(client, "")
     with pytest.raises(ConfigTypeError, match="a command"):
         FencedRedis(client, FENCE).write(1)
+    for own in (FENCE, FENCE.encode()):
+        with pytest.raises(ConfigError, match="keeps the fence's tokens"):
+            FencedRedis(client, FENCE).set(own, "x", 1)
+    assert client.get(FENCE) is None
 
 
 def test_the_refusal_survives_pickling_and_copying() -> None:

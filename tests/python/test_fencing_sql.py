@@ -187,6 +187,19 @@ def test_a_check_outside_of_a_transaction_is_refused(database: Database) -> None
         database.fence.check(connection.cursor(), "invoice:42", 17)
 
 
+def test_rows_may_be_mappings() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = lambda cursor, row: {
+            column[0]: value for column, value in zip(cursor.description, row, strict=True)
+        }
+        fence = SqlFence("sqlite")
+        database.execute(fence.create_table)
+        database.execute("BEGIN")
+        fence.check(database.cursor(), "r", 18)
+        with pytest.raises(StaleToken):
+            fence.check(database.cursor(), "r", 17)
+
+
 def test_the_texts_are_for_other_drivers_too() -> None:
     named = SqlFence("sqlite", table="main.fences", paramstyle="named")
     with closing(sqlite3.connect(":memory:")) as connection:

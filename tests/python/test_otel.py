@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from quorlock import otel
+from quorlock import QuorumUnreachable, otel
 from tests.python.apis import Api, both_apis
+from tests.support.cluster import Cluster
 
 OWN_NODES = ["memory://", "memory://", "memory://"]
 
@@ -133,3 +134,48 @@ async def test_a_loss_is_counted_and_names_are_told_if_asked_for(api: Api, seen:
     assert lost == {"expired": 1, "gone": 0, "held-too-long": 0}
     (acquired,) = seen.spans("quorlock.acquire")
     assert acquired.attributes["quorlock.resource"] == ("a", "b")
+
+
+@both_apis
+async def test_what_is_held_at_the_end_has_its_span_ended(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(OWN_NODES)
+    stop = seen.instrument(locks)
+    async with api.block(locks.lock("r")):
+        stop()
+        (hold,) = seen.spans("quorlock.hold")
+        assert dict(hold.attributes)["quorlock.outcome"] == "held"
+        assert hold.status.status_code is StatusCode.UNSET
+    assert len(seen.spans("quorlock.hold")) == 1
+
+
+@both_apis
+async def test_timeouts_of_nodes_are_counted_beyond_the_end_of_a_manager(
+    api: Api, seen: Seen, servers: Callable[..., Cluster]
+) -> None:
+    cluster = servers(3)
+    managers = [api.Redlock(cluster.urls, node_timeout=0.1) for _ in range(2)]
+    stops = [seen.instrument(locks) for locks in managers]
+    for locks in managers:
+        async with api.block(locks.lock("r")):
+            pass
+    for server in cluster[:2]:
+        server.pause()
+    for locks in managers:
+        with pytest.raises(QuorumUnreachable):
+            await api(locks.lock("r", blocking=False).acquire())
+
+    def counted() -> int:
+        return sum(point.value for point in seen.points("quorlock.node.timeouts"))
+
+    before = counted()
+    assert before >= 4
+    stops[0]()
+    await api(managers[0].close())
+    assert counted() == before, "a counter never goes down"
+    again = seen.instrument(managers[1])
+    assert counted() == before, "nor is anything counted twice"
+    for stop in (again, stops[1]):
+        stop()
+    for server in cluster[:2]:
+        server.resume()
+    await api(managers[1].close())

@@ -44,5 +44,10 @@ def test_an_owner_that_cannot_be_written_is_refused() -> None:
     for owner in ({"a": "x" * 5000}, {"": "x"}, {"a": "x\ny"}):
         with pytest.raises(ConfigError, match="owner m"):
             Redlock(["memory://"], owner=owner)
+    with pytest.raises(ConfigError, match="no text that can be encoded"):
+        Redlock(["memory://"], owner={"a": "\ud800"})
+    for word in (None, b"x", ["x"]):
+        with pytest.raises(ConfigTypeError, match="a word of the owner must be a str"):
+            Redlock(["memory://"], owner={"a": word})  # type: ignore[dict-item]
     with pytest.raises(ConfigTypeError, match="owner must be a dict of words, not str"):
         Redlock(["memory://"], owner="billing")  # type: ignore[arg-type]

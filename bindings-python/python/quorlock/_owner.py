@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ._errors import ConfigTypeError
+from ._errors import ConfigError, ConfigTypeError
 
 
 class Holder(NamedTuple):
@@ -28,7 +28,16 @@ def owner_of(given: Any) -> dict[str, str] | None:
         return None
     if not isinstance(given, Mapping):
         raise ConfigTypeError(f"owner must be a dict of words, not {type(given).__name__}")
-    return {str(name): str(value) for name, value in given.items()}
+    return {_word(name): _word(value) for name, value in given.items()}
+
+
+def _word(given: Any) -> str:
+    if not isinstance(given, str | int | float):
+        raise ConfigTypeError(f"a word of the owner must be a str, not {type(given).__name__}")
+    word = str(given)
+    if any("\ud800" <= letter <= "\udfff" for letter in word):
+        raise ConfigError(f"a word of the owner is no text that can be encoded: {word!r}")
+    return word
 
 
 def holder_of(told: tuple[str, float | None, dict[str, str]] | None) -> Holder | None:

@@ -4,7 +4,8 @@ Owns the routing and the threads that call back.
 
 The engine's thread never touches Python: it posts a number to a queue. An event loop, a gevent hub
 or a daemon thread empties the queue. There is one such thread for the callbacks of blocking code,
-started when the first is registered, and one for notices (see `_notices`).
+started when the first is registered, one for notices (see `_notices`) and one for events (see
+`_events`).
 """
 
 from __future__ import annotations
@@ -147,10 +148,9 @@ def finish() -> None:
     with _starting:
         _is_finished = True
     ours = [it for it in _dispatchers if it.generation == generation()]
-    for it in ours:
-        it.close()
     until = time.monotonic() + _CALLBACK_GRACE
-    for it in ours:
+    for it in ours:  # the oldest first: the thread of the notices hands events to a later one
+        it.close()
         if it.thread is not threading.current_thread():
             it.thread.join(max(0.0, until - time.monotonic()))
     drain(_WITHDRAWAL_GRACE)

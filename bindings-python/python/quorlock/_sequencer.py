@@ -47,6 +47,9 @@ class Sequencer(str):
         """The fencing token."""
         return self._parts[1]
 
+    def __reduce__(self) -> tuple[type[Sequencer], tuple[str]]:
+        return type(self), (str(self),)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 

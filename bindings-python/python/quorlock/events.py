@@ -103,7 +103,7 @@ class Waiting(LockEvent):
     name: ClassVar[str] = "waiting"
     rank: int | None
     """How many callers are before this one in the nodes' queues; `None` where it has no place
-    there, as behind others of its own manager."""
+    there, as behind others of its own process."""
     holder_ends_in: float | None
     """After how many seconds it can be had, if the holder neither extends nor releases it; `None`
     if the nodes did not tell."""

@@ -58,7 +58,8 @@ def instrument(
 
     `resource_names` says whether spans have the names of what is locked (`quorlock.resource`),
     which may hold personal data. The providers are the global ones unless others are given.
-    Returns a function that ends it.
+    Returns a function that ends it; the spans of locks that are held then end with the outcome
+    `held`.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -83,7 +84,8 @@ def instrument(
         if tracers.get(number) == instrumentation.begin:
             del tracers[number]
         locks._events.remove(instrumentation.tell)
-        observer.managers.discard(locks)
+        observer.leave(locks)
+        instrumentation.end()
 
     return stop
 
@@ -153,6 +155,11 @@ class _Instrumentation:
         if ended is not None:
             self._end(token, *ended)
 
+    def end(self) -> None:
+        """End the spans of locks that are still held."""
+        for token in list(self._holds):
+            self._end(token, time.time(), "held")
+
     def tell(self, event: events.Event) -> None:
         """An event of the manager."""
         if isinstance(event, events.Lost):
@@ -173,7 +180,9 @@ class _Instrumentation:
             self._ended[event.token] = (event.at, outcome)
 
     def _end(self, token: str, at: float, outcome: str) -> None:
-        span = self._holds.pop(token)
+        span = self._holds.pop(token, None)
+        if span is None:
+            return
         span.set_attribute("quorlock.outcome", outcome)
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
@@ -186,6 +195,11 @@ class _Observer:
     def __init__(self, meter: metrics.Meter) -> None:
         # : Weak: the meter keeps its callbacks for ever.
         self.managers: weakref.WeakSet[RedlockBase] = weakref.WeakSet()
+        # : The timeouts of all managers by node, those that are gone included, and what was seen of
+        # : each: a counter must not go down.
+        self._timeouts: Counter[str] = Counter()
+        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
+        self._seen = weakref.WeakKeyDictionary()
         meter.create_observable_up_down_counter(
             "quorlock.locks.held", [self._look_held], description="Locks that are held now"
         )
@@ -214,11 +228,25 @@ class _Observer:
                 yield Observation(int((address, state) in seen), attributes)
 
     def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
-        timeouts: Counter[str] = Counter()
-        for node in self._nodes():
-            timeouts[node.address] += node.timeouts
-        for address, count in timeouts.items():
+        for locks in list(self.managers):
+            self._count_timeouts(locks)
+        for address, count in self._timeouts.items():
             yield Observation(count, {"server.address": address})
+
+    def _count_timeouts(self, locks: RedlockBase) -> None:
+        now: Counter[str] = Counter()
+        for node in locks.stats().nodes:
+            now[node.address] += node.timeouts
+        before = self._seen.get(locks, Counter())
+        for address, count in now.items():
+            self._timeouts[address] += max(0, count - before[address])
+        self._seen[locks] = now
+
+    def leave(self, locks: RedlockBase) -> None:
+        """Ask this manager no more."""
+        if locks in self.managers:
+            self._count_timeouts(locks)
+            self.managers.discard(locks)
 
     def _nodes(self) -> list[NodeStats]:
         return [node for locks in list(self.managers) for node in locks.stats().nodes]

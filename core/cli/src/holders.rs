@@ -93,8 +93,7 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
 /// Extends the lease, and the records that its holder has made of its sequencer and of itself.
 async fn prolong(lease: &Lease) -> Result<std::time::Duration, LockError> {
     let validity = lease.extend(None).await?;
-    lease.keep_records();
-    // Sent behind those on each node's connection: once it is answered, they are kept, too.
+    // Sent behind the records on each node's connection: once it is answered, these are kept, too.
     lease.check().await?;
     Ok(validity)
 }

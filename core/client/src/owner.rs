@@ -22,8 +22,8 @@ impl Owner {
     const MOST: usize = 4096;
 
     /// # Errors
-    /// [`ConfigError`] if a name is empty or has a `=`, if a name or value has a line break, or if it
-    /// is too long.
+    /// [`ConfigError`] if a name is empty or has a `=`, if a name or value has a control character, such
+    /// as a line break, or if it is too long.
     pub(crate) fn new<K: AsRef<str>, V: AsRef<str>>(
         words: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, ConfigError> {
@@ -31,10 +31,10 @@ impl Owner {
         all.extend(host().map(|host| ("host".to_owned(), host)));
         for (name, value) in words {
             let (name, value) = (name.as_ref(), value.as_ref());
-            let is_odd = |text: &str| text.contains(['\n', '\r']);
+            let is_odd = |text: &str| text.contains(char::is_control);
             if name.is_empty() || name.contains('=') || is_odd(name) || is_odd(value) {
                 return Err(ConfigError::new(format!(
-                    "owner must have names without \"=\" and line breaks, and values without line breaks: {name:?}"
+                    "owner must have names without \"=\", and names and values without control characters: {name:?}"
                 )));
             }
             all.insert(name.to_owned(), value.to_owned());
@@ -90,18 +90,22 @@ impl Holder {
     }
 
     /// Reads the value of the record's key, if it is of the holder with this id: the lock key's
-    /// value.
+    /// value. Control characters, which only other programs write, are replaced by U+FFFD.
     pub fn parse(text: &str, holder: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         if lines.next()? != holder {
             return None;
         }
         let since = Duration::from_millis(lines.next()?.parse().ok()?);
-        let word = |line: &str| {
-            line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
-        };
+        let word =
+            |line: &str| line.split_once('=').map(|(name, value)| (shown(name), shown(value)));
         Some(Self { owner: lines.filter_map(word).collect(), since: Some(UNIX_EPOCH + since) })
     }
+}
+
+/// Without what would change how a terminal or a log shows it.
+fn shown(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn host() -> Option<String> {
@@ -126,11 +130,14 @@ mod tests {
         assert_eq!(holder.since, Some(since));
         assert!(holder.to_string().starts_with("billing on web-3, pid 812, for "), "{holder}");
         assert_eq!(Holder::parse(&text, "another"), None, "of an earlier holder");
+        let odd = Holder::parse("me\n5\nservice=\u{1b}[31mred\r", "me").expect("another's record");
+        assert!(odd.to_string().starts_with("\u{fffd}[31mred\u{fffd}"), "{odd}");
     }
 
     #[test]
     fn what_is_odd_or_too_large_is_refused() {
-        for (name, value) in [("", "x"), ("a=b", "x"), ("a", "x\ny"), ("a\n", "x")] {
+        for (name, value) in [("", "x"), ("a=b", "x"), ("a", "x\ny"), ("a\n", "x"), ("a", "\u{1b}")]
+        {
             assert!(Owner::new([(name, value)]).is_err(), "{name:?} {value:?}");
         }
         let error = Owner::new([("a", "x".repeat(4096))]).unwrap_err().to_string();

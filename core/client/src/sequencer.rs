@@ -79,8 +79,10 @@ impl FromStr for Sequencer {
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let wrong = |problem: &str| {
+            let begin: String = text.chars().take(LONGEST_QUOTE).collect();
+            let more = if begin.len() == text.len() { "" } else { "..." };
             ConfigError::new(format!(
-                "{text:?} is no sequencer, which looks like invoice:42@1764000000000000: {problem}"
+                "{begin:?}{more} is no sequencer, which looks like invoice:42@1764000000000000: {problem}"
             ))
         };
         let (names, token) = text.rsplit_once('@').ok_or_else(|| wrong("it has no '@'"))?;
@@ -97,6 +99,9 @@ impl FromStr for Sequencer {
         Self::new(names, token).map_err(|error| wrong(&error.to_string()))
     }
 }
+
+/// The most of a wrong text that an error repeats, in characters.
+const LONGEST_QUOTE: usize = 100;
 
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -142,6 +147,12 @@ mod tests {
             let error = text.parse::<Sequencer>().expect_err(text).to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_long_text_is_not_repeated_whole() {
+        let error = "é".repeat(10_000).parse::<Sequencer>().unwrap_err().to_string();
+        assert!(error.len() < 400 && error.contains("é\"... is no sequencer"), "{error}");
     }
 
     proptest! {

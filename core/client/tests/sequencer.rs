@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorlock::{ErrorKind, Redlock, Sequencer};
 
@@ -108,6 +108,42 @@ fn an_extension_keeps_the_record_for_as_long_as_the_keys() {
             ask.number(&["PTTL", "quorlock:sequencer:{r}"]) > 30_000
         })
         .await;
+    });
+}
+
+/// Its client may have ended: another one extends the lease in its place.
+#[test]
+fn whoever_takes_a_lease_over_keeps_its_records() {
+    run(async {
+        let servers = three();
+        let others = manager(&servers);
+        let owned = Redlock::builder().nodes(urls(&servers)).owner([("service", "billing")]);
+        let lock = owned.build().expect("three nodes").lock("r").ttl(Duration::from_secs(5));
+        let lease = lock.acquire().await.expect("it is free");
+        assert!(lease.record_sequencer().await);
+        let sequencer = lease.sequencer().expect("fencing is on");
+        let ttls = || {
+            let mut ask = servers[0].ask();
+            ["quorlock:sequencer:{r}", "quorlock:owner:{r}"].map(|key| ask.number(&["PTTL", key]))
+        };
+        eventually("both records", || ttls().iter().all(|ttl| *ttl > 0)).await;
+        let longer = others.lock("r").ttl(Duration::from_secs(60));
+        let taken = longer.lease(lease.token()).expect("a token");
+        taken.extend(None).await.expect("a quorum has the keys");
+        eventually("longer records", || ttls().iter().all(|ttl| *ttl > 30_000)).await;
+        assert_eq!(others.verify(&sequencer).await.ok(), Some(true));
+        assert_eq!(
+            others.holder("r").await.unwrap().expect("it is held").owner["service"],
+            "billing"
+        );
+        let renewed = others.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
+        let renewing = renewed.lease(lease.token()).expect("a token");
+        renewing.extend(None).await.expect("a quorum has the keys");
+        let until = Instant::now() + Duration::from_millis(900); // longer than that ttl
+        eventually("renewals", || Instant::now() > until).await;
+        assert!(ttls().iter().all(|ttl| *ttl > 0), "{:?}", ttls());
+        assert_eq!(others.verify(&sequencer).await.ok(), Some(true));
+        renewing.release().await.expect("it is held");
     });
 }
 

@@ -185,14 +185,20 @@ impl Resources {
 }
 
 impl fmt::Display for Resources {
-    /// `'a'`, or `'a', 'b'` for several.
+    /// `'a'`, or `'a', 'b'` for several; control characters are written as in Rust's texts.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, name) in self.names().enumerate() {
             if index > 0 {
                 formatter.write_str(", ")?;
             }
             formatter.write_char('\'')?;
-            formatter.write_str(name)?;
+            for letter in name.chars() {
+                if letter.is_control() {
+                    write!(formatter, "{}", letter.escape_default())?;
+                } else {
+                    formatter.write_char(letter)?;
+                }
+            }
             formatter.write_char('\'')?;
         }
         Ok(())

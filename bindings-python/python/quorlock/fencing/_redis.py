@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from quorlock._errors import ConfigTypeError
+from quorlock._errors import ConfigError, ConfigTypeError
 
 from ._tokens import StaleToken, checked_name, checked_token
 
@@ -71,6 +71,8 @@ class FencedRedis:
         number = checked_token(token)
         if not command:
             raise ConfigTypeError("write() takes a command behind the token")
+        if command[1:2] in ((self.key,), (self.key.encode(),)):
+            raise ConfigError(f"{self.key!r} keeps the fence's tokens: write to another key")
         answer = self._script(keys=[self.key], args=[number, *command])
         return (
             self._awaited(answer, number)

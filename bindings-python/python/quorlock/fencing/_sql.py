@@ -8,6 +8,7 @@ with a smaller token waits for one that was first, and is then refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from quorlock._errors import ConfigError, LockError
@@ -107,7 +108,8 @@ a later holder has written with 18; this lease is over, so stop
                 resources=(resource,),
             )
         cursor.execute(self.read, self._parameters(resource=resource))
-        (highest,) = cursor.fetchone()
+        row = cursor.fetchone()
+        (highest,) = row.values() if isinstance(row, Mapping) else row
         if highest > number:
             raise StaleToken.of(resource, token=number, highest=highest)
 

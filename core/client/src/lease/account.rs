@@ -1,4 +1,5 @@
-//! Tells of a lease's life: extended, lost, given back. Owns what is told when; the life decides.
+//! Tells of a lease's life: extended, lost, given back. Owns what is told when, by events, figures and
+//! the records beside the lock; the life decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +94,7 @@ impl Shared {
                 telemetry.figures().note_extended(is_renewal.then_some(slack));
                 let make = || EventKind::Extended { lease, validity, slack };
                 telemetry.emit(EventName::Extended, make);
+                self.prolong_records();
             }
             Some(Change::Failed) => self.account_failure(|| "a round of its renewal failed".into()),
             None => {}

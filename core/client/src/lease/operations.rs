@@ -150,13 +150,8 @@ impl Lease {
                 state.votes = votes;
             }
             let change = self.shared.change(before, &state, self.shared.now());
-            let is_recorded = state.extras.as_ref().is_some_and(|extras| extras.is_recorded);
             drop(state);
             self.shared.account(change, false);
-            self.shared.write_owner();
-            if is_recorded {
-                self.shared.rewrite_record();
-            }
             self.check_held()?;
             return Ok(self.validity());
         };

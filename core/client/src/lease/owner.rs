@@ -1,24 +1,17 @@
 //! Writes who holds a lease to the nodes, and deletes it. Owns when; waits for no answer.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::{Lease, Shared};
 
 impl Lease {
-    /// Writes who holds the lease to the nodes, now and with each renewal, if the manager tells that.
+    /// Writes who holds the lease to the nodes, now and with each extension, if the manager tells that.
     pub(crate) fn tell_owner(&self) {
         if self.shared.manager.owner.is_none() {
             return;
         }
         self.shared.lock().extras().owned_since = Some(SystemTime::now());
         self.shared.write_owner();
-        let again = Arc::downgrade(&self.shared);
-        self.on_renewal(move |_| {
-            if let Some(shared) = again.upgrade() {
-                shared.write_owner();
-            }
-        });
     }
 
     /// Deletes what was written, when the keys of a lease that was valid are taken back: else it may

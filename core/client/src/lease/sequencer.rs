@@ -1,8 +1,6 @@
 //! The sequencer of a lease, and the record by which others can verify it. Owns when the record is
 //! written and deleted.
 
-use std::sync::Arc;
-
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
@@ -44,15 +42,7 @@ impl Lease {
     async fn record_here(&self) -> bool {
         let shared = &self.shared;
         let mut asked: FuturesUnordered<_> = shared.write_record().into_iter().collect();
-        let is_first = !std::mem::replace(&mut shared.lock().extras().is_recorded, true);
-        if is_first {
-            let again = Arc::downgrade(shared);
-            self.on_renewal(move |_| {
-                if let Some(shared) = again.upgrade() {
-                    shared.rewrite_record();
-                }
-            });
-        }
+        shared.lock().extras().is_recorded = true;
         let (mut written, quorum) = (0, shared.manager.quorum.size());
         let writing = async {
             while let Some(answer) = asked.next().await {
@@ -64,16 +54,6 @@ impl Lease {
         };
         let _ = timeout(shared.manager.policy.node_timeout(), writing).await;
         written >= quorum
-    }
-
-    /// Keeps the records that the lease's holder has made, of its sequencer and of itself, for as long
-    /// as the keys are kept from now on. To be called after [`Self::extend`] of a lease that was taken
-    /// over, whose fencing token may have grown since: the records stay the holder's. Waits for nothing.
-    pub fn keep_records(&self) {
-        let key_ttl = self.shared.lock().life.policy().key_ttl().as_duration();
-        let (manager, resources) = (&self.shared.manager, &self.shared.claim.resources);
-        manager.keep_record(resources, key_ttl);
-        manager.keep_owner(resources, key_ttl);
     }
 
     /// Deletes the record, if there is one, before the keys of a lease that is valid are
@@ -92,9 +72,24 @@ impl Lease {
 }
 
 impl Shared {
-    /// The keys are kept for longer now, and so is the record. Waits for nothing.
-    pub(super) fn rewrite_record(&self) {
-        drop(self.write_record());
+    /// The keys are kept for longer now, and so are the records of the sequencer and of the holder.
+    /// Those of a lease that was taken over stay as its holder wrote them: its fencing token may have
+    /// grown since. Waits for nothing.
+    pub(super) fn prolong_records(&self) {
+        let state = self.lock();
+        let is_recorded = state.extras.as_ref().is_some_and(|extras| extras.is_recorded);
+        let key_ttl = state.life.policy().key_ttl().as_duration();
+        drop(state);
+        if is_recorded {
+            drop(self.write_record());
+        }
+        if self.is_acquired() {
+            return self.write_owner();
+        }
+        self.manager.keep_owner(&self.claim.resources, key_ttl);
+        if !is_recorded {
+            self.manager.keep_record(&self.claim.resources, key_ttl);
+        }
     }
 
     fn write_record(&self) -> Vec<tokio::sync::oneshot::Receiver<Value>> {
