@@ -1,7 +1,7 @@
 //! The messages in flight between clients and nodes. Owns how a command is carried out and how its
 //! reply arrives.
 
-use quorlock_protocol::{Answer, Command, Fault, FaultKind, NodeId, Reply};
+use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, NodeId, Reply};
 
 use crate::client::{Phase, Status};
 use crate::guarded::NODE_WALL;
@@ -106,10 +106,12 @@ impl World {
         let held = self.nodes[place].stands_for(sent.owner, request.resources);
         let before = self.nodes[place].keys.clone();
         let answer = self.nodes[place].run(&request);
+        // In fair mode the place of another is reason enough.
+        let is_fair = matches!(sent.command.action, Action::Grant { place: Some(_), .. });
         if let (Answer::Theirs { .. }, Phase::Acquiring(acquiring)) =
             (answer, &mut self.clients[usize::from(client)].phase)
         {
-            acquiring.met = true;
+            acquiring.met |= is_fair;
         }
         if held && is_revoke(&sent.command) {
             self.note_deleted(sent.owner.client, sent.owner.draw, node);
