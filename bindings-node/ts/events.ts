@@ -131,11 +131,15 @@ export class EventSource {
     )
     if (wanted.join() === this.#subscribed) return
     this.#subscribed = wanted.join()
-    const own = new WeakRef<EventSource>(this)
-    native.subscribe(this.#native(), wanted, (json) => {
+    native.subscribe(this.#native(), wanted, EventSource.#teller(new WeakRef<EventSource>(this)))
+  }
+
+  /** Made apart: functions of one scope share what each of them captures, and the native half keeps this one. */
+  static #teller(own: WeakRef<EventSource>): (json: string) => void {
+    return (json) => {
       const source = own.deref()
       if (source !== undefined) source.#tell(json)
-    })
+    }
   }
 
   #tell(json: string): void {

@@ -253,6 +253,12 @@ def test_min_hold_keeps_the_lock_after_a_short_command(cluster3: Cluster) -> Non
     assert again.code == 75
 
 
+def test_a_long_min_hold_is_no_trouble_of_the_nodes(cluster3: Cluster) -> None:
+    ended = call("run", "--min-hold", "5m", "job", "--", "true", nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (0, "")
+    assert all(290_000 < server.command("PTTL", "job") <= 304_000 for server in cluster3)
+
+
 def test_max_hold_ends_the_command(cluster3: Cluster) -> None:
     ended = call("run", "--ttl", "1s", "--max-hold", "1s", "job", "--", "sleep", "60",
                  nodes=cluster3.urls)  # fmt: skip

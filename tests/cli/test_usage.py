@@ -36,7 +36,7 @@ RAN = ("--", "sh", "-c", "echo ran")
         (["run", "--owner", "a=" + 5000 * "x", "job", *RAN], "owner may take 4096 bytes at most"),
         (["run", "--owner", "=x", "job", *RAN], "it must be a name and a value"),
         (["run", "--owner", "", "job", *RAN], "it must be a name and a value"),
-        (["run", "--owner", "a=x\ny", "job", *RAN], "without line breaks"),
+        (["run", "--owner", "a=x\ny", "job", *RAN], "without control characters"),
         (["run", "", *RAN], "must not be empty"),
         (["run", "quorlock:x", *RAN], "must not begin with"),
         (["run", "a\nb", *RAN], "control character '\\n'"),

@@ -114,6 +114,27 @@ describe('a process', () => {
       await eventually(async () => (await cluster.values('a')).every((value) => value === null))
     })
 
+  it('that drops a Redlock with listeners has it collected', async () => {
+    const { output } = await run(
+      `let left = 20
+       const registry = new FinalizationRegistry(() => (left -= 1))
+       const use = async () => {
+         const redlock = new Redlock(urls)
+         registry.register(redlock)
+         redlock.on('acquired', () => {})
+         const lock = await redlock.acquire('r', 5000)
+         await lock.release()
+       }
+       for (let i = 0; i < 20; i += 1) await use()
+       for (let i = 0; i < 200 && left > 2; i += 1) { await new Promise((resolve) => setTimeout(resolve, 10)); gc() }
+       console.log(left > 2 ? left + ' are kept' : 'collected')
+       process.exit()`,
+      cluster.urls,
+      ['--expose-gc'],
+    )
+    assert.match(output, /collected/)
+  })
+
   it('that exits in the middle of a wait leaves no key and ends at once', async () => {
     await promptly(1000, async () => {
       const started = await run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from quorlock import ConfigTypeError, LeaseLost, QuorumUnreachable, Redlock, Sta
 from tests.python.apis import Api, both_apis, memory_nodes
 from tests.python.programs import run
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 OWN_NODES = ["memory://", "memory://", "memory://"]
 
@@ -252,6 +254,32 @@ async def test_without_a_quorum_work_that_needs_no_lock_goes_on(
     with pytest.raises(ValueError, match='on_unreachable must be "raise" or "proceed"'):
         locks.lock("cache", on_unreachable="ignore")
     await api(locks.close())
+
+
+def test_what_logging_raises_ends_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    def filter_of_the_user(_: logging.LogRecord) -> bool:
+        raise error
+
+    def fail_at_first(event: events.Event) -> None:
+        told.append(event)
+        if len(told) == 1:
+            raise RuntimeError("a slip of the callback")
+
+    error = ValueError("a slip of the filter")
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    told = Told()
+    locks = Redlock(OWN_NODES, on_event=fail_at_first)
+    logger = logging.getLogger("quorlock")
+    logger.addFilter(filter_of_the_user)
+    try:
+        with locks.lock("r"):
+            pass
+        eventually(lambda: told.names() == ["acquired", "released"])
+        assert [it.exc_value for it in unraisable] == [error]
+    finally:
+        logger.removeFilter(filter_of_the_user)
+    locks.close()
 
 
 def test_events_come_to_the_end_of_the_program() -> None:

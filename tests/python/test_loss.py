@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -11,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from quorlock import LeaseLost
+from quorlock import LeaseLost, Redlock
 from tests.python.apis import ASYNCIO, Api, async_apis, both_apis, every_api, memory_nodes
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 #: Seconds between the end of the validity and the telling.
 PROMPT = 0.05
@@ -191,3 +194,35 @@ async def is_prompt(lose: Callable[[], Awaitable[float]], cluster: Cluster) -> N
         assert len(late) < 5, f"told {late} seconds late"
         late.append(await lose())
         cluster.heal()
+
+
+def test_what_logging_raises_hides_no_later_loss(
+    cluster3: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def filter_of_the_user(_: logging.LogRecord) -> bool:
+        raise error
+
+    def lose(name: str) -> None:
+        def note(_: LeaseLost) -> None:
+            told.append(name)
+            if name == "first":
+                raise RuntimeError("a slip of the callback")
+
+        lock = locks.lock(name, ttl=1, on_lost=note)
+        assert lock.acquire()
+        for server in cluster3:
+            server.command("DEL", name)
+        eventually(lambda: name in told)
+
+    error = ValueError("a slip of the filter")
+    told: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    locks = Redlock(cluster3.urls)
+    logger = logging.getLogger("quorlock")
+    logger.addFilter(filter_of_the_user)
+    try:
+        lose("first")
+        lose("second")
+    finally:
+        logger.removeFilter(filter_of_the_user)
+    locks.close()

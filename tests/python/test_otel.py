@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from quorlock import QuorumUnreachable, otel
+from quorlock import QuorumUnreachable, Redlock, otel
 from tests.python.apis import Api, both_apis
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 OWN_NODES = ["memory://", "memory://", "memory://"]
 
@@ -48,6 +50,16 @@ class Seen:
             if metric.name == name
             for point in metric.data.data_points
         ]
+
+
+class Beginnings(SpanProcessor):
+    """The names of the spans that have begun."""
+
+    def __init__(self, names: list[Any]) -> None:
+        self._names = names
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002
+        self._names.append(span.name)
 
 
 @pytest.fixture
@@ -179,3 +191,31 @@ async def test_timeouts_of_nodes_are_counted_beyond_the_end_of_a_manager(
     for server in cluster[:2]:
         server.resume()
     await api(managers[1].close())
+
+
+@both_apis
+async def test_what_is_acquired_after_the_end_has_no_span(
+    api: Api, seen: Seen, cluster3: Cluster
+) -> None:
+    locks, others = api.Redlock(cluster3.urls), Redlock(cluster3.urls)
+    held = others.lock("r")
+    assert held.acquire()
+    begun: list[Any] = []
+    seen.tracers.add_span_processor(Beginnings(begun))
+    stop = seen.instrument(locks, resource_names=True)
+
+    def stop_and_release() -> None:
+        eventually(lambda: "quorlock.acquire" in begun)
+        stop()
+        held.release()
+
+    thread = threading.Thread(target=stop_and_release)
+    thread.start()
+    async with api.block(locks.lock("r")):
+        pass
+    thread.join()
+    assert begun == ["quorlock.acquire"]
+    (span,) = seen.spans("quorlock.acquire")
+    assert span.attributes["quorlock.outcome"] == "acquired"
+    others.close()
+    await api(locks.close())

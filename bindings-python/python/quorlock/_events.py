@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ._errors import ConfigTypeError
 from ._hubs import router_of_hub
 from ._native import report, take_events
-from ._router import CompletionRouter, Dispatcher, log
+from ._router import CompletionRouter, Dispatcher, log, log_failure
 
 if TYPE_CHECKING:
     from ._native import Manager, Plan
@@ -59,7 +59,7 @@ def _call(callback: Callable[[Event], object], event: Event) -> None:
     try:
         callback(event)
     except BaseException:  # noqa: BLE001 - whatever a callback raises, other callbacks are told
-        log.exception("an on_event callback failed")
+        log_failure("an on_event callback failed")
 
 
 class _Teller:
@@ -95,11 +95,8 @@ class _Teller:
     def drop(self, count: int) -> None:
         """Count events that nobody is told, and say so once."""
         if count and self._dropped == self._said:
-            log.warning(
-                "on_event callbacks are too slow: %d events wait, so older ones are dropped",
-                _MOST_WAITING,
-                extra={"notice": "events-dropped"},
-            )
+            text = "on_event callbacks are too slow: %d events wait, so older ones are dropped"
+            _warn_of_drops(text, _MOST_WAITING)
         self._dropped += count
 
     def _tell(self) -> None:
@@ -116,7 +113,14 @@ class _Teller:
         if dropped := self._dropped - self._said:
             self._said += dropped
             text = "on_event callbacks have caught up: %d events were dropped"
-            log.warning(text, dropped, extra={"notice": "events-dropped"})
+            _warn_of_drops(text, dropped)
+
+
+def _warn_of_drops(text: str, count: int) -> None:
+    try:
+        log.warning(text, count, extra={"notice": "events-dropped"})
+    except BaseException as error:  # noqa: BLE001 - of the user's filters and handlers
+        report(error)
 
 
 def _dispatcher() -> Dispatcher | None:

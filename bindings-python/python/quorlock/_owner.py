@@ -32,7 +32,7 @@ def owner_of(given: Any) -> dict[str, str] | None:
 
 
 def _word(given: Any) -> str:
-    if not isinstance(given, str | int | float):
+    if not isinstance(given, (str, int, float)):
         raise ConfigTypeError(f"a word of the owner must be a str, not {type(given).__name__}")
     word = str(given)
     if any("\ud800" <= letter <= "\udfff" for letter in word):

@@ -19,13 +19,21 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Callable
 
-from ._native import CompletionQueue, drain, generation
+from ._native import CompletionQueue, drain, generation, report
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
     from ._native import LeaseState, Operation
 
 log = logging.getLogger("quorlock")
+
+
+def log_failure(text: str) -> None:
+    """Log the error that is being handled. One in logging itself stops nothing."""
+    try:
+        log.exception(text)  # noqa: LOG004 - its callers handle one
+    except BaseException as error:  # noqa: BLE001 - of the user's filters and handlers
+        report(error)
 
 
 class Watch:
@@ -95,8 +103,8 @@ class CompletionRouter:
             return
         try:
             callback(*arguments)
-        except Exception:
-            log.exception("a callback of a lock failed")
+        except Exception:  # noqa: BLE001 - it is logged
+            log_failure("a callback of a lock failed")
 
 
 class Dispatcher(CompletionRouter):
@@ -120,8 +128,8 @@ class Dispatcher(CompletionRouter):
     def _tell(callback: Callable[..., object] | None, *arguments: object) -> None:
         try:
             CompletionRouter._tell(callback, *arguments)
-        except BaseException:
-            log.exception("a callback of a lock failed")
+        except BaseException:  # noqa: BLE001 - whatever it raises, the thread goes on
+            log_failure("a callback of a lock failed")
 
     def _run(self) -> None:
         while (completions := self.queue.wait()) is not None:

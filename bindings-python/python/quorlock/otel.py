@@ -102,6 +102,7 @@ class _Instrumentation:
         self._holds: dict[str, Span] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
+        self._is_over = False
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",
             unit="s",
@@ -142,6 +143,8 @@ class _Instrumentation:
 
     def held(self, lease: LeaseState, caller: contexts.Context) -> None:
         """A lease begins to be held."""
+        if self._is_over:
+            return  # nobody would tell its end
         attributes = self.attributes(lease.resources)
         if lease.fencing_token is not None:
             attributes["quorlock.fencing_token"] = lease.fencing_token
@@ -156,7 +159,8 @@ class _Instrumentation:
             self._end(token, *ended)
 
     def end(self) -> None:
-        """End the spans of locks that are still held."""
+        """Begin no spans of leases any more, and end those of locks that are still held."""
+        self._is_over = True
         for token in list(self._holds):
             self._end(token, time.time(), "held")
 

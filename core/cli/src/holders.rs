@@ -50,7 +50,7 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
     if holders.is_empty() {
         return match reading::quorum(&readings) {
             Quorum::Unknown => Err(reading::unknown(name, &readings)),
-            _ => Err(not_held(name)),
+            _ => Err(Failure::outcome(code::NO, format!("'{name}' is not held"))),
         };
     }
     let named: Vec<_> = holders.iter().map(|it| reading::named(&readings, it)).collect();

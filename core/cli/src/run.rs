@@ -154,7 +154,7 @@ impl Held<'_> {
             complain(&format!(
                 "too few nodes answered to the release of {}: it will be free in {} at the most",
                 names(&options.names),
-                seconds(options.ttl + options.lock_delay)
+                seconds((options.ttl + options.lock_delay).max(options.min_hold))
             ));
         }
         // Nodes that have not answered yet are given the time to.

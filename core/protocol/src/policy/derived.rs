@@ -33,8 +33,8 @@ impl Policy {
     /// The longest ttl that a key of a lock may be given: a least hold must last by the slowest
     /// permitted clock.
     pub fn longest_key_ttl(&self) -> Duration {
-        let hold = Ttl::from_duration(self.min_hold);
-        let hold = hold.map_or(Duration::ZERO, |hold| hold.as_duration() + self.drift.of(hold));
+        let hold = self.drift.lasting(self.min_hold).as_duration();
+        let hold = if self.min_hold.is_zero() { Duration::ZERO } else { hold };
         self.key_ttl().as_duration().max(hold)
     }
 
@@ -86,6 +86,17 @@ mod tests {
         };
         assert_eq!([1, 30, 31, 86_400].map(retention), [30, 30, 31, 86_400]);
         assert_eq!(Policy::default().fence_retention().as_millis(), 120_000);
+    }
+
+    #[test]
+    fn a_least_hold_is_announced_for_as_long_as_a_release_asks_for_it() {
+        for millis in [1, 10_000, 60_000, 300_000, 3_600_000_000_000] {
+            let hold = Duration::from_millis(millis);
+            let policy = Policy::builder().min_hold(hold).build().unwrap();
+            let asked = policy.drift().lasting(hold).as_duration();
+            assert!(policy.longest_key_ttl() >= asked, "{hold:?}");
+        }
+        assert_eq!(Policy::default().longest_key_ttl(), Duration::from_secs(10));
     }
 
     #[test]
