@@ -53,7 +53,7 @@ export class FencedRedis {
     const number = readToken(token)
     if (command.length === 0) throw wrongType('write() takes a command behind the token')
     for (const word of command) checkWord(word)
-    if (String(command[1]) === this.key)
+    if (command.slice(1).some((word) => String(word) === this.key))
       throw new ConfigError(`'${this.key}' keeps the fence's tokens: write to another key`)
     const answer = await this.#evaluate([this.key, number, ...command])
     const [wasWritten, rest] = answer as [number, unknown]

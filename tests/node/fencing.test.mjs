@@ -75,6 +75,7 @@ describe('a fence', () => {
     for (const word of /** @type {any[]} */ ([null, undefined, {}, ['x']]))
       await assert.rejects(fence.set('a', word, 1), /a word of a command must be/)
     await assert.rejects(fence.set(FENCE, 'x', 1), /keeps the fence's tokens/)
+    await assert.rejects(fence.write(1, 'DEL', 'other', FENCE), /keeps the fence's tokens/)
     for (const wrong of /** @type {any[]} */ ([null, 'redis://a', {}, client.pipeline()]))
       assert.throws(() => new FencedRedis(wrong, FENCE), ConfigError)
     assert.throws(() => new FencedRedis(client, ''), ConfigError)

@@ -158,6 +158,8 @@ def test_what_is_no_client_is_refused(client: redis.Redis) -> None:
     for own in (FENCE, FENCE.encode()):
         with pytest.raises(ConfigError, match="keeps the fence's tokens"):
             FencedRedis(client, FENCE).set(own, "x", 1)
+        with pytest.raises(ConfigError, match="keeps the fence's tokens"):
+            FencedRedis(client, FENCE).write(1, "DEL", "other", own)
     assert client.get(FENCE) is None
 
 

@@ -34,12 +34,22 @@ impl<'a> Attempt<'a> {
     }
 
     /// It failed.
-    pub(crate) fn failed(mut self, error: &LockError) {
-        self.has_ended = true;
+    pub(crate) fn failed(self, error: &LockError) {
         let figures = self.manager.telemetry.figures();
         figures.note_not_acquired(Some(error.kind()), error.attempts());
+        self.end_with(error);
+    }
+
+    /// It failed, and its caller goes on without the lock.
+    pub(crate) fn degraded(self, error: &LockError) {
+        self.manager.telemetry.figures().note_degraded(error.attempts());
+        self.end_with(error);
+    }
+
+    fn end_with(mut self, error: &LockError) {
+        self.has_ended = true;
         for round in error.rounds() {
-            figures.note_timeouts(round);
+            self.manager.telemetry.figures().note_timeouts(round);
         }
     }
 }

@@ -169,25 +169,16 @@ impl Lock {
                 Ok(lease)
             }
             Err(error) => {
+                let is_proceeding = policy.on_unreachable() == OnUnreachable::Proceed;
+                if is_proceeding && error.kind() == ErrorKind::QuorumUnreachable {
+                    attempt.degraded(&error);
+                    let lease = Lease::degraded(&self.manager, &resources, &policy, error);
+                    return Ok(LeaseGuard::new(lease));
+                }
                 attempt.failed(&error);
-                let error = Box::pin(self.manager.name_holder(&resources, error)).await;
-                self.proceed_without(&resources, &policy, error)
+                Err(Box::pin(self.manager.name_holder(&resources, error)).await)
             }
         }
-    }
-
-    /// A lease without the lock, if no quorum could be reached and the settings ask for that.
-    fn proceed_without(
-        &self,
-        resources: &Resources,
-        policy: &Policy,
-        error: LockError,
-    ) -> Result<LeaseGuard, LockError> {
-        let is_wanted = policy.on_unreachable() == OnUnreachable::Proceed;
-        if !is_wanted || error.kind() != ErrorKind::QuorumUnreachable {
-            return Err(error);
-        }
-        Ok(LeaseGuard::new(Lease::degraded(&self.manager, resources, policy, error)))
     }
 
     /// Takes over a lease on these resources by the token that its holder handed over, with the

@@ -71,7 +71,7 @@ class FencedRedis:
         number = checked_token(token)
         if not command:
             raise ConfigTypeError("write() takes a command behind the token")
-        if command[1:2] in ((self.key,), (self.key.encode(),)):
+        if any(word in (self.key, self.key.encode()) for word in command[1:]):
             raise ConfigError(f"{self.key!r} keeps the fence's tokens: write to another key")
         answer = self._script(keys=[self.key], args=[number, *command])
         return (

@@ -18,9 +18,7 @@ impl Lease {
         policy: &Policy,
         error: LockError,
     ) -> Self {
-        let telemetry = &manager.telemetry;
-        telemetry.figures().note_degraded();
-        telemetry.emit(EventName::Degraded, || EventKind::Degraded {
+        manager.telemetry.emit(EventName::Degraded, || EventKind::Degraded {
             resources: resources.clone(),
             detail: error.to_string(),
         });

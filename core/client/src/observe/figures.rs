@@ -75,8 +75,9 @@ impl Figures {
     }
 
     /// An acquisition without a quorum was told to go on all the same.
-    pub(crate) fn note_degraded(&self) {
+    pub(crate) fn note_degraded(&self, rounds: u32) {
         add(&self.acquisitions[DEGRADED], 1);
+        add(&self.rounds, rounds.into());
     }
 
     /// A lease that was acquired has ended.
