@@ -77,10 +77,20 @@ impl Server {
     /// Sets the wall clock of a server from [`Self::with_clock`] this many seconds ahead of the true one.
     /// Returns when it goes by it: a server that is awake goes on for a while by what it has read before.
     pub fn set_clock(&self, ahead: i32) {
+        self.begin_to_set_clock(ahead);
+        self.await_clock(ahead);
+    }
+
+    /// Sets its clock, and does not wait until it shows the new time.
+    pub fn begin_to_set_clock(&self, ahead: i32) {
         let offset = i64::from(ahead) * 1_000_000_000;
         // In place: the server has the file mapped.
         let file = fs::OpenOptions::new().write(true).open(self.folder.join("clock"));
         file.and_then(|mut file| file.write_all(&offset.to_ne_bytes())).expect("the clock's file");
+    }
+
+    /// Waits until its clock shows that.
+    pub fn await_clock(&self, ahead: i32) {
         let (mut ask, begun) = (self.ask(), Instant::now());
         while wall_seconds_of(&mut ask).abs_diff(wall_seconds() + i64::from(ahead)) > 1 {
             assert!(begun.elapsed() < Duration::from_secs(10), "its clock is not set");
