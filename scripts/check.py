@@ -36,7 +36,7 @@ from runners import Command, Counts
 LOGS = ROOT / "target" / "check"
 _SHOWN = 150  # lines of a failed part's output
 _PASSED = re.compile(r"\s*(test .* \.\.\. ok|ok \d+ - .*)$")  # what passed hides what failed
-_LIMIT = 1200  # seconds for one part: a hang is a failure, told before the caller gives up
+_LIMIT = 2400  # seconds for one part: a hang is a failure, told before the caller gives up
 _FEW = 3  # tests of one part that may be tried again
 
 
