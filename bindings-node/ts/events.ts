@@ -84,7 +84,7 @@ export class EventSource {
     this.#follow(emitter)
   }
 
-  /** Hears of every listener that comes and goes: both are emitted in the middle of the change. */
+  /** Follows each added and removed listener: Node emits both events during the change. */
   #follow(emitter: EventEmitter): void {
     const added = (name: unknown): void => {
       if (NAMES.includes(name as string)) this.#subscribe(name as string)

@@ -113,7 +113,7 @@ fn an_extension_keeps_the_record_for_as_long_as_the_keys() {
 
 /// Its client may have ended: another one extends the lease in its place.
 #[test]
-fn whoever_takes_a_lease_over_keeps_its_records() {
+fn a_client_that_takes_a_lease_over_keeps_its_records() {
     run(async {
         let servers = three();
         let others = manager(&servers);
