@@ -2,9 +2,11 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use napi::Either;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
@@ -109,18 +111,19 @@ pub fn acquire(
     duration: f64,
     settings: Option<Settings>,
 ) {
-    let lock = lock(&manager.locks, &resources, duration, settings.as_ref());
-    manager.queue.run(manager.locks.engine(), id, async move {
-        // Borrowed: moving the lock out would store it twice in this future.
-        let result = match &lock {
-            Ok(lock) => lock.acquire().await,
-            Err(error) => Err(error.clone().into()),
-        };
-        match result {
+    // The timeout counts from here, not from the end of JavaScript's turn.
+    let acquiring = match lock(&manager.locks, &resources, duration, settings.as_ref()) {
+        Ok(lock) => lock.acquire().left_future(),
+        Err(error) => ready(Err(error.into())).right_future(),
+    };
+    manager.queue.run(
+        manager.locks.engine(),
+        id,
+        acquiring.map(|result| match result {
             Ok(guard) => Outcome::Acquired(guard.into()),
             Err(error) => error.into(),
-        }
-    });
+        }),
+    );
 }
 
 fn lock(

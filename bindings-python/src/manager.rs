@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures_util::TryFutureExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use quorlock::{Address, Builder, Interest, NodeState, Redlock, Stats};
@@ -210,10 +211,10 @@ impl Plan {
             policy = policy.timeout(options::timeout(timeout)?);
         }
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
+        // The timeout counts from here, not from when a thread begins with it.
+        let acquiring = lock.acquire();
         let engine = process::engine(py)?;
-        Ok(Operation::new(engine, async move {
-            lock.acquire().await.map(|guard| Outcome::Won(guard.into()))
-        }))
+        Ok(Operation::new(engine, acquiring.map_ok(|guard| Outcome::Won(guard.into()))))
     }
 
     /// From now on every event of the manager is told.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use quorlock::embed::Drive;
 use quorlock::{Engine, LockError, Task};
 
@@ -48,11 +49,8 @@ impl OperationTask {
     ) -> Self {
         let shared = Arc::new(Shared::default());
         let guard = CompletionGuard(Arc::clone(&shared));
-        let running = Box::pin(async move {
-            let guard = guard;
-            let result = future.await;
-            guard.0.end(Some(result));
-        });
+        // Not an async block, which would store the operation twice.
+        let running = Box::pin(future.map(move |result| guard.0.end(Some(result))));
         Self { engine, shared, place: Mutex::new(Place::Here(running)), is_due }
     }
 

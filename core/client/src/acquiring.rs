@@ -6,19 +6,32 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Acquire, AcquireOutcome, ErrorKind, FencingToken, Moment, Policy, Resources, RoundReport,
+    Acquire, AcquireOutcome, ErrorKind, FencingToken, Moment, OnUnreachable, Policy, Resources,
+    RoundReport,
 };
 use tokio::time::timeout;
 
+use crate::attempt::Attempt;
 use crate::driver::Driver;
+use crate::engine::Task;
 use crate::error::{LockError, name_votes};
-use crate::guard::LeaseGuard;
+use crate::guard::{LeaseGuard, UndeliveredLease};
 use crate::lease::Lease;
 use crate::manager::Manager;
 use crate::node::NodeState;
 use crate::node_guards::LongLockNote;
 use crate::observe::{WaitWatch, WakeCause};
 use crate::turnstile::Turn;
+
+/// One call of [`Lock::acquire`](crate::Lock::acquire): what is asked for, with which settings, since when.
+#[derive(Clone)]
+pub(crate) struct Call {
+    manager: Arc<Manager>,
+    resources: Resources,
+    policy: Arc<Policy>,
+    /// By the boot clock.
+    called: Moment,
+}
 
 /// What a caller tries with.
 struct Start {
@@ -41,49 +54,123 @@ struct Acquiring<'a> {
     turn: Option<Turn>,
 }
 
-impl Manager {
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        resources: &Resources,
-        policy: &Policy,
-    ) -> Result<LeaseGuard, LockError> {
-        self.check_open(resources)?;
-        let started = self.clock.now();
-        let note = self.announce(policy);
-        // First into the line: a caller that comes while the nodes are being connected keeps its place.
-        let start = match self.begin(resources, policy) {
+impl Call {
+    pub(crate) fn new(
+        manager: &Arc<Manager>,
+        resources: Resources,
+        policy: Policy,
+        called: Moment,
+    ) -> Self {
+        let (manager, policy) = (Arc::clone(manager), manager.share(policy));
+        Self { manager, resources, policy, called }
+    }
+
+    /// Covers the acquisition, as a child of the caller's span, and the lease until its end.
+    #[cfg(feature = "tracing")]
+    pub(crate) async fn run_traced(&self, caller: &tracing::Span) -> Result<LeaseGuard, LockError> {
+        let span = tracing::debug_span!(target: "quorlock", "quorlock.acquire");
+        let acquired = tracing::Instrument::instrument(self.run_anywhere(), span).await;
+        if let Ok(lease) = &acquired {
+            lease.begin_hold(caller);
+        }
+        acquired
+    }
+
+    /// Acquires the lock: here if this is a task of the engine, or else on one.
+    pub(crate) async fn run_anywhere(&self) -> Result<LeaseGuard, LockError> {
+        if self.manager.engine.is_current() {
+            return self.run().await;
+        }
+        match self.run_on_engine().await {
+            Some(result) => result.map(UndeliveredLease::deliver),
+            None => Err(self.error(ErrorKind::Closed, &[], (0, Duration::ZERO))),
+        }
+    }
+
+    fn run_on_engine(&self) -> Task<Result<UndeliveredLease, LockError>> {
+        let call = self.clone();
+        let acquiring = async move { call.run().await.map(UndeliveredLease::from) };
+        self.manager.engine.spawn_awaited(acquiring)
+    }
+
+    /// Acquires the lock, on a task of the engine; counts what came of it.
+    async fn run(&self) -> Result<LeaseGuard, LockError> {
+        let attempt = Attempt::new(&self.manager);
+        match self.acquire().await {
+            Ok(lease) => {
+                attempt.won(&lease);
+                lease.tell_owner();
+                Ok(lease)
+            }
+            Err(error) => {
+                let is_proceeding = self.policy.on_unreachable() == OnUnreachable::Proceed;
+                if is_proceeding && error.kind() == ErrorKind::QuorumUnreachable {
+                    attempt.degraded(&error);
+                    let (resources, policy) = (&self.resources, Arc::clone(&self.policy));
+                    let lease = Lease::degraded(&self.manager, resources, policy, error);
+                    return Ok(LeaseGuard::new(lease));
+                }
+                attempt.failed(&error);
+                Err(Box::pin(self.manager.name_holder(&self.resources, error)).await)
+            }
+        }
+    }
+
+    async fn acquire(&self) -> Result<LeaseGuard, LockError> {
+        self.manager.check_open(&self.resources)?;
+        let started = self.started();
+        let note = self.manager.announce(&self.policy);
+        // First into the line: a caller that comes while the nodes are being connected keeps its place. Both parts are
+        // apart in memory: no call needs room for both.
+        let start = match self.begin() {
             Some(start) => start,
-            None => self.stand_in_line(resources, policy, started).await?,
+            None => Box::pin(self.stand_in_line(started)).await?,
         };
-        // Apart in memory: while a caller waits in line, it needs no room for the machine and the driver.
-        Box::pin(self.try_for(resources, policy, start, note, started)).await
+        Box::pin(self.try_for(start, note, started)).await
+    }
+
+    /// Since when its time counts: since the call. One that begins only when its time is over still has
+    /// [`LAST_TRY`], for the lock may be free.
+    fn started(&self) -> Moment {
+        let clock = &self.manager.clock;
+        let called = clock.at(self.called);
+        self.policy.timeout().map_or(called, |timeout| {
+            called.max(clock.now().before(timeout.saturating_sub(LAST_TRY)))
+        })
+    }
+
+    fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
+        self.manager.error(kind, &self.resources, rounds, spent)
+    }
+
+    /// How much is left of `time`.
+    fn left(&self, time: Duration, started: Moment) -> Duration {
+        time.saturating_sub(self.manager.clock.now().since(started))
     }
 
     /// Tries until the lock is won or the settings end it.
     async fn try_for(
-        self: &Arc<Self>,
-        resources: &Resources,
-        policy: &Policy,
+        &self,
         start: Start,
         note: Option<LongLockNote>,
         started: Moment,
     ) -> Result<LeaseGuard, LockError> {
         let Start { driver, is_last, turn, before } = start;
-        let once = || policy.to_builder().timeout(None).retry_limit(Some(0)).build();
-        let policy = if is_last { once()? } else { *policy };
-        let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
-        self.settle(policy.timeout().map(left)).await?;
-        let known = FencingToken(self.known.load(Ordering::Relaxed));
-        let machine = Acquire::new(started, resources.clone(), policy, self.quorum, known)
-            .queued_as(self.engine.draw_waiter());
+        let (manager, resources) = (&self.manager, &self.resources);
+        let once = || self.policy.to_builder().timeout(None).retry_limit(Some(0)).build();
+        let policy = if is_last { once()? } else { *self.policy };
+        manager.settle(policy.timeout().map(|timeout| self.left(timeout, started))).await?;
+        let known = FencingToken(manager.known.load(Ordering::Relaxed));
+        let machine = Acquire::new(started, resources.clone(), policy, manager.quorum, known)
+            .queued_as(manager.engine.draw_waiter());
         let was_contended =
-            self.turnstile.contention.is_recent(resources, self.clock.to_boot(started));
+            manager.turnstile.contention.is_recent(resources, manager.clock.to_boot(started));
         let machine = if was_contended { machine.queue_first() } else { machine };
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
-        let mut acquiring = Acquiring { manager: self, driver, machine, note, turn };
+        let mut acquiring = Acquiring { manager, driver, machine, note, turn };
         let outcome = acquiring.run(resources).await;
         if outcome.was_waited_for {
-            self.tell_of_push();
+            manager.tell_of_push();
         }
         let (driver, note) = (acquiring.driver.clone(), acquiring.note.take());
         let left = outcome.withdrawals;
@@ -91,13 +178,14 @@ impl Manager {
         match outcome.result {
             Ok(won) => {
                 if let Some(token) = won.lease.fencing_token() {
-                    self.known.fetch_max(token.0, Ordering::Relaxed);
+                    manager.known.fetch_max(token.0, Ordering::Relaxed);
                 }
-                self.withdraw_afresh(left);
-                self.note_quorum();
+                manager.withdraw_afresh(left);
+                manager.note_quorum();
                 let lost = outcome.lost_rounds.iter();
-                let lost = lost.map(|round| name_votes(&round.votes, &self.addresses)).collect();
-                let lease = Lease::won(self, won, policy, &driver.inbox, spent, lost);
+                let lost = lost.map(|round| name_votes(&round.votes, &manager.addresses)).collect();
+                let policy = Arc::clone(&self.policy);
+                let lease = Lease::won(manager, won, policy, &driver.inbox, spent, lost);
                 lease.keep_note(note);
                 Ok(LeaseGuard::new(lease))
             }
@@ -105,59 +193,58 @@ impl Manager {
                 note.into_iter().for_each(LongLockNote::finish);
                 acquiring.turn.iter_mut().for_each(|turn| turn.note(kind));
                 let may_have_keys = outcome.lost_rounds.last().is_some_and(may_have_granted);
-                let withdrawn = self.withdraw_rest(&driver, left);
+                let withdrawn = manager.withdraw_rest(&driver, left);
                 if may_have_keys {
                     // What the last try has left is gone when the caller hears, save on nodes that do not answer.
                     let patience = policy.node_timeout().min(TO_WITHDRAW);
                     let _ = timeout(patience, withdrawn).await;
                 }
-                self.check_open(resources)?;
-                if let Some(mistake) = self.mistake() {
+                manager.check_open(resources)?;
+                if let Some(mistake) = manager.mistake() {
                     return Err(mistake.into());
                 }
-                Err(self.error(kind, resources, &outcome.lost_rounds, spent))
+                Err(self.error(kind, &outcome.lost_rounds, spent))
             }
         }
     }
 
     /// What a try takes, for the first caller of this lock and for a caller that tries once; `None` for others.
-    fn begin(&self, resources: &Resources, policy: &Policy) -> Option<Start> {
-        let driver = self.driver();
-        let turn = self.turnstile.enter(self.number, resources, &driver.inbox);
-        let may_begin = turn.is_some() || policy.retry_limit() == Some(0);
+    fn begin(&self) -> Option<Start> {
+        let driver = self.manager.driver();
+        let number = self.manager.number;
+        let turn = self.manager.turnstile.enter(number, &self.resources, &driver.inbox);
+        let may_begin = turn.is_some() || self.policy.retry_limit() == Some(0);
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
 
     /// Waits behind the callers of this process that came before. A caller with a limited number of tries still gets
     /// one, and so does a caller that learns in this way that too few nodes can be reached.
-    async fn stand_in_line(
-        &self,
-        resources: &Resources,
-        policy: &Policy,
-        started: Moment,
-    ) -> Result<Start, LockError> {
-        let left = |time: Duration| time.saturating_sub(self.clock.now().since(started));
-        let patience = policy.longest_wait().map(left);
-        self.telemetry.note_wait(resources, None, None);
-        let began = self.clock.now();
-        // The nodes are connected meanwhile; what is wrong with them is told when it is this caller's turn.
-        let wait = self.turnstile.wait(self.number, resources, patience);
-        let (turn, _) = tokio::join!(wait, Box::pin(self.settle(patience)));
+    async fn stand_in_line(&self, started: Moment) -> Result<Start, LockError> {
+        let (manager, resources) = (&self.manager, &self.resources);
+        let patience = || self.policy.longest_wait().map(|longest| self.left(longest, started));
+        let place = manager.turnstile.join(manager.number, resources);
+        manager.telemetry.note_wait(resources, None, None);
+        let began = manager.clock.now();
+        if !manager.is_settled() {
+            // The nodes are connected meanwhile; what is wrong with them is told when it is this caller's turn.
+            let _ = Box::pin(manager.settle(patience())).await;
+        }
+        let turn = place.turn(patience()).await;
         // The one before it in the line has ended.
         let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
-        self.telemetry.note_wake(resources, by, self.clock.now().since(began));
-        self.check_open(resources)?;
-        let driver = self.driver();
-        let is_in_time = policy.timeout().is_none_or(|timeout| left(timeout) > LAST_TRY);
-        if let Some(turn) = turn.filter(|_| is_in_time) {
-            turn.listen(self.number, &driver.inbox);
+        manager.telemetry.note_wake(resources, by, manager.clock.now().since(began));
+        manager.check_open(resources)?;
+        let driver = manager.driver();
+        let left = self.policy.timeout().map(|timeout| self.left(timeout, started));
+        if let Some(turn) = turn.filter(|_| left.is_none_or(|left| left > LAST_TRY)) {
+            turn.listen(manager.number, &driver.inbox);
             let before = Some(turn.before());
             return Ok(Start { driver, is_last: false, turn: Some(turn), before });
         }
-        let healthy = self.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
-        if policy.timeout().is_some() && healthy.count() >= self.quorum.size() {
-            let spent = (0, self.clock.now().since(started));
-            return Err(self.error(ErrorKind::AcquireTimedOut, resources, &[], spent));
+        let healthy = manager.nodes.iter().filter(|node| node.state() == NodeState::Healthy);
+        if left.is_some() && healthy.count() >= manager.quorum.size() {
+            let spent = (0, manager.clock.now().since(started));
+            return Err(self.error(ErrorKind::AcquireTimedOut, &[], spent));
         }
         Ok(Start { driver, is_last: true, turn: None, before: None })
     }

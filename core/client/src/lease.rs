@@ -87,7 +87,7 @@ impl Lease {
     pub(crate) fn won(
         manager: &Arc<Manager>,
         won: Won,
-        policy: Policy,
+        policy: Arc<Policy>,
         inbox: &Inbox,
         spent: (u32, Duration),
         lost_rounds: Vec<Vec<NodeReport>>,
@@ -95,8 +95,7 @@ impl Lease {
         let claim = Arc::clone(won.lease.claim());
         let votes = LastVotes::of(won.round, inbox);
         let now = manager.clock.now();
-        let life =
-            LeaseLife::won(now, (won.lease, won.was_queued), manager.share(policy), manager.quorum);
+        let life = LeaseLife::won(now, (won.lease, won.was_queued), policy, manager.quorum);
         let state = State::new(life, votes);
         let lost_rounds = lost_rounds.into();
         let lease = Self::over(Shared {
@@ -110,9 +109,9 @@ impl Lease {
         lease
     }
 
-    pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Policy) -> Self {
+    pub(crate) fn adopt(manager: &Arc<Manager>, claim: Arc<Claim>, policy: Arc<Policy>) -> Self {
         let votes = LastVotes::Closed(CompactVotes::default());
-        let (now, policy) = (manager.clock.now(), manager.share(policy));
+        let now = manager.clock.now();
         let life = LeaseLife::taken_over(now, Arc::clone(&claim), policy, manager.quorum);
         let state = State::new(life, votes);
         Self::over(Shared {

@@ -1,17 +1,15 @@
 //! A lock that is about to be acquired. Owns the settings of one acquisition; holds no lease.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{
-    Claim, ConfigError, ErrorKind, HolderId, OnUnreachable, Policy, PolicyBuilder, Resources,
-    WaitMode,
-};
+use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Resources, WaitMode};
 
-use crate::attempt::Attempt;
-use crate::engine::Task;
+use crate::acquiring::Call;
+use crate::clock;
 use crate::error::LockError;
-use crate::guard::{LeaseGuard, UndeliveredLease};
+use crate::guard::LeaseGuard;
 use crate::lease::Lease;
 use crate::manager::{Manager, Redlock};
 
@@ -51,7 +49,7 @@ impl Redlock {
         token: &str,
     ) -> Result<Lease, LockError> {
         let claim = Claim { resources: Resources::new(names)?, holder: HolderId::adopt(token)? };
-        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.policy))
+        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.share(self.manager.policy)))
     }
 }
 
@@ -115,7 +113,8 @@ impl Lock {
     ///
     /// On a task of the engine ([`Engine::spawn`](crate::Engine::spawn)) or within
     /// [`Engine::block_on`](crate::Engine::block_on) this runs where it is; elsewhere the engine's thread does the
-    /// work. Dropping the future withdraws: no node keeps a key that no one owns.
+    /// work. The timeout counts from this call, not from the first poll. Dropping the future withdraws: no node
+    /// keeps a key that no one owns.
     ///
     /// # Errors
     /// [`NotAcquired`](crate::ErrorKind::NotAcquired) or
@@ -123,60 +122,19 @@ impl Lock {
     /// [`QuorumUnreachable`](crate::ErrorKind::QuorumUnreachable) if too many nodes are broken,
     /// [`Config`](crate::ErrorKind::Config) if a setting is wrong,
     /// [`Closed`](crate::ErrorKind::Closed) after the manager was closed.
-    pub async fn acquire(&self) -> Result<LeaseGuard, LockError> {
-        #[cfg(feature = "tracing")]
-        return self.acquire_traced(&tracing::Span::current()).await;
-        #[cfg(not(feature = "tracing"))]
-        self.acquire_anywhere().await
-    }
-
-    /// Covers the acquisition, as a child of the caller's span, and the lease until its end.
-    #[cfg(feature = "tracing")]
-    async fn acquire_traced(&self, caller: &tracing::Span) -> Result<LeaseGuard, LockError> {
-        let span = tracing::debug_span!(target: "quorlock", "quorlock.acquire");
-        let acquired = tracing::Instrument::instrument(self.acquire_anywhere(), span).await;
-        if let Ok(lease) = &acquired {
-            lease.begin_hold(caller);
-        }
-        acquired
-    }
-
-    async fn acquire_anywhere(&self) -> Result<LeaseGuard, LockError> {
-        if self.manager.engine.is_current() {
-            return self.acquire_here().await;
-        }
-        match self.acquire_on_engine().await {
-            Some(result) => result.map(UndeliveredLease::deliver),
-            None => Err(self.stopped()),
-        }
-    }
-
-    /// Not within [`Self::acquire`], whose future would then have room for the acquisition twice.
-    fn acquire_on_engine(&self) -> Task<Result<UndeliveredLease, LockError>> {
-        let lock = self.clone();
-        let acquiring = async move { lock.acquire_here().await.map(UndeliveredLease::from) };
-        self.manager.engine.spawn_awaited(acquiring)
-    }
-
-    async fn acquire_here(&self) -> Result<LeaseGuard, LockError> {
-        let (resources, policy) = self.check()?;
-        let attempt = Attempt::new(&self.manager);
-        let result = self.manager.acquire(&resources, &policy).await;
-        match result {
-            Ok(lease) => {
-                attempt.won(&lease);
-                lease.tell_owner();
-                Ok(lease)
-            }
-            Err(error) => {
-                let is_proceeding = policy.on_unreachable() == OnUnreachable::Proceed;
-                if is_proceeding && error.kind() == ErrorKind::QuorumUnreachable {
-                    attempt.degraded(&error);
-                    let lease = Lease::degraded(&self.manager, &resources, &policy, error);
-                    return Ok(LeaseGuard::new(lease));
-                }
-                attempt.failed(&error);
-                Err(Box::pin(self.manager.name_holder(&resources, error)).await)
+    pub fn acquire(&self) -> impl Future<Output = Result<LeaseGuard, LockError>> + Send + use<> {
+        let called = clock::now();
+        let checked = self.check();
+        let call =
+            checked.map(|(resources, policy)| Call::new(&self.manager, resources, policy, called));
+        // Borrowed, since the future would have room for a call twice if it were moved.
+        async move {
+            match &call {
+                #[cfg(feature = "tracing")]
+                Ok(call) => call.run_traced(&tracing::Span::current()).await,
+                #[cfg(not(feature = "tracing"))]
+                Ok(call) => call.run_anywhere().await,
+                Err(error) => Err(error.clone()),
             }
         }
     }
@@ -189,7 +147,7 @@ impl Lock {
     pub fn lease(&self, token: &str) -> Result<Lease, LockError> {
         let (resources, policy) = self.check()?;
         let claim = Claim { resources, holder: HolderId::adopt(token)? };
-        Ok(Lease::adopt(&self.manager, Arc::new(claim), policy))
+        Ok(Lease::adopt(&self.manager, Arc::new(claim), self.manager.share(policy)))
     }
 
     /// The settings as they would be used.
@@ -202,13 +160,5 @@ impl Lock {
         let resources = self.resources.clone()?;
         policy.check_resources(&resources)?;
         Ok((resources, policy))
-    }
-
-    fn stopped(&self) -> LockError {
-        let kind = ErrorKind::Closed;
-        match &self.resources {
-            Ok(resources) => self.manager.error(kind, resources, &[], (0, Duration::ZERO)),
-            Err(error) => error.clone().into(),
-        }
     }
 }

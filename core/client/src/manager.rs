@@ -192,7 +192,7 @@ impl Manager {
     /// is refused for as long as that is so. Later it is treated as a fault of the one node:
     /// servers change roles.
     pub(crate) async fn settle(&self, timeout: Option<Duration>) -> Result<(), LockError> {
-        if !self.settled.load(Ordering::Acquire) {
+        if !self.is_settled() {
             // A node without a connection counts as down after this time, and then operations can
             // continue without it.
             let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
@@ -201,6 +201,11 @@ impl Manager {
             self.settled.store(true, Ordering::Release);
         }
         self.mistake().map_or(Ok(()), |mistake| Err(mistake.into()))
+    }
+
+    /// Whether the nodes were waited for once.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// What is wrong with the list of nodes, if it has never been right.

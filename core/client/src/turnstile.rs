@@ -34,7 +34,8 @@ pub(crate) struct ManagerNumber(u64);
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<u64, Caller>,
-    next: u64,
+    /// The number of the latest caller.
+    latest: u64,
     /// The manager and the inbox of the caller that tries.
     trying: Option<(ManagerNumber, Arc<Inbox>)>,
 }
@@ -55,10 +56,11 @@ pub(crate) struct Turn {
 }
 
 /// A place in a line. When it is dropped, the caller leaves the line.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     turnstile: &'a Turnstile,
     resources: &'a Resources,
     number: u64,
+    turn: oneshot::Receiver<Turn>,
 }
 
 impl Turnstile {
@@ -84,25 +86,22 @@ impl Turnstile {
         }
     }
 
-    /// Waits in line for the right to try; `None` if it has not come in time.
-    pub(crate) async fn wait(
-        self: &Arc<Self>,
+    /// Joins the line. If it is empty, the right to try comes at once.
+    pub(crate) fn join<'a>(
+        self: &'a Arc<Self>,
         manager: ManagerNumber,
-        resources: &Resources,
-        patience: Option<Duration>,
-    ) -> Option<Turn> {
-        let (place, turn) = match self.lock().entry(resources.clone()) {
+        resources: &'a Resources,
+    ) -> Place<'a> {
+        let (sender, turn) = oneshot::channel();
+        let number = match self.lock().entry(resources.clone()) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Line::default());
-                return Some(self.turn(resources));
+                let line = vacant.insert(Line::default());
+                let _ = sender.send(self.turn(resources));
+                line.number()
             }
-            Entry::Occupied(mut line) => line.get_mut().join(manager),
+            Entry::Occupied(mut line) => line.get_mut().join(Caller { manager, turn: sender }),
         };
-        let _place = Place { turnstile: self, resources, number: place };
-        match patience {
-            Some(patience) => timeout(patience, turn).await.ok()?.ok(),
-            None => turn.await.ok(),
-        }
+        Place { turnstile: self, resources, number, turn }
     }
 
     /// A lock was released here: the caller that tries to get it need not wait until its next try.
@@ -153,12 +152,26 @@ impl Turnstile {
 }
 
 impl Line {
-    fn join(&mut self, manager: ManagerNumber) -> (u64, oneshot::Receiver<Turn>) {
-        let (sender, turn) = oneshot::channel();
-        let number = self.next;
-        self.next += 1;
-        self.waiting.insert(number, Caller { manager, turn: sender });
-        (number, turn)
+    fn join(&mut self, caller: Caller) -> u64 {
+        let number = self.number();
+        self.waiting.insert(number, caller);
+        number
+    }
+
+    /// A number that nobody in this line has had.
+    const fn number(&mut self) -> u64 {
+        self.latest += 1;
+        self.latest
+    }
+}
+
+impl Place<'_> {
+    /// Waits for the right to try; `None` if it has not come in time.
+    pub(crate) async fn turn(mut self, patience: Option<Duration>) -> Option<Turn> {
+        match patience {
+            Some(patience) => timeout(patience, &mut self.turn).await.ok()?.ok(),
+            None => (&mut self.turn).await.ok(),
+        }
     }
 }
 
@@ -238,7 +251,8 @@ mod tests {
             .map(|number| {
                 let (turnstile, order) = (Arc::clone(&turnstile), Arc::clone(&order));
                 tokio::spawn(async move {
-                    let turn = turnstile.wait(ONE, &resources(), None).await.expect("its turn");
+                    let turn =
+                        turnstile.join(ONE, &resources()).turn(None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -260,7 +274,7 @@ mod tests {
         let turnstile = Arc::new(Turnstile::default());
         let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(turnstile.wait(ONE, &resources(), patience).await.is_none());
+        assert!(turnstile.join(ONE, &resources()).turn(patience).await.is_none());
         assert!(turnstile.lock()[&resources()].waiting.is_empty());
         drop(first);
         assert!(turnstile.lock().is_empty());
@@ -271,8 +285,8 @@ mod tests {
         let turnstile = Arc::new(Turnstile::default());
         let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let resources = resources();
-        let mut gone = Box::pin(turnstile.wait(ONE, &resources, None));
-        let mut next = Box::pin(turnstile.wait(ONE, &resources, None));
+        let mut gone = Box::pin(turnstile.join(ONE, &resources).turn(None));
+        let mut next = Box::pin(turnstile.join(ONE, &resources).turn(None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -288,8 +302,8 @@ mod tests {
         let theirs = inbox();
         let first = turnstile.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
         let resources = resources();
-        let mut own = Box::pin(turnstile.wait(ONE, &resources, None));
-        let mut another = Box::pin(turnstile.wait(ANOTHER, &resources, None));
+        let mut own = Box::pin(turnstile.join(ONE, &resources).turn(None));
+        let mut another = Box::pin(turnstile.join(ANOTHER, &resources).turn(None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(own.as_mut().poll(&mut context).is_pending());
         assert!(another.as_mut().poll(&mut context).is_pending());

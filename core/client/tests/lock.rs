@@ -289,6 +289,32 @@ async fn who_waits_for_a_lock_hears_that_the_manager_is_closed() {
     }
 }
 
+#[tokio::test]
+async fn a_timeout_counts_from_the_call() {
+    let locks = three_nodes();
+    let _held = locks.lock("r").acquire().await.unwrap();
+    for is_second in [false, true] {
+        // The first one tries, the second waits behind it.
+        let lock = locks.lock("r").timeout(Duration::from_secs(60));
+        let first = is_second.then(|| tokio::spawn(async move { lock.acquire().await }));
+        let called = Instant::now();
+        let acquiring = locks.lock("r").timeout(Duration::from_secs(1)).acquire();
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        assert_eq!(kind(acquiring.await), ErrorKind::AcquireTimedOut);
+        let (elapsed, second) = (called.elapsed(), Duration::from_secs(1));
+        assert!(elapsed >= second && elapsed < second * 3 / 2, "{elapsed:?}");
+        first.into_iter().for_each(|it| it.abort());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_begins_after_its_time_still_tries_once() {
+    let locks = three_nodes();
+    let acquiring = locks.lock("r").timeout(Duration::from_millis(50)).acquire();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(acquiring.await.unwrap().is_valid());
+}
+
 #[test]
 fn bad_settings_are_refused_with_a_sentence() {
     let text = |nodes: &[&str]| Redlock::builder().nodes(nodes).build().unwrap_err().to_string();

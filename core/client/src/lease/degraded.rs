@@ -15,7 +15,7 @@ impl Lease {
     pub(crate) fn degraded(
         manager: &Arc<Manager>,
         resources: &Resources,
-        policy: &Policy,
+        policy: Arc<Policy>,
         error: LockError,
     ) -> Self {
         manager.telemetry.emit(EventName::Degraded, || EventKind::Degraded {
@@ -23,7 +23,7 @@ impl Lease {
             detail: error.to_string(),
         });
         let claim = Claim { resources: resources.clone(), holder: Manager::fresh_holder() };
-        let lease = Self::adopt(manager, Arc::new(claim), *policy);
+        let lease = Self::adopt(manager, Arc::new(claim), policy);
         lease.shared.lock().extras().degraded = Some(error);
         lease
     }
