@@ -1,6 +1,8 @@
 //! One acquisition, from the line in which its caller stands to the lease or the error. Owns what is left when it ends
 //! early; the rounds are the machine's.
 
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub(crate) struct Call {
     called: Moment,
 }
 
+type Acquisition<'a> = Pin<Box<dyn Future<Output = Result<LeaseGuard, LockError>> + Send + 'a>>;
+
 /// What a caller tries with.
 struct Start {
     driver: Driver,
@@ -49,7 +53,7 @@ struct Acquiring<'a> {
     manager: &'a Manager,
     driver: Driver,
     machine: Option<Acquire>,
-    note: Option<LongLockNote>,
+    note: Option<Box<LongLockNote>>,
     /// Passed on to the next caller once the keys have been asked back.
     turn: Option<Turn>,
 }
@@ -116,26 +120,27 @@ impl Call {
         }
     }
 
-    async fn acquire(&self) -> Result<LeaseGuard, LockError> {
-        self.manager.check_open(&self.resources)?;
+    /// Up to the lease or the error. A caller that waits in line needs no room yet for its try, nor the other way round.
+    fn acquire(&self) -> Acquisition<'_> {
+        if let Err(closed) = self.manager.check_open(&self.resources) {
+            return Box::pin(ready(Err(closed)));
+        }
         let started = self.started();
         let note = self.manager.announce(&self.policy);
-        // First into the line: a caller that comes while the nodes are being connected keeps its place. Both parts are
-        // apart in memory: no call needs room for both.
-        let start = match self.begin() {
-            Some(start) => start,
-            None => Box::pin(self.stand_in_line(started)).await?,
-        };
-        Box::pin(self.try_for(start, note, started)).await
+        // First into the line: a caller that comes while the nodes are being connected keeps its place.
+        match self.begin() {
+            Some(start) => Box::pin(self.try_for(start, note, started)),
+            None => Box::pin(self.stand_in_line(note, started)),
+        }
     }
 
-    /// Since when its time counts: since the call. One that begins only when its time is over still has
-    /// [`LAST_TRY`], for the lock may be free.
+    /// Since when its time counts: since the call. One that begins late still has [`TO_TRY`], or the whole of a shorter
+    /// timeout: the lock may be free.
     fn started(&self) -> Moment {
         let clock = &self.manager.clock;
         let called = clock.at(self.called);
         self.policy.timeout().map_or(called, |timeout| {
-            called.max(clock.now().before(timeout.saturating_sub(LAST_TRY)))
+            called.max(clock.now().before(timeout.saturating_sub(TO_TRY)))
         })
     }
 
@@ -148,11 +153,16 @@ impl Call {
         time.saturating_sub(self.manager.clock.now().since(started))
     }
 
+    /// For how long a caller waits in line.
+    fn patience(&self, started: Moment) -> Option<Duration> {
+        self.policy.longest_wait().map(|longest| self.left(longest, started))
+    }
+
     /// Tries until the lock is won or the settings end it.
     async fn try_for(
         &self,
         start: Start,
-        note: Option<LongLockNote>,
+        note: Option<Box<LongLockNote>>,
         started: Moment,
     ) -> Result<LeaseGuard, LockError> {
         let Start { driver, is_last, turn, before } = start;
@@ -190,7 +200,9 @@ impl Call {
                 Ok(LeaseGuard::new(lease))
             }
             Err(kind) => {
-                note.into_iter().for_each(LongLockNote::finish);
+                if let Some(note) = note {
+                    note.finish();
+                }
                 acquiring.turn.iter_mut().for_each(|turn| turn.note(kind));
                 let may_have_keys = outcome.lost_rounds.last().is_some_and(may_have_granted);
                 let withdrawn = manager.withdraw_rest(&driver, left);
@@ -217,22 +229,32 @@ impl Call {
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
 
-    /// Waits behind the callers of this process that came before. A caller with a limited number of tries still gets
-    /// one, and so does a caller that learns in this way that too few nodes can be reached.
-    async fn stand_in_line(&self, started: Moment) -> Result<Start, LockError> {
-        let (manager, resources) = (&self.manager, &self.resources);
-        let patience = || self.policy.longest_wait().map(|longest| self.left(longest, started));
-        let place = manager.turnstile.join(manager.number, resources);
-        manager.telemetry.note_wait(resources, None, None);
-        let began = manager.clock.now();
-        if !manager.is_settled() {
+    /// Waits behind the callers of this process that came before, then tries.
+    async fn stand_in_line(
+        &self,
+        note: Option<Box<LongLockNote>>,
+        started: Moment,
+    ) -> Result<LeaseGuard, LockError> {
+        let mut place = self.manager.turnstile.join(self.manager.number, &self.resources);
+        self.manager.telemetry.note_wait(&self.resources, None, None);
+        let began = self.manager.clock.now();
+        if !self.manager.is_settled() {
             // The nodes are connected meanwhile; what is wrong with them is told when it is this caller's turn.
-            let _ = Box::pin(manager.settle(patience())).await;
+            let _ = Box::pin(self.manager.settle(self.patience(started))).await;
         }
-        let turn = place.turn(patience()).await;
+        let turn = place.turn(self.patience(started)).await;
         // The one before it in the line has ended.
         let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
-        manager.telemetry.note_wake(resources, by, manager.clock.now().since(began));
+        let waited = self.manager.clock.now().since(began);
+        self.manager.telemetry.note_wake(&self.resources, by, waited);
+        let start = self.leave_line(turn, started)?;
+        Box::pin(self.try_for(start, note, started)).await
+    }
+
+    /// What a caller tries with that has waited. One with a limited number of tries still gets one without its turn,
+    /// and so does one that learns in this way that too few nodes can be reached.
+    fn leave_line(&self, turn: Option<Turn>, started: Moment) -> Result<Start, LockError> {
+        let (manager, resources) = (&self.manager, &self.resources);
         manager.check_open(resources)?;
         let driver = manager.driver();
         let left = self.policy.timeout().map(|timeout| self.left(timeout, started));
@@ -267,7 +289,9 @@ impl Drop for Acquiring<'_> {
             return;
         };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
-            self.note.take().into_iter().for_each(LongLockNote::finish);
+            if let Some(note) = self.note.take() {
+                note.finish();
+            }
             drop(self.manager.withdraw_rest(&self.driver, outcome.withdrawals));
         }
     }
@@ -280,5 +304,7 @@ fn may_have_granted(report: &RoundReport) -> bool {
 
 /// What is left of a timeout is not enough for a try: others, whose time is up as well, would do the same.
 const LAST_TRY: Duration = Duration::from_millis(20);
+/// Enough for a try on a machine that is so busy that the call began late.
+const TO_TRY: Duration = Duration::from_millis(150);
 /// How long the caller of a lost acquisition waits for its last keys to be taken back.
 const TO_WITHDRAW: Duration = Duration::from_millis(50);

@@ -200,8 +200,7 @@ impl Engine {
     {
         let leaving = Arc::new(OnceLock::new());
         // Background work that the future leaves behind is counted before the future ends.
-        let join =
-            self.hand_over(FutureWith { future: Box::pin(future), value: Arc::clone(&leaving) });
+        let join = self.hand_over(FutureWith { future, value: Arc::clone(&leaving) });
         Task { join, leaving, background: Arc::clone(&self.shared.background) }
     }
 

@@ -15,15 +15,15 @@ use crate::owner::Holder;
 /// The message says what happened, to which resources and nodes, and what to do; the fields say the
 /// same to a program. No part of it holds a password.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
+#[error("{}", details.message)]
 pub struct LockError {
     kind: ErrorKind,
-    message: Arc<str>,
     details: Arc<Details>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Details {
+    message: String,
     resources: Vec<String>,
     elapsed: Duration,
     attempts: u32,
@@ -100,19 +100,16 @@ impl LockError {
         &self.details.rounds
     }
 
-    pub(crate) fn new(
-        kind: ErrorKind,
-        resources: &Resources,
-        message: impl Into<Arc<str>>,
-    ) -> Self {
+    pub(crate) fn new(kind: ErrorKind, resources: &Resources, message: String) -> Self {
         let resources = resources.names().map(str::to_owned).collect();
-        let details = Arc::new(Details { resources, ..Details::default() });
-        Self { kind, message: message.into(), details }
+        let details = Arc::new(Details { message, resources, ..Details::default() });
+        Self { kind, details }
     }
 
     /// The same error, saying who holds the lock.
     pub(crate) fn naming(mut self, holder: &Holder) -> Self {
-        self.message = format!("{}; held by {holder}", self.message).into();
+        let message = format!("{self}; held by {holder}");
+        Arc::make_mut(&mut self.details).message = message;
         self
     }
 
@@ -137,12 +134,13 @@ impl LockError {
         let report = rounds.last().unwrap_or(&none);
         let failure = Failure { kind, resources, report, addresses: &plain, attempts, elapsed };
         let details = Details {
+            message: failure.explain(),
             resources: resources.names().map(str::to_owned).collect(),
             elapsed,
             attempts,
             rounds: rounds.iter().map(|round| name_votes(&round.votes, addresses)).collect(),
         };
-        Self { kind, message: failure.explain().into(), details: Arc::new(details) }
+        Self { kind, details: Arc::new(details) }
     }
 
     /// The error of a lease that turned out at its release to have ended before.
@@ -164,8 +162,8 @@ impl LockError {
 
 impl From<ConfigError> for LockError {
     fn from(error: ConfigError) -> Self {
-        let message = error.to_string().into();
-        Self { kind: ErrorKind::Config, message, details: Arc::default() }
+        let details = Details { message: error.to_string(), ..Details::default() };
+        Self { kind: ErrorKind::Config, details: Arc::new(details) }
     }
 }
 

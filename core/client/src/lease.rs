@@ -143,14 +143,14 @@ impl Lease {
     }
 
     /// Keeps `note` until the keys are gone, so that other clients know of the lease until then.
-    pub(crate) fn keep_note(&self, note: Option<LongLockNote>) {
+    pub(crate) fn keep_note(&self, note: Option<Box<LongLockNote>>) {
         let Some(note) = note else {
             return;
         };
         let mut state = self.shared.lock();
         let known = &mut state.extras().notes;
         if known.last().is_none_or(|longest| longest.key_ttl() < note.key_ttl()) {
-            known.push(note);
+            known.push(*note);
             return;
         }
         drop(state);

@@ -249,7 +249,7 @@ impl Manager {
 
     /// Tells the guards that a lock is about to be asked for. If other clients must know of it, the
     /// nodes are told first, and stay informed until the returned note is dropped.
-    pub(crate) fn announce(&self, policy: &Policy) -> Option<LongLockNote> {
+    pub(crate) fn announce(&self, policy: &Policy) -> Option<Box<LongLockNote>> {
         self.guards.handle_policy(policy);
         let (note, wants_look) = self.guards.begin_long_lock(policy)?;
         if wants_look {
@@ -257,7 +257,8 @@ impl Manager {
                 server.probe();
             }
         }
-        Some(note)
+        // In a box: few locks have one.
+        Some(Box::new(note))
     }
 
     pub(crate) async fn inspect(&self, mut machine: Inspect) -> Inspection {

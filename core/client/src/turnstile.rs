@@ -5,11 +5,13 @@ mod registry;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use quorlock_protocol::{ErrorKind, Resources};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -22,7 +24,8 @@ use crate::inbox::Inbox;
 #[derive(Default)]
 pub(crate) struct Turnstile {
     lines: Mutex<HashMap<Resources, Line>>,
-    managers: AtomicU64,
+    /// The latest number of a manager or a caller.
+    numbers: AtomicU64,
     pub(crate) contention: RecentContention,
 }
 
@@ -34,8 +37,6 @@ pub(crate) struct ManagerNumber(u64);
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<u64, Caller>,
-    /// The number of the latest caller.
-    latest: u64,
     /// The manager and the inbox of the caller that tries.
     trying: Option<(ManagerNumber, Arc<Inbox>)>,
 }
@@ -66,7 +67,7 @@ pub(crate) struct Place<'a> {
 impl Turnstile {
     /// A number for a manager that no other has.
     pub(crate) fn number(&self) -> ManagerNumber {
-        ManagerNumber(self.managers.fetch_add(1, Ordering::Relaxed))
+        ManagerNumber(self.draw())
     }
 
     /// The right to try now, if nobody does.
@@ -93,15 +94,22 @@ impl Turnstile {
         resources: &'a Resources,
     ) -> Place<'a> {
         let (sender, turn) = oneshot::channel();
-        let number = match self.lock().entry(resources.clone()) {
+        // No other has it, also in a line of later: leaving this one twice does nobody harm.
+        let number = self.draw();
+        match self.lock().entry(resources.clone()) {
             Entry::Vacant(vacant) => {
-                let line = vacant.insert(Line::default());
+                vacant.insert(Line::default());
                 let _ = sender.send(self.turn(resources));
-                line.number()
             }
-            Entry::Occupied(mut line) => line.get_mut().join(Caller { manager, turn: sender }),
-        };
+            Entry::Occupied(mut line) => {
+                line.get_mut().waiting.insert(number, Caller { manager, turn: sender });
+            }
+        }
         Place { turnstile: self, resources, number, turn }
+    }
+
+    fn draw(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A lock was released here: the caller that tries to get it need not wait until its next try.
@@ -151,26 +159,16 @@ impl Turnstile {
     }
 }
 
-impl Line {
-    fn join(&mut self, caller: Caller) -> u64 {
-        let number = self.number();
-        self.waiting.insert(number, caller);
-        number
-    }
-
-    /// A number that nobody in this line has had.
-    const fn number(&mut self) -> u64 {
-        self.latest += 1;
-        self.latest
-    }
-}
-
 impl Place<'_> {
     /// Waits for the right to try; `None` if it has not come in time.
-    pub(crate) async fn turn(mut self, patience: Option<Duration>) -> Option<Turn> {
+    pub(crate) fn turn(
+        &mut self,
+        patience: Option<Duration>,
+    ) -> impl Future<Output = Option<Turn>> + use<'_> {
+        let turn = &mut self.turn;
         match patience {
-            Some(patience) => timeout(patience, &mut self.turn).await.ok()?.ok(),
-            None => (&mut self.turn).await.ok(),
+            Some(patience) => timeout(patience, turn).map(|turn| turn.ok()?.ok()).left_future(),
+            None => turn.map(Result::ok).right_future(),
         }
     }
 }
@@ -224,7 +222,6 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
     use std::task::{Context, Waker};
 
     use super::*;
@@ -241,6 +238,15 @@ mod tests {
         Inbox::with_room_for(1, &LeaseClock::default(), None)
     }
 
+    async fn wait(
+        turnstile: &Arc<Turnstile>,
+        manager: ManagerNumber,
+        resources: &Resources,
+        patience: Option<Duration>,
+    ) -> Option<Turn> {
+        turnstile.join(manager, resources).turn(patience).await
+    }
+
     #[tokio::test]
     async fn each_has_its_turn_in_the_order_of_coming() {
         let turnstile = Arc::new(Turnstile::default());
@@ -251,8 +257,7 @@ mod tests {
             .map(|number| {
                 let (turnstile, order) = (Arc::clone(&turnstile), Arc::clone(&order));
                 tokio::spawn(async move {
-                    let turn =
-                        turnstile.join(ONE, &resources()).turn(None).await.expect("its turn");
+                    let turn = wait(&turnstile, ONE, &resources(), None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -274,7 +279,7 @@ mod tests {
         let turnstile = Arc::new(Turnstile::default());
         let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(turnstile.join(ONE, &resources()).turn(patience).await.is_none());
+        assert!(wait(&turnstile, ONE, &resources(), patience).await.is_none());
         assert!(turnstile.lock()[&resources()].waiting.is_empty());
         drop(first);
         assert!(turnstile.lock().is_empty());
@@ -285,8 +290,8 @@ mod tests {
         let turnstile = Arc::new(Turnstile::default());
         let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let resources = resources();
-        let mut gone = Box::pin(turnstile.join(ONE, &resources).turn(None));
-        let mut next = Box::pin(turnstile.join(ONE, &resources).turn(None));
+        let mut gone = Box::pin(wait(&turnstile, ONE, &resources, None));
+        let mut next = Box::pin(wait(&turnstile, ONE, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -302,8 +307,8 @@ mod tests {
         let theirs = inbox();
         let first = turnstile.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
         let resources = resources();
-        let mut own = Box::pin(turnstile.join(ONE, &resources).turn(None));
-        let mut another = Box::pin(turnstile.join(ANOTHER, &resources).turn(None));
+        let mut own = Box::pin(wait(&turnstile, ONE, &resources, None));
+        let mut another = Box::pin(wait(&turnstile, ANOTHER, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(own.as_mut().poll(&mut context).is_pending());
         assert!(another.as_mut().poll(&mut context).is_pending());
