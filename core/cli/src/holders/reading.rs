@@ -105,13 +105,14 @@ pub(super) fn owner<'a>(readings: &'a [Reading], holder: &str) -> Option<&'a Hol
 pub(super) fn named(readings: &[Reading], holder: &str) -> String {
     match owner(readings, holder) {
         None => printable(holder),
-        Some(owner) => format!("{} ({})", printable(holder), printable(&owner.to_string())),
+        Some(owner) => format!("{} ({owner})", printable(holder)),
     }
 }
 
-/// `text` without characters that a terminal would obey: others have written it.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+/// The holder's id without characters that a terminal would obey: others have written it. (What it
+/// says of itself has none any more when it has been read.)
+pub(super) fn printable(id: &str) -> String {
+    id.replace(char::is_control, "\u{fffd}")
 }
 
 pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {
