@@ -38,8 +38,10 @@ pub(super) enum Quorum {
 
 /// Asks every node.
 pub(super) fn of(context: &Context, name: &str) -> Vec<Reading> {
-    let answers =
-        context.each_node(&async |connection, address| read(connection, address, name).await);
+    let reads = async |connection: &mut ServerConnection, address: &Address| {
+        read(connection, address, name).await
+    };
+    let answers = context.engine.block_on(context.each_node(&reads));
     let readings = context.addresses.iter().zip(answers);
     readings.map(|(address, says)| Reading { address: address.to_string(), says }).collect()
 }
