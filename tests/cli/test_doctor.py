@@ -332,5 +332,13 @@ def test_the_tables_fit_the_terminal(
     assert ("\x1b[" in text) == is_coloured
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= columns, plain
-    # An address stays in one piece.
+    # An address stays in one piece, and so does every word.
     assert all(url in plain for url in nodes), plain
+    broad = call(command, nodes=nodes, env={"COLUMNS": "1000"})
+    assert _words(plain) == _words(broad.out)
+
+
+def _words(text: str) -> Counter[str]:
+    """How often each word is there; figures are others the next time, and an uptime has more."""
+    words = [word for word in text.split() if not re.fullmatch(r"\d+(s|m|h|days?)", word)]
+    return Counter(re.sub(r"[\d.+-]*\d[\d.]*", "0", word) for word in words)
