@@ -18,7 +18,7 @@ use self::findings::{Finding, Severity};
 use crate::arguments::Nodes;
 use crate::context::Context;
 use crate::failure::{Failure, code};
-use crate::output::print;
+use crate::output::{print, unwritten};
 
 /// What is known of all nodes at one time.
 struct Survey {
@@ -109,7 +109,7 @@ pub(crate) fn nodes(context: &Context, options: &Nodes) -> Result<u8, Failure> {
         }
         context.output.line(&shown::overview(&survey));
         context.output.json(&survey.as_json());
-        if !options.watch {
+        if !options.watch || unwritten().is_some() {
             return Ok(code::DONE);
         }
         std::thread::sleep(WATCH_EVERY);
