@@ -24,6 +24,7 @@ Owns the names of the spans and metrics; needs `opentelemetry-api`.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections import Counter
@@ -37,6 +38,7 @@ from opentelemetry.trace import Link, Span, Status, StatusCode
 
 from . import events
 from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
+from ._events import is_telling
 from ._tracing import tracers
 
 if TYPE_CHECKING:
@@ -58,8 +60,9 @@ def instrument(
 
     `resource_names` says whether spans have the names of what is locked (`quorlock.resource`),
     which may hold personal data. The providers are the global ones unless others are given.
-    Returns a function that ends it; the spans of locks that are held then end with the outcome
-    `held`.
+    Returns a function that ends it. The spans of locks that are held then end with the outcome
+    `held`; what has become of those that were released or lost just before is waited for, up to one
+    second.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -83,9 +86,9 @@ def instrument(
     def stop() -> None:
         if tracers.get(number) == instrumentation.begin:
             del tracers[number]
-        locks._events.remove(instrumentation.tell)
         observer.leave(locks)
         instrumentation.end()
+        locks._events.remove(instrumentation.tell)
 
     return stop
 
@@ -98,11 +101,13 @@ class _Instrumentation:
     ) -> None:
         self.tracer = tracer
         self._names = resource_names
-        # : The spans of leases that are held, by the holder id.
-        self._holds: dict[str, Span] = {}
+        # : The spans of leases that are held, by the holder id. The lease is not kept by that.
+        self._holds: dict[str, tuple[Span, weakref.ref[LeaseState]]] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
         self._is_over = False
+        # : Set when it is over, and the end of every lease was told.
+        self._is_settled = threading.Event()
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",
             unit="s",
@@ -153,19 +158,39 @@ class _Instrumentation:
         links = [Link(around)] if around.is_valid else []
         span = self.tracer.start_span("quorlock.hold", caller, attributes=attributes, links=links)
         token = lease.token
-        self._holds[token] = span
+        self._holds[token] = (span, weakref.ref(lease))
         ended = self._ended.pop(token, None)
         if ended is not None:
             self._end(token, *ended)
+        self._end_if_over(token)
+
+    def _end_if_over(self, token: str) -> None:
+        """For a lease that begins to be held while another thread ends everything."""
+        if self._is_over:
+            self._end(token, time.time(), "held")
 
     def end(self) -> None:
-        """Begin no spans of leases any more, and end those of locks that are still held."""
+        """Begin no spans of leases any more, and end those that there are.
+
+        Events come from another thread: that of a lease which has ended may be under way.
+        """
         self._is_over = True
-        for token in list(self._holds):
-            self._end(token, time.time(), "held")
+        for token, (_, lease) in list(self._holds.items()):
+            if _is_held(lease()):
+                self._end(token, time.time(), "held")
+        if self._holds and not is_telling():
+            self._is_settled.wait(_PATIENCE)
+        for token, (_, lease) in list(self._holds.items()):
+            # Nobody tells of the end of a lease that was neither watched nor released.
+            is_gone = _is_released(lease())
+            self._end(token, time.time(), "unknown" if is_gone else "expired")
 
     def tell(self, event: events.Event) -> None:
         """An event of the manager."""
+        if self._is_over and not (
+            isinstance(event, events.LeaseEvent) and event.token in self._holds
+        ):
+            return
         if isinstance(event, events.Lost):
             self._lost.add(1, {"quorlock.reason": event.reason})
             self._ended_as("lost", event, event.held_for)
@@ -184,13 +209,24 @@ class _Instrumentation:
             self._ended[event.token] = (event.at, outcome)
 
     def _end(self, token: str, at: float, outcome: str) -> None:
-        span = self._holds.pop(token, None)
-        if span is None:
+        held = self._holds.pop(token, None)
+        if held is None:
             return
+        span = held[0]
         span.set_attribute("quorlock.outcome", outcome)
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
         span.end(int(at * 1e9))
+        if self._is_over and not self._holds:
+            self._is_settled.set()
+
+
+def _is_held(lease: LeaseState | None) -> bool:
+    return lease is not None and not lease.is_released and lease.is_valid
+
+
+def _is_released(lease: LeaseState | None) -> bool:
+    return lease is None or lease.is_released
 
 
 class _Observer:
@@ -303,3 +339,7 @@ _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
 # : Events come from another thread, at most this many before the span of their lease.
 _MOST_ENDED = 4096
+# : How long it takes, at most, until all instruments were asked once, in seconds.
+_ONE_READING = 0.2
+# : How long the events that are under way are waited for in the end, in seconds.
+_PATIENCE = 1.0
