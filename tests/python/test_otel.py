@@ -217,6 +217,44 @@ async def test_a_lease_that_ended_in_silence_has_expired(api: Api, seen: Seen) -
 
 
 @both_apis
+async def test_a_manager_that_is_closed_shows_no_nodes(
+    api: Api, seen: Seen, cluster3: Cluster
+) -> None:
+    managers = [api.Redlock(cluster3.urls), api.Redlock(["memory://x"])]
+    stops = [seen.instrument(locks) for locks in managers]
+    for locks in managers:
+        async with api.block(locks.lock("r")):
+            pass
+    await api(managers[0].close())
+    shown = {it.attributes["server.address"] for it in seen.points("quorlock.node.state")}
+    assert shown == {"memory://x"}
+    await api(managers[1].close())
+    assert seen.points("quorlock.node.state") == []
+    for stop in stops:
+        stop()
+
+
+@both_apis
+async def test_a_reading_asks_each_manager_once(
+    api: Api, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = api.Redlock(OWN_NODES)
+    stop = seen.instrument(locks)
+    asked: list[Any] = []
+    ask = locks.stats
+
+    def stats() -> Any:
+        asked.append(0)
+        return ask()
+
+    monkeypatch.setattr(locks, "stats", stats)
+    for count in (1, 2):
+        assert seen.points("quorlock.locks.held")
+        assert len(asked) == count
+    stop()
+
+
+@both_apis
 async def test_timeouts_of_nodes_are_counted_beyond_the_end_of_a_manager(
     api: Api, seen: Seen, servers: Callable[..., Cluster]
 ) -> None:

@@ -29,7 +29,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
@@ -44,7 +44,7 @@ from ._tracing import tracers
 if TYPE_CHECKING:
     from ._base import RedlockBase
     from ._native import LeaseState, Plan
-    from ._stats import NodeStats
+    from ._stats import Stats
 
 __all__ = ["instrument"]
 
@@ -240,6 +240,8 @@ class _Observer:
         self._timeouts: Counter[str] = Counter()
         self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
         self._seen = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._reading = _Reading(float("-inf"), [], set())
         meter.create_observable_up_down_counter(
             "quorlock.locks.held", [self._look_held], description="Locks that are held now"
         )
@@ -255,27 +257,46 @@ class _Observer:
         )
 
     def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
-        held = [locks.stats().held for locks in list(self.managers)]
-        if held:
-            yield Observation(sum(held))
+        seen = self._look("held")
+        if seen:
+            yield Observation(sum(stats.held for _, stats in seen))
 
     def _look_states(self, _: CallbackOptions) -> Iterable[Observation]:
+        # A manager that is closed sees no node any more, and says of each that it is down.
+        seen = [stats for locks, stats in self._look("states") if not locks.is_closed]
         # Managers with the same node may see it in two states for a moment.
-        seen = {(node.address, node.state) for node in self._nodes()}
-        for address in dict.fromkeys(address for address, _ in seen):
+        states = {(node.address, node.state) for stats in seen for node in stats.nodes}
+        for address in dict.fromkeys(address for address, _ in states):
             for state in _STATES:
                 attributes = {"server.address": address, "quorlock.node.state": state}
-                yield Observation(int((address, state) in seen), attributes)
+                yield Observation(int((address, state) in states), attributes)
 
     def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
-        for locks in list(self.managers):
-            self._count_timeouts(locks)
+        for locks, stats in self._look("timeouts"):
+            self._count_timeouts(locks, stats)
         for address, count in self._timeouts.items():
             yield Observation(count, {"server.address": address})
 
-    def _count_timeouts(self, locks: RedlockBase) -> None:
+    def _look(self, asker: str) -> list[tuple[RedlockBase, Stats]]:
+        """The figures of all managers: those that another asker has got in this reading.
+
+        A meter asks for each instrument by itself, one after another.
+        """
+        now = time.monotonic()
+        with self._lock:
+            reading = self._reading
+            if asker in reading.askers or now - reading.at > _ONE_READING:
+                figures = [(weakref.ref(locks), locks.stats()) for locks in list(self.managers)]
+                reading = self._reading = _Reading(now, figures, set())
+            reading.askers.add(asker)
+        found = ((locks(), stats) for locks, stats in reading.figures)
+        return [
+            (locks, stats) for locks, stats in found if locks is not None and locks in self.managers
+        ]
+
+    def _count_timeouts(self, locks: RedlockBase, stats: Stats) -> None:
         now: Counter[str] = Counter()
-        for node in locks.stats().nodes:
+        for node in stats.nodes:
             now[node.address] += node.timeouts
         before = self._seen.get(locks, Counter())
         for address, count in now.items():
@@ -285,11 +306,16 @@ class _Observer:
     def leave(self, locks: RedlockBase) -> None:
         """Ask this manager no more."""
         if locks in self.managers:
-            self._count_timeouts(locks)
+            self._count_timeouts(locks, locks.stats())
             self.managers.discard(locks)
 
-    def _nodes(self) -> list[NodeStats]:
-        return [node for locks in list(self.managers) for node in locks.stats().nodes]
+
+class _Reading(NamedTuple):
+    """The figures at one time, and who has got them."""
+
+    at: float
+    figures: list[tuple[weakref.ref[RedlockBase], Stats]]
+    askers: set[str]
 
 
 class _Attempt:
@@ -337,9 +363,9 @@ _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 _HOLDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
-# : Events come from another thread, at most this many before the span of their lease.
-_MOST_ENDED = 4096
 # : How long it takes, at most, until all instruments were asked once, in seconds.
 _ONE_READING = 0.2
 # : How long the events that are under way are waited for in the end, in seconds.
 _PATIENCE = 1.0
+# : Events come from another thread, at most this many before the span of their lease.
+_MOST_ENDED = 4096
