@@ -14,6 +14,7 @@ import {
 } from '@opentelemetry/api'
 
 import { LockError } from './errors'
+import type { Lock } from './lock'
 import type { Redlock } from './redlock'
 import type { AcquireMessage, HoldMessage } from './tracing'
 
@@ -34,8 +35,9 @@ export interface InstrumentOptions {
  * Makes spans (`quorlock.acquire`, `quorlock.hold`) and metrics (`quorlock.acquire.duration`,
  * `quorlock.hold.duration`, `quorlock.locks.held`, `quorlock.lost`, `quorlock.degraded`,
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
- * on. Returns a function that ends it; the spans of locks that are held then end with the outcome `held`. Needs
- * Node 18.19 for spans.
+ * on. Returns a function that ends it: the spans of locks that are held then end with the outcome `held`, and
+ * its promise resolves once it was told what has become of those that were released or lost just before, within
+ * one second. Needs Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -44,12 +46,16 @@ export interface InstrumentOptions {
  * const stop = instrument(redlock)
  * ```
  */
-export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => void {
+export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => Promise<void> {
   const meter = options.meter ?? metrics.getMeter('quorlock')
-  const stops = [traceAcquisitions(redlock, options, meter), traceHolds(redlock, options, meter)]
-  stops.push(countEvents(redlock, meter), observe(redlock, meter))
+  const stops = [traceAcquisitions(redlock, options, meter), observe(redlock, meter)]
+  const stopHolds = traceHolds(redlock, options, meter)
+  const stopCounting = countEvents(redlock, meter)
+  let stopped: Promise<void> | undefined
   return () => {
     for (const stop of stops.splice(0)) stop()
+    stopped ??= stopHolds().then(stopCounting)
+    return stopped
   }
 }
 
@@ -59,9 +65,11 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
     description: 'How long acquisitions took',
     advice: { explicitBucketBoundaries: WAITS },
   })
-  const spans = new WeakMap<object, { span: Span; begun: number }>()
-  return subscribe<AcquireMessage>('quorlock:acquire', redlock, {
+  const spans = new Map<object, { span: Span; begun: number }>()
+  let isOver = false
+  const unsubscribe = subscribe<AcquireMessage>('quorlock:acquire', redlock, {
     start(message) {
+      if (isOver) return
       const attributes = named(message.resources, options)
       const span = tracer(options).startSpan('quorlock.acquire', { attributes }, context.active())
       spans.set(message, { span, begun: performance.now() })
@@ -69,25 +77,39 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
     asyncEnd(message) {
       const traced = spans.get(message)
       if (traced === undefined) return
+      spans.delete(message)
       const outcome = outcomeOf(message)
       duration.record((performance.now() - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
       if (message.error !== undefined)
         traced.span.setStatus({ code: SpanStatusCode.ERROR, message: told(message.error, options) })
       traced.span.end()
+      if (isOver && spans.size === 0) unsubscribe()
     },
   })
+  return () => {
+    isOver = true
+    // Those that are under way are followed to their end.
+    if (spans.size === 0) unsubscribe()
+  }
 }
 
-function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter): () => void {
+function traceHolds(
+  redlock: Redlock,
+  options: InstrumentOptions,
+  meter: Meter,
+): () => Promise<void> {
   const duration = meter.createHistogram('quorlock.hold.duration', {
     unit: 's',
     description: 'How long locks were held',
     advice: { explicitBucketBoundaries: HOLDS },
   })
-  const spans = new Map<object, { span: Span; begun: number }>()
-  const stop = subscribe<HoldMessage>('quorlock:hold', redlock, {
+  const spans = new Map<HoldMessage, { span: Span; begun: number }>()
+  let isOver = false
+  let settle = (): void => {}
+  const unsubscribe = subscribe<HoldMessage>('quorlock:hold', redlock, {
     start(message) {
+      if (isOver) return
       const fencingToken = message.lock?.fencingToken
       const attributes: Attributes = named(message.resources, options)
       if (fencingToken !== undefined) attributes['quorlock.fencing_token'] = fencingToken
@@ -111,12 +133,33 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
       if (outcome === 'lost')
         traced.span.setStatus({ code: SpanStatusCode.ERROR, message: `lost: ${reason}` })
       traced.span.end(Math.max(endedAt, traced.begun))
+      if (isOver && spans.size === 0) settle()
     },
   })
-  return () => {
-    stop()
-    for (const { span } of spans.values()) span.setAttribute('quorlock.outcome', 'held').end()
-    spans.clear()
+  const endAll = (outcomeOf: (lock: Lock | undefined) => string | undefined): void => {
+    for (const [message, { span }] of spans) {
+      const outcome = outcomeOf(message.lock)
+      if (outcome === undefined) continue
+      spans.delete(message)
+      span.setAttribute('quorlock.outcome', outcome).end()
+    }
+  }
+  return async () => {
+    isOver = true
+    endAll((lock) => (lock?.isValid && !lock._isReleased ? 'held' : undefined))
+    if (spans.size > 0) {
+      // The events of those that have ended may be under way.
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, PATIENCE)
+        settle = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+      // Nobody tells of the end of a lock that was neither watched nor released.
+      endAll((lock) => (lock === undefined || lock._isReleased ? 'unknown' : 'expired'))
+    }
+    unsubscribe()
   }
 }
 
@@ -255,6 +298,8 @@ function outcomeOf(message: AcquireMessage): string {
   return OUTCOMES[message.error.code] ?? 'error'
 }
 
+/** How long the events that are under way are waited for in the end, in milliseconds. */
+const PATIENCE = 1000
 /** By the code of the error. */
 const OUTCOMES: Readonly<Record<string, string>> = {
   LOCK_NOT_ACQUIRED: 'not_acquired',
