@@ -14,6 +14,7 @@ import {
 } from '@opentelemetry/api'
 
 import { LockError } from './errors'
+import type { RedlockStats } from './figures'
 import type { Lock } from './lock'
 import type { Redlock } from './redlock'
 import type { AcquireMessage, HoldMessage } from './tracing'
@@ -199,7 +200,7 @@ function observe(redlock: Redlock, meter: Meter): () => void {
   const { managers, timeouts } = observed.get(meter) ?? beginToObserve(meter)
   managers.add(redlock)
   return () => {
-    timeouts.count(redlock)
+    timeouts.count(redlock, redlock.stats())
     managers.delete(redlock)
   }
 }
@@ -209,10 +210,9 @@ class Timeouts {
   readonly all = new Map<string, number>()
   readonly #seen = new WeakMap<Redlock, Map<string, number>>()
 
-  count(redlock: Redlock): void {
+  count(redlock: Redlock, { nodes }: RedlockStats): void {
     const now = new Map<string, number>()
-    for (const { address, timeouts } of redlock.stats().nodes)
-      now.set(address, (now.get(address) ?? 0) + timeouts)
+    for (const { address, timeouts } of nodes) now.set(address, (now.get(address) ?? 0) + timeouts)
     const before = this.#seen.get(redlock)
     for (const [address, count] of now) {
       const more = Math.max(0, count - (before?.get(address) ?? 0))
@@ -235,13 +235,15 @@ function beginToObserve(meter: Meter): Observed {
     description: 'How often a node did not answer in time',
   })
   const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {
-    for (const redlock of managers) timeouts.count(redlock)
+    const all = [...managers].map((redlock) => ({ redlock, stats: redlock.stats() }))
+    for (const { redlock, stats } of all) timeouts.count(redlock, stats)
     for (const [address, count] of timeouts.all)
       result.observe(counted, count, { 'server.address': address })
-    const all = [...managers].map((redlock) => redlock.stats())
-    if (all.length > 0) result.observe(held, sum(all.map((stats) => stats.held)))
-    const nodes = all.flatMap((stats) => stats.nodes)
-    for (const address of new Set(nodes.map((node) => node.address))) {
+    if (all.length > 0) result.observe(held, sum(all.map(({ stats }) => stats.held)))
+    // A Redlock that is closed sees no node any more, and says of each that it is down.
+    const nodes = all.flatMap(({ redlock, stats }) => (redlock.isClosed ? [] : stats.nodes))
+    // All that were ever seen: what is left out keeps its last value in the SDK.
+    for (const address of timeouts.all.keys()) {
       const own = nodes.filter((node) => node.address === address)
       const attributes = { 'server.address': address }
       // Managers with the same node may see it in two states for a moment.

@@ -186,6 +186,45 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
+  it('shows no nodes of a Redlock that is closed', async () => {
+    const cluster = await startServers(3)
+    const redlock = new Redlock(cluster.urls)
+    const stop = instrument(redlock, { tracer, meter })
+    try {
+      await (await redlock.acquire('r', 5000)).release()
+      const states = async () => {
+        const all = await points('quorlock.node.state')
+        const own = all.filter(({ attributes, value }) => {
+          return value === 1 && cluster.urls.includes(String(attributes['server.address']))
+        })
+        return own.map(({ attributes }) => attributes['quorlock.node.state'])
+      }
+      assert.deepEqual(await states(), ['healthy', 'healthy', 'healthy'])
+      assert.equal(redlock.isClosed, false)
+      await redlock.close()
+      assert.equal(redlock.isClosed, true)
+      assert.deepEqual(await states(), [])
+    } finally {
+      await stop()
+      await cluster.close()
+    }
+  })
+
+  it('asks each Redlock once for a reading', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter })
+    let asked = 0
+    const ask = redlock.stats.bind(redlock)
+    redlock.stats = () => {
+      asked += 1
+      return ask()
+    }
+    await points('quorlock.locks.held')
+    assert.equal(asked, 1)
+    await stop()
+    await redlock.quit()
+  })
+
   it('counts timeouts of nodes beyond the end of a Redlock', async () => {
     const cluster = await startServers(3)
     const managers = [0, 1].map(() => new Redlock(cluster.urls, { nodeTimeout: 100 }))
