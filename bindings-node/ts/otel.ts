@@ -13,11 +13,12 @@ import {
   type Tracer,
 } from '@opentelemetry/api'
 
-import { LockError } from './errors'
+import { ConfigError, describe, LockError, wrongType } from './errors'
 import type { RedlockStats } from './figures'
 import type { Lock } from './lock'
 import type { Redlock } from './redlock'
 import type { AcquireMessage, HoldMessage } from './tracing'
+import { nearest } from './unknown'
 
 /** What may be set for {@link instrument}. */
 export interface InstrumentOptions {
@@ -38,7 +39,7 @@ export interface InstrumentOptions {
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
  * on. Returns a function that ends it: the spans of locks that are held then end with the outcome `held`, and
  * its promise resolves once it was told what has become of those that were released or lost just before, within
- * one second. Needs Node 18.19 for spans.
+ * one second. Throws a {@link ConfigError} for an unknown option. Needs Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -48,6 +49,7 @@ export interface InstrumentOptions {
  * ```
  */
 export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => Promise<void> {
+  checkOptions(options)
   const meter = options.meter ?? metrics.getMeter('quorlock')
   const stops = [traceAcquisitions(redlock, options, meter), observe(redlock, meter)]
   const stopHolds = traceHolds(redlock, options, meter)
@@ -57,6 +59,18 @@ export function instrument(redlock: Redlock, options: InstrumentOptions = {}): (
     for (const stop of stops.splice(0)) stop()
     stopped ??= stopHolds().then(stopCounting)
     return stopped
+  }
+}
+
+function checkOptions(options: unknown): void {
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    throw wrongType(`the options of instrument() must be an object, not ${describe(options)}`)
+  for (const name of Object.keys(options)) {
+    if (OPTIONS.includes(name)) continue
+    const meant = nearest(name, OPTIONS)
+    const hint =
+      meant === undefined ? `known are ${OPTIONS.join(', ')}` : `did you mean '${meant}'?`
+    throw new ConfigError(`instrument() has no option '${name}': ${hint}`)
   }
 }
 
@@ -300,6 +314,7 @@ function outcomeOf(message: AcquireMessage): string {
   return OUTCOMES[message.error.code] ?? 'error'
 }
 
+const OPTIONS: readonly string[] = ['resourceNames', 'tracer', 'meter']
 /** How long the events that are under way are waited for in the end, in milliseconds. */
 const PATIENCE = 1000
 /** By the code of the error. */

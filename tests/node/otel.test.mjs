@@ -225,6 +225,22 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
+  it('refuses options that it does not have', () => {
+    const redlock = new Redlock(OWN_NODES)
+    const refused = (/** @type {any} */ options, /** @type {string} */ message) =>
+      assert.throws(() => instrument(redlock, options), { name: 'ConfigError', message })
+    refused(
+      { resourceName: true },
+      "instrument() has no option 'resourceName': did you mean 'resourceNames'?",
+    )
+    refused(
+      { provider: 1 },
+      "instrument() has no option 'provider': known are resourceNames, tracer, meter",
+    )
+    refused(true, 'the options of instrument() must be an object, not true')
+    refused(null, 'the options of instrument() must be an object, not null')
+  })
+
   it('counts timeouts of nodes beyond the end of a Redlock', async () => {
     const cluster = await startServers(3)
     const managers = [0, 1].map(() => new Redlock(cluster.urls, { nodeTimeout: 100 }))
