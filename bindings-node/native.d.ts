@@ -96,6 +96,9 @@ export interface HolderParts {
   text: string
 }
 
+/** Whether `close` was called. */
+export declare function isClosed(manager: ExternalObject<Manager>): boolean
+
 /** Whether any client holds one of `resources`; ends with an answer. */
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
 

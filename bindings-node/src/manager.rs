@@ -220,3 +220,9 @@ pub fn patience(manager: &External<Manager>) -> f64 {
 pub fn close(manager: &External<Manager>) {
     manager.locks.close();
 }
+
+/// Whether `close` was called.
+#[napi]
+pub fn is_closed(manager: &External<Manager>) -> bool {
+    manager.locks.is_closed()
+}

@@ -13,9 +13,12 @@ import {
   type Tracer,
 } from '@opentelemetry/api'
 
-import { LockError } from './errors'
+import { ConfigError, describe, LockError, wrongType } from './errors'
+import type { RedlockStats } from './figures'
+import type { Lock } from './lock'
 import type { Redlock } from './redlock'
 import type { AcquireMessage, HoldMessage } from './tracing'
+import { nearest } from './unknown'
 
 /** What may be set for {@link instrument}. */
 export interface InstrumentOptions {
@@ -34,8 +37,9 @@ export interface InstrumentOptions {
  * Makes spans (`quorlock.acquire`, `quorlock.hold`) and metrics (`quorlock.acquire.duration`,
  * `quorlock.hold.duration`, `quorlock.locks.held`, `quorlock.lost`, `quorlock.degraded`,
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
- * on. Returns a function that ends it; the spans of locks that are held then end with the outcome `held`. Needs
- * Node 18.19 for spans.
+ * on. Returns a function that ends it: the spans of locks that are held then end with the outcome `held`, and
+ * its promise resolves once it was told what has become of those that were released or lost just before, within
+ * one second. Throws a {@link ConfigError} for an unknown option. Needs Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -44,12 +48,29 @@ export interface InstrumentOptions {
  * const stop = instrument(redlock)
  * ```
  */
-export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => void {
+export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => Promise<void> {
+  checkOptions(options)
   const meter = options.meter ?? metrics.getMeter('quorlock')
-  const stops = [traceAcquisitions(redlock, options, meter), traceHolds(redlock, options, meter)]
-  stops.push(countEvents(redlock, meter), observe(redlock, meter))
+  const stops = [traceAcquisitions(redlock, options, meter), observe(redlock, meter)]
+  const stopHolds = traceHolds(redlock, options, meter)
+  const stopCounting = countEvents(redlock, meter)
+  let stopped: Promise<void> | undefined
   return () => {
     for (const stop of stops.splice(0)) stop()
+    stopped ??= stopHolds().then(stopCounting)
+    return stopped
+  }
+}
+
+function checkOptions(options: unknown): void {
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    throw wrongType(`the options of instrument() must be an object, not ${describe(options)}`)
+  for (const name of Object.keys(options)) {
+    if (OPTIONS.includes(name)) continue
+    const meant = nearest(name, OPTIONS)
+    const hint =
+      meant === undefined ? `known are ${OPTIONS.join(', ')}` : `did you mean '${meant}'?`
+    throw new ConfigError(`instrument() has no option '${name}': ${hint}`)
   }
 }
 
@@ -59,9 +80,11 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
     description: 'How long acquisitions took',
     advice: { explicitBucketBoundaries: WAITS },
   })
-  const spans = new WeakMap<object, { span: Span; begun: number }>()
-  return subscribe<AcquireMessage>('quorlock:acquire', redlock, {
+  const spans = new Map<object, { span: Span; begun: number }>()
+  let isOver = false
+  const unsubscribe = subscribe<AcquireMessage>('quorlock:acquire', redlock, {
     start(message) {
+      if (isOver) return
       const attributes = named(message.resources, options)
       const span = tracer(options).startSpan('quorlock.acquire', { attributes }, context.active())
       spans.set(message, { span, begun: performance.now() })
@@ -69,25 +92,39 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
     asyncEnd(message) {
       const traced = spans.get(message)
       if (traced === undefined) return
+      spans.delete(message)
       const outcome = outcomeOf(message)
       duration.record((performance.now() - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
       if (message.error !== undefined)
         traced.span.setStatus({ code: SpanStatusCode.ERROR, message: told(message.error, options) })
       traced.span.end()
+      if (isOver && spans.size === 0) unsubscribe()
     },
   })
+  return () => {
+    isOver = true
+    // Those that are under way are followed to their end.
+    if (spans.size === 0) unsubscribe()
+  }
 }
 
-function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter): () => void {
+function traceHolds(
+  redlock: Redlock,
+  options: InstrumentOptions,
+  meter: Meter,
+): () => Promise<void> {
   const duration = meter.createHistogram('quorlock.hold.duration', {
     unit: 's',
     description: 'How long locks were held',
     advice: { explicitBucketBoundaries: HOLDS },
   })
-  const spans = new Map<object, { span: Span; begun: number }>()
-  const stop = subscribe<HoldMessage>('quorlock:hold', redlock, {
+  const spans = new Map<HoldMessage, { span: Span; begun: number }>()
+  let isOver = false
+  let settle = (): void => {}
+  const unsubscribe = subscribe<HoldMessage>('quorlock:hold', redlock, {
     start(message) {
+      if (isOver) return
       const fencingToken = message.lock?.fencingToken
       const attributes: Attributes = named(message.resources, options)
       if (fencingToken !== undefined) attributes['quorlock.fencing_token'] = fencingToken
@@ -111,12 +148,33 @@ function traceHolds(redlock: Redlock, options: InstrumentOptions, meter: Meter):
       if (outcome === 'lost')
         traced.span.setStatus({ code: SpanStatusCode.ERROR, message: `lost: ${reason}` })
       traced.span.end(Math.max(endedAt, traced.begun))
+      if (isOver && spans.size === 0) settle()
     },
   })
-  return () => {
-    stop()
-    for (const { span } of spans.values()) span.setAttribute('quorlock.outcome', 'held').end()
-    spans.clear()
+  const endAll = (outcomeOf: (lock: Lock | undefined) => string | undefined): void => {
+    for (const [message, { span }] of spans) {
+      const outcome = outcomeOf(message.lock)
+      if (outcome === undefined) continue
+      spans.delete(message)
+      span.setAttribute('quorlock.outcome', outcome).end()
+    }
+  }
+  return async () => {
+    isOver = true
+    endAll((lock) => (lock?.isValid && !lock._isReleased ? 'held' : undefined))
+    if (spans.size > 0) {
+      // The events of those that have ended may be under way.
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, PATIENCE)
+        settle = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+      // Nobody tells of the end of a lock that was neither watched nor released.
+      endAll((lock) => (lock === undefined || lock._isReleased ? 'unknown' : 'expired'))
+    }
+    unsubscribe()
   }
 }
 
@@ -156,7 +214,7 @@ function observe(redlock: Redlock, meter: Meter): () => void {
   const { managers, timeouts } = observed.get(meter) ?? beginToObserve(meter)
   managers.add(redlock)
   return () => {
-    timeouts.count(redlock)
+    timeouts.count(redlock, redlock.stats())
     managers.delete(redlock)
   }
 }
@@ -166,10 +224,9 @@ class Timeouts {
   readonly all = new Map<string, number>()
   readonly #seen = new WeakMap<Redlock, Map<string, number>>()
 
-  count(redlock: Redlock): void {
+  count(redlock: Redlock, { nodes }: RedlockStats): void {
     const now = new Map<string, number>()
-    for (const { address, timeouts } of redlock.stats().nodes)
-      now.set(address, (now.get(address) ?? 0) + timeouts)
+    for (const { address, timeouts } of nodes) now.set(address, (now.get(address) ?? 0) + timeouts)
     const before = this.#seen.get(redlock)
     for (const [address, count] of now) {
       const more = Math.max(0, count - (before?.get(address) ?? 0))
@@ -192,13 +249,15 @@ function beginToObserve(meter: Meter): Observed {
     description: 'How often a node did not answer in time',
   })
   const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {
-    for (const redlock of managers) timeouts.count(redlock)
+    const all = [...managers].map((redlock) => ({ redlock, stats: redlock.stats() }))
+    for (const { redlock, stats } of all) timeouts.count(redlock, stats)
     for (const [address, count] of timeouts.all)
       result.observe(counted, count, { 'server.address': address })
-    const all = [...managers].map((redlock) => redlock.stats())
-    if (all.length > 0) result.observe(held, sum(all.map((stats) => stats.held)))
-    const nodes = all.flatMap((stats) => stats.nodes)
-    for (const address of new Set(nodes.map((node) => node.address))) {
+    if (all.length > 0) result.observe(held, sum(all.map(({ stats }) => stats.held)))
+    // A Redlock that is closed sees no node any more, and says of each that it is down.
+    const nodes = all.flatMap(({ redlock, stats }) => (redlock.isClosed ? [] : stats.nodes))
+    // All that were ever seen: what is left out keeps its last value in the SDK.
+    for (const address of timeouts.all.keys()) {
       const own = nodes.filter((node) => node.address === address)
       const attributes = { 'server.address': address }
       // Managers with the same node may see it in two states for a moment.
@@ -255,6 +314,9 @@ function outcomeOf(message: AcquireMessage): string {
   return OUTCOMES[message.error.code] ?? 'error'
 }
 
+const OPTIONS: readonly string[] = ['resourceNames', 'tracer', 'meter']
+/** How long the events that are under way are waited for in the end, in milliseconds. */
+const PATIENCE = 1000
 /** By the code of the error. */
 const OUTCOMES: Readonly<Record<string, string>> = {
   LOCK_NOT_ACQUIRED: 'not_acquired',

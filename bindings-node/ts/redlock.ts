@@ -1,7 +1,6 @@
 // The manager that users create. Owns the public methods; nodes, rounds and renewals belong to the native
 // half.
 
-import { EventEmitter } from 'node:events'
 import { inspect } from 'node:util'
 
 import type { NodeAddress } from './address'
@@ -9,6 +8,7 @@ import { run } from './bridge'
 import { ClientStates } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
+import { Emitter } from './emitter'
 import { describe, wrongType } from './errors'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
@@ -20,7 +20,6 @@ import {
   type NativeRedlock,
   type NodeSpec,
   type NodeVote,
-  type Notice,
 } from './native'
 import { type Holder, holderOf } from './holder'
 import { open } from './opening'
@@ -34,7 +33,6 @@ import {
   readSettings,
   type Settings,
 } from './options'
-import { type Warning, warnProcess } from './process_warnings'
 import type { ReleaseResult } from './release'
 import type { RedlockStats } from './figures'
 import { LONGEST_PATIENCE, Reports } from './reports'
@@ -83,7 +81,7 @@ import { readRoutine, type Routine, useLock } from './using'
  * await redlock.quit()
  * ```
  */
-export class Redlock extends EventEmitter {
+export class Redlock extends Emitter {
   /** The settings that every operation starts from. */
   readonly settings: Settings
   readonly #all: Set<Client>
@@ -335,6 +333,11 @@ export class Redlock extends EventEmitter {
     await Promise.allSettled(this.#nodes.map((node) => quitClient(node)))
   }
 
+  /** Whether it was closed, by {@link close} or {@link quit}. */
+  get isClosed(): boolean {
+    return native.isClosed(this.#native)
+  }
+
   /** The client objects and addresses that were passed, the latter without their passwords. */
   get clients(): Set<Client> {
     return this.#all
@@ -343,18 +346,6 @@ export class Redlock extends EventEmitter {
   [inspect.custom](): string {
     const nodes = this.nodes.map(({ address, state }) => `${address} ${state}`)
     return `<Redlock ${nodes.join(', ')}>`
-  }
-
-  /** Like every emitter's, but an `error` without a listener does not throw. */
-  override emit(event: string | symbol, ...values: unknown[]): boolean {
-    if (event === 'error' && this.listenerCount('error') === 0) return false
-    return super.emit(event, ...values)
-  }
-
-  /** @internal */
-  _warn({ name, message, address }: Notice): void {
-    const warning: Warning = { name, message, ...(address === undefined ? {} : { address }) }
-    if (!this.emit('warning', warning)) warnProcess(warning)
   }
 
   /** @internal */

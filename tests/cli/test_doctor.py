@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -99,8 +103,37 @@ def test_a_hung_node(healthy: Cluster, servers: Servers) -> None:
     hung = servers(1, appendonly=True)[0]
     hung.pause()
     code, told = _doctor(_beside(healthy, hung.url), "--timeout", "500ms")
+    assert (code, _codes(told)) == (1, {"hung"})
+    assert "it is connected, but no answer within 500 ms" in _finding(told, "hung")["problem"]
+    assert told["nodes"][2]["state"] == "down"
+
+
+def test_a_node_that_nothing_comes_back_from(healthy: Cluster) -> None:
+    """As behind a firewall that drops what it does not let through."""
+    with socket.socket() as place, contextlib.ExitStack() as connected:
+        place.bind(("127.0.0.1", 0))
+        place.listen(0)
+        # As many connections as the system keeps for one that accepts none.
+        for _ in range(2):
+            other = connected.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(place.getsockname())
+        url = f"redis://127.0.0.1:{place.getsockname()[1]}"
+        code, told = _doctor(_beside(healthy, url), "--timeout", "500ms")
     assert (code, _codes(told)) == (1, {"unreachable"})
-    assert "no answer within 500 ms" in _finding(told, "unreachable")["problem"]
+    assert "cannot connect: no answer within 500 ms" in _finding(told, "unreachable")["problem"]
+
+
+def test_hung_nodes_are_waited_for_together(servers: Servers) -> None:
+    cluster = servers(3, appendonly=True)
+    cluster.reset()
+    for server in cluster[:2]:
+        server.pause()
+    began = time.monotonic()
+    code, told = _doctor(cluster.urls, "--timeout", "2s")
+    took = time.monotonic() - began
+    assert (code, _codes(told)) == (2, {"no-quorum", "hung", "undecided"})
+    assert 2 <= took < 3, "the timeout is for all of it"
 
 
 def test_a_wrong_password(healthy: Cluster, servers: Servers) -> None:
@@ -299,5 +332,13 @@ def test_the_tables_fit_the_terminal(
     assert ("\x1b[" in text) == is_coloured
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= columns, plain
-    # An address stays in one piece.
+    # An address stays in one piece, and so does every word.
     assert all(url in plain for url in nodes), plain
+    broad = call(command, nodes=nodes, env={"COLUMNS": "1000"})
+    assert _words(plain) == _words(broad.out)
+
+
+def _words(text: str) -> Counter[str]:
+    """How often each word is there; figures are others the next time, and an uptime has more."""
+    words = [word for word in text.split() if not re.fullmatch(r"\d+(s|m|h|days?)", word)]
+    return Counter(re.sub(r"[\d.+-]*\d[\d.]*", "0", word) for word in words)

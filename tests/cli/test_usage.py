@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import call
+from tests.cli.command import PROGRAM, call
 from tests.support.cluster import Cluster
 
 RAN = ("--", "sh", "-c", "echo ran")
@@ -98,3 +98,23 @@ def test_help_ends_well(words: list[str]) -> None:
     assert "quorlock" in ended.out
     if "--version" not in words:
         assert "Examples:" in ended.out.splitlines()[-8:] or "Examples:" in ended.out
+
+
+@pytest.mark.parametrize(
+    "words", [["status", "job"], ["doctor"], ["nodes", "--watch"], ["man"], ["--help"]]
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_what_cannot_be_written_is_said(cluster3: Cluster, words: list[str]) -> None:
+    program = ("sh", "-c", 'exec "$0" "$@" >/dev/full', *PROGRAM)
+    ended = call(*words, nodes=cluster3.urls, program=program)
+    told = "quorlock: standard output cannot be written: No space left on device"
+    assert (ended.code, ended.out) == (74, "")
+    assert ended.err.startswith(told)
+    assert ended.err.count("\n") == 1, "once"
+
+
+@pytest.mark.parametrize("words", [["status", "job"], ["nodes", "--watch"], ["man"]])
+def test_a_reader_that_has_gone_hears_nothing(cluster3: Cluster, words: list[str]) -> None:
+    program = ("sh", "-c", '{ "$0" "$@"; echo "code=$?" >&2; } | :', *PROGRAM)
+    ended = call(*words, nodes=cluster3.urls, program=program)
+    assert (ended.code, ended.err) == (0, "code=0\n")

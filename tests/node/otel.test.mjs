@@ -37,6 +37,19 @@ describe('quorlock/otel', () => {
 
   const spans = (/** @type {string} */ name) =>
     exporter.getFinishedSpans().filter((span) => span.name === name)
+  const outcomes = () =>
+    spans('quorlock.hold')
+      .map(({ attributes }) => String(attributes['quorlock.outcome']))
+      .sort()
+  /** How many holds had which outcome. */
+  const lasted = async () => {
+    const all = await points('quorlock.hold.duration')
+    const counts = all.map(({ attributes, value }) => [
+      String(attributes['quorlock.outcome']),
+      /** @type {{ count: number }} */ (value).count,
+    ])
+    return /** @type {Record<string, number>} */ (Object.fromEntries(counts))
+  }
   const points = async (/** @type {string} */ name) => {
     await reader.forceFlush()
     const latest = measured.getMetrics().at(-1)
@@ -117,6 +130,117 @@ describe('quorlock/otel', () => {
     assert.equal(spans('quorlock.hold').length, 1)
   })
 
+  it('tells what became of locks that ended just before it is stopped', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter })
+    exporter.reset()
+    const before = await lasted()
+    const held = await redlock.acquire('held', 5000)
+    const released = await redlock.acquire('released', 5000)
+    const lost = await redlock.acquire('lost', 100)
+    lost.signal.addEventListener('abort', () => {})
+    await released.release()
+    // The event loop stands still, so that no event comes.
+    const until = performance.now() + 300
+    while (lost.isValid || performance.now() < until);
+    const stopped = stop()
+    assert.deepEqual(outcomes(), ['held'], 'of that one nothing is under way')
+    await stopped
+    assert.deepEqual(outcomes(), ['held', 'lost', 'released'])
+    const after = await lasted()
+    for (const outcome of ['lost', 'released'])
+      assert.equal(after[outcome], (before[outcome] ?? 0) + 1, outcome)
+    await held.release()
+    await redlock.quit()
+    assert.equal(spans('quorlock.hold').length, 3)
+  })
+
+  it('follows an acquisition that is under way when it is stopped', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const first = await redlock.acquire('r', 5000)
+    const stop = instrument(redlock, { tracer, meter })
+    exporter.reset()
+    const waiting = redlock.acquire('r', 5000)
+    await stop()
+    await first.release()
+    const second = await waiting
+    assert.deepEqual(
+      spans('quorlock.acquire').map(({ attributes }) => attributes['quorlock.outcome']),
+      ['acquired'],
+    )
+    await second.release()
+    await (await redlock.acquire('r', 5000)).release()
+    assert.equal(spans('quorlock.acquire').length, 1, 'what begins later is not followed')
+    assert.equal(spans('quorlock.hold').length, 0)
+    await redlock.quit()
+  })
+
+  it('says that a lock expired that ended in silence', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter })
+    exporter.reset()
+    const lock = await redlock.acquire('r', 50)
+    await eventually(() => !lock.isValid)
+    await stop()
+    assert.deepEqual(outcomes(), ['expired'])
+    await redlock.quit()
+  })
+
+  it('shows no nodes of a Redlock that is closed', async () => {
+    const cluster = await startServers(3)
+    const redlock = new Redlock(cluster.urls)
+    const stop = instrument(redlock, { tracer, meter })
+    try {
+      await (await redlock.acquire('r', 5000)).release()
+      const states = async () => {
+        const all = await points('quorlock.node.state')
+        const own = all.filter(({ attributes, value }) => {
+          return value === 1 && cluster.urls.includes(String(attributes['server.address']))
+        })
+        return own.map(({ attributes }) => attributes['quorlock.node.state'])
+      }
+      assert.deepEqual(await states(), ['healthy', 'healthy', 'healthy'])
+      assert.equal(redlock.isClosed, false)
+      await redlock.close()
+      assert.equal(redlock.isClosed, true)
+      assert.deepEqual(await states(), [])
+    } finally {
+      await stop()
+      await cluster.close()
+    }
+  })
+
+  it('asks each Redlock once for a reading', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stop = instrument(redlock, { tracer, meter })
+    let asked = 0
+    const ask = redlock.stats.bind(redlock)
+    redlock.stats = () => {
+      asked += 1
+      return ask()
+    }
+    await points('quorlock.locks.held')
+    assert.equal(asked, 1)
+    await stop()
+    await redlock.quit()
+  })
+
+  it('refuses options that it does not have', () => {
+    const redlock = new Redlock(OWN_NODES)
+    const refused = (/** @type {any} */ options, /** @type {string} */ message) =>
+      assert.throws(() => instrument(redlock, options), { name: 'ConfigError', message })
+    refused(
+      { resourceName: true },
+      "instrument() has no option 'resourceName': did you mean 'resourceNames'?",
+    )
+    refused(
+      { provider: 1 },
+      "instrument() has no option 'provider': known are resourceNames, tracer, meter",
+    )
+    refused(true, 'the options of instrument() must be an object, not true')
+    refused(null, 'the options of instrument() must be an object, not null')
+  })
+
   it('counts timeouts of nodes beyond the end of a Redlock', async () => {
     const cluster = await startServers(3)
     const managers = [0, 1].map(() => new Redlock(cluster.urls, { nodeTimeout: 100 }))
@@ -147,17 +271,20 @@ describe('quorlock/otel', () => {
     exporter.reset()
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter, resourceNames: true })
+    const losses = async () => {
+      const all = await points('quorlock.lost')
+      const counts = all.map(({ attributes, value }) => [attributes['quorlock.reason'], value])
+      return Object.fromEntries(counts)
+    }
+    const before = await losses()
     const lock = await redlock.acquire(['a', 'b'], 100)
     lock.signal.addEventListener('abort', () => {})
     await eventually(() => spans('quorlock.hold').length === 1)
     const [hold] = spans('quorlock.hold')
     assert.deepEqual(hold?.attributes['quorlock.resource'], ['a', 'b'])
     assert.equal(hold?.status.code, SpanStatusCode.ERROR)
-    const lost = (await points('quorlock.lost')).map(({ attributes, value }) => [
-      attributes['quorlock.reason'],
-      value,
-    ])
-    assert.deepEqual(Object.fromEntries(lost), { expired: 1, gone: 0, 'held-too-long': 0 })
+    assert.deepEqual(await losses(), { ...before, expired: (before['expired'] ?? 0) + 1 })
+    assert.deepEqual(Object.keys(before), ['expired', 'gone', 'held-too-long'])
     stop()
     await redlock.quit()
   })

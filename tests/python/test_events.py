@@ -222,6 +222,19 @@ async def test_nodes_are_told_by_their_states(api: Api, servers: Callable[..., C
 
 
 @both_apis
+async def test_the_end_of_a_manager_says_nothing_of_its_nodes(api: Api, cluster3: Cluster) -> None:
+    told = Told()
+    locks = api.Redlock(cluster3.urls, on_event=told.append)
+    async with api.block(locks.lock("r")):
+        pass
+    await api.until(lambda: len(told.of("node")) == 3)
+    await api(locks.close())
+    await api.until(lambda: all(node.state == "down" for node in locks.nodes))
+    await api.sleep(0.1)  # no event comes; there is nothing to wait for
+    assert {node.to for node in told.of("node")} == {"healthy"}
+
+
+@both_apis
 async def test_without_a_quorum_work_that_needs_no_lock_goes_on(
     api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:

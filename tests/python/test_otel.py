@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from quorlock import QuorumUnreachable, Redlock, otel
+from quorlock import QuorumUnreachable, Redlock, events, otel
 from tests.python.apis import Api, both_apis
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -158,6 +159,99 @@ async def test_what_is_held_at_the_end_has_its_span_ended(api: Api, seen: Seen) 
         assert dict(hold.attributes)["quorlock.outcome"] == "held"
         assert hold.status.status_code is StatusCode.UNSET
     assert len(seen.spans("quorlock.hold")) == 1
+
+
+@both_apis
+async def test_what_ended_just_before_the_end_has_its_own_outcome(api: Api, seen: Seen) -> None:
+    """Its event is still under way."""
+    locks = api.Redlock(OWN_NODES, on_event=lambda _: time.sleep(0.1))
+    stop = seen.instrument(locks)
+    held = locks.lock("held")
+    assert await api(held.acquire())
+    async with api.block(locks.lock("r")):
+        pass
+    lost = locks.lock("lost", ttl=0.1, on_lost=lambda: None)
+    assert await api(lost.acquire())
+    await api.until(lambda: lost.lease and not lost.lease.is_valid)
+    stop()
+    outcomes = [span.attributes["quorlock.outcome"] for span in seen.spans("quorlock.hold")]
+    assert sorted(outcomes) == ["held", "lost", "released"]
+    durations = seen.points("quorlock.hold.duration")
+    assert {it.attributes["quorlock.outcome"]: it.count for it in durations} == {
+        "released": 1,
+        "lost": 1,
+    }
+    assert sum(point.value for point in seen.points("quorlock.lost")) == 1
+    await api(held.release())
+    assert len(seen.spans("quorlock.hold")) == 3
+
+
+def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
+    took: list[float] = []
+
+    def watch(event: events.Event) -> None:
+        if event.name == "released" and not took:
+            before = time.monotonic()
+            stop()
+            took.append(time.monotonic() - before)
+
+    locks = Redlock(OWN_NODES, on_event=watch)
+    stop = seen.instrument(locks)
+    with locks.lock("r"):
+        pass
+    eventually(lambda: took)
+    assert took[0] < 0.5
+    assert len(seen.spans("quorlock.hold")) == 1
+
+
+@both_apis
+async def test_a_lease_that_ended_in_silence_has_expired(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(OWN_NODES)
+    stop = seen.instrument(locks)
+    lock = locks.lock("r", ttl=0.1, auto_extend=False)
+    assert await api(lock.acquire())
+    await api.until(lambda: lock.lease and not lock.lease.is_valid)
+    stop()
+    (hold,) = seen.spans("quorlock.hold")
+    assert hold.attributes["quorlock.outcome"] == "expired"
+
+
+@both_apis
+async def test_a_manager_that_is_closed_shows_no_nodes(
+    api: Api, seen: Seen, cluster3: Cluster
+) -> None:
+    managers = [api.Redlock(cluster3.urls), api.Redlock(["memory://x"])]
+    stops = [seen.instrument(locks) for locks in managers]
+    for locks in managers:
+        async with api.block(locks.lock("r")):
+            pass
+    await api(managers[0].close())
+    shown = {it.attributes["server.address"] for it in seen.points("quorlock.node.state")}
+    assert shown == {"memory://x"}
+    await api(managers[1].close())
+    assert seen.points("quorlock.node.state") == []
+    for stop in stops:
+        stop()
+
+
+@both_apis
+async def test_a_reading_asks_each_manager_once(
+    api: Api, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = api.Redlock(OWN_NODES)
+    stop = seen.instrument(locks)
+    asked: list[Any] = []
+    ask = locks.stats
+
+    def stats() -> Any:
+        asked.append(0)
+        return ask()
+
+    monkeypatch.setattr(locks, "stats", stats)
+    for count in (1, 2):
+        assert seen.points("quorlock.locks.held")
+        assert len(asked) == count
+    stop()
 
 
 @both_apis

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import threading
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
@@ -70,6 +71,8 @@ class _Teller:
         self._router: CompletionRouter | None = None
         self._number = 0
         self._is_woken = self._is_telling = False
+        # : The thread that calls back now.
+        self.thread: int | None = None
         # : Events that were dropped, and how many of them the log was told.
         self._dropped = self._said = 0
 
@@ -104,12 +107,14 @@ class _Teller:
         if self._is_telling:
             return  # another greenlet goes on
         self._is_telling = True
+        self.thread = threading.get_ident()
         try:
             while self._waiting:
                 source, event = self._waiting.popleft()
                 source.tell(event)
         finally:
             self._is_telling = False
+            self.thread = None
         if dropped := self._dropped - self._said:
             self._said += dropped
             text = "on_event callbacks have caught up: %d events were dropped"
@@ -144,6 +149,11 @@ def tell_events() -> None:
             from .events import _made
 
             _teller.add(source, _made(name, at, values))
+
+
+def is_telling() -> bool:
+    """Whether this thread calls back now: then no other event is told before it returns."""
+    return _teller.thread == threading.get_ident()
 
 
 def hear_for_log(plan: Plan) -> None:

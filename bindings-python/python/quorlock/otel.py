@@ -24,11 +24,12 @@ Owns the names of the spans and metrics; needs `opentelemetry-api`.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
@@ -37,12 +38,13 @@ from opentelemetry.trace import Link, Span, Status, StatusCode
 
 from . import events
 from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
+from ._events import is_telling
 from ._tracing import tracers
 
 if TYPE_CHECKING:
     from ._base import RedlockBase
     from ._native import LeaseState, Plan
-    from ._stats import NodeStats
+    from ._stats import Stats
 
 __all__ = ["instrument"]
 
@@ -58,8 +60,9 @@ def instrument(
 
     `resource_names` says whether spans have the names of what is locked (`quorlock.resource`),
     which may hold personal data. The providers are the global ones unless others are given.
-    Returns a function that ends it; the spans of locks that are held then end with the outcome
-    `held`.
+    Returns a function that ends it. The spans of locks that are held then end with the outcome
+    `held`; what has become of those that were released or lost just before is waited for, up to one
+    second.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -83,9 +86,9 @@ def instrument(
     def stop() -> None:
         if tracers.get(number) == instrumentation.begin:
             del tracers[number]
-        locks._events.remove(instrumentation.tell)
         observer.leave(locks)
         instrumentation.end()
+        locks._events.remove(instrumentation.tell)
 
     return stop
 
@@ -98,11 +101,13 @@ class _Instrumentation:
     ) -> None:
         self.tracer = tracer
         self._names = resource_names
-        # : The spans of leases that are held, by the holder id.
-        self._holds: dict[str, Span] = {}
+        # : The spans of leases that are held, by the holder id. The lease is not kept by that.
+        self._holds: dict[str, tuple[Span, weakref.ref[LeaseState]]] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
         self._is_over = False
+        # : Set when it is over, and the end of every lease was told.
+        self._is_settled = threading.Event()
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",
             unit="s",
@@ -153,19 +158,39 @@ class _Instrumentation:
         links = [Link(around)] if around.is_valid else []
         span = self.tracer.start_span("quorlock.hold", caller, attributes=attributes, links=links)
         token = lease.token
-        self._holds[token] = span
+        self._holds[token] = (span, weakref.ref(lease))
         ended = self._ended.pop(token, None)
         if ended is not None:
             self._end(token, *ended)
+        self._end_if_over(token)
+
+    def _end_if_over(self, token: str) -> None:
+        """For a lease that begins to be held while another thread ends everything."""
+        if self._is_over:
+            self._end(token, time.time(), "held")
 
     def end(self) -> None:
-        """Begin no spans of leases any more, and end those of locks that are still held."""
+        """Begin no spans of leases any more, and end those that there are.
+
+        Events come from another thread: that of a lease which has ended may be under way.
+        """
         self._is_over = True
-        for token in list(self._holds):
-            self._end(token, time.time(), "held")
+        for token, (_, lease) in list(self._holds.items()):
+            if _is_held(lease()):
+                self._end(token, time.time(), "held")
+        if self._holds and not is_telling():
+            self._is_settled.wait(_PATIENCE)
+        for token, (_, lease) in list(self._holds.items()):
+            # Nobody tells of the end of a lease that was neither watched nor released.
+            is_gone = _is_released(lease())
+            self._end(token, time.time(), "unknown" if is_gone else "expired")
 
     def tell(self, event: events.Event) -> None:
         """An event of the manager."""
+        if self._is_over and not (
+            isinstance(event, events.LeaseEvent) and event.token in self._holds
+        ):
+            return
         if isinstance(event, events.Lost):
             self._lost.add(1, {"quorlock.reason": event.reason})
             self._ended_as("lost", event, event.held_for)
@@ -184,13 +209,24 @@ class _Instrumentation:
             self._ended[event.token] = (event.at, outcome)
 
     def _end(self, token: str, at: float, outcome: str) -> None:
-        span = self._holds.pop(token, None)
-        if span is None:
+        held = self._holds.pop(token, None)
+        if held is None:
             return
+        span = held[0]
         span.set_attribute("quorlock.outcome", outcome)
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
         span.end(int(at * 1e9))
+        if self._is_over and not self._holds:
+            self._is_settled.set()
+
+
+def _is_held(lease: LeaseState | None) -> bool:
+    return lease is not None and not lease.is_released and lease.is_valid
+
+
+def _is_released(lease: LeaseState | None) -> bool:
+    return lease is None or lease.is_released
 
 
 class _Observer:
@@ -204,6 +240,8 @@ class _Observer:
         self._timeouts: Counter[str] = Counter()
         self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
         self._seen = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._reading = _Reading(float("-inf"), [], set())
         meter.create_observable_up_down_counter(
             "quorlock.locks.held", [self._look_held], description="Locks that are held now"
         )
@@ -219,27 +257,46 @@ class _Observer:
         )
 
     def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
-        held = [locks.stats().held for locks in list(self.managers)]
-        if held:
-            yield Observation(sum(held))
+        seen = self._look("held")
+        if seen:
+            yield Observation(sum(stats.held for _, stats in seen))
 
     def _look_states(self, _: CallbackOptions) -> Iterable[Observation]:
+        # A manager that is closed sees no node any more, and says of each that it is down.
+        seen = [stats for locks, stats in self._look("states") if not locks.is_closed]
         # Managers with the same node may see it in two states for a moment.
-        seen = {(node.address, node.state) for node in self._nodes()}
-        for address in dict.fromkeys(address for address, _ in seen):
+        states = {(node.address, node.state) for stats in seen for node in stats.nodes}
+        for address in dict.fromkeys(address for address, _ in states):
             for state in _STATES:
                 attributes = {"server.address": address, "quorlock.node.state": state}
-                yield Observation(int((address, state) in seen), attributes)
+                yield Observation(int((address, state) in states), attributes)
 
     def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
-        for locks in list(self.managers):
-            self._count_timeouts(locks)
+        for locks, stats in self._look("timeouts"):
+            self._count_timeouts(locks, stats)
         for address, count in self._timeouts.items():
             yield Observation(count, {"server.address": address})
 
-    def _count_timeouts(self, locks: RedlockBase) -> None:
+    def _look(self, asker: str) -> list[tuple[RedlockBase, Stats]]:
+        """The figures of all managers: those that another asker has got in this reading.
+
+        A meter asks for each instrument by itself, one after another.
+        """
+        now = time.monotonic()
+        with self._lock:
+            reading = self._reading
+            if asker in reading.askers or now - reading.at > _ONE_READING:
+                figures = [(weakref.ref(locks), locks.stats()) for locks in list(self.managers)]
+                reading = self._reading = _Reading(now, figures, set())
+            reading.askers.add(asker)
+        found = ((locks(), stats) for locks, stats in reading.figures)
+        return [
+            (locks, stats) for locks, stats in found if locks is not None and locks in self.managers
+        ]
+
+    def _count_timeouts(self, locks: RedlockBase, stats: Stats) -> None:
         now: Counter[str] = Counter()
-        for node in locks.stats().nodes:
+        for node in stats.nodes:
             now[node.address] += node.timeouts
         before = self._seen.get(locks, Counter())
         for address, count in now.items():
@@ -249,11 +306,16 @@ class _Observer:
     def leave(self, locks: RedlockBase) -> None:
         """Ask this manager no more."""
         if locks in self.managers:
-            self._count_timeouts(locks)
+            self._count_timeouts(locks, locks.stats())
             self.managers.discard(locks)
 
-    def _nodes(self) -> list[NodeStats]:
-        return [node for locks in list(self.managers) for node in locks.stats().nodes]
+
+class _Reading(NamedTuple):
+    """The figures at one time, and who has got them."""
+
+    at: float
+    figures: list[tuple[weakref.ref[RedlockBase], Stats]]
+    askers: set[str]
 
 
 class _Attempt:
@@ -301,5 +363,9 @@ _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 _HOLDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
+# : How long it takes, at most, until all instruments were asked once, in seconds.
+_ONE_READING = 0.2
+# : How long the events that are under way are waited for in the end, in seconds.
+_PATIENCE = 1.0
 # : Events come from another thread, at most this many before the span of their lease.
 _MOST_ENDED = 4096

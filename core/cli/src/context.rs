@@ -4,9 +4,7 @@
 use std::fs;
 
 use futures_util::future::join_all;
-use quorlock::{
-    Address, Builder, Engine, Fault, FaultKind, NodeSettings, Policy, Redlock, ServerConnection,
-};
+use quorlock::{Address, Builder, Engine, Fault, NodeSettings, Policy, Redlock, ServerConnection};
 
 use crate::arguments::Common;
 use crate::failure::{Failure, code};
@@ -46,21 +44,15 @@ impl Context {
 
     /// Asks every node at once over a connection of its own, within the timeout; the answers in the
     /// order of the nodes.
-    pub(crate) fn each_node<T>(
+    pub(crate) async fn each_node<T>(
         &self,
         visit: &impl AsyncFn(&mut ServerConnection, &Address) -> Result<T, Fault>,
     ) -> Vec<Result<T, Fault>> {
-        let visits = self.addresses.iter().map(|address| async move {
-            let visit = async {
-                let mut connection = ServerConnection::open(address).await?;
-                visit(&mut connection, address).await
-            };
-            tokio::time::timeout(self.timeout, visit).await.unwrap_or_else(|_| {
-                let words = format!("no answer within {} ms", self.timeout.as_millis());
-                Err(Fault::new(FaultKind::TimedOut, words))
-            })
+        let visits = self.addresses.iter().map(|address| {
+            let visit = async |connection: &mut ServerConnection| visit(connection, address).await;
+            ServerConnection::visit(address, self.timeout, visit)
         });
-        self.engine.block_on(join_all(visits))
+        join_all(visits).await
     }
 
     fn builder(&self) -> Builder {

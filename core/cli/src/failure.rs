@@ -1,6 +1,8 @@
 //! How a command fails: the status that it exits with, and what it tells a person. Owns the exit
 //! codes.
 
+use std::io;
+
 use quorlock::{ConfigError, ErrorKind, LockError};
 
 /// The statuses that a command exits with. 64 and above follow `sysexits.h`, like `flock` and
@@ -15,6 +17,8 @@ pub(crate) mod code {
     pub(crate) const USAGE: u8 = 64;
     pub(crate) const NO_QUORUM: u8 = 69;
     pub(crate) const INTERNAL: u8 = 70;
+    /// What there was to tell could not be written.
+    pub(crate) const UNWRITTEN: u8 = 74;
     /// Another holds the lock.
     pub(crate) const BUSY: u8 = 75;
     pub(crate) const LOST: u8 = 76;
@@ -59,6 +63,19 @@ impl Failure {
             crate::output::complain(&self.message);
         }
         self.code
+    }
+}
+
+/// The status to exit with in place of `code`, and words, if standard output could not be written:
+/// whoever reads it must not take a part for the whole. A reader that has closed the pipe wants no
+/// more of it, and hears nothing.
+pub(crate) fn of_output(code: u8) -> u8 {
+    match crate::output::unwritten() {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let message = format!("standard output cannot be written: {error}");
+            Failure::new(code::UNWRITTEN, message).tell(false)
+        }
+        _ => code,
     }
 }
 

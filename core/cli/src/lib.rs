@@ -46,13 +46,16 @@ use self::output::Output;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     #[cfg(unix)]
     run::restore_interrupt();
-    let arguments = match arguments::parse(arguments) {
-        Ok(arguments) => arguments,
-        Err(failure) => return failure.tell(false),
+    let (code, is_quiet) = match arguments::parse(arguments) {
+        Ok(arguments) => {
+            let Common { json, quiet, no_color, .. } = arguments.common;
+            let output = Output::new(json, quiet, !no_color);
+            (perform(&arguments, output), quiet)
+        }
+        Err(failure) => (Err(failure), false),
     };
-    let Common { json, quiet, no_color, .. } = arguments.common;
-    let output = Output::new(json, quiet, !no_color);
-    perform(&arguments, output).unwrap_or_else(|failure| failure.tell(quiet))
+    let code = code.unwrap_or_else(|failure| failure.tell(is_quiet));
+    failure::of_output(code)
 }
 
 fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failure> {

@@ -2,7 +2,8 @@
 
 mod table;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
@@ -52,7 +53,23 @@ pub(crate) fn mention(message: &str) {
     let _ = writeln!(anstream::stderr(), "quorlock: {message}");
 }
 
-/// Writes to standard output. A reader that has closed the pipe wants no more of it.
+/// Writes a line to standard output; what fails, [`unwritten`] tells.
 pub(crate) fn print(text: &str) {
-    let _ = writeln!(anstream::stdout(), "{text}");
+    write(|| writeln!(anstream::stdout(), "{text}"));
 }
+
+/// Writes to standard output, unless that has failed before.
+pub(crate) fn write(write: impl FnOnce() -> io::Result<()>) {
+    if UNWRITTEN.get().is_none()
+        && let Err(error) = write().and_then(|()| io::stdout().flush())
+    {
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// Why standard output has taken no more, if so.
+pub(crate) fn unwritten() -> Option<&'static io::Error> {
+    UNWRITTEN.get()
+}
+
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();

@@ -6,17 +6,19 @@ mod findings;
 mod rights;
 mod shown;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quorlock::{Fault, NodeState};
+use futures_util::future::join;
+use quorlock::{Address, Fault, FaultKind, NodeState, ServerConnection};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use self::facts::Facts;
 use self::findings::{Finding, Severity};
 use crate::arguments::Nodes;
 use crate::context::Context;
 use crate::failure::{Failure, code};
-use crate::output::print;
+use crate::output::{print, unwritten};
 
 /// What is known of all nodes at one time.
 struct Survey {
@@ -39,25 +41,35 @@ struct Node {
 impl Survey {
     fn of(context: &Context) -> Result<Self, Failure> {
         let locks = context.locks()?;
-        let looked = context.engine.block_on(locks.is_locked([UNUSED_NAME]));
-        let mistake = looked.err().filter(|error| error.kind() == quorlock::ErrorKind::Config);
-        let facts = context.each_node(&async |connection, _| facts::ask(connection).await);
-        context.engine.block_on_for(context.timeout.max(DECIDED_AFTER), async {
-            while locks.nodes().iter().any(|(_, state)| *state == NodeState::Connecting) {
+        let began = Instant::now();
+        let facts =
+            async |connection: &mut ServerConnection, _: &Address| facts::ask(connection).await;
+        // Both at once, and the timeout is for both: it has passed when nodes do not answer.
+        let looking = async { timeout(context.timeout, locks.is_locked([UNUSED_NAME])).await };
+        let (looked, facts) = context.engine.block_on(join(looking, context.each_node(&facts)));
+        let refused = looked.ok().and_then(Result::err);
+        let mistake = refused.filter(|error| error.kind() == quorlock::ErrorKind::Config);
+        // A node that answers is decided about soon, unless the others are silent.
+        let is_awaited = |(facts, state): (&Result<Facts, Fault>, NodeState)| {
+            facts.is_ok() && state == NodeState::Connecting
+        };
+        let asked = began.elapsed();
+        let limit = if asked < context.timeout { DECIDED_AFTER } else { Duration::ZERO };
+        let limit = limit.max(context.timeout).saturating_sub(asked);
+        context.engine.block_on_for(limit, async {
+            let states = || locks.nodes().into_iter().map(|(_, state)| state);
+            while facts.iter().zip(states()).any(is_awaited) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });
-        let states = locks.nodes().into_iter().zip(&context.addresses).zip(facts);
-        let node = |(((address, state), listed), facts): (
-            ((std::sync::Arc<str>, _), &quorlock::Address),
-            _,
-        )| Node {
+        let nodes = locks.nodes().into_iter().zip(&context.addresses).zip(facts);
+        let nodes = nodes.map(|(((address, state), listed), facts)| Node {
             address: address.to_string(),
-            state,
+            state: told(state, &facts),
             is_declared_durable: listed.is_durable(),
             facts,
-        };
-        let nodes = states.map(node).collect();
+        });
+        let nodes = nodes.collect();
         locks.close();
         Ok(Self { nodes, mistake: mistake.map(|error| error.to_string()) })
     }
@@ -76,6 +88,18 @@ impl Survey {
     }
 }
 
+/// The state of a node; for one that does not answer, with the fault that tells whether it could be
+/// connected to.
+fn told(state: NodeState, facts: &Result<Facts, Fault>) -> NodeState {
+    match (state, facts) {
+        (NodeState::Connecting, Err(fault)) => NodeState::Down(fault.clone()),
+        (NodeState::Down(_), Err(fault)) if fault.kind() == FaultKind::TimedOut => {
+            NodeState::Down(fault.clone())
+        }
+        (state, _) => state,
+    }
+}
+
 /// Shows what each node is.
 pub(crate) fn nodes(context: &Context, options: &Nodes) -> Result<u8, Failure> {
     loop {
@@ -85,7 +109,7 @@ pub(crate) fn nodes(context: &Context, options: &Nodes) -> Result<u8, Failure> {
         }
         context.output.line(&shown::overview(&survey));
         context.output.json(&survey.as_json());
-        if !options.watch {
+        if !options.watch || unwritten().is_some() {
             return Ok(code::DONE);
         }
         std::thread::sleep(WATCH_EVERY);

@@ -51,8 +51,7 @@ fn check_run(arguments: Arguments) -> Result<Arguments, Failure> {
 fn of_clap(error: &clap::Error) -> Failure {
     let ends_well = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if ends_well {
-        // A reader that has closed the pipe wants no more of it.
-        let _ = error.print();
+        crate::output::write(|| error.print());
         return Failure::new(code::DONE, "");
     }
     if error.kind() == ErrorKind::InvalidUtf8 {

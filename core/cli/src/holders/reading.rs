@@ -38,8 +38,10 @@ pub(super) enum Quorum {
 
 /// Asks every node.
 pub(super) fn of(context: &Context, name: &str) -> Vec<Reading> {
-    let answers =
-        context.each_node(&async |connection, address| read(connection, address, name).await);
+    let reads = async |connection: &mut ServerConnection, address: &Address| {
+        read(connection, address, name).await
+    };
+    let answers = context.engine.block_on(context.each_node(&reads));
     let readings = context.addresses.iter().zip(answers);
     readings.map(|(address, says)| Reading { address: address.to_string(), says }).collect()
 }
@@ -105,13 +107,14 @@ pub(super) fn owner<'a>(readings: &'a [Reading], holder: &str) -> Option<&'a Hol
 pub(super) fn named(readings: &[Reading], holder: &str) -> String {
     match owner(readings, holder) {
         None => printable(holder),
-        Some(owner) => format!("{} ({})", printable(holder), printable(&owner.to_string())),
+        Some(owner) => format!("{} ({owner})", printable(holder)),
     }
 }
 
-/// `text` without characters that a terminal would obey: others have written it.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+/// The holder's id without characters that a terminal would obey: others have written it. (What it
+/// says of itself has none any more when it has been read.)
+pub(super) fn printable(id: &str) -> String {
+    id.replace(char::is_control, "\u{fffd}")
 }
 
 pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {

@@ -79,7 +79,7 @@ fn introduction(owner: &Holder) -> String {
     let words = owner.owner.iter().filter(|(name, _)| !is_in_words(name));
     let words: Vec<String> = words.map(|(name, value)| format!("{name}={value}")).collect();
     let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
-    reading::printable(&format!("the holder is {owner}{words}"))
+    format!("the holder is {owner}{words}")
 }
 
 fn owner<'a>(readings: &'a [Reading], quorum: &Quorum) -> Option<&'a Holder> {

@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal as _, stdout};
 
-use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement};
+use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Width};
 
 /// A table that is filled row by row.
 pub(crate) struct Table {
@@ -52,9 +52,46 @@ impl Table {
     }
 
     /// The lines of the table.
-    pub(crate) fn render(&self) -> String {
+    pub(crate) fn render(mut self) -> String {
+        self.keep_words_whole();
         self.inner.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
+
+    /// Gives each column room for its longest word, so that lines are broken between words. Where
+    /// the table is too wide for that, the longest words of all are broken.
+    fn keep_words_whole(&mut self) {
+        let mut widths = self.inner.column_max_content_widths();
+        let padding = |column: &comfy_table::Column| column.padding_width();
+        let paddings: u16 = self.inner.column_iter().map(padding).sum();
+        for (index, width) in widths.iter_mut().enumerate().skip(1) {
+            let cells = self.inner.column_cells_iter(index).flatten();
+            let heading = self.inner.header().and_then(|row| row.cell_iter().nth(index));
+            let words = heading.into_iter().chain(cells).map(longest_word);
+            *width = words.max().unwrap_or(0).min(*width);
+        }
+        let room = self.inner.width().unwrap_or(WIDE).saturating_sub(paddings);
+        let mut most = widths.iter().skip(1).copied().max().unwrap_or(0);
+        let needs = |most: u16| -> u16 {
+            let capped = widths.iter().enumerate();
+            capped.map(|(index, width)| if index == 0 { *width } else { *width.min(&most) }).sum()
+        };
+        while most > 1 && needs(most) > room {
+            most -= 1;
+        }
+        for (index, width) in widths.iter().enumerate().skip(1) {
+            if let Some(column) = self.inner.column_mut(index) {
+                let width = *width.min(&most) + column.padding_width();
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+            }
+        }
+    }
+}
+
+/// The width of a cell's longest word.
+fn longest_word(cell: &comfy_table::Cell) -> u16 {
+    let words = cell.content();
+    let longest = words.split_whitespace().map(|word| word.chars().count()).max();
+    u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX)
 }
 
 impl Cell {

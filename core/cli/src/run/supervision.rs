@@ -29,6 +29,9 @@ pub(super) struct Supervision<'a> {
     lease: &'a Lease,
     grace: Duration,
     is_lost: bool,
+    /// Whether this process was continued after the end of the lease, whose loss is told in a
+    /// moment: until then the command must not go on.
+    awaits_loss: bool,
     /// Whether the command is put into the foreground when this job is there.
     wants_terminal: bool,
     /// When the group is killed, if it has not ended by then.
@@ -42,8 +45,9 @@ impl<'a> Supervision<'a> {
         lease: &'a Lease,
         grace: Duration,
     ) -> Self {
-        let (is_lost, wants_terminal) = (false, !is_in_pipeline());
-        Self { child, terminal, lease, grace, is_lost, wants_terminal, kill_at: None }
+        let wants_terminal = !is_in_pipeline();
+        let (is_lost, awaits_loss, kill_at) = (false, false, None);
+        Self { child, terminal, lease, grace, is_lost, awaits_loss, wants_terminal, kill_at }
     }
 
     /// Returns when no process of the command's group is left, and the terminal is ours again.
@@ -60,6 +64,7 @@ impl<'a> Supervision<'a> {
                 Some(Event::Signal(signal)) => self.pass_on(signal),
                 Some(Event::Lost(error)) => self.lose(&error),
                 Some(Event::Acquired(_)) => {}
+                None if self.awaits_loss => self.resume(),
                 None => self.kill_in_time(),
             }
         }
@@ -74,7 +79,8 @@ impl<'a> Supervision<'a> {
     fn next(&self, events: &Receiver<Event>) -> Option<Event> {
         let until_kill = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         // Nobody tells of the end of the group's other processes where they are not our children.
-        let until_look = self.child.status().map(|_| LOOK_EVERY);
+        let must_look = self.child.status().is_some() || self.awaits_loss;
+        let until_look = must_look.then_some(LOOK_EVERY);
         let Some(patience) = until_kill.into_iter().chain(until_look).min() else {
             return events.recv().ok();
         };
@@ -94,7 +100,7 @@ impl<'a> Supervision<'a> {
         if self.is_lost || self.child.status().is_some() && self.child.is_over() {
             return;
         }
-        self.is_lost = true;
+        (self.is_lost, self.awaits_loss) = (true, false);
         complain(&format!("{error}; the command is being ended"));
         self.child.signal(Signal::TERMINATE);
         // A process that is stopped acts on no other signal.
@@ -132,11 +138,13 @@ impl<'a> Supervision<'a> {
 
     /// This process was continued, by `fg`, `bg` or another program.
     fn resume(&mut self) {
-        if !self.lease.is_valid() {
-            // It ended while this process was stopped; the loss is told in a moment. The command
-            // is asked to end before it can do anything else.
-            self.child.signal(Signal::TERMINATE);
-        } else if let Some(terminal) = &self.terminal
+        // The command is asked to end before it can do anything else, with words that say why.
+        self.awaits_loss = !self.is_lost && !self.lease.is_valid();
+        if self.awaits_loss {
+            return;
+        }
+        if !self.is_lost
+            && let Some(terminal) = &self.terminal
             && self.wants_terminal
             && terminal.is_ours()
         {
@@ -154,5 +162,5 @@ impl<'a> Supervision<'a> {
     }
 }
 
-/// How often it is checked whether the command's group has ended, once the command itself has.
+/// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

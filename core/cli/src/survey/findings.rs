@@ -99,12 +99,9 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
             "it is not known yet whether it remembers its locks",
             "ask again in a moment",
         )),
-        NodeState::Unresponsive => Some(Finding::of(
-            node,
-            "hung",
-            "it is connected, but does not answer",
-            "look at the server's load and at slow commands (SLOWLOG GET)",
-        )),
+        NodeState::Unresponsive => {
+            Some(Finding::of(node, "hung", "it is connected, but does not answer", OF_A_HUNG_ONE))
+        }
         NodeState::Quarantined(quarantine) => {
             let left = node.state.quarantine_left().unwrap_or_default();
             let reason = quarantine.reason.describe();
@@ -121,7 +118,8 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
 
 fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
     let (code, remedy) = match fault.kind() {
-        FaultKind::NotSent | FaultKind::TimedOut | FaultKind::Broken | FaultKind::Late => {
+        FaultKind::TimedOut => ("hung", OF_A_HUNG_ONE),
+        FaultKind::NotSent | FaultKind::Broken | FaultKind::Late => {
             ("unreachable", "start the server, or correct its address, firewall or TLS settings")
         }
         FaultKind::Unauthenticated => {
@@ -277,6 +275,8 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
+const OF_A_HUNG_ONE: &str =
+    "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);
 /// In seconds.
 const DAY: i64 = 86_400;

@@ -174,7 +174,9 @@ impl Actor {
     }
 
     fn finish(mut self) {
-        self.set_state(NodeState::Down(closed()));
+        // No event tells of it: this says nothing about the server.
+        self.handle_down();
+        self.state.send_replace(NodeState::Down(closed()));
         self.queue.close();
         while let Ok(message) = self.queue.try_recv() {
             if let NodeMessage::Request(request) = message {
@@ -183,9 +185,15 @@ impl Actor {
         }
     }
 
-    fn set_state(&self, state: NodeState) {
-        if let (NodeState::Down(_), Some(node_guard)) = (&state, self.dialer.node_guard()) {
+    fn handle_down(&self) {
+        if let Some(node_guard) = self.dialer.node_guard() {
             node_guard.handle_down(clock::now());
+        }
+    }
+
+    fn set_state(&self, state: NodeState) {
+        if matches!(state, NodeState::Down(_)) {
+            self.handle_down();
         }
         if *self.state.borrow() == state {
             return;

@@ -2,12 +2,15 @@
 //! lock command, sends nothing again, and refuses no server: a replica answers here, too.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use quorlock_protocol::Fault;
 use redis::Value;
+use tokio::time::{Instant, timeout_at};
 
+use super::faults::{not_connected, silent};
 use super::session::{log_in_calls, refused};
-use super::transport::{self, Outgoing, Pipe, plain};
+use super::transport::{self, Outgoing, Pipe, Socket, plain};
 use crate::address::Address;
 use crate::keys::lives_key;
 
@@ -58,7 +61,29 @@ impl ServerConnection {
     /// A [`Fault`] that says what is wrong: the server cannot be reached, its certificate is not
     /// trusted, it refuses the user or the database.
     pub async fn open(address: &Address) -> Result<Self, Fault> {
-        let opened = transport::open(address).await?;
+        Self::begin(address, transport::connect(address).await?).await
+    }
+
+    /// Connects, logs in, and has `visit` use the connection: all of it within `limit`.
+    ///
+    /// # Errors
+    /// As for [`Self::open`] and of `visit`. After the limit, the fault's kind tells whether the
+    /// server could not be connected to ([`FaultKind::NotSent`](crate::FaultKind::NotSent)) or is
+    /// connected, but does not answer ([`FaultKind::TimedOut`](crate::FaultKind::TimedOut)).
+    pub async fn visit<T>(
+        address: &Address,
+        limit: Duration,
+        visit: impl AsyncFnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let deadline = Instant::now() + limit;
+        let connecting = timeout_at(deadline, transport::connect(address));
+        let socket = connecting.await.unwrap_or_else(|_| Err(not_connected(limit)))?;
+        let visiting = async { visit(&mut Self::begin(address, socket).await?).await };
+        timeout_at(deadline, visiting).await.unwrap_or_else(|_| Err(silent(address, limit)))
+    }
+
+    async fn begin(address: &Address, socket: Socket) -> Result<Self, Fault> {
+        let opened = transport::secure(address, socket).await?;
         let (pipe, certificate) = (Pipe::new(opened.stream), opened.certificate);
         let mut connection = Self { pipe, certificate };
         for call in log_in_calls(address) {

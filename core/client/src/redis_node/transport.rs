@@ -13,4 +13,4 @@ pub(super) use self::call::{Call, Outgoing};
 pub(super) use self::faults::{garbled, plain};
 pub(super) use self::frame::Reply;
 pub(super) use self::pipe::Pipe;
-pub(super) use self::stream::open;
+pub(super) use self::stream::{Socket, connect, open, secure};

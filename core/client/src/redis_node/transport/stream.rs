@@ -30,26 +30,48 @@ impl Opened {
     }
 }
 
+/// A connection over which nothing was sent yet.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+}
+
 /// Opens the stream to `address`. The caller sets the deadline.
 pub(crate) async fn open(address: &Address) -> Result<Opened, Fault> {
+    secure(address, connect(address).await?).await
+}
+
+/// Connects to `address`: whether the server answers is not known then.
+pub(crate) async fn connect(address: &Address) -> Result<Socket, Fault> {
     match address.place() {
         Place::Tcp { host, port } => {
-            let tcp = open_tcp(host, *port).await.map_err(|error| unreachable_at(&error))?;
-            match address.tls() {
-                Some(options) => {
-                    let stream = tls::handshake(options, host, tcp).await?;
-                    let certificate = tls::certificate(&stream);
-                    Ok(Opened { stream: Box::new(stream), certificate })
-                }
-                None => Ok(Opened::plain(tcp)),
-            }
+            let tcp = open_tcp(host, *port).await;
+            tcp.map(Socket::Tcp).map_err(|error| unreachable_at(&error))
         }
         #[cfg(unix)]
         Place::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path).await;
-            Ok(Opened::plain(stream.map_err(|error| unreachable_at(&error))?))
+            stream.map(Socket::Unix).map_err(|error| unreachable_at(&error))
         }
         _ => Err(Fault::new(FaultKind::NotSent, "this kind of address has no connection")),
+    }
+}
+
+/// The stream over a connection to `address`, with TLS if that is wanted.
+pub(crate) async fn secure(address: &Address, socket: Socket) -> Result<Opened, Fault> {
+    let tcp = match socket {
+        Socket::Tcp(tcp) => tcp,
+        #[cfg(unix)]
+        Socket::Unix(stream) => return Ok(Opened::plain(stream)),
+    };
+    match (address.tls(), address.place()) {
+        (Some(options), Place::Tcp { host, .. }) => {
+            let stream = tls::handshake(options, host, tcp).await?;
+            let certificate = tls::certificate(&stream);
+            Ok(Opened { stream: Box::new(stream), certificate })
+        }
+        _ => Ok(Opened::plain(tcp)),
     }
 }
 
