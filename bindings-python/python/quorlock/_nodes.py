@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ._errors import ConfigError, ConfigTypeError
+from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
 
 
+@evaluated
 class Node(NamedTuple):
     """The state of one node."""
 
@@ -23,10 +25,10 @@ class Node(NamedTuple):
     """`connecting` (or not tried yet), `healthy`, `unresponsive`, `quarantined` (it may have
     forgotten locks: its votes do not count yet), `refusing` (it gets no locks, see `detail`) or
     `down`."""
-    detail: str | None = None
+    detail: Optional[str] = None
     """Why it is quarantined, refusing or down; of a healthy one, why it cannot call callers that
     wait."""
-    quarantine: float | None = None
+    quarantine: Optional[float] = None
     """For how many seconds it is quarantined yet."""
 
 
@@ -35,8 +37,8 @@ class Hidden:
 
     __slots__ = ("reveal",)
 
-    def __init__(self, parts: list[str | dict[str, Any]]) -> None:
-        self.reveal: Callable[[], list[str | dict[str, Any]]] = lambda: parts
+    def __init__(self, parts: list[Union[str, dict[str, Any]]]) -> None:
+        self.reveal: Callable[[], list[Union[str, dict[str, Any]]]] = lambda: parts
 
 
 def listed(nodes: Iterable[Any]) -> list[Any]:
