@@ -142,8 +142,9 @@ class Lock(LockBase[Lease]):
 
         `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
         no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
-        The lease is not renewed unless the lock has `auto_extend=True`. Ctrl-C ends the wait and
-        leaves nothing behind.
+        The lease is not renewed unless the lock has `auto_extend=True`. Ctrl-C ends the wait: the
+        nodes are asked at once to delete its keys, without a wait for their answers. A node that
+        answers has none a moment later (about a round trip), and elsewhere the ttl ends them.
         """
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)

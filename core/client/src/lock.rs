@@ -113,8 +113,9 @@ impl Lock {
     ///
     /// On a task of the engine ([`Engine::spawn`](crate::Engine::spawn)) or within
     /// [`Engine::block_on`](crate::Engine::block_on) this runs where it is; elsewhere the engine's thread does the
-    /// work. The timeout counts from this call, not from the first poll. Dropping the future withdraws: no node
-    /// keeps a key that no one owns.
+    /// work. The timeout counts from this call, not from the first poll. Dropping the future withdraws: the
+    /// nodes are asked at once to delete its keys. A node that answers has none a moment later (about a round
+    /// trip; [`Engine::drain`](crate::Engine::drain) waits for it), and elsewhere the ttl ends them.
     ///
     /// # Errors
     /// [`NotAcquired`](crate::ErrorKind::NotAcquired) or
