@@ -340,14 +340,14 @@ class Redlock(RedlockBase):
         manager of the process uses (five seconds later if this one is only dropped). Clients that
         it was given are left as they are.
         """
-        self._manager.close()
+        self._close()
         return _Done()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._manager.close()
+        self._close()
 
 
 class _Done:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, Optional, TypeVar, Union
 
 from ._clients import Clients
-from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
+from ._errors import ConfigError, ConfigTypeError, LeaseLost, LockNotHeld
 from ._events import EventSource
 from ._native import Acquisitions, LeaseState, Manager, Plan
 from ._nodes import Hidden, Node, listed, parts_of
@@ -27,7 +27,14 @@ class RedlockBase:
     """A set of nodes, and the settings from which its locks start."""
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
-        given = listed(nodes)
+        try:
+            self._make(listed(nodes), options)
+        except BaseException:
+            for name in _ATTRIBUTES:
+                vars(self).pop(name, None)
+            raise
+
+    def _make(self, given: list[Any], options: dict[str, Any]) -> None:
         parts = [parts_of(node) for node in given]
         settings = {name: value for name, value in options.items() if name not in MANAGERS_OWN}
         core, behaviour = split(settings)
@@ -66,7 +73,22 @@ class RedlockBase:
     @property
     def is_closed(self) -> bool:
         """Whether it was closed."""
-        return self._manager.is_closed
+        return "_manager" not in vars(self) or self._manager.is_closed
+
+    def _close(self) -> None:
+        if "_manager" in vars(self):
+            self._manager.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say clearly what an object cannot do whose constructor has failed."""
+            if name in _ATTRIBUTES:
+                raise ConfigError(
+                    "this Redlock was refused when it was made, as the error of its constructor "
+                    "said: it has no nodes"
+                )
+            return object.__getattribute__(self, name)  # which raises the usual error
 
     def _plan_for(
         self,
@@ -121,6 +143,8 @@ class RedlockBase:
         )
 
     def __repr__(self) -> str:
+        if "_manager" not in vars(self):
+            return f"<{type(self).__name__} refused>"
         closed = " closed" if self.is_closed else ""
         return f"<{type(self).__name__} {', '.join(self._manager.addresses)}{closed}>"
 
@@ -240,6 +264,20 @@ def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
     return kind(nodes, **options)
 
 
+#: What a constructor sets, unless it fails.
+_ATTRIBUTES = frozenset(
+    [
+        "_manager",
+        "_events",
+        "_clients",
+        "_behaviour",
+        "_nodes",
+        "_options",
+        "_all_options",
+        "_long_ttls",
+        "_by_ttl",
+    ]
+)
 _MOST_TTLS = 16
 _LONG = 3600.0  # seconds
 

@@ -371,7 +371,7 @@ class Redlock(RedlockBase):
         Closed are those that no other manager of the process uses (five seconds later if this one
         is only dropped). Clients that it was given are left as they are.
         """
-        self._manager.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
