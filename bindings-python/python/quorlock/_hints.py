@@ -1,4 +1,4 @@
-"""What `typing.get_type_hints` needs to read the signatures of this package on Python 3.9 to 3.14.
+"""What `typing.get_type_hints` needs to read the signatures of this package from Python 3.9 on.
 
 Annotations of what users call say `Optional` and `Union`, since Python 3.9 cannot evaluate `|`.
 """
