@@ -11,7 +11,6 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ._errors import ConfigError
@@ -40,20 +39,16 @@ class Selections:
         return reply
 
 
-@cache
-def _noticing(kind: Any) -> Any:
-    """The class of a client's callbacks, so that it also counts a SELECT that its names miss."""
+class Noticing(dict[Any, Any]):
+    """A part of the class of a client's callbacks, which also counts a SELECT that names miss."""
 
-    class Noticing(kind):  # type: ignore[misc]
-        def __contains__(self, name: Any) -> bool:
-            return super().__contains__(name) or _selects(name)
+    def __contains__(self, name: Any) -> bool:
+        return super().__contains__(name) or _selects(name)
 
-        def __getitem__(self, name: Any) -> Any:
-            if _selects(name) and not super().__contains__(name):
-                return super().__getitem__("SELECT").hear
-            return super().__getitem__(name)
-
-    return Noticing
+    def __getitem__(self, name: Any) -> Any:
+        if _selects(name) and not super().__contains__(name):
+            return super().__getitem__("SELECT").hear
+        return super().__getitem__(name)
 
 
 def _selects(name: str | bytes) -> bool:
@@ -168,8 +163,9 @@ def _watch(client: Any, address: str) -> Watched:
         count = Selections(count)
         client.set_response_callback("SELECT", count)
         # The object stays the same: pipelines that were made before have it too.
-        kind: Any = type(callbacks)
-        callbacks.__class__ = _noticing(kind)
+        kind = type(callbacks)
+        noticing = _noticing.setdefault(kind, type("Noticing", (Noticing, kind), {}))
+        callbacks.__class__ = noticing
     return Watched(
         client=lambda: client,
         address=address,
@@ -277,5 +273,7 @@ def _login(client: Any) -> tuple[Any, Any]:
     return settings.get("username"), settings.get("password")
 
 
+# : The classes of clients' callbacks, by what they were before.
+_noticing: dict[type[Any], type[Any]] = {}
 #: How long clients may take to tell their databases, in seconds.
 PATIENCE = 1.0
