@@ -76,8 +76,11 @@ pub struct RedisNode {
     clock: Arc<ToldClock>,
     start: Once,
     /// Present until the task is started.
-    actor: Mutex<Option<(Actor, Option<(NodeGuard, Arc<Outage>)>)>>,
+    actor: Mutex<Option<(Actor, Option<Watched>)>>,
 }
+
+/// For a node of a manager: where its outages are told.
+type Watched = (NodeGuard, Arc<Outage>);
 
 impl RedisNode {
     /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
