@@ -40,12 +40,13 @@ def _page(results: Results, judged: list[Target], drawn: set[str], kept: Path) -
     yield "## Targets"
     yield ""
     yield (
-        "Ratios within one run. *Plain* is the same with fencing off, which is all that the other "
-        "libraries give. *Floor* is the same for the least that a client can do, bare sockets in "
-        "C: it asks all nodes at once, looks for replies without sleeping, releases by the "
-        "server's own command, and checks nothing. *A plain client in C* sleeps until a reply "
-        "comes and releases by script. Five servers that share one core answer one after the "
-        "other, so that asking at once gains little here."
+        "Ratios within one run: the median over rounds of the ratio within a round, which can "
+        "differ from the quotient of two medians of the tables below. *Plain* is the same with "
+        "fencing off, which is all that the other libraries give. *Floor* is the same for the "
+        "least that a client can do, bare sockets in C: it asks all nodes at once, looks for "
+        "replies without sleeping, releases by the server's own command, and checks nothing. *A "
+        "plain client in C* sleeps until a reply comes and releases by script. Five servers that "
+        "share one core answer one after the other, so that asking at once gains little here."
     )
     yield ""
     yield from tables.of_targets(judged)

@@ -129,6 +129,9 @@ impl LeaseState {
         let Some(lease) = self.lease.get() else {
             return "of the parent process".to_owned();
         };
+        if lease.is_lost() {
+            return "lost".to_owned();
+        }
         let validity = lease.validity().as_secs_f64();
         if lease.is_released() {
             return "released".to_owned();
@@ -137,8 +140,7 @@ impl LeaseState {
             return "degraded: not locked".to_owned();
         }
         if validity <= 0.0 {
-            let adopted = lease.votes().is_empty();
-            return if adopted { "not confirmed" } else { "lost" }.to_owned();
+            return "not confirmed".to_owned();
         }
         let votes = lease.votes();
         if votes.is_empty() {

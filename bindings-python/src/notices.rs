@@ -28,8 +28,12 @@ struct State {
 }
 
 impl Notices {
-    /// Adds a notice, and wakes the thread that logs. Called on the engine's thread.
+    /// Adds a notice that is news in this process, and wakes the thread that logs. Called on the
+    /// engine's thread.
     pub(crate) fn keep(&self, notice: &NoticeReport) {
+        if notice.is_repeat() {
+            return;
+        }
         let mut state = self.state();
         if state.queue.len() == MOST {
             state.queue.pop_front();

@@ -168,7 +168,7 @@ def test_a_missing_right(healthy: Cluster, servers: Servers, missing: str) -> No
 
 
 def test_keys_that_the_access_list_leaves_out(healthy: Cluster, servers: Servers) -> None:
-    url = _with_rules(servers, f"~invoice:* &* {RIGHTS} {PUSH}")
+    url = _with_rules(servers, f"resetchannels ~invoice:* &* {RIGHTS} {PUSH}")
     code, told = _doctor(_beside(healthy, url))
     assert code == 1
     assert told["nodes"][2]["lacking_rights"] == ["~quorlock:*"]
@@ -192,7 +192,8 @@ def test_a_missing_right_for_waiting(healthy: Cluster, servers: Servers, missing
 
 
 def test_the_user_of_the_documentation_lacks_nothing(healthy: Cluster, servers: Servers) -> None:
-    url = _with_rules(servers, f"~invoice:* ~quorlock:* &quorlock:wake:* {RIGHTS} {PUSH}")
+    documented = "resetchannels ~invoice:* ~quorlock:* &quorlock:wake:*"
+    url = _with_rules(servers, f"{documented} {RIGHTS} {PUSH}")
     code, told = _doctor(_beside(healthy, url))
     assert (code, told["nodes"][2]["lacking_rights"]) == (0, [])
 

@@ -94,6 +94,28 @@ async def test_raise_on_lost_false_opts_out(api: Api, cluster3: Cluster) -> None
 
 
 @both_apis
+@pytest.mark.parametrize("options", [{"auto_extend": False}, {}], ids=str)
+async def test_a_lost_lease_stays_lost(
+    api: Api, cluster3: Cluster, options: dict[str, bool]
+) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=0.3, raise_on_lost=False, **options)
+    async with api.block(lock) as lease:
+        if not options:
+            take_away(cluster3, "r")
+        await api.until(lambda: not lease.is_valid)
+        assert repr(lease) == "<Lease 'r' lost>"
+    assert (repr(lease), lease.is_released) == ("<Lease 'r' lost>", True)
+    # As soon as the release finds that it was.
+    async with api.block(lock) as lease:
+        take_away(cluster3, "r")
+        assert lease.is_valid
+    assert repr(lease) == "<Lease 'r' lost>"
+    async with api.block(lock) as lease:
+        pass
+    assert repr(lease) == "<Lease 'r' released>"
+
+
+@both_apis
 async def test_the_error_of_the_body_is_never_masked(api: Api, cluster3: Cluster) -> None:
     locks = api.Redlock(cluster3.urls, raise_on_lost=True)
     with pytest.raises(KeyError, match="mine") as raised:

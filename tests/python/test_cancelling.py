@@ -48,6 +48,25 @@ async def test_a_task_cancelled_at_any_moment_leaves_no_key(api: Api, cluster3: 
 
 
 @async_apis
+async def test_the_keys_of_a_cancelled_task_are_gone_a_moment_later(
+    api: Api, cluster3: Cluster
+) -> None:
+    """It does not wait for the nodes, which are asked at once."""
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=20)
+    assert await lock.acquire()
+    await lock.release()
+    for step in range(30):
+        task = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(step * 50e-6)
+        task.cancel()
+        try:
+            await task
+            await lock.release()
+        except asyncio.CancelledError:
+            await api.until(lambda: cluster3.values("r") == [None] * 3, within=0.5)
+
+
+@async_apis
 async def test_cancelling_a_waiter_leaves_the_holder_alone(api: Api, cluster3: Cluster) -> None:
     locks = api.Redlock(cluster3.urls)
     async with locks.lock("r") as lease:

@@ -61,6 +61,64 @@ def test_a_client_that_selects_later_is_refused(cluster3: Cluster, kind: Any) ->
         client.close()
 
 
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("command", [["SELECT 4"], [" select  4"], [b"SELECT", 4], ["select", 4]])
+def test_however_it_selects_later_it_is_refused(
+    cluster3: Cluster, kind: Any, command: list[Any]
+) -> None:
+    for has_pipeline in (False, True):
+        client, another = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[0])
+        pipeline = client.pipeline(transaction=False)
+        locks = Redlock([client])
+        assert client.set("x", "1")
+        assert client.get("x") == b"1"
+        with locks.lock("r"):
+            pass
+        if has_pipeline:
+            pipeline.execute_command(*command)
+            (reply,) = pipeline.execute()
+        else:
+            reply = client.execute_command(*command)
+        assert reply == another.execute_command(*command), "the reply is as always"
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            locks.lock("r").acquire()
+        client.close()
+        another.close()
+
+
+async def selecting_in_one_text(url: str, kind: Any) -> None:
+    client = kind.from_url(url)
+    locks = aio.Redlock([client])
+    async with locks.lock("r"):
+        pass
+    await client.execute_command("SELECT 4")
+    with pytest.raises(ConfigError, match=r"has run select\(\)"):
+        await locks.lock("r").acquire()
+    await client.aclose()
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+def test_a_client_of_asyncio_that_selects_in_one_text(cluster3: Cluster, kind: Any) -> None:
+    asyncio.run(selecting_in_one_text(cluster3.urls[0], kind))
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_a_client_object_with_commands_of_its_own_is_refused(cluster3: Cluster, kind: Any) -> None:
+    def prefix(client: Any) -> None:
+        usual = client.execute_command
+        client.execute_command = lambda name, *rest: usual(name, f"app:{rest[0]}", *rest[1:])
+
+    client, later = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[0])
+    prefix(client)
+    with pytest.raises(ConfigError, match="it has an execute_command of its own, which may put a"):
+        Redlock([client])
+    locks = Redlock([later])
+    with locks.lock("r"):
+        prefix(later)
+    with pytest.raises(ConfigError, match="has another execute_command than when this Redlock"):
+        locks.lock("r").acquire()
+
+
 @pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
 def test_settings_that_change_later_are_refused(cluster3: Cluster, kind: Any) -> None:
     client = kind.from_url(cluster3.urls[0])

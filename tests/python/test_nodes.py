@@ -295,3 +295,37 @@ def test_nothing_is_started_before_the_first_operation() -> None:
         nodes=[],
     )
     assert out == "1 False"
+
+
+@pytest.mark.parametrize("kind", [Redlock, aio.Redlock])
+def test_what_a_constructor_refused_is_shown_and_closed_safely(kind: Any) -> None:
+    class Kept(kind):  # type: ignore[misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            made.append(self)
+            super().__init__(*args, **options)
+
+    made: list[Any] = []
+    connected: Any = unittest.mock.Mock(spec=[])
+    for nodes, options in [
+        (["redis://:hunter2@h:99999"], {}),
+        (["memory://"], {"ttl": -1}),
+        ([connected], {}),
+        (["memory://"], {"on_event": 1}),
+    ]:
+        with pytest.raises(ConfigError):
+            Kept(nodes, **options)
+        half = made.pop()
+        assert (repr(half), half.is_closed) == ("<Kept refused>", True)
+        half.close()
+        for use in (
+            lambda: half.nodes,  # noqa: B023
+            lambda: half.lock("r"),  # noqa: B023
+            lambda: half.lock("r", timeout=1),  # noqa: B023
+            half.stats,
+        ):
+            with pytest.raises(ConfigError, match="was refused when it was made"):
+                use()
+        with pytest.raises(AttributeError, match="'Kept' object has no attribute 'locks'"):
+            half.locks  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute '_lock'"):
+        kind(["memory://"])._lock  # noqa: B018

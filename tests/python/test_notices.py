@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -121,6 +122,49 @@ async def test_a_node_is_logged_once_however_many_managers_use_it(
         assert vars(record)["node"] == cluster[1].url
     for locks in managers:
         await api(locks.close())
+
+
+def test_an_outage_that_lasts_is_told_soon_also_after_another(
+    servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    locks = Redlock(cluster.urls)
+    with locks.lock("r"):
+        eventually(lambda: all(node.state == "healthy" for node in locks.nodes))
+    cluster[1].kill()
+    eventually(lambda: told(caplog, "node-down", cluster))
+    cluster[1].restart()
+    eventually(lambda: told(caplog, "node-up", cluster))
+    cluster[1].kill()
+    before = time.monotonic()
+    eventually(lambda: len(told(caplog, "node-down", cluster)) == 2)
+    assert 5 < time.monotonic() - before < 15
+    assert len(told(caplog, "node-up", cluster)) == 1
+    locks.close()
+
+
+def test_a_node_that_comes_and_goes_is_told_once_by_all_managers(
+    servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    managers = [Redlock(cluster.urls) for _ in range(20)]
+    for locks in managers:
+        with locks.lock("r"):
+            eventually(lambda: all(it.state == "healthy" for it in locks.nodes))  # noqa: B023
+    for _ in range(4):
+        cluster[1].kill()
+        time.sleep(2.6)
+        cluster[1].restart()
+        time.sleep(0.5)
+    eventually(lambda: all(it.nodes[1].state not in {"down", "connecting"} for it in managers))
+    time.sleep(1)
+    assert len(told(caplog, "node-down", cluster)) == 1
+    (record,) = told(caplog, "node-up", cluster)
+    (lasted,) = re.findall(r"after (\d+\.\d) s", record.getMessage())
+    down = told(caplog, "node-down", cluster)[0].created - 2
+    assert abs(record.created - down - float(lasted)) < 0.5
+    for locks in managers:
+        locks.close()
 
 
 @both_apis

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable
 from datetime import timedelta
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union, cast
 
 from ._base import (
     LeaseBase,
@@ -28,16 +28,15 @@ from ._errors import (
     LockNotAcquired,
 )
 from ._events import hear_for_log
+from ._hints import Self, Unpack
 from ._loops import Interruption, finished, is_thrown_away, watch_loss
 from ._native import Plan, begin_record, begin_verify
-from ._options import USUAL, LockOptions, ManagerOptions, Settings, Unpack, check_wait
+from ._options import USUAL, LockOptions, ManagerOptions, Settings, check_wait
 from ._owner import Holder, holder_of
 from ._signatures import shows
 from ._tracing import begin, tracers
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ._native import Operation
     from ._options import Behaviour
     from ._router import Watch
@@ -56,7 +55,7 @@ class Lease(LeaseBase):
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
-    async def extend(self, ttl: float | timedelta | None = None) -> float:
+    async def extend(self, ttl: Optional[Union[float, timedelta]] = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
         Returns the new validity in seconds. Raises `LeaseLost` if it has ended, `QuorumUnreachable`
@@ -111,13 +110,16 @@ class Lock(LockBase[Lease]):
     `LeaseLost`.
     """
 
-    async def acquire(self, blocking: bool = True, timeout: float | timedelta | None = -1) -> bool:
+    async def acquire(
+        self, blocking: bool = True, timeout: Optional[Union[float, timedelta]] = -1
+    ) -> bool:
         """Acquire the lock; returns whether it is held.
 
         `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
         no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
-        The lease is not renewed unless the lock has `auto_extend=True`. Cancelled, it leaves
-        nothing behind.
+        The lease is not renewed unless the lock has `auto_extend=True`. If it is cancelled, the
+        nodes are asked at once to delete its keys, without a wait for their answers: a node that
+        answers has none a moment later (about a round trip), and elsewhere the ttl ends them.
         """
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
@@ -146,7 +148,7 @@ class Lock(LockBase[Lease]):
             let_go_on(taken)
             raise
 
-    async def holder(self) -> Holder | None:
+    async def holder(self) -> Optional[Holder]:
         """Who holds the lock (the first of several resources), by a quorum of the nodes.
 
         What its holder says of itself if its `Redlock` has an `owner`. `None` if nobody holds it,
@@ -179,9 +181,9 @@ class Lock(LockBase[Lease]):
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> None:
         left = None
         try:
@@ -197,7 +199,7 @@ class Lock(LockBase[Lease]):
                 let_go_on(left)
                 return
             await finished(left[1])
-            loss: LeaseLost | None = left[1].result()[1]
+            loss: Optional[LeaseLost] = left[1].result()[1]
         except BaseException:
             let_go_on(left)
             raise
@@ -291,10 +293,10 @@ class Redlock(RedlockBase):
     @shows(Settings)
     def lock(
         self,
-        resource: str | Iterable[str] | None = None,
-        ttl: float | timedelta | None = None,
+        resource: Optional[Union[str, Iterable[str]]] = None,
+        ttl: Optional[Union[float, timedelta]] = None,
         *,
-        resources: Iterable[str] | None = None,
+        resources: Optional[Iterable[str]] = None,
         **options: Unpack[Settings],
     ) -> Lock:
         """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
@@ -305,7 +307,7 @@ class Redlock(RedlockBase):
 
     @shows(LockOptions)
     def lease(
-        self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
+        self, resource: Union[str, Iterable[str]], token: str, **options: Unpack[LockOptions]
     ) -> Lease:
         """Take over a lease by the `token` that its holder handed over.
 
@@ -338,14 +340,14 @@ class Redlock(RedlockBase):
         manager of the process uses (five seconds later if this one is only dropped). Clients that
         it was given are left as they are.
         """
-        self._manager.close()
+        self._close()
         return _Done()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._manager.close()
+        self._close()
 
 
 class _Done:

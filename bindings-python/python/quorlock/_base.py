@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, Optional, TypeVar, Union
 
 from ._clients import Clients
-from ._errors import ConfigTypeError, LeaseLost, LockNotHeld
+from ._errors import ConfigError, ConfigTypeError, LeaseLost, LockNotHeld
 from ._events import EventSource
-from ._native import Acquisitions, LeaseState, Manager
+from ._native import Acquisitions, LeaseState, Manager, Plan
 from ._nodes import Hidden, Node, listed, parts_of
 from ._notices import warn
 from ._options import MANAGERS_OWN, Behaviour, split
@@ -18,7 +18,7 @@ from ._sequencer import Sequencer, sequencer_of
 from ._stats import Stats, stats_of
 
 if TYPE_CHECKING:
-    from ._native import Operation, Plan
+    from ._native import Operation
 
 L = TypeVar("L", bound=LeaseState)
 
@@ -27,7 +27,14 @@ class RedlockBase:
     """A set of nodes, and the settings from which its locks start."""
 
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
-        given = listed(nodes)
+        try:
+            self._make(listed(nodes), options)
+        except BaseException:
+            for name in _ATTRIBUTES:
+                vars(self).pop(name, None)
+            raise
+
+    def _make(self, given: list[Any], options: dict[str, Any]) -> None:
         parts = [parts_of(node) for node in given]
         settings = {name: value for name, value in options.items() if name not in MANAGERS_OWN}
         core, behaviour = split(settings)
@@ -66,13 +73,28 @@ class RedlockBase:
     @property
     def is_closed(self) -> bool:
         """Whether it was closed."""
-        return self._manager.is_closed
+        return "_manager" not in vars(self) or self._manager.is_closed
+
+    def _close(self) -> None:
+        if "_manager" in vars(self):
+            self._manager.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say clearly what an object cannot do whose constructor has failed."""
+            if name in _ATTRIBUTES:
+                raise ConfigError(
+                    "this Redlock was refused when it was made, as the error of its constructor "
+                    "said: it has no nodes"
+                )
+            return object.__getattribute__(self, name)  # which raises the usual error
 
     def _plan_for(
         self,
-        resource: str | Iterable[str] | None,
+        resource: Optional[Union[str, Iterable[str]]],
         ttl: object,
-        resources: Iterable[str] | None,
+        resources: Optional[Iterable[str]],
         options: Any,
     ) -> tuple[Plan, Behaviour]:
         if isinstance(resource, str) and resources is None and not options:
@@ -121,6 +143,8 @@ class RedlockBase:
         )
 
     def __repr__(self) -> str:
+        if "_manager" not in vars(self):
+            return f"<{type(self).__name__} refused>"
         closed = " closed" if self.is_closed else ""
         return f"<{type(self).__name__} {', '.join(self._manager.addresses)}{closed}>"
 
@@ -133,7 +157,7 @@ class LeaseBase(LeaseState):
     """What a lease can tell without waiting."""
 
     @property
-    def sequencer(self) -> Sequencer | None:
+    def sequencer(self) -> Optional[Sequencer]:
         """The lease as a text that can be handed to others; `None` without a fencing token.
 
         `locks.verify()` can tell once `record_sequencer()` was called. A lease that was taken over
@@ -165,7 +189,7 @@ class LockBase(Generic[L]):
         return self.resources[0]
 
     @property
-    def lease(self) -> L | None:
+    def lease(self) -> Optional[L]:
         """The lease of the current thread or task, or else the latest; `None` if there is none."""
         return self._acquisitions.current()
 
@@ -192,7 +216,7 @@ class LockBase(Generic[L]):
         return f"<{type(self).__name__} {self._planned()[0].title} {standing}>"
 
 
-def names_of(resource: object, resources: Iterable[str] | None) -> list[Any]:
+def names_of(resource: object, resources: Optional[Iterable[str]]) -> list[Any]:
     """The names of one or several resources, however they were given."""
     names: list[Any] = []
     for given in (resource, resources):
@@ -215,7 +239,7 @@ def refuse_to_pickle_a_lease(_lease: object) -> NoReturn:
     )
 
 
-def let_go_on(left: tuple[Any, Operation | None] | None) -> None:
+def let_go_on(left: Optional[tuple[Any, Optional[Operation]]]) -> None:
     """Let a release that was interrupted, as by Ctrl-C, continue by itself.
 
     It would do so once its operation is dropped, but an error's traceback can delay that for long.
@@ -224,7 +248,7 @@ def let_go_on(left: tuple[Any, Operation | None] | None) -> None:
         left[1].cancel()
 
 
-def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: BaseException | None) -> None:
+def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: Optional[BaseException]) -> None:
     """At the end of a block: raise the loss, or note it on the error that the body raised."""
     if not behaviour.raise_on_lost:
         return
@@ -240,6 +264,20 @@ def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
     return kind(nodes, **options)
 
 
+#: What a constructor sets, unless it fails.
+_ATTRIBUTES = frozenset(
+    [
+        "_manager",
+        "_events",
+        "_clients",
+        "_behaviour",
+        "_nodes",
+        "_options",
+        "_all_options",
+        "_long_ttls",
+        "_by_ttl",
+    ]
+)
 _MOST_TTLS = 16
 _LONG = 3600.0  # seconds
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ._errors import ConfigError
+from ._nodes import overridden_in
 from ._notices import warn
 
 if TYPE_CHECKING:
@@ -31,6 +32,29 @@ class Selections:
         """What the client calls with a reply."""
         self.count += 1
         return reply if self._usual is None else self._usual(reply, **options)
+
+    def hear(self, reply: Any, **_options: Any) -> Any:
+        """The same for a command that no callback is for, such as `"SELECT 3"` as one text."""
+        self.count += 1
+        return reply
+
+
+class Noticing(dict[Any, Any]):
+    """A part of the class of a client's callbacks, which also counts a SELECT that names miss."""
+
+    def __contains__(self, name: Any) -> bool:
+        return super().__contains__(name) or _selects(name)
+
+    def __getitem__(self, name: Any) -> Any:
+        if _selects(name) and not super().__contains__(name):
+            return super().__getitem__("SELECT").hear
+        return super().__getitem__(name)
+
+
+def _selects(name: str | bytes) -> bool:
+    """Whether a command is SELECT: clients also take `"select 3"` and `b"SELECT"`."""
+    words = name.split(None, 1)
+    return bool(words) and words[0].upper() in {"SELECT", b"SELECT"}
 
 
 class Watched(NamedTuple):
@@ -89,6 +113,12 @@ class Clients:
                 raise _elsewhere(watched, f"uses database {now} now")
             if watched.selections.count:
                 raise _elsewhere(watched, "has run select(), on one of its connections")
+            if overridden := overridden_in(watched.client()):
+                raise ConfigError(
+                    f"the client of {watched.address} has another {overridden} than when this "
+                    f"Redlock was made, which may put a prefix before keys: a lock would have two "
+                    f"holders; make a new Redlock with the address, and the prefix"
+                )
             if not watched.has_same_login():
                 self._tell_of_login(watched)
 
@@ -127,10 +157,15 @@ class Clients:
 
 def _watch(client: Any, address: str) -> Watched:
     login = _login(client)
-    count = client.response_callbacks.get("SELECT")
+    callbacks = client.response_callbacks
+    count = callbacks.get("SELECT")
     if not isinstance(count, Selections):  # all managers share it
         count = Selections(count)
         client.set_response_callback("SELECT", count)
+        # The object stays the same: pipelines that were made before have it too.
+        kind = type(callbacks)
+        noticing = _noticing.setdefault(kind, type("Noticing", (Noticing, kind), {}))
+        callbacks.__class__ = noticing
     return Watched(
         client=lambda: client,
         address=address,
@@ -238,5 +273,7 @@ def _login(client: Any) -> tuple[Any, Any]:
     return settings.get("username"), settings.get("password")
 
 
+# : The classes of clients' callbacks, by what they were before.
+_noticing: dict[type[Any], type[Any]] = {}
 #: How long clients may take to tell their databases, in seconds.
 PATIENCE = 1.0

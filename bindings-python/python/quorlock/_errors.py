@@ -5,11 +5,13 @@ All derive from `LockError`, carry the same fields, and survive pickling and cop
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
+from ._hints import evaluated
 from ._native import ERROR_CODES
 
 
+@evaluated
 class Vote(NamedTuple):
     """What one node did in one round."""
 
@@ -19,7 +21,7 @@ class Vote(NamedTuple):
     """`granted`, `refused` (held by another), `failed` (it broke) or `missing` (no answer yet)."""
     latency: float
     """Seconds from the start of the round to the answer; 0.0 while it is missing."""
-    detail: str | None
+    detail: Optional[str]
     """What broke, or when the other's lock ends; `None` where there is nothing to say."""
 
 
@@ -51,7 +53,7 @@ class LockError(RuntimeError):
         resources: tuple[str, ...] = (),
         elapsed: float = 0.0,
         attempts: int = 0,
-        votes: list[Vote] | None = None,
+        votes: Optional[list[Vote]] = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -61,7 +63,7 @@ class LockError(RuntimeError):
         self.votes = list(votes or ())
 
     @property
-    def resource(self) -> str | None:
+    def resource(self) -> Optional[str]:
         """The name that the operation was about; the first of several."""
         return self.resources[0] if self.resources else None
 

@@ -6,25 +6,27 @@ import os
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._base import names_of
 from ._errors import ConfigError
+from ._hints import Unpack
 from ._native import Acquisitions
-from ._options import ManagerOptions, Settings, Unpack
+from ._options import ManagerOptions, Settings
 from ._signatures import shows
 from ._sync import Lock, Redlock
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from . import _async
+    from ._async import Lease as AsyncLease
     from ._native import Plan
     from ._options import Behaviour
+else:
+    AsyncLease = Any  # to `typing.get_type_hints`: asyncio is imported only where it is used
 
 
 @shows(ManagerOptions)
-def configure(nodes: Iterable[Any] | None, **options: Unpack[ManagerOptions]) -> None:
+def configure(nodes: Optional[Iterable[Any]], **options: Unpack[ManagerOptions]) -> None:
     """Say which nodes `redlock(...)` uses, and what its locks start from.
 
     Takes what `Redlock` takes. `None` forgets them, so that the environment variable
@@ -46,7 +48,7 @@ class ModuleLock(Lock):
     def __init__(self, names: list[Any], options: dict[str, Any]) -> None:
         self._names = names
         self._options = options
-        self._last: tuple[Redlock, tuple[Plan, Behaviour]] | None = None
+        self._last: Optional[tuple[Redlock, tuple[Plan, Behaviour]]] = None
         self._acquisitions = Acquisitions()
 
     def _planned(self) -> tuple[Plan, Behaviour]:
@@ -55,24 +57,24 @@ class ModuleLock(Lock):
             self._last = (redlock, redlock._plan(self._names, self._options))
         return self._last[1]
 
-    async def __aenter__(self) -> _async.Lease:
+    async def __aenter__(self) -> AsyncLease:
         return await self._for_asyncio().__aenter__()
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> None:
         await self._for_asyncio().__aexit__(kind, error, traceback)
 
 
 @shows(Settings)
 def redlock(
-    resource: str | Iterable[str] | None = None,
-    ttl: float | timedelta | None = None,
+    resource: Optional[Union[str, Iterable[str]]] = None,
+    ttl: Optional[Union[float, timedelta]] = None,
     *,
-    resources: Iterable[str] | None = None,
+    resources: Optional[Iterable[str]] = None,
     **options: Unpack[Settings],
 ) -> ModuleLock:
     """A lock over the nodes of `quorlock.configure([...])`, or of the variable `QUORLOCK_NODES`.
@@ -116,7 +118,7 @@ def _nodes_of_the_process() -> Redlock:
     return _from_environment[1]
 
 
-_configured: Redlock | None = None
-_from_environment: tuple[str, Redlock] | None = None
+_configured: Optional[Redlock] = None
+_from_environment: Optional[tuple[str, Redlock]] = None
 # : Checks a lock's settings before it is acquired; never connects.
 _checker = _Checker(["memory://"])

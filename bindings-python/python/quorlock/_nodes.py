@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ._errors import ConfigError, ConfigTypeError
+from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
 
 
+@evaluated
 class Node(NamedTuple):
     """The state of one node."""
 
@@ -23,10 +25,10 @@ class Node(NamedTuple):
     """`connecting` (or not tried yet), `healthy`, `unresponsive`, `quarantined` (it may have
     forgotten locks: its votes do not count yet), `refusing` (it gets no locks, see `detail`) or
     `down`."""
-    detail: str | None = None
+    detail: Optional[str] = None
     """Why it is quarantined, refusing or down; of a healthy one, why it cannot call callers that
     wait."""
-    quarantine: float | None = None
+    quarantine: Optional[float] = None
     """For how many seconds it is quarantined yet."""
 
 
@@ -35,8 +37,8 @@ class Hidden:
 
     __slots__ = ("reveal",)
 
-    def __init__(self, parts: list[str | dict[str, Any]]) -> None:
-        self.reveal: Callable[[], list[str | dict[str, Any]]] = lambda: parts
+    def __init__(self, parts: list[Union[str, dict[str, Any]]]) -> None:
+        self.reveal: Callable[[], list[Union[str, dict[str, Any]]]] = lambda: parts
 
 
 def listed(nodes: Iterable[Any]) -> list[Any]:
@@ -115,12 +117,14 @@ def _refuse_what_cannot_be_told(
     if not any(_is_theirs(base) for base in type(client).__mro__):
         raise _unknown_keys(name, "it is no client of redis-py or valkey-py but wraps one")
     for kind, methods in (
-        (type(client), ("execute_command", "_execute_command")),
+        (type(client), _COMMANDS),
         (pool.connection_class, ("on_connect", "pack_command")),
     ):
         for method in methods:
             if not all(_is_theirs(base) for base in kind.__mro__ if method in vars(base)):
                 raise _unknown_keys(name, f"its class {kind.__name__} overrides {method}")
+    if overridden := overridden_in(client):
+        raise _unknown_keys(name, f"it has an {overridden} of its own")
     if "redis_connect_func" in settings or "valkey_connect_func" in settings:
         raise _unknown_database(name, "a function of yours sets up its connections")
     if getattr(client, "connection", None) is not None:
@@ -129,6 +133,11 @@ def _refuse_what_cannot_be_told(
     made = [it for pile in _MADE for it in getattr(pool, pile, ())]
     if any(str(getattr(it, "db", None) or 0) != database for it in made):
         raise _unknown_database(name, "its settings were changed after it had connected")
+
+
+def overridden_in(client: Any) -> str | None:
+    """The method for commands that was put into the object itself, if there is one."""
+    return next((method for method in _COMMANDS if method in vars(client)), None)
 
 
 def _is_theirs(kind: type) -> bool:
@@ -181,6 +190,7 @@ def _unknown_keys(name: str, reason: str) -> ConfigError:
 
 
 _PAIR = 2
+_COMMANDS = ("execute_command", "_execute_command")
 _LIBRARIES = {"redis", "valkey", "aioredis"}
 # : The names under which their pools keep the connections that they have made.
 _MADE = ("_available_connections", "_in_use_connections", "_connections")

@@ -8,21 +8,13 @@ from __future__ import annotations
 import difflib
 import inspect
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, Optional, TypedDict, Union
 
 from ._errors import ConfigError, ConfigTypeError, LeaseLost
 from ._native import OPTIONS
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - for others here
-
     from ._clients import Clients
-else:
-    try:
-        from typing import Unpack
-    except ImportError:  # before Python 3.11
-        # : `typing.get_type_hints` only needs the name to exist.
-        Unpack = dict
 
 OnLost = Callable[..., object]
 OnEvent = Callable[..., object]
@@ -35,9 +27,9 @@ class Settings(TypedDict, total=False):
 
     timeout: Seconds
     """How long to wait for it. Default: until it is held. 0 tries once."""
-    blocking: bool | None
+    blocking: Optional[bool]
     """Whether to wait at all. Default yes; otherwise one round decides."""
-    auto_extend: bool | None
+    auto_extend: Optional[bool]
     """Whether the lease is renewed until it is released. Default: in blocks and decorators yes,
     for a bare `acquire()` no."""
     max_hold: Seconds
@@ -50,17 +42,17 @@ class Settings(TypedDict, total=False):
     """How long the lock is kept from others, at least, from its acquisition on, however soon it is
     released: for a job that several machines begin by clocks that differ. Default 0 s. It binds
     releases alone, so let the lease be renewed if its ttl is shorter."""
-    on_lost: OnLost | None
+    on_lost: Optional[OnLost]
     """Called with the `LeaseLost` when the lease is lost: from a thread of this package, or from
     the event loop. A callable that takes no argument is called without."""
-    raise_on_lost: bool | None
+    raise_on_lost: Optional[bool]
     """Whether a loss raises `LeaseLost` at the end of the block (with asyncio: at once) and from
     `release()`. Default yes."""
-    drift_factor: float | None
+    drift_factor: Optional[float]
     """The part of the ttl given away for clocks that run at different rates. Default 0.01."""
     node_timeout: Seconds
     """How long one node may take to answer. Default: a fiftieth of the ttl, 50 to 250 ms."""
-    retry_limit: int | None
+    retry_limit: Optional[int]
     """How many rounds may follow the first. Default: no limit."""
     retry_delay: Seconds
     """The mean delay between two rounds. Default 0.1 s."""
@@ -68,21 +60,21 @@ class Settings(TypedDict, total=False):
     """How much shorter or longer than the mean a delay may be. Default 0.05 s."""
     unreachable_timeout: Seconds
     """How long to go on without a quorum where the wait has no other limit. Default 3 s."""
-    wait: Literal["push", "poll"] | None
+    wait: Optional[Literal["push", "poll"]]
     """How a caller that waits learns that the lock is free. Default `push`: it takes a place in a
     queue on every node, over a connection of its own, and the nodes call it when its turn comes;
     a node that cannot do that is asked again after each delay. `poll`: all nodes are asked again
     after each delay, and no place is taken."""
-    fair: bool | None
+    fair: Optional[bool]
     """Whether callers get the lock in the order in which they came, over all processes and
     languages. Default: no; then one that has just come may get it before others that wait. It
     holds among callers with `fair=True`, needs one more round trip where the lock is free, and is
     for one resource and `wait="push"`."""
-    on_unreachable: Literal["raise", "proceed"] | None
+    on_unreachable: Optional[Literal["raise", "proceed"]]
     """What becomes of an acquisition that can reach no quorum. Default `raise`. With `proceed` the
     work goes on **without the lock**, under a lease that is `degraded` and has no token: only for
     locks that save work and protect nothing."""
-    fencing: bool | None
+    fencing: Optional[bool]
     """Whether acquisitions get a fencing token. Default yes."""
     fence_retention: Seconds
     """How long the nodes remember fencing tokens once no client is connected. Default 120 s; what
@@ -103,11 +95,11 @@ class ManagerOptions(LockOptions, total=False):
     manager.
     """
 
-    restart_guard: Literal["auto", "strict", "off"] | None
+    restart_guard: Optional[Literal["auto", "strict", "off"]]
     """What is done about nodes that may have forgotten locks. Default `auto`: their votes do not
     count until every lock that they may have forgotten is over; a cluster in which no node has a
     history is used at once, and a single node always. `strict`: without these exceptions."""
-    clock_guard: bool | None
+    clock_guard: Optional[bool]
     """Whether a node whose clock was set forward is held back as if it had forgotten. Default yes;
     it does nothing with one node."""
     max_ttl: Seconds
@@ -116,11 +108,11 @@ class ManagerOptions(LockOptions, total=False):
     Default: no limit; then the longest counts that this manager has asked for or that others have
     noted on the nodes. The same for all who use the nodes."""
 
-    owner: dict[str, str] | None
+    owner: Optional[dict[str, str]]
     """Lets others see who holds these locks: your words (such as `service`), beside the host and
     the process id; 4 KiB at most. `Lock.holder()` shows it, and so do the errors of refused locks
     of managers that have an owner themselves. Default: nothing is told."""
-    on_event: OnEvent | None
+    on_event: Optional[OnEvent]
     """Called with every event of these locks and nodes, see `quorlock.events`: from a thread of
     this package, one after another."""
 
@@ -130,9 +122,9 @@ class Behaviour(NamedTuple):
 
     blocking: bool
     raise_on_lost: bool
-    on_lost: OnLost | None
+    on_lost: Optional[OnLost]
     #: The clients among the nodes, which may begin to use other keys.
-    clients: Clients | None = None
+    clients: Optional[Clients] = None
 
 
 def split(options: dict[str, Any]) -> tuple[dict[str, Any], Behaviour]:

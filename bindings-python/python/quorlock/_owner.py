@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ._errors import ConfigError, ConfigTypeError
+from ._hints import evaluated
 
 
+@evaluated
 class Holder(NamedTuple):
     """Who holds a lock, as far as it has told. Its `str` is a phrase for people."""
 
     owner: dict[str, str]
     """What it says of itself: its own words, `host` and `pid`. Empty if it says nothing."""
-    since: float | None
+    since: Optional[float]
     """When it acquired the lock, in seconds since 1970, by its clock; `None` if it says nothing."""
     text: str
     """For example `billing on web-3, pid 812, for 4 s`."""
@@ -22,7 +24,7 @@ class Holder(NamedTuple):
         return self.text
 
 
-def owner_of(given: Any) -> dict[str, str] | None:
+def owner_of(given: Any) -> Optional[dict[str, str]]:
     """The words of the option `owner`."""
     if given is None:
         return None
@@ -40,6 +42,6 @@ def _word(given: Any) -> str:
     return word
 
 
-def holder_of(told: tuple[str, float | None, dict[str, str]] | None) -> Holder | None:
+def holder_of(told: Optional[tuple[str, Optional[float], dict[str, str]]]) -> Optional[Holder]:
     """The holder, from the core's values."""
     return None if told is None else Holder(owner=told[2], since=told[1], text=told[0])

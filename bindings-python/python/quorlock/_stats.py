@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
+
+from ._hints import evaluated
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Histogram:
     sum: float
     """Their sum."""
 
-    def quantile(self, q: float) -> float | None:
+    def quantile(self, q: float) -> Optional[float]:
         """The bound of the bucket of the `q`-quantile (0.99, say).
 
         `None` without values; infinite in the last bucket.
@@ -35,6 +37,7 @@ class Histogram:
         return None
 
 
+@evaluated
 @dataclass(frozen=True)
 class NodeStats:
     """What was counted of one node."""
@@ -47,7 +50,7 @@ class NodeStats:
     """The time from a command to its answer, in seconds."""
     timeouts: int
     """How often it did not answer in time."""
-    offset_seconds: float | None
+    offset_seconds: Optional[float]
     """How many seconds its clock is ahead of this machine's; `None` while that is not known."""
 
 

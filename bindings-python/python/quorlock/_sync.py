@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union, cast
 
 from ._base import (
     LeaseBase,
@@ -22,13 +22,13 @@ from ._base import (
 from ._errors import LockNotAcquired
 from ._events import hear_for_log
 from ._greenlets import callbacks, wait
+from ._hints import Self, Unpack
 from ._native import Plan, begin_record, begin_verify
 from ._options import (
     USUAL,
     LockOptions,
     ManagerOptions,
     Settings,
-    Unpack,
     check_wait,
     telling,
 )
@@ -38,8 +38,6 @@ from ._signatures import shows
 from ._tracing import begin, tracers
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from . import _async
     from ._errors import LeaseLost
     from ._native import Operation
@@ -67,7 +65,7 @@ class Lease(LeaseBase):
     _raise_on_lost: bool = True
     __reduce__ = refuse_to_pickle_a_lease
 
-    def extend(self, ttl: float | timedelta | None = None) -> float:
+    def extend(self, ttl: Optional[Union[float, timedelta]] = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
         Returns the new validity in seconds. Raises `LeaseLost` if it has ended, `QuorumUnreachable`
@@ -137,13 +135,16 @@ class Lock(LockBase[Lease]):
     'released'
     """
 
-    def acquire(self, blocking: bool = True, timeout: float | timedelta | None = -1) -> bool:
+    def acquire(
+        self, blocking: bool = True, timeout: Optional[Union[float, timedelta]] = -1
+    ) -> bool:
         """Acquire the lock as `threading.Lock` does; returns whether it is held.
 
         `timeout` is the longest wait in seconds: -1 stands for the lock's own `timeout`, `None` for
         no limit. `False` means that another holds the lock; broken nodes raise `QuorumUnreachable`.
-        The lease is not renewed unless the lock has `auto_extend=True`. Ctrl-C ends the wait and
-        leaves nothing behind.
+        The lease is not renewed unless the lock has `auto_extend=True`. Ctrl-C ends the wait: the
+        nodes are asked at once to delete its keys, without a wait for their answers. A node that
+        answers has none a moment later (about a round trip), and elsewhere the ttl ends them.
         """
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
@@ -172,7 +173,7 @@ class Lock(LockBase[Lease]):
             let_go_on(taken)
             raise
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> Optional[Holder]:
         """Who holds the lock (the first of several resources), by a quorum of the nodes.
 
         What its holder says of itself if its `Redlock` has an `owner`. `None` if nobody holds it,
@@ -205,9 +206,9 @@ class Lock(LockBase[Lease]):
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> None:
         left = None
         try:
@@ -215,7 +216,7 @@ class Lock(LockBase[Lease]):
             if left is None or left[1] is None:
                 return  # released inside the block, or held by the parent of this process
             wait(left[1])
-            loss: LeaseLost | None = left[1].result()[1]
+            loss: Optional[LeaseLost] = left[1].result()[1]
         except BaseException:
             let_go_on(left)
             raise
@@ -227,9 +228,9 @@ class Lock(LockBase[Lease]):
 
     def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> Any:
         """Never reached."""
 
@@ -325,10 +326,10 @@ class Redlock(RedlockBase):
     @shows(Settings)
     def lock(
         self,
-        resource: str | Iterable[str] | None = None,
-        ttl: float | timedelta | None = None,
+        resource: Optional[Union[str, Iterable[str]]] = None,
+        ttl: Optional[Union[float, timedelta]] = None,
         *,
-        resources: Iterable[str] | None = None,
+        resources: Optional[Iterable[str]] = None,
         **options: Unpack[Settings],
     ) -> Lock:
         """A lock on one or several resources (all or nothing); nothing is asked of the nodes yet.
@@ -339,7 +340,7 @@ class Redlock(RedlockBase):
 
     @shows(LockOptions)
     def lease(
-        self, resource: str | Iterable[str], token: str, **options: Unpack[LockOptions]
+        self, resource: Union[str, Iterable[str]], token: str, **options: Unpack[LockOptions]
     ) -> Lease:
         """Take over a lease by the `token` that its holder handed over.
 
@@ -370,7 +371,7 @@ class Redlock(RedlockBase):
         Closed are those that no other manager of the process uses (five seconds later if this one
         is only dropped). Clients that it was given are left as they are.
         """
-        self._manager.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ every event is a line there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Optional
 
 from ._errors import Vote
 
@@ -69,7 +69,7 @@ class LeaseEvent(LockEvent):
 
     token: str = field(repr=False)
     """The holder id, `Lease.token`: not for logs, since who knows it can release the lock."""
-    fencing_token: int | None
+    fencing_token: Optional[int]
     """The number that the protected resource checks."""
 
 
@@ -91,7 +91,7 @@ class Contended(LockEvent):
     """A round was refused, because another holds the lock."""
 
     name: ClassVar[str] = "contended"
-    holder_ends_in: float | None
+    holder_ends_in: Optional[float]
     """After how many seconds it can be had, if the holder neither extends nor releases it; `None`
     if the nodes did not tell."""
 
@@ -101,10 +101,10 @@ class Waiting(LockEvent):
     """A caller waits for the lock."""
 
     name: ClassVar[str] = "waiting"
-    rank: int | None
+    rank: Optional[int]
     """How many callers are before this one in the nodes' queues; `None` where it has no place
     there, as behind others of its own process."""
-    holder_ends_in: float | None
+    holder_ends_in: Optional[float]
     """After how many seconds it can be had, if the holder neither extends nor releases it; `None`
     if the nodes did not tell."""
 
@@ -178,7 +178,7 @@ class NodeChanged(Event):
     """The name of its state before; see `Node.state`."""
     to: str
     """The name of its state now."""
-    detail: str | None
+    detail: Optional[str]
     """Why, where the name does not say everything."""
 
     if not TYPE_CHECKING:
@@ -208,9 +208,9 @@ class ClockStep(Event):
     """A clock was set, or stood still with this machine."""
 
     name: ClassVar[str] = "clock_step"
-    address: str | None
+    address: Optional[str]
     """Where the node is; `None` if it is this machine's clock."""
-    by: float | None
+    by: Optional[float]
     """By how many seconds, where that is known."""
     direction: str
     """`forward`, `back` or `paused`."""

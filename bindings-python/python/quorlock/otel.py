@@ -29,7 +29,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
@@ -37,12 +37,12 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Link, Span, Status, StatusCode
 
 from . import events
+from ._base import RedlockBase
 from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
 from ._tracing import tracers
 
 if TYPE_CHECKING:
-    from ._base import RedlockBase
     from ._native import LeaseState, Plan
     from ._stats import Stats
 
@@ -53,8 +53,8 @@ def instrument(
     locks: RedlockBase,
     *,
     resource_names: bool = False,
-    tracer_provider: trace.TracerProvider | None = None,
-    meter_provider: metrics.MeterProvider | None = None,
+    tracer_provider: Optional[trace.TracerProvider] = None,
+    meter_provider: Optional[metrics.MeterProvider] = None,
 ) -> Callable[[], None]:
     """Make spans and metrics of what `locks` does in this process from now on.
 

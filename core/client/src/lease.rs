@@ -70,6 +70,8 @@ struct Extras {
     /// The nodes are told which holder has the fencing token.
     is_recorded: bool,
     renewals: Renewals,
+    /// It was lost, and nobody knew before its release.
+    is_lost_at_release: bool,
     /// When it was acquired, where others are told who holds it.
     owned_since: Option<SystemTime>,
     /// Covers the time for which it is held.
@@ -180,6 +182,15 @@ impl Lease {
     /// Whether it was released through this handle or a clone of it.
     pub fn is_released(&self) -> bool {
         self.shared.lock().life.stage() == Stage::Released
+    }
+
+    /// Whether it was lost: its validity ended before it was released, or the nodes have reported
+    /// that another has it, at the latest in answer to the release.
+    pub fn is_lost(&self) -> bool {
+        let state = self.shared.lock();
+        let was_lost = state.life.lost().is_some()
+            || state.extras.as_ref().is_some_and(|extras| extras.is_lost_at_release);
+        was_lost || state.life.stage() == Stage::Held && state.life.is_over(self.shared.now())
     }
 
     /// The engine whose thread does the work.

@@ -114,7 +114,9 @@ impl Lock {
     /// On a task of the engine ([`Engine::spawn`](crate::Engine::spawn)) or within
     /// [`Engine::block_on`](crate::Engine::block_on) this runs where it is; elsewhere the engine's thread does the
     /// work. The timeout counts from this call, not from the first poll; if the engine begins late, 150 ms are left to
-    /// try, or the whole of a shorter timeout. Dropping the future withdraws: no node keeps a key that no one owns.
+    /// try, or the whole of a shorter timeout. Dropping the future withdraws: the nodes are asked at once to delete
+    /// its keys. A node that answers has none a moment later (about a round trip;
+    /// [`Engine::drain`](crate::Engine::drain) waits for it), and elsewhere the ttl ends them.
     ///
     /// # Errors
     /// [`NotAcquired`](crate::ErrorKind::NotAcquired) or

@@ -194,14 +194,15 @@ impl NodeGuard {
         self.guards.shared.observer.tell_change(self.node, from, to);
     }
 
-    /// Tells people that the node does not take part any more, and why.
-    pub(crate) fn tell_down(&self, why: Arc<str>) {
-        self.guards.shared.observer.tell(vec![Notice::NodeDown(self.node, why)]);
+    /// Tells people that the node does not take part any more, and why; whether another manager of
+    /// the engine has told it as well.
+    pub(crate) fn tell_down(&self, why: Arc<str>, is_repeat: bool) {
+        self.guards.shared.observer.tell_of_outage(Notice::NodeDown(self.node, why), is_repeat);
     }
 
-    /// Tells people that the node takes part again, after this time.
-    pub(crate) fn tell_up(&self, after: Duration) {
-        self.guards.shared.observer.tell(vec![Notice::NodeUp(self.node, after)]);
+    /// The same when the node takes part again, after this time.
+    pub(crate) fn tell_up(&self, after: Duration, is_repeat: bool) {
+        self.guards.shared.observer.tell_of_outage(Notice::NodeUp(self.node, after), is_repeat);
     }
 
     pub(crate) fn handle_checkup(&self, checkup: &Checkup, now: Moment) -> Ruling {

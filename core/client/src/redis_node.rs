@@ -39,7 +39,7 @@ use crate::clock::{self, AtomicMoment, ToldClock};
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState, ServerNode};
 use crate::node_guards::NodeGuard;
-use crate::outage;
+use crate::outage::{self, Outage};
 use crate::tasks::Tasks;
 
 /// One Redis or Valkey server.
@@ -76,8 +76,11 @@ pub struct RedisNode {
     clock: Arc<ToldClock>,
     start: Once,
     /// Present until the task is started.
-    actor: Mutex<Option<(Actor, Option<NodeGuard>)>>,
+    actor: Mutex<Option<(Actor, Option<Watched>)>>,
 }
+
+/// For a node of a manager: where its outages are told.
+type Watched = (NodeGuard, Arc<Outage>);
 
 impl RedisNode {
     /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
@@ -99,10 +102,11 @@ impl RedisNode {
         let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
         let shared = connections.clone();
         let wake = WakeLine::new(connections.clone(), Arc::clone(&address), settings);
-        let dialer = Dialer::new(address, settings, shared, node_guard.clone(), told_clock);
+        let watched = node_guard.clone().map(|guard| (guard, connections.outages().of(&address)));
+        let dialer = Dialer::new(address, settings, shared, node_guard, told_clock);
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
-        let actor = Mutex::new(Some((actor, node_guard)));
+        let actor = Mutex::new(Some((actor, watched)));
         let start = Once::new();
         Arc::new(Self {
             name,
@@ -121,11 +125,11 @@ impl RedisNode {
     fn start(&self) {
         self.start.call_once(|| {
             let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some((actor, node_guard)) = actor {
+            if let Some((actor, watched)) = actor {
                 let tasks = self.connections.tasks();
                 tasks.spawn(actor.run());
-                if let Some(node_guard) = node_guard {
-                    tasks.spawn(outage::watch(self.state.clone(), node_guard));
+                if let Some((node_guard, outage)) = watched {
+                    tasks.spawn(outage::watch(self.state.clone(), node_guard, outage));
                 }
             }
         });

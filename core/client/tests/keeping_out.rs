@@ -152,8 +152,10 @@ fn a_lease_that_is_over_is_released_as_expired() {
         let token = lease.token().to_owned();
         eventually("its validity is over", || !lease.is_valid()).await;
         assert!(is_kept(&servers, &token, 10_001..31_000), "the keys stand");
+        assert!(lease.is_lost() && !lease.is_released());
         let outcome = lease.release().await.unwrap();
         assert_eq!(outcome, ReleaseOutcome::Expired);
+        assert!(lease.is_lost() && lease.is_released());
         assert_eq!(lease.loss(outcome).expect("it is an error").kind(), ErrorKind::LeaseLost);
         eventually("the keys are gone", || is_free(&servers)).await;
     });

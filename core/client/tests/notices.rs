@@ -141,6 +141,31 @@ fn a_node_is_reported_once_when_it_goes_and_when_it_is_back() {
     });
 }
 
+#[test]
+fn every_manager_tells_an_outage_and_one_of_them_first() {
+    run(async {
+        let mut servers = [Server::start(), Server::start(), Server::start()];
+        let (one, two) = (Told::default(), Told::default());
+        let managers = [manager(&servers, &one), manager(&servers, &two)];
+        for locks in &managers {
+            lock_and_release(locks).await;
+            all_healthy(locks).await;
+        }
+        servers[1].kill();
+        let both = |name| !one.by_name(name).is_empty() && !two.by_name(name).is_empty();
+        until("both tell it", || both("node-down")).await;
+        servers[1].restart();
+        until("both tell its end", || both("node-up")).await;
+        let every = [&one, &two].map(|told| told.0.lock().unwrap().clone()).concat();
+        for name in ["node-down", "node-up"] {
+            let named = every.iter().filter(|it| it.name() == name);
+            let (first, repeats) = named.partition::<Vec<_>, _>(|it| !it.is_repeat());
+            assert_eq!((first.len(), repeats.len()), (1, 1), "{name}");
+            assert_eq!(first[0].to_string(), repeats[0].to_string());
+        }
+    });
+}
+
 async fn all_but(locks: &Redlock, down: usize) {
     until("the others are healthy", || {
         let nodes = locks.nodes();

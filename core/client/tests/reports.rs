@@ -66,7 +66,7 @@ async fn a_lease_tells_what_it_took_and_what_became_of_it() {
     assert!(!lease.is_at_risk() && !lease.is_released());
     let kept = lease.clone();
     lease.release().await.unwrap();
-    assert!(kept.is_released() && !kept.is_valid());
+    assert!(kept.is_released() && !kept.is_valid() && !kept.is_lost());
 }
 
 #[tokio::test]

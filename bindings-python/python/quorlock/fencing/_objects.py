@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Any
+from typing import Any, Optional
 
 from quorlock._errors import ConfigError, ConfigTypeError
 
@@ -63,7 +63,7 @@ class FencedObject:
                 conflict = error
         raise conflict
 
-    def get(self) -> tuple[bytes, int] | None:
+    def get(self) -> Optional[tuple[bytes, int]]:
         """What was written last, and its fencing token; `None` if there is no object.
 
         Raises `ConfigError` for an object that was not written by a fence, and what boto3 raises.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Union
 
 from quorlock._errors import ConfigError, ConfigTypeError
 
@@ -54,7 +54,7 @@ class FencedRedis:
             )
         self._script = client.register_script(SCRIPT)
 
-    def set(self, name: str | bytes, value: Any, token: int) -> Any:
+    def set(self, name: Union[str, bytes], value: Any, token: int) -> Any:
         """Set `name` to `value`, as the holder with the fencing token `token`.
 
         Raises `StaleToken` if a larger token was seen, and what the client raises. If that is a

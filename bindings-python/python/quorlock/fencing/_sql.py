@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Optional, Protocol
 
 from quorlock._errors import ConfigError, LockError
 
@@ -53,7 +53,7 @@ a later holder has written with 18; this lease is over, so stop
     """
 
     def __init__(
-        self, dialect: str, *, table: str = "fence", paramstyle: str | None = None
+        self, dialect: str, *, table: str = "fence", paramstyle: Optional[str] = None
     ) -> None:
         if dialect not in _STATEMENTS:
             raise ConfigError(f"dialect must be one of {', '.join(_STATEMENTS)}, not {dialect!r}")

@@ -53,8 +53,11 @@ impl Lease {
         let (send, told) = oneshot::channel();
         let told_to = Some((send, self.engine().register_waiter()));
         self.revoke(Some(withdraw), told_to, votes.clone(), end);
-        let outcome = told.await.unwrap_or(ReleaseOutcome::Unknown);
-        Ok((outcome.seen(was_over), votes))
+        let outcome = told.await.unwrap_or(ReleaseOutcome::Unknown).seen(was_over);
+        if matches!(outcome, ReleaseOutcome::Expired | ReleaseOutcome::Taken) {
+            self.shared.lock().extras().is_lost_at_release = true;
+        }
+        Ok((outcome, votes))
     }
 
     /// The error that corresponds to an outcome of [`Self::release`], if the lease had ended before
@@ -113,6 +116,9 @@ impl Lease {
         let end = match release {
             Release::Asked { was_over, .. } => {
                 state.release = votes.cloned();
+                if was_over {
+                    state.extras().is_lost_at_release = true;
+                }
                 Some(self.shared.begin_end(&mut state, was_over, now))
             }
             Release::Lost(_) | Release::NotHeld => None,

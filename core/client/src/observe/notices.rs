@@ -31,6 +31,7 @@ pub struct NoticeReport {
     notice: Notice,
     address: Option<Arc<str>>,
     message: String,
+    is_repeat: bool,
 }
 
 impl NoticeReport {
@@ -48,6 +49,12 @@ impl NoticeReport {
     /// or about several nodes.
     pub fn address(&self) -> Option<&str> {
         self.address.as_deref()
+    }
+
+    /// Whether another manager of the engine has told the same outage of a node (`node-down`,
+    /// `node-up`): nothing new for a log that all of them write to.
+    pub const fn is_repeat(&self) -> bool {
+        self.is_repeat
     }
 }
 
@@ -137,15 +144,23 @@ impl Observer {
         for notice in &notices {
             self.tell_events(notice);
         }
+        for notice in notices {
+            self.report(notice, false);
+        }
+    }
+
+    /// Tells of an outage of a node, or its end.
+    pub(crate) fn tell_of_outage(&self, notice: Notice, is_repeat: bool) {
+        self.report(notice, is_repeat);
+    }
+
+    fn report(&self, notice: Notice, is_repeat: bool) {
         let Some(listener) = &self.listener else {
             return;
         };
-        for notice in notices {
-            let message = notice.explain(&self.plain());
-            let node = notice.node();
-            let address = node.and_then(|node| self.addresses.get(node.index()).cloned());
-            listener(&NoticeReport { notice, address, message });
-        }
+        let message = notice.explain(&self.plain());
+        let address = notice.node().and_then(|node| self.addresses.get(node.index()).cloned());
+        listener(&NoticeReport { notice, address, message, is_repeat });
     }
 
     pub(crate) fn explain(&self, dependence: &Dependence) -> String {

@@ -18,6 +18,7 @@ use super::session::{ClientId, Facts};
 use super::transport::{self, Pipe};
 use super::wake::WakeLines;
 use crate::address::Address;
+use crate::outage::Outages;
 use crate::tasks::Tasks;
 
 /// The connections that the nodes of an engine's managers share.
@@ -27,6 +28,7 @@ pub(crate) struct Connections(Arc<Registry>);
 pub(super) struct Registry {
     tasks: Tasks,
     wake_lines: WakeLines,
+    outages: Outages,
     entries: Mutex<Vec<Entry>>,
 }
 
@@ -84,8 +86,8 @@ pub(super) struct Reached {
 impl Connections {
     /// A registry whose own tasks run among `tasks`.
     pub(crate) fn on(tasks: Tasks) -> Self {
-        let wake_lines = WakeLines::default();
-        Self(Arc::new(Registry { tasks, wake_lines, entries: Mutex::default() }))
+        let (wake_lines, outages) = (WakeLines::default(), Outages::default());
+        Self(Arc::new(Registry { tasks, wake_lines, outages, entries: Mutex::default() }))
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
@@ -95,6 +97,11 @@ impl Connections {
     /// The wake connections.
     pub(super) fn wake_lines(&self) -> &WakeLines {
         &self.0.wake_lines
+    }
+
+    /// What is told of nodes that are out.
+    pub(super) fn outages(&self) -> &Outages {
+        &self.0.outages
     }
 
     /// A share in the existing connection, or in one that is made now.
