@@ -56,10 +56,12 @@ import { readRoutine, type Routine, useLock } from './using'
  * are the same. They do not keep the process alive.
  *
  * Of a client object, the database that it has selected and the key prefix count, too; they must be
- * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis must be
- * asked for its database: before the first lock, and before a lock when a second has passed since.
- * What it selects in between counts when it is asked next; what a client had selected that is closed
- * when it is asked is not seen.
+ * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. A client that is
+ * connected, or about to be, is asked for its database: before the first lock, and before a lock when a
+ * second has passed since. One of ioredis that has selected it past its own `select()` (by
+ * `call('SELECT', 2)`, say) is refused, because it will be elsewhere when it connects again. What
+ * node-redis selects between two questions, and ioredis in such a way, counts when it is asked
+ * next; what a client of node-redis had selected that is closed when it is asked is not seen.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
