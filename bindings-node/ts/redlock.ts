@@ -148,7 +148,8 @@ export class Redlock extends EventEmitter {
    * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and
    * `timeout` allow to wait, with {@link QuorumUnreachableError} if too few nodes answer (both are
    * {@link ExecutionError}s), with {@link ConfigError} for a wrong argument, and with the signal's
-   * reason when `signal` aborts: no node keeps a key then.
+   * reason at once when `signal` aborts. The nodes are then asked to delete its keys: one that answers
+   * has none a moment later (about a round trip); on one that fails, they end with their duration.
    *
    * @example
    * ```js
