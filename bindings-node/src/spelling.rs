@@ -1,5 +1,5 @@
-//! Spells the core's sentences as a user of JavaScript writes settings: their names, and times in
-//! milliseconds. Owns the spelling; the sentences and the list of options are the core's.
+//! Spells the core's sentences as a user of JavaScript writes settings: their names, times in
+//! milliseconds, client objects. Owns the spelling; the sentences and the list of options are the core's.
 
 use std::time::Duration;
 
@@ -8,7 +8,16 @@ use quorlock::Policy;
 /// `text` with every option of the core spelt as in Node: `restart_guard` as `restartGuard`. Text
 /// in single quotes is a user's own name and is not changed.
 pub(crate) fn in_node(text: &str) -> String {
-    spell(text, |part| with_names(part, |word| word.contains('_') && is_option(word)))
+    let is_meant = |word: &str| word.contains('_') && is_option(word);
+    spell(text, |part| with_names(&of_clients(part), is_meant))
+}
+
+/// `text` with what the core does not know: the address may be that of a client object.
+fn of_clients(text: &str) -> String {
+    text.replace(
+        NO_PASSWORD,
+        &format!("{NO_PASSWORD} (of a client object its options count, not what auth() gave it)"),
+    )
 }
 
 /// The same for a message that repeats settings, whose times are in milliseconds in Node.
@@ -106,6 +115,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         Some(word)
     })
 }
+
+/// What the core says of a node that wants one.
+const NO_PASSWORD: &str = "the node wants a password, but the address has none";
 
 /// Times of settings are whole milliseconds, but for what their seconds lose as decimal numbers.
 const HALF: Duration = Duration::from_micros(500);

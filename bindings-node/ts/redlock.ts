@@ -55,7 +55,8 @@ import { readRoutine, type Routine, useLock } from './using'
  * Redlock of the process uses the same one to a server, if address, user, password, database and TLS
  * are the same. They do not keep the process alive.
  *
- * Of a client object, the database that it has selected and the key prefix count, too; they must be
+ * Of a client object, the user and password are those of its options: what it was given by `auth()`
+ * is not read, because no client shows it. The database that it has selected and the key prefix count, too; they must be
  * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. A client that is
  * connected, or about to be, is asked for its database: before the first lock, and before a lock when a
  * second has passed since. One of ioredis that has selected it past its own `select()` (by

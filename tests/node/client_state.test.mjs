@@ -378,6 +378,28 @@ describe('the key prefix of clients', () => {
 })
 
 describe('the credentials of a client', () => {
+  it('that were given by auth() are said to be missing, and where to put them', async () => {
+    const cluster = await startServers(1, { password: 'secret' })
+    const url = `redis://127.0.0.1:${cluster.servers[0]?.port}`
+    const clients = ioredis.map(([, make]) => make(url, { enableReadyCheck: false }))
+    const words =
+      /wants a password, but the address has none \(of a client object its options count, not what auth\(\) gave it\)/
+    try {
+      for (const client of clients) {
+        client.on('error', () => {})
+        const isAlone = client === clients[2] // version 6 says hello first, and needs it for that
+        if (!isAlone) await client.auth('secret')
+        const redlock = new Redlock([client], { retryCount: 0 })
+        await assert.rejects(redlock.acquire('a', 1000), { message: words })
+        assert.match(String(redlock.nodes[0]?.detail), words)
+        await redlock.close()
+      }
+    } finally {
+      for (const client of clients) client.disconnect()
+      await cluster.close()
+    }
+  })
+
   it('that change are told, without a word of them', async () => {
     const client = new Redis('redis://127.0.0.1:1', { lazyConnect: true, password: 'old-secret' })
     const redlock = new Redlock([client], { retryCount: 0 })
