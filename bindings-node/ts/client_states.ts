@@ -204,8 +204,7 @@ export class ClientStates {
   }
 
   #tellUnknown({ object, index, place }: Watched, error: unknown): void {
-    // The next connection of a client that follows what it selects begins with that.
-    if (object.follows && (error as Error | undefined)?.name !== 'ReplyError') return
+    if (object.follows && !mayStray(error)) return
     const why = error instanceof Error ? error.message : String(error)
     this.#listener.warn(
       'unknown-database',
@@ -254,6 +253,16 @@ export class ClientStates {
   #tell({ index }: Watched, place: Place): string {
     return `the client of ${this.#addressOf(index)} uses ${inWords(place)}`
   }
+}
+
+/**
+ * Whether a client that follows what it selects may use another database in spite of this error. The next
+ * connection of such a client begins with what it follows, and the server carries out nothing before a
+ * log-in.
+ */
+function mayStray(error: unknown): boolean {
+  const { name, message } = error as Error
+  return name === 'ReplyError' && !/^(?:NOAUTH|WRONGPASS) /.test(message)
 }
 
 function inWords({ db, keyPrefix }: Place): string {
