@@ -78,7 +78,8 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
  */
 function askIoredis(client: Record<string, unknown>): Promise<Answer> | undefined {
   const condition = asObject(client['condition'])
-  if (!CONNECTED.has(client['status']) || condition === undefined) return undefined
+  const isConnected = client['status'] === 'ready' || client['status'] === 'connect'
+  if (!(isConnected || hasQueued(client)) || condition === undefined) return undefined
   const followed = Number(condition['select'] ?? 0)
   // By a pipeline, because it never overtakes the commands that wait for the connection.
   const pipeline = (client as unknown as Pipelines).pipeline([['client', 'info']])
@@ -132,6 +133,12 @@ async function askNodeRedis(
   return { db: databaseIn(await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])) }
 }
 
+/** Whether a client of ioredis is about to connect, and keeps commands for then. */
+function hasQueued(client: Record<string, unknown>): boolean {
+  const isOpening = client['status'] === 'connecting' || client['status'] === 'reconnecting'
+  return isOpening && QUEUES.some((name) => Number(asObject(client[name])?.['length'] ?? 0) > 0)
+}
+
 function databaseIn(info: unknown): number {
   const found = /(?:^| )db=(\d+)/.exec(String(info))
   if (found === null) throw new Error('the reply to CLIENT INFO names no database')
@@ -150,8 +157,8 @@ interface Pipelines {
   pipeline(commands: string[][]): { exec(): Promise<[Error | null, unknown][] | null> }
 }
 
-/** The states of ioredis in which commands are sent, or wait for the connection. */
-const CONNECTED = new Set<unknown>(['connecting', 'connect', 'ready', 'reconnecting'])
+/** Where ioredis keeps commands that were not sent yet, or not answered before the connection was lost. */
+const QUEUES = ['offlineQueue', 'commandQueue', 'prevCommandQueue']
 
 /** Members of node-redis' pools, clusters and sentinels that its clients do not have. */
 const NOT_ONE_NODE = [

@@ -19,6 +19,8 @@ interface Watched {
   isAsked: boolean
   /** Whether it has not answered the last question yet. */
   isAsking: boolean
+  /** Whether a question to it has ended. */
+  hasAnswered: boolean
   /** Whether the user was told that its credentials have changed. */
   isLoginTold: boolean
 }
@@ -63,7 +65,7 @@ export class ClientStates {
         : [
             {
               ...{ object, index, place: object.now(), login: object.login() },
-              ...{ isKnown: false, isAsked: false, isAsking: false },
+              ...{ isKnown: false, isAsked: false, isAsking: false, hasAnswered: false },
               isLoginTold: false,
             },
           ],
@@ -186,7 +188,7 @@ export class ClientStates {
   }
 
   async #learn(watched: Watched, answer: Promise<Answer>): Promise<void> {
-    const isFirst = !watched.isKnown
+    const isFirst = !watched.hasAnswered
     watched.isAsking = true
     try {
       const { db, followed } = await answer
@@ -199,6 +201,7 @@ export class ClientStates {
       if (isFirst) this.#tellUnknown(watched, error)
     }
     watched.isAsking = false
+    watched.hasAnswered = true
     watched.isKnown = true
     this.#onAnswer()
   }

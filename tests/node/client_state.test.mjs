@@ -171,6 +171,21 @@ describe('the database of a client', () => {
       assert.equal(off.status, 'wait')
     })
 
+    it(`is not waited for where nothing is to be sent: ${name}`, async () => {
+      const client = make('redis://127.0.0.1:1')
+      client.on('error', () => {})
+      const redlock = new Redlock([client], { retryCount: 0 })
+      try {
+        for (const state of ['connecting', 'reconnecting']) {
+          await eventually(() => client.status === state)
+          await assert.rejects(redlock.acquire('a', 5000), /: connection refused/)
+        }
+      } finally {
+        client.disconnect()
+        await redlock.close()
+      }
+    })
+
     it(`may not change while locks depend on it: ${name}`, async () => {
       await connected(make)
       const redlock = new Redlock(clients)
@@ -272,6 +287,14 @@ describe('the database of a client', () => {
         assert.match(error.message, /has not told within 1000 ms which database it uses/)
         return true
       })
+      const [waiting, controller] = [new Redlock(clients), new AbortController()]
+      const acquiring = waiting.acquire('a', 20_000, { signal: controller.signal })
+      const reason = new Error('enough')
+      const start = performance.now()
+      controller.abort(reason)
+      await assert.rejects(acquiring, reason)
+      assert.ok(performance.now() - start < 500)
+      await waiting.close()
     } finally {
       await Promise.all(cluster.servers.map((server) => server.resume()))
     }
@@ -310,6 +333,8 @@ describe('the database of a client', () => {
     for (const other of clients) {
       const second = new Redlock([other])
       const warning = once(second, 'warning')
+      await (await second.acquire('a', 5000)).release()
+      await sleep(1100) // it had no connection yet, nor anything to send, and is asked after a second
       await (await second.acquire('a', 5000)).release()
       const [{ name, message }] = await warning
       assert.equal(name, 'unknown-database')
