@@ -31,10 +31,19 @@ pub(crate) fn listener(
     Ok(move |notice: &NoticeReport| {
         let notice = Notice {
             name: notice.name(),
-            message: spelling::in_node(&notice.to_string()),
+            message: spelt(notice),
             address: notice.address().map(str::to_owned),
         };
         // For an environment that has ended, nothing happens.
         call.call(notice, ThreadsafeFunctionCallMode::NonBlocking);
     })
+}
+
+/// Its sentence, with the user's own settings as Node writes them.
+fn spelt(notice: &NoticeReport) -> String {
+    let text = notice.to_string();
+    match notice.name() {
+        "long-lock" => spelling::with_times(&text),
+        _ => spelling::in_node(&text),
+    }
 }

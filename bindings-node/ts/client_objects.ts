@@ -1,5 +1,5 @@
 // Reads the settings of other libraries' client objects: ioredis 4 to 6, node-redis 4 to 6. Only reads their
-// state, except that node-redis must be asked for the selected database.
+// state, except that they must be asked for the selected database.
 
 import { asObject, readParts, unusable } from './address'
 import { describe } from './errors'
@@ -11,12 +11,20 @@ export interface ClientObject {
   read(): NodeSpec
   /** The settings that may change during its life and decide which keys are locked. */
   now(): Place
+  /** Whether it follows what it selects, so that {@link now} tells it. */
+  readonly follows: boolean
   /** Its user name and password now. */
   login(): readonly [unknown, unknown]
-  /**
-   * Asks it for the database that it uses, where {@link now} cannot tell; undefined if it is not open.
-   */
-  ask?(): Promise<number> | undefined
+  /** Asks it for the database that it uses; undefined if it has no connection that could use one. */
+  ask(): Promise<Answer> | undefined
+}
+
+/** Which database a client uses. */
+export interface Answer {
+  /** By the server's account. */
+  readonly db: number
+  /** By its own, where it has one. */
+  readonly followed?: number
 }
 
 /** Which keys of a server a client uses. */
@@ -58,8 +66,28 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
   return {
     read: () => readParts(options, options['path'], selected()),
     now: () => placeOf(selected(), options['keyPrefix']),
+    follows: true,
     login: () => [options['username'], options['password']],
+    ask: () => askIoredis(client),
   }
+}
+
+/**
+ * ioredis follows the command only if it is spelt `select`, and then selects the same again on each new
+ * connection.
+ */
+function askIoredis(client: Record<string, unknown>): Promise<Answer> | undefined {
+  const condition = asObject(client['condition'])
+  const isConnected = client['status'] === 'ready' || client['status'] === 'connect'
+  if (!(isConnected || hasQueued(client)) || condition === undefined) return undefined
+  const followed = Number(condition['select'] ?? 0)
+  // By a pipeline, because it never overtakes the commands that wait for the connection.
+  const pipeline = (client as unknown as Pipelines).pipeline([['client', 'info']])
+  return pipeline.exec().then((replies) => {
+    const [error, info] = replies?.[0] ?? [new Error('no reply'), undefined]
+    if (error) throw error
+    return { db: databaseIn(info), followed }
+  })
 }
 
 /** node-redis: `options` with a `socket`; absent parts mean the default. */
@@ -89,19 +117,29 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
   return {
     read,
     now: () => placeOf(options['database'], prefix()),
+    follows: false,
     login: () => [options['username'], options['password']],
     ask: () => (object['isOpen'] === true ? askNodeRedis(object, options) : undefined),
   }
 }
 
-/** The database that the connection of a node-redis client uses, as the server knows it. */
+/** The options that node-redis was created with do not say what it has selected since. */
 async function askNodeRedis(
   client: Record<string, unknown>,
   options: Record<string, unknown>,
-): Promise<number> {
+): Promise<Answer> {
   // In the legacy mode of version 4, only `v4` returns promises. Later versions ignore the option.
   const asked = options['legacyMode'] === true ? (client['v4'] ?? client) : client
-  const info = await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])
+  return { db: databaseIn(await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])) }
+}
+
+/** Whether a client of ioredis is about to connect, and keeps commands for then. */
+function hasQueued(client: Record<string, unknown>): boolean {
+  const isOpening = client['status'] === 'connecting' || client['status'] === 'reconnecting'
+  return isOpening && QUEUES.some((name) => Number(asObject(client[name])?.['length'] ?? 0) > 0)
+}
+
+function databaseIn(info: unknown): number {
   const found = /(?:^| )db=(\d+)/.exec(String(info))
   if (found === null) throw new Error('the reply to CLIENT INFO names no database')
   return Number(found[1])
@@ -114,6 +152,13 @@ function placeOf(db: unknown, keyPrefix: unknown): Place {
 interface CommandSender {
   sendCommand(words: string[]): Promise<unknown>
 }
+
+interface Pipelines {
+  pipeline(commands: string[][]): { exec(): Promise<[Error | null, unknown][] | null> }
+}
+
+/** Where ioredis keeps commands that were not sent yet, or not answered before the connection was lost. */
+const QUEUES = ['offlineQueue', 'commandQueue', 'prevCommandQueue']
 
 /** Members of node-redis' pools, clusters and sentinels that its clients do not have. */
 const NOT_ONE_NODE = [

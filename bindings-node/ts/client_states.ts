@@ -5,7 +5,7 @@
 import { performance } from 'node:perf_hooks'
 import { clearTimeout, setTimeout } from 'node:timers'
 
-import type { ClientObject, Place } from './client_objects'
+import type { Answer, ClientObject, Place } from './client_objects'
 import { ConfigError, QuorumUnreachableError } from './errors'
 
 /** A client object with what it used when it was read. */
@@ -14,11 +14,13 @@ interface Watched {
   readonly index: number
   readonly login: readonly [unknown, unknown]
   place: Place
-  /** Whether its database is known: it told that, or it can have no other than that of its options. */
+  /** Whether its database is known: the server told it, or it can have no other than it says. */
   isKnown: boolean
   isAsked: boolean
   /** Whether it has not answered the last question yet. */
   isAsking: boolean
+  /** Whether a question to it has ended. */
+  hasAnswered: boolean
   /** Whether the user was told that its credentials have changed. */
   isLoginTold: boolean
 }
@@ -42,8 +44,7 @@ export class ClientStates {
   readonly #size: number
   /** Pending while databases are asked for that only the clients themselves know. */
   #asking: Promise<void> | undefined
-  #isSettled = false
-  readonly #canAsk: boolean
+  #isSettled: boolean
   /** When the clients were asked last, once the first lock was allowed. */
   #askedAt = 0
   #onAnswer: () => void = () => {}
@@ -64,19 +65,18 @@ export class ClientStates {
         : [
             {
               ...{ object, index, place: object.now(), login: object.login() },
-              ...{ isKnown: object.ask === undefined, isAsked: false, isAsking: false },
+              ...{ isKnown: false, isAsked: false, isAsking: false, hasAnswered: false },
               isLoginTold: false,
             },
           ],
     )
-    this.#isSettled = this.#watched.every(({ isKnown }) => isKnown)
-    this.#canAsk = !this.#isSettled
+    this.#isSettled = this.#watched.length === 0
     this.#compare()
   }
 
   /**
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
-   * locks. Returns a promise that rejects with it, if clients have to be asked: before the first lock,
+   * locks. Returns a promise that rejects with it if clients have to be asked: before the first lock,
    * where it rejects with a {@link QuorumUnreachableError} if too few of them answer in time, and
    * before a lock after a second without such a question.
    */
@@ -95,15 +95,15 @@ export class ClientStates {
   }
 
   /**
-   * Asks the clients again that are asked at all, to notice a later `select()`. A lock waits for a majority of
+   * Asks the clients again, to notice what they have selected since. A lock waits for a majority of
    * their answers, but only for a moment: a client may be busy with a command that blocks. The later
    * answers count for the next lock.
    */
   #askAgain(): Promise<void> | undefined {
-    if (!this.#canAsk || performance.now() - this.#askedAt < ASK_AGAIN_AFTER) return undefined
+    if (performance.now() - this.#askedAt < ASK_AGAIN_AFTER) return undefined
     this.#askedAt = performance.now()
     const answers = this.#watched.flatMap((watched) => {
-      const answer = watched.isAsking ? undefined : watched.object.ask?.()
+      const answer = watched.isAsking ? undefined : watched.object.ask()
       return answer === undefined ? [] : [this.#learn(watched, answer)]
     })
     if (answers.length === 0) return undefined
@@ -127,8 +127,7 @@ export class ClientStates {
   #checkOne(watched: Watched): void {
     const { object, place, login, index } = watched
     const now = object.now()
-    // The options that node-redis was created with do not say what it has selected since.
-    if (now.keyPrefix !== place.keyPrefix || (object.ask === undefined && now.db !== place.db))
+    if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))
       throw new ConfigError(this.#hasMoved(watched, now))
     const [username, password] = object.login()
     if (watched.isLoginTold || (username === login[0] && password === login[1])) return
@@ -145,12 +144,14 @@ export class ClientStates {
   async #settle(): Promise<void> {
     for (const watched of this.#watched) {
       if (watched.isKnown || watched.isAsked) continue
-      const answer = watched.object.ask?.()
+      const answer = watched.object.ask()
       watched.isKnown = answer === undefined
       watched.isAsked = answer !== undefined
       if (answer !== undefined) void this.#learn(watched, answer)
     }
     await this.#majority()
+    this.#throwMistake()
+    for (const watched of this.#watched) this.#checkOne(watched)
     const known = this.#watched.filter(({ isKnown }) => isKnown)
     this.#compare()
     this.#isSettled = true
@@ -159,9 +160,10 @@ export class ClientStates {
     const db = known[0]?.place.db
     const found = new Map<number, number>()
     for (const watched of this.#watched) {
-      if (!watched.isKnown && db !== undefined) watched.place = { ...watched.place, db }
-      const { index, object, place } = watched
-      if (place.db !== object.now().db) found.set(index, place.db)
+      const { index, object, isKnown } = watched
+      if (object.follows) continue
+      if (!isKnown && db !== undefined) watched.place = { ...watched.place, db }
+      if (watched.place.db !== object.now().db) found.set(index, watched.place.db)
     }
     if (found.size === 0 || this.#listener.databases(found)) return
     this.#mistake = 'the clients have selected another database: make a new Redlock after select()'
@@ -185,29 +187,33 @@ export class ClientStates {
     })
   }
 
-  async #learn(watched: Watched, answer: Promise<number>): Promise<void> {
-    const { place } = watched
-    const isFirst = !watched.isKnown
+  async #learn(watched: Watched, answer: Promise<Answer>): Promise<void> {
+    const isFirst = !watched.hasAnswered
     watched.isAsking = true
     try {
-      const db = await answer
-      if (!this.#isSettled) watched.place = { ...place, db }
-      else if (db !== watched.place.db)
-        this.#mistake ??= this.#hasMoved(watched, { ...watched.place, db })
+      const { db, followed } = await answer
+      const { place } = watched
+      if (followed !== undefined) {
+        if (db !== followed) this.#mistake ??= this.#hasStrayed(watched, db, followed)
+      } else if (!this.#isSettled) watched.place = { ...place, db }
+      else if (db !== place.db) this.#mistake ??= this.#hasMoved(watched, { ...place, db })
     } catch (error) {
       if (isFirst) this.#tellUnknown(watched, error)
     }
     watched.isAsking = false
+    watched.hasAnswered = true
     watched.isKnown = true
     this.#onAnswer()
   }
 
-  #tellUnknown({ index, place }: Watched, error: unknown): void {
+  #tellUnknown({ object, index, place }: Watched, error: unknown): void {
+    if (object.follows && !mayStray(error)) return
     const why = error instanceof Error ? error.message : String(error)
     this.#listener.warn(
       'unknown-database',
       `${this.#addressOf(index)}: its client does not tell which database it has selected (${why}); ` +
-        `taken is database ${place.db}, as in its options: give the node by a URL if that is wrong`,
+        `taken is database ${place.db}, as ${object.follows ? 'it says itself' : 'in its options'}: ` +
+        'give the node by a URL if that is wrong',
       index,
     )
   }
@@ -216,10 +222,12 @@ export class ClientStates {
    * Refuses clients that use different keys: a lock that one of them takes would be invisible to the others.
    */
   #compare(): void {
-    const first = this.#watched.find(({ isKnown }) => isKnown) ?? this.#watched[0]
+    const isTold = ({ object, isKnown }: Watched): boolean => object.follows || isKnown
+    const first = this.#watched.find(isTold) ?? this.#watched[0]
     if (first === undefined) return
-    const other = this.#watched.find(({ place, isKnown }) => {
-      const hasOtherDb = isKnown && first.isKnown && place.db !== first.place.db
+    const other = this.#watched.find((watched) => {
+      const { place } = watched
+      const hasOtherDb = isTold(watched) && isTold(first) && place.db !== first.place.db
       return hasOtherDb || place.keyPrefix !== first.place.keyPrefix
     })
     if (other === undefined) return
@@ -237,9 +245,27 @@ export class ClientStates {
     )
   }
 
+  #hasStrayed({ index }: Watched, db: number, followed: number): string {
+    return (
+      `the client of ${this.#addressOf(index)} uses database ${db}, but takes it for ${followed} and goes ` +
+      'back there when it connects again, because it was not told by its own select(): a lock would have two ' +
+      `holders; call select(${db}) or give it the option db, then make a new Redlock`
+    )
+  }
+
   #tell({ index }: Watched, place: Place): string {
     return `the client of ${this.#addressOf(index)} uses ${inWords(place)}`
   }
+}
+
+/**
+ * Whether a client that follows what it selects may use another database in spite of this error. The next
+ * connection of such a client begins with what it follows, and the server carries out nothing before a
+ * log-in.
+ */
+function mayStray(error: unknown): boolean {
+  const { name, message } = error as Error
+  return name === 'ReplyError' && !/^(?:NOAUTH|WRONGPASS) /.test(message)
 }
 
 function inWords({ db, keyPrefix }: Place): string {

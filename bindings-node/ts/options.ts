@@ -124,8 +124,9 @@ export type GuardSettings = 'restartGuard' | 'clockGuard' | 'maxTtl' | 'owner'
 /** What one acquisition may set beside the settings of its manager. */
 export interface AcquireOptions extends Partial<Omit<Settings, GuardSettings>> {
   /**
-   * Gives the wait up when it aborts: the operation rejects with its reason, and no node keeps a
-   * key.
+   * Gives the wait up when it aborts: the operation rejects with its reason at once, and the nodes are
+   * asked to delete its keys. One that answers has none a moment later (about a round trip); on one
+   * that fails, they end with their duration.
    */
   readonly signal?: AbortSignal | undefined
 }

@@ -40,7 +40,7 @@ const told = new Map<string, { readonly gist: string; readonly at: number }>()
 
 function isNews({ name, message, address }: Notice): boolean {
   if (!OF_NODES.has(name)) return true
-  // A node that was down and is up is down anew.
+  // A node that was down and is up is down anew, also if another manager sees it this time.
   const opposite = OPPOSITE[name]
   if (opposite !== undefined) told.delete(`${opposite} ${address}`)
   const [key, at] = [`${name} ${address}`, performance.now()]

@@ -37,7 +37,7 @@ import type { ReleaseResult } from './release'
 import type { RedlockStats } from './figures'
 import { LONGEST_PATIENCE, Reports } from './reports'
 import { readSequencer, type Sequencer } from './sequencer'
-import { reasonOf } from './signals'
+import { orAborted, reasonOf } from './signals'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
 import { isTraced, traceAcquire } from './tracing'
@@ -53,11 +53,15 @@ import { readRoutine, type Routine, useLock } from './using'
  * Redlock of the process uses the same one to a server, if address, user, password, database and TLS
  * are the same. They do not keep the process alive.
  *
- * Of a client object, the database that it has selected and the key prefix count, too; they must be
- * the same for all, and stay: otherwise, operations reject with a {@link ConfigError}. node-redis must be
- * asked for its database: before the first lock, and before a lock when a second has passed since.
- * What it selects in between counts when it is asked next; what a client had selected that is closed
- * when it is asked is not seen.
+ * Of a client object, the user and password are those of its options: what it was given by `auth()`
+ * is not read, because no client shows it. The database that it has selected and the key prefix count,
+ * too; they must be the same for all, and stay: otherwise, operations reject with a {@link ConfigError}.
+ * A client that is connected, or has something to send when it is, is asked for its database: before the
+ * first lock, and before a lock when a second has passed since. One of ioredis that has selected it past
+ * its own `select()` (by `call('SELECT', 2)`, say) is refused, because it will be elsewhere when it
+ * connects again. What node-redis selects between two questions, and ioredis in such a way, counts
+ * when it is asked next; what a client of node-redis had selected that is closed when it is asked is not
+ * seen.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
@@ -144,7 +148,8 @@ export class Redlock extends Emitter {
    * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and
    * `timeout` allow to wait, with {@link QuorumUnreachableError} if too few nodes answer (both are
    * {@link ExecutionError}s), with {@link ConfigError} for a wrong argument, and with the signal's
-   * reason when `signal` aborts: no node keeps a key then.
+   * reason at once when `signal` aborts. The nodes are then asked to delete its keys: one that answers
+   * has none a moment later (about a round trip); on one that fails, they end with their duration.
    *
    * @example
    * ```js
@@ -166,7 +171,10 @@ export class Redlock extends Emitter {
     const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
     const asking = this.#states.check()
-    if (asking !== undefined) await asking
+    if (asking !== undefined) {
+      await (signal === undefined ? asking : orAborted(asking, signal))
+      if (signal?.aborted) throw reasonOf(signal)
+    }
     const start = (id: number): void => native.acquire(this.#native, id, names, millis, given)
     const settled = signal === undefined ? await run(start) : await run(start, signal)
     if (settled === undefined) throw reasonOf(signal as AbortSignal)

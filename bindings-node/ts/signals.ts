@@ -26,6 +26,17 @@ export function reasonOf(signal: AbortSignal): unknown {
   return (signal.reason as unknown) ?? new DOMException('This operation was aborted', 'AbortError')
 }
 
+/** Settles as `promise` does, or rejects with the reason of `signal` if that aborts first. */
+export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const unlisten = onAbort(signal, () => {
+      unlisten()
+      reject(reasonOf(signal) as Error)
+    })
+    void promise.then(resolve, reject).finally(unlisten)
+  })
+}
+
 function listen(signal: AbortSignal): Listening {
   const callbacks = new Set<() => void>()
   const tell = (): void => {

@@ -1,6 +1,7 @@
 // Tests that the present state of a client object counts, not its first options: otherwise node-redlock with
 // the same clients and this library would lock different keys, and both grant one lock.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
 import { Redis } from 'ioredis'
 import Ioredis4 from 'ioredis4'
@@ -36,6 +37,16 @@ const nodeRedises = /** @type {[string, any][]} */ ([
     return client.connect().then(() => client)
   },
 ])
+
+/**
+ * Ways to select database 2 that ioredis does not notice.
+ * @type {((client: any) => Promise<unknown>)[]}
+ */
+const ROUNDABOUT = [
+  (client) => client.call('SELECT', '2'),
+  (client) => client.pipeline().call('Select', '2').exec(),
+  (client) => client.multi().call('SELECT', '2').exec(),
+]
 
 describe('the database of a client', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
@@ -90,6 +101,89 @@ describe('the database of a client', () => {
         Array(3).fill(lock.value),
       )
       await lock.release()
+    })
+
+    it(`is read while it connects again: ${name}`, async () => {
+      clients = [await make(cluster.urls[0])]
+      await clients[0].select(2)
+      clients[0].disconnect(true)
+      await once(clients[0], 'connect')
+      // It selects when it is ready, a round trip later; until then it is in the database of its options.
+      assert.equal(clients[0].condition.select, 0)
+      const redlock = new Redlock(clients)
+      assert.match(String(redlock.nodes[0]?.address), /\/2$/)
+      await (await redlock.acquire('again', 20_000)).release()
+      await redlock.close()
+    })
+
+    it(`is refused where the client has not noticed what it has selected: ${name}`, async () => {
+      const refused = {
+        code: 'CONFIG',
+        message: /uses database 2, but takes it for 0 .* select\(2\)/,
+      }
+      for (const select of ROUNDABOUT) {
+        await connected(make)
+        await Promise.all(clients.map(select))
+        const redlock = new Redlock(clients)
+        await assert.rejects(redlock.acquire('a', 20_000), refused)
+        await assert.rejects(redlock.isLocked('a'), refused)
+        await redlock.close()
+        await Promise.all(clients.map((client) => client.select(2)))
+        await isShared()
+        await Promise.all(clients.map((client) => client.quit()))
+      }
+    })
+
+    it(`is refused where it will be another once it is connected: ${name}`, async () => {
+      await connected(make)
+      const selections = clients.map((client) => client.call('SELECT', '2'))
+      assert.equal(clients[0].status, 'connecting')
+      const redlock = new Redlock(clients)
+      await assert.rejects(redlock.acquire('a', 20_000), { code: 'CONFIG', message: /database 2/ })
+      await Promise.all(selections)
+      await redlock.close()
+    })
+
+    it(`is looked at again after a second: ${name}`, async () => {
+      await connected(make)
+      const redlock = new Redlock(clients)
+      const lock = await redlock.acquire('held', 20_000)
+      await sleep(1100)
+      await Promise.all(clients.map((client) => client.call('SELECT', '2')))
+      await assert.rejects(redlock.acquire('a', 5000), { code: 'CONFIG', message: /database 2/ })
+      assert.equal((await lock.release()).outcome, 'released')
+      await redlock.close()
+    })
+
+    it(`need not be told by a client that sends nothing: ${name}`, async () => {
+      const [url] = cluster.urls
+      const subscribed = make(url)
+      await subscribed.subscribe('news')
+      const silent = make(url, { enableOfflineQueue: false })
+      const off = make(url, { lazyConnect: true })
+      clients = [subscribed, silent, off]
+      for (const client of clients) {
+        const redlock = new Redlock([client])
+        redlock.on('warning', ({ message }) => assert.fail(message))
+        await (await redlock.acquire('a', 5000)).release()
+        await redlock.close()
+      }
+      assert.equal(off.status, 'wait')
+    })
+
+    it(`is not waited for where nothing is to be sent: ${name}`, async () => {
+      const client = make('redis://127.0.0.1:1')
+      client.on('error', () => {})
+      const redlock = new Redlock([client], { retryCount: 0 })
+      try {
+        for (const state of ['connecting', 'reconnecting']) {
+          await eventually(() => client.status === state)
+          await assert.rejects(redlock.acquire('a', 5000), /: connection refused/)
+        }
+      } finally {
+        client.disconnect()
+        await redlock.close()
+      }
     })
 
     it(`may not change while locks depend on it: ${name}`, async () => {
@@ -169,13 +263,15 @@ describe('the database of a client', () => {
       await Promise.all(clients.map((client) => client.select(3)))
       await cluster.servers[1]?.pause()
       const redlock = new Redlock(clients)
-      const lock = await redlock.acquire('hung', 20_000)
-      assert.ok(
-        redlock.nodes.every(({ address }) => address.endsWith('/3')),
-        'all are equal',
-      )
-      await cluster.servers[1]?.resume()
-      await lock.release()
+      try {
+        await redlock.acquire('hung', 20_000)
+        assert.ok(
+          redlock.nodes.every(({ address }) => address.endsWith('/3')),
+          'all are equal',
+        )
+      } finally {
+        await cluster.servers[1]?.resume()
+      }
       await redlock.close()
     })
   }
@@ -185,12 +281,23 @@ describe('the database of a client', () => {
     await connected(make)
     const redlock = new Redlock(clients)
     await Promise.all(cluster.servers.map((server) => server.pause()))
-    await assert.rejects(redlock.acquire('a', 20_000), (error) => {
-      assert.ok(error instanceof QuorumUnreachableError)
-      assert.match(error.message, /has not told within 1000 ms which database it uses/)
-      return true
-    })
-    await Promise.all(cluster.servers.map((server) => server.resume()))
+    try {
+      await assert.rejects(redlock.acquire('a', 20_000), (error) => {
+        assert.ok(error instanceof QuorumUnreachableError)
+        assert.match(error.message, /has not told within 1000 ms which database it uses/)
+        return true
+      })
+      const [waiting, controller] = [new Redlock(clients), new AbortController()]
+      const acquiring = waiting.acquire('a', 20_000, { signal: controller.signal })
+      const reason = new Error('enough')
+      const start = performance.now()
+      controller.abort(reason)
+      await assert.rejects(acquiring, reason)
+      assert.ok(performance.now() - start < 500)
+      await waiting.close()
+    } finally {
+      await Promise.all(cluster.servers.map((server) => server.resume()))
+    }
     await (await redlock.acquire('a', 20_000)).release()
     await redlock.close()
   })
@@ -221,6 +328,19 @@ describe('the database of a client', () => {
     assert.match(told[0].message, /taken is database 1, as in its options/)
     await redlock.close()
     await client.quit()
+    const login = { username: 'app', password: 'secret', db: 1 }
+    clients = ioredis.map(([, makeOther]) => makeOther(String(server?.url), login))
+    for (const other of clients) {
+      const second = new Redlock([other])
+      const warning = once(second, 'warning')
+      await (await second.acquire('a', 5000)).release()
+      await sleep(1100) // it had no connection yet, nor anything to send, and is asked after a second
+      await (await second.acquire('a', 5000)).release()
+      const [{ name, message }] = await warning
+      assert.equal(name, 'unknown-database')
+      assert.match(message, /taken is database 1, as it says itself/)
+      await second.close()
+    }
   })
 
   it('must be the same for all clients', async () => {
@@ -283,6 +403,29 @@ describe('the key prefix of clients', () => {
 })
 
 describe('the credentials of a client', () => {
+  it('that were given by auth() are said to be missing, and where to put them', async () => {
+    const cluster = await startServers(1, { password: 'secret' })
+    const url = `redis://127.0.0.1:${cluster.servers[0]?.port}`
+    const clients = ioredis.map(([, make]) => make(url, { enableReadyCheck: false }))
+    const words =
+      /wants a password, but the address has none \(of a client object its options count, not what auth\(\) gave it\)/
+    try {
+      for (const client of clients) {
+        client.on('error', () => {})
+        const isAlone = client === clients[2] // version 6 says hello first, and needs it for that
+        if (!isAlone) await client.auth('secret')
+        const redlock = new Redlock([client], { retryCount: 0 })
+        redlock.on('warning', ({ message }) => assert.fail(message))
+        await assert.rejects(redlock.acquire('a', 1000), { message: words })
+        assert.match(String(redlock.nodes[0]?.detail), words)
+        await redlock.close()
+      }
+    } finally {
+      for (const client of clients) client.disconnect()
+      await cluster.close()
+    }
+  })
+
   it('that change are told, without a word of them', async () => {
     const client = new Redis('redis://127.0.0.1:1', { lazyConnect: true, password: 'old-secret' })
     const redlock = new Redlock([client], { retryCount: 0 })

@@ -121,6 +121,31 @@ describe('connections', { skip: process.platform !== 'linux' && 'needs /proc' },
       },
     ))
 
+  it('and memory do not become more with managers that are each used and dropped', () =>
+    during(
+      `
+      await use(new Redlock(urls))
+      const before = files()
+      let [collected, mostAlive, mostFiles] = [0, 0, 0]
+      const registry = new FinalizationRegistry(() => (collected += 1))
+      for (let i = 1; i <= 2_500; i += 1) {
+        const redlock = new Redlock(urls)
+        registry.register(redlock)
+        await use(redlock)
+        mostAlive = Math.max(mostAlive, i - collected)
+        if (i % 100 === 0) mostFiles = Math.max(mostFiles, files())
+      }
+      await pause(JSON.stringify([mostAlive, mostFiles - before]))
+      `,
+      async (next) => {
+        const [alive, files] = JSON.parse(await next())
+        // Each takes 80 kB, and looks at its nodes until it is collected.
+        assert.ok(alive < 1_100, `${alive} managers at a time`)
+        assert.equal(files, 0)
+        assert.deepEqual(await counts(), [1, 1, 1])
+      },
+    ))
+
   it('differ with the login and the database', () =>
     during(
       `

@@ -1,6 +1,7 @@
 // Tests the sentences of errors: they use Node's words, do not contradict each other, and name each fault
 // once.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import {
   ConfigError,
@@ -33,8 +34,8 @@ describe('a message about settings', () => {
       () => redlock.acquire('r', 1000, /** @type {any} */ ({ restartGuard: 'strict' })),
     ],
     [
-      'a lock may keep its keys for at most maxTtl, 1 s, and this one asks for 2 s',
-      () => new Redlock(memory, { maxTtl: 1000 }).acquire('r', 2000),
+      'a lock may keep its keys for at most maxTtl, 5 ms, and this one asks for 2000 ms',
+      () => new Redlock(memory, { maxTtl: 5 }).acquire('r', 2000),
     ],
     [
       'duration and lockDelay together must be below 2^53 ms, not 9007199254740996 ms',
@@ -65,6 +66,19 @@ describe('a message about nodes', () => {
   before(async () => void (cluster = await startServers(3)))
   beforeEach(() => cluster.reset())
   after(() => cluster.close())
+
+  it('repeats a long duration as it was given', async () => {
+    const redlock = new Redlock(cluster.urls)
+    const warning = once(redlock, 'warning')
+    await (await redlock.acquire('r', 7_200_000)).release()
+    const [{ name, message }] = await warning
+    assert.equal(name, 'long-lock')
+    assert.match(
+      message,
+      /^a lock asks the nodes to keep its keys for 7200000 ms: .* or set maxTtl /,
+    )
+    await redlock.close()
+  })
 
   it('says which option to set in Node', async () => {
     const users = { app: ['on', '>secret', '~r', '~quorlock:fence:*', '&*', '+@all'] }

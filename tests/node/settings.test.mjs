@@ -161,7 +161,7 @@ describe('settings', () => {
     for (const maxTtl of [2000, 20_000]) {
       const limited = new Redlock(nodes, { maxTtl })
       const words = new RegExp(
-        `at most maxTtl, ${maxTtl / 1000} s, and this one asks for ${(maxTtl + 1) / 1000} s`,
+        `at most maxTtl, ${maxTtl} ms, and this one asks for ${maxTtl + 1} ms`,
       )
       await assert.rejects(limited.acquire('m', maxTtl + 1), words)
       const lock = await limited.acquire('m', maxTtl)

@@ -98,6 +98,27 @@ describe('a warning', () => {
     await Promise.all(managers.map((redlock) => redlock.close()))
   })
 
+  it('of the process tells of a node that is down anew, whoever sees it', async () => {
+    const [first, second] = [new Redlock(['memory://']), new Redlock(['memory://'])]
+    /** @type {string[]} */
+    const told = []
+    const note = (/** @type {any} */ { code }) => void told.push(code)
+    process.on('warning', note)
+    const notice = { message: 'redis://gone: it takes no part', address: 'redis://gone' }
+    for (const [redlock, name] of /** @type {[any, string][]} */ ([
+      [first, 'node-down'],
+      [second, 'node-down'],
+      [first, 'node-up'],
+      [second, 'node-down'],
+      [first, 'node-down'],
+    ]))
+      redlock._warn({ name, ...notice })
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    const [down, up] = ['QUORLOCK_NODE_DOWN', 'QUORLOCK_NODE_UP']
+    assert.deepEqual(told, [down, up, down])
+  })
+
   it('tells of a node that is held back, which its state shows', async () => {
     const servers = await cluster.start(3)
     const redlock = new Redlock(servers.map(({ url }) => url))
