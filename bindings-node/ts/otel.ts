@@ -206,14 +206,17 @@ function countEvents(redlock: Redlock, meter: Meter): () => void {
 const observed = new WeakMap<Meter, Observed>()
 
 interface Observed {
-  readonly managers: Set<Redlock>
+  /** How often each is instrumented. */
+  readonly managers: Map<Redlock, number>
   readonly timeouts: Timeouts
 }
 
 function observe(redlock: Redlock, meter: Meter): () => void {
   const { managers, timeouts } = observed.get(meter) ?? beginToObserve(meter)
-  managers.add(redlock)
+  managers.set(redlock, (managers.get(redlock) ?? 0) + 1)
   return () => {
+    const others = (managers.get(redlock) ?? 1) - 1
+    if (others > 0) return void managers.set(redlock, others)
     timeouts.count(redlock, redlock.stats())
     managers.delete(redlock)
   }
@@ -237,7 +240,7 @@ class Timeouts {
 }
 
 function beginToObserve(meter: Meter): Observed {
-  const [managers, timeouts] = [new Set<Redlock>(), new Timeouts()]
+  const [managers, timeouts] = [new Map<Redlock, number>(), new Timeouts()]
   observed.set(meter, { managers, timeouts })
   const held = meter.createObservableUpDownCounter('quorlock.locks.held', {
     description: 'Locks that are held now',
@@ -249,14 +252,15 @@ function beginToObserve(meter: Meter): Observed {
     description: 'How often a node did not answer in time',
   })
   const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {
-    const all = [...managers].map((redlock) => ({ redlock, stats: redlock.stats() }))
+    // What is left out keeps its last value in the SDK, so that everything has a value in each reading.
+    const all = [...managers.keys()].map((redlock) => ({ redlock, stats: redlock.stats() }))
     for (const { redlock, stats } of all) timeouts.count(redlock, stats)
     for (const [address, count] of timeouts.all)
       result.observe(counted, count, { 'server.address': address })
-    if (all.length > 0) result.observe(held, sum(all.map(({ stats }) => stats.held)))
+    result.observe(held, sum(all.map(({ stats }) => stats.held)))
     // A Redlock that is closed sees no node any more, and says of each that it is down.
     const nodes = all.flatMap(({ redlock, stats }) => (redlock.isClosed ? [] : stats.nodes))
-    // All that were ever seen: what is left out keeps its last value in the SDK.
+    // All that were ever seen.
     for (const address of timeouts.all.keys()) {
       const own = nodes.filter((node) => node.address === address)
       const attributes = { 'server.address': address }

@@ -117,6 +117,21 @@ describe('quorlock/otel', () => {
     await Promise.all(managers.map((redlock) => redlock.quit()))
   })
 
+  it('shows a Redlock until the last that asks for it is stopped, and then that none is held', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stops = [0, 1].map(() => instrument(redlock, { tracer, meter }))
+    const lock = await redlock.acquire('r', 5000)
+    const held = async () => (await points('quorlock.locks.held')).map(({ value }) => value)
+    assert.deepEqual(await held(), [1])
+    await stops[0]?.()
+    await stops[0]?.()
+    assert.deepEqual(await held(), [1])
+    await stops[1]?.()
+    assert.deepEqual(await held(), [0], 'the SDK repeats the last value of what is left out')
+    await lock.release()
+    await redlock.quit()
+  })
+
   it('ends the span of what is held when it is stopped', async () => {
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter })

@@ -255,6 +255,33 @@ async def test_a_reading_asks_each_manager_once(
 
 
 @both_apis
+async def test_the_end_of_one_instrumentation_leaves_others_alone(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(OWN_NODES)
+
+    async def see() -> tuple[list[Any], int]:
+        """What is shown of a lock: as held, and how many spans more."""
+        before = len(seen.spans("quorlock.acquire"))
+        async with api.block(locks.lock("r")):
+            held = [point.value for point in seen.points("quorlock.locks.held")]
+        return held, len(seen.spans("quorlock.acquire")) - before
+
+    first, second = seen.instrument(locks), seen.instrument(locks)
+    assert await see() == ([1], 2), "the manager is asked once, and each makes its spans"
+    first()
+    assert await see() == ([1], 1)
+    third = seen.instrument(locks)
+    first()
+    third()
+    assert await see() == ([1], 1), "the later one or the earlier one"
+    second()
+    assert await see() == ([], 0)
+    fourth = seen.instrument(locks)
+    second()
+    assert await see() == ([1], 1), "an old end does nothing"
+    fourth()
+
+
+@both_apis
 async def test_timeouts_of_nodes_are_counted_beyond_the_end_of_a_manager(
     api: Api, seen: Seen, servers: Callable[..., Cluster]
 ) -> None:

@@ -27,20 +27,18 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Link, Span, Status, StatusCode
 
-from . import events
+from . import _tracing, events
 from ._base import RedlockBase
 from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
-from ._tracing import tracers
+from ._otel_observer import observer_of
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
@@ -71,16 +69,15 @@ def instrument(
     ...     pass
     >>> stop()
     """
+    _check(locks, resource_names, tracer_provider, meter_provider)
     tracer = trace.get_tracer("quorlock", tracer_provider=tracer_provider)
     provider = meter_provider or metrics.get_meter_provider()
     meter = provider.get_meter("quorlock")
     instrumentation = _Instrumentation(locks, tracer, meter, resource_names)
-    observer = _observers.get(provider)
-    if observer is None:
-        observer = _observers[provider] = _Observer(meter)
-    observer.managers.add(locks)
+    observer = observer_of(provider, meter)
+    observer.join(locks, instrumentation)
     number = locks._manager.number
-    tracers[number] = instrumentation.begin
+    _tracing.add(number, instrumentation.begin)
     locks._events.add(instrumentation.tell)
 
     def stop() -> None:
@@ -91,6 +88,21 @@ def instrument(
         locks._events.remove(instrumentation.tell)
 
     return stop
+
+
+def _check(locks: Any, resource_names: Any, tracer_provider: Any, meter_provider: Any) -> None:
+    if not isinstance(locks, RedlockBase):
+        raise ConfigTypeError(f"instrument() needs a Redlock, not {type(locks).__name__}")
+    if not isinstance(resource_names, bool):
+        raise ConfigTypeError(f"resource_names must be True or False, not {resource_names!r}")
+    providers = (
+        ("tracer_provider", tracer_provider, "get_tracer"),
+        ("meter_provider", meter_provider, "get_meter"),
+    )
+    for name, given, needed in providers:
+        if given is not None and not callable(getattr(given, needed, None)):
+            kind = type(given).__name__
+            raise ConfigTypeError(f"{name} must be a provider of OpenTelemetry, not {kind}")
 
 
 class _Instrumentation:
@@ -229,95 +241,6 @@ def _is_released(lease: LeaseState | None) -> bool:
     return lease is None or lease.is_released
 
 
-class _Observer:
-    """What a meter asks for when it is read, over all managers: it knows a name once."""
-
-    def __init__(self, meter: metrics.Meter) -> None:
-        # : Weak: the meter keeps its callbacks for ever.
-        self.managers: weakref.WeakSet[RedlockBase] = weakref.WeakSet()
-        # : The timeouts of all managers by node, those that are gone included, and what was seen of
-        # : each: a counter must not go down.
-        self._timeouts: Counter[str] = Counter()
-        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
-        self._seen = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._reading = _Reading(float("-inf"), [], set())
-        meter.create_observable_up_down_counter(
-            "quorlock.locks.held", [self._look_held], description="Locks that are held now"
-        )
-        meter.create_observable_gauge(
-            "quorlock.node.state",
-            [self._look_states],
-            description="1 for the state that a node is in",
-        )
-        meter.create_observable_counter(
-            "quorlock.node.timeouts",
-            [self._look_timeouts],
-            description="How often a node did not answer in time",
-        )
-
-    def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
-        seen = self._look("held")
-        if seen:
-            yield Observation(sum(stats.held for _, stats in seen))
-
-    def _look_states(self, _: CallbackOptions) -> Iterable[Observation]:
-        # A manager that is closed sees no node any more, and says of each that it is down.
-        seen = [stats for locks, stats in self._look("states") if not locks.is_closed]
-        # Managers with the same node may see it in two states for a moment.
-        states = {(node.address, node.state) for stats in seen for node in stats.nodes}
-        for address in dict.fromkeys(address for address, _ in states):
-            for state in _STATES:
-                attributes = {"server.address": address, "quorlock.node.state": state}
-                yield Observation(int((address, state) in states), attributes)
-
-    def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
-        for locks, stats in self._look("timeouts"):
-            self._count_timeouts(locks, stats)
-        for address, count in self._timeouts.items():
-            yield Observation(count, {"server.address": address})
-
-    def _look(self, asker: str) -> list[tuple[RedlockBase, Stats]]:
-        """The figures of all managers: those that another asker has got in this reading.
-
-        A meter asks for each instrument by itself, one after another.
-        """
-        now = time.monotonic()
-        with self._lock:
-            reading = self._reading
-            if asker in reading.askers or now - reading.at > _ONE_READING:
-                figures = [(weakref.ref(locks), locks.stats()) for locks in list(self.managers)]
-                reading = self._reading = _Reading(now, figures, set())
-            reading.askers.add(asker)
-        found = ((locks(), stats) for locks, stats in reading.figures)
-        return [
-            (locks, stats) for locks, stats in found if locks is not None and locks in self.managers
-        ]
-
-    def _count_timeouts(self, locks: RedlockBase, stats: Stats) -> None:
-        now: Counter[str] = Counter()
-        for node in stats.nodes:
-            now[node.address] += node.timeouts
-        before = self._seen.get(locks, Counter())
-        for address, count in now.items():
-            self._timeouts[address] += max(0, count - before[address])
-        self._seen[locks] = now
-
-    def leave(self, locks: RedlockBase) -> None:
-        """Ask this manager no more."""
-        if locks in self.managers:
-            self._count_timeouts(locks, locks.stats())
-            self.managers.discard(locks)
-
-
-class _Reading(NamedTuple):
-    """The figures at one time, and who has got them."""
-
-    at: float
-    figures: list[tuple[weakref.ref[RedlockBase], Stats]]
-    askers: set[str]
-
-
 class _Attempt:
     """One acquisition, with its span."""
 
@@ -356,8 +279,6 @@ def _outcome_of(error: BaseException) -> str:
     return "error" if isinstance(error, Exception) else "cancelled"
 
 
-# : By the provider of the meter.
-_observers: weakref.WeakKeyDictionary[Any, _Observer] = weakref.WeakKeyDictionary()
 # : Bounds of the histograms: the SDK's own are for milliseconds.
 _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HOLDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
