@@ -16,7 +16,7 @@ import {
 import { ConfigError, describe, LockError, wrongType } from './errors'
 import type { RedlockStats } from './figures'
 import type { Lock } from './lock'
-import type { Redlock } from './redlock'
+import { Redlock } from './redlock'
 import type { AcquireMessage, HoldMessage } from './tracing'
 import { nearest } from './unknown'
 
@@ -39,7 +39,7 @@ export interface InstrumentOptions {
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
  * on. Returns a function that ends it: the spans of locks that are held then end with the outcome `held`, and
  * its promise resolves once it was told what has become of those that were released or lost just before, within
- * one second. Throws a {@link ConfigError} for an unknown option. Needs Node 18.19 for spans.
+ * one second. Throws a {@link ConfigError} for an unknown option or a wrong type. Needs Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -49,6 +49,8 @@ export interface InstrumentOptions {
  * ```
  */
 export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => Promise<void> {
+  if (!(redlock instanceof Redlock))
+    throw wrongType(`instrument() needs a Redlock, not ${describe(redlock)}`)
   checkOptions(options)
   const meter = options.meter ?? metrics.getMeter('quorlock')
   const stops = [traceAcquisitions(redlock, options, meter), observe(redlock, meter)]
@@ -62,7 +64,7 @@ export function instrument(redlock: Redlock, options: InstrumentOptions = {}): (
   }
 }
 
-function checkOptions(options: unknown): void {
+function checkOptions(options: InstrumentOptions): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw wrongType(`the options of instrument() must be an object, not ${describe(options)}`)
   for (const name of Object.keys(options)) {
@@ -72,6 +74,13 @@ function checkOptions(options: unknown): void {
       meant === undefined ? `known are ${OPTIONS.join(', ')}` : `did you mean '${meant}'?`
     throw new ConfigError(`instrument() has no option '${name}': ${hint}`)
   }
+  const { resourceNames, tracer, meter } = options
+  if (typeof (resourceNames ?? false) !== 'boolean')
+    throw wrongType(`resourceNames must be true or false, not ${describe(resourceNames)}`)
+  if (tracer != null && typeof tracer.startSpan !== 'function')
+    throw wrongType(`tracer must be a Tracer of OpenTelemetry, not ${describe(tracer)}`)
+  if (meter != null && typeof meter.createHistogram !== 'function')
+    throw wrongType(`meter must be a Meter of OpenTelemetry, not ${describe(meter)}`)
 }
 
 function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: Meter): () => void {

@@ -256,6 +256,23 @@ describe('quorlock/otel', () => {
     refused(null, 'the options of instrument() must be an object, not null')
   })
 
+  it('refuses arguments of wrong types', () => {
+    const redlock = new Redlock(OWN_NODES)
+    const refused = (/** @type {any} */ options, /** @type {string} */ message) =>
+      assert.throws(() => instrument(redlock, options), { name: 'ConfigError', message })
+    refused({ resourceNames: 'x' }, 'resourceNames must be true or false, not a string')
+    refused({ tracer: 5 }, 'tracer must be a Tracer of OpenTelemetry, not 5')
+    refused({ meter: {} }, 'meter must be a Meter of OpenTelemetry, not an object')
+    for (const [given, shown] of /** @type {any[]} */ ([
+      [null, 'null'],
+      [{}, 'an object'],
+    ]))
+      assert.throws(() => instrument(given), {
+        name: 'ConfigError',
+        message: `instrument() needs a Redlock, not ${shown}`,
+      })
+  })
+
   it('counts timeouts of nodes beyond the end of a Redlock', async () => {
     const cluster = await startServers(3)
     const managers = [0, 1].map(() => new Redlock(cluster.urls, { nodeTimeout: 100 }))

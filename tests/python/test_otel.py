@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from quorlock import QuorumUnreachable, Redlock, events, otel
+from quorlock import ConfigError, QuorumUnreachable, Redlock, events, otel
 from tests.python.apis import Api, both_apis
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -340,3 +340,24 @@ async def test_what_is_acquired_after_the_end_has_no_span(
     assert span.attributes["quorlock.outcome"] == "acquired"
     others.close()
     await api(locks.close())
+
+
+@pytest.mark.parametrize(
+    ("locks", "options", "message"),
+    [
+        (None, {}, "instrument() needs a Redlock, not NoneType"),
+        ("redis://a", {}, "instrument() needs a Redlock, not str"),
+        (..., {"resource_names": "x"}, "resource_names must be True or False, not 'x'"),
+        (
+            ...,
+            {"tracer_provider": 5},
+            "tracer_provider must be a provider of OpenTelemetry, not int",
+        ),
+        (..., {"meter_provider": 5}, "meter_provider must be a provider of OpenTelemetry, not int"),
+    ],
+)
+def test_arguments_of_wrong_types_are_refused(locks: Any, options: Any, message: str) -> None:
+    given = Redlock(OWN_NODES) if locks is ... else locks
+    with pytest.raises(ConfigError) as caught:
+        otel.instrument(given, **options)
+    assert str(caught.value) == message

@@ -36,13 +36,12 @@ from opentelemetry.trace import Link, Span, Status, StatusCode
 
 from . import _tracing, events
 from ._base import RedlockBase
-from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
+from ._errors import ConfigTypeError, LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
 from ._otel_observer import observer_of
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
-    from ._stats import Stats
 
 __all__ = ["instrument"]
 
@@ -58,9 +57,9 @@ def instrument(
 
     `resource_names` says whether spans have the names of what is locked (`quorlock.resource`),
     which may hold personal data. The providers are the global ones unless others are given.
-    Returns a function that ends it. The spans of locks that are held then end with the outcome
-    `held`; what has become of those that were released or lost just before is waited for, up to one
-    second.
+    Raises `ConfigError` for an argument of the wrong type. Returns a function that ends it. The
+    spans of locks that are held then end with the outcome `held`; what has become of those that
+    were released or lost just before is waited for, up to one second.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -81,9 +80,8 @@ def instrument(
     locks._events.add(instrumentation.tell)
 
     def stop() -> None:
-        if tracers.get(number) == instrumentation.begin:
-            del tracers[number]
-        observer.leave(locks)
+        _tracing.remove(number, instrumentation.begin)
+        observer.leave(locks, instrumentation)
         instrumentation.end()
         locks._events.remove(instrumentation.tell)
 
@@ -283,9 +281,6 @@ def _outcome_of(error: BaseException) -> str:
 _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HOLDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
-# : How long it takes, at most, until all instruments were asked once, in seconds.
-_ONE_READING = 0.2
 # : How long the events that are under way are waited for in the end, in seconds.
 _PATIENCE = 1.0
 # : Events come from another thread, at most this many before the span of their lease.
