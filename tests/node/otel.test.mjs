@@ -1,6 +1,7 @@
 // Tests the spans and metrics of `quorlock/otel` with the in-memory exporters of the real SDKs.
 import assert from 'node:assert/strict'
 import { after, describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { context, SpanStatusCode, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import {
@@ -168,6 +169,23 @@ describe('quorlock/otel', () => {
     await held.release()
     await redlock.quit()
     assert.equal(spans('quorlock.hold').length, 3)
+  })
+
+  it('counts what happened just before it is stopped', async () => {
+    const redlock = new Redlock(['redis://127.0.0.1:1'], {
+      onUnreachable: 'proceed',
+      retryCount: 0,
+    })
+    const stop = instrument(redlock, { tracer, meter })
+    redlock.on('warning', () => {})
+    const counted = async () => Number((await points('quorlock.degraded'))[0]?.value)
+    const before = await counted()
+    await redlock.using('r', 5000, stop)
+    assert.equal(await counted(), before + 1)
+    await redlock.using('r', 5000, async () => {})
+    await setImmediate()
+    assert.equal(await counted(), before + 1, 'it was stopped')
+    await redlock.quit()
   })
 
   it('follows an acquisition that is under way when it is stopped', async () => {

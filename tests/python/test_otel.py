@@ -186,6 +186,31 @@ async def test_what_ended_just_before_the_end_has_its_own_outcome(api: Api, seen
     assert len(seen.spans("quorlock.hold")) == 3
 
 
+@both_apis
+async def test_what_happened_just_before_the_end_is_counted(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(
+        ["redis://127.0.0.1:1"], on_unreachable="proceed", on_event=lambda _: time.sleep(0.02)
+    )
+    stop = seen.instrument(locks)
+    for _ in range(3):
+        async with api.block(locks.lock("r", timeout=0.05)):
+            pass
+    before = time.monotonic()
+    stop()
+    assert time.monotonic() - before < 0.8
+    assert [point.value for point in seen.points("quorlock.degraded")] == [3]
+    async with api.block(locks.lock("r", timeout=0.05)):
+        pass
+    await api.sleep(0.3)
+    assert [point.value for point in seen.points("quorlock.degraded")] == [3], "it has ended"
+    others = api.Redlock(OWN_NODES, on_event=lambda _: time.sleep(0.1))
+    stop = seen.instrument(others)
+    async with api.block(others.lock("r")) as lease:
+        await api(lease.extend())
+        stop()
+    assert [point.count for point in seen.points("quorlock.renewal.slack")] == [1]
+
+
 def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
     took: list[float] = []
 

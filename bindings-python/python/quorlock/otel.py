@@ -27,6 +27,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -42,6 +43,7 @@ from ._otel_observer import observer_of
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
+    from ._stats import Stats
 
 __all__ = ["instrument"]
 
@@ -59,7 +61,8 @@ def instrument(
     which may hold personal data. The providers are the global ones unless others are given.
     Raises `ConfigError` for an argument of the wrong type. Returns a function that ends it. The
     spans of locks that are held then end with the outcome `held`; what has become of those that
-    were released or lost just before is waited for, up to one second.
+    were released or lost just before, and everything else that is counted, is waited for, up to
+    one second.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -78,11 +81,12 @@ def instrument(
     number = locks._manager.number
     _tracing.add(number, instrumentation.begin)
     locks._events.add(instrumentation.tell)
+    before = _counted(locks.stats())
 
     def stop() -> None:
         _tracing.remove(number, instrumentation.begin)
         observer.leave(locks, instrumentation)
-        instrumentation.end()
+        instrumentation.end(_counted(locks.stats()) - before)
         locks._events.remove(instrumentation.tell)
 
     return stop
@@ -115,8 +119,11 @@ class _Instrumentation:
         self._holds: dict[str, tuple[Span, weakref.ref[LeaseState]]] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
+        # : How many events were told, by name, and how many were due when it ended.
+        self._told: Counter[str] = Counter()
+        self._due: Counter[str] = Counter()
         self._is_over = False
-        # : Set when it is over, and the end of every lease was told.
+        # : Set when it is over, and everything was told that had happened before.
         self._is_settled = threading.Event()
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",
@@ -178,28 +185,37 @@ class _Instrumentation:
         """For a lease that begins to be held while another thread ends everything."""
         if self._is_over:
             self._end(token, time.time(), "held")
+            self._settle()
 
-    def end(self) -> None:
+    def end(self, due: Counter[str]) -> None:
         """Begin no spans of leases any more, and end those that there are.
 
-        Events come from another thread: that of a lease which has ended may be under way.
+        Events come from another thread: of those that were `due` until now, some may be under way.
         """
+        if self._is_over:
+            return
+        self._due = due
         self._is_over = True
         for token, (_, lease) in list(self._holds.items()):
             if _is_held(lease()):
                 self._end(token, time.time(), "held")
-        if self._holds and not is_telling():
+        if not self._is_all_told() and not is_telling():
             self._is_settled.wait(_PATIENCE)
         for token, (_, lease) in list(self._holds.items()):
             # Nobody tells of the end of a lease that was neither watched nor released.
             is_gone = _is_released(lease())
             self._end(token, time.time(), "unknown" if is_gone else "expired")
 
+    def _is_all_told(self) -> bool:
+        return not self._holds and not self._due - self._told
+
+    def _settle(self) -> None:
+        if self._is_over and self._is_all_told():
+            self._is_settled.set()
+
     def tell(self, event: events.Event) -> None:
         """An event of the manager."""
-        if self._is_over and not (
-            isinstance(event, events.LeaseEvent) and event.token in self._holds
-        ):
+        if self._is_over and not self._is_of_before(event):
             return
         if isinstance(event, events.Lost):
             self._lost.add(1, {"quorlock.reason": event.reason})
@@ -210,6 +226,14 @@ class _Instrumentation:
             self._slack.record(event.slack)
         elif isinstance(event, events.Degraded):
             self._degraded.add(1)
+        self._told[event.name] += 1
+        self._settle()
+
+    def _is_of_before(self, event: events.Event) -> bool:
+        """Whether it had happened before the end, or ends a lease that had ended then."""
+        if self._told[event.name] < self._due[event.name]:
+            return True
+        return isinstance(event, events.LeaseEvent) and event.token in self._holds
 
     def _ended_as(self, outcome: str, event: events.LeaseEvent, held_for: float) -> None:
         self._hold.record(held_for, {"quorlock.outcome": outcome})
@@ -227,8 +251,6 @@ class _Instrumentation:
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
         span.end(int(at * 1e9))
-        if self._is_over and not self._holds:
-            self._is_settled.set()
 
 
 def _is_held(lease: LeaseState | None) -> bool:
@@ -237,6 +259,18 @@ def _is_held(lease: LeaseState | None) -> bool:
 
 def _is_released(lease: LeaseState | None) -> bool:
     return lease is None or lease.is_released
+
+
+def _counted(stats: Stats) -> Counter[str]:
+    """How many events there have been that are counted here, by name."""
+    return Counter(
+        {
+            "lost": sum(stats.losses.values()),
+            "released": sum(stats.releases.values()),
+            "extended": stats.extensions,
+            "degraded": stats.acquisitions["degraded"],
+        }
+    )
 
 
 class _Attempt:
