@@ -42,8 +42,8 @@ export interface InstrumentOptions {
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
  * on. Returns a function that ends it: the spans of locks that are held then end with the outcome `held`, and
  * its promise resolves once it was told what has become of those that were released or lost just before, and
- * everything else was counted that had happened, within one second. Throws a {@link ConfigError} for an unknown
- * option or a wrong type. Needs Node 18.19 for spans.
+ * everything else was counted that had happened: within one second, and before the process ends for lack of
+ * work. Throws a {@link ConfigError} for an unknown option or a wrong type. Needs Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -152,8 +152,15 @@ function traceHolds(
     description: 'How long locks were held',
     advice: { explicitBucketBoundaries: HOLDS },
   })
-  const spans = new Map<HoldMessage, { span: Span; begun: number }>()
+  const holds = new Map<HoldMessage, Hold>()
+  const byToken = new Map<string, Hold>()
   let isOver = false
+  const forget = (message: HoldMessage): Hold | undefined => {
+    const hold = holds.get(message)
+    holds.delete(message)
+    if (hold !== undefined) byToken.delete(hold.token)
+    return hold
+  }
   const unsubscribe = subscribe<HoldMessage>('quorlock:hold', redlock, {
     start(message) {
       if (isOver) return
@@ -168,12 +175,14 @@ function traceHolds(
         { attributes, links },
         context.active(),
       )
-      spans.set(message, { span, begun: Date.now() })
+      const [begun, token] = [Date.now(), message.lock?.value ?? '']
+      const hold = { span, begun, token, until: begun + (message.lock?.validity ?? 0) }
+      holds.set(message, hold)
+      byToken.set(token, hold)
     },
     asyncEnd(message) {
-      const traced = spans.get(message)
+      const traced = forget(message)
       if (traced === undefined) return
-      spans.delete(message)
       const { outcome = 'unknown', endedAt = Date.now(), reason } = message
       duration.record(Math.max(0, endedAt - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
@@ -183,26 +192,46 @@ function traceHolds(
       told()
     },
   })
-  const endAll = (outcomeOf: (lock: Lock | undefined) => string | undefined): void => {
-    for (const [message, { span }] of spans) {
-      const outcome = outcomeOf(message.lock)
-      if (outcome === undefined) continue
-      spans.delete(message)
-      span.setAttribute('quorlock.outcome', outcome).end()
-    }
+  // What is extended by its holder ends later.
+  const unlisten = redlock._eventSource.listen('extended', ({ token, at, validity }) => {
+    const hold = byToken.get(token)
+    if (hold !== undefined) hold.until = at + validity
+  })
+  const end = (message: HoldMessage, outcome: string, at?: number): void => {
+    const span = forget(message)?.span.setAttribute('quorlock.outcome', outcome)
+    span?.end(at)
   }
   return {
     end() {
       isOver = true
-      endAll((lock) => (lock?.isValid && !lock._isReleased ? 'held' : undefined))
+      for (const message of holds.keys())
+        if (message.lock?.isValid && !message.lock._isReleased) end(message, 'held')
     },
-    isSettled: () => spans.size === 0,
+    isSettled: () => ![...holds.keys()].some(({ lock }) => isEndTold(lock)),
     stop() {
-      // Nobody tells of the end of a lock that was neither watched nor released.
-      endAll((lock) => (lock === undefined || lock._isReleased ? 'unknown' : 'expired'))
+      for (const [message, { until }] of holds) {
+        const { lock } = message
+        if (lock === undefined || lock._isReleased) end(message, 'unknown')
+        else end(message, 'expired', until)
+      }
+      unlisten()
       unsubscribe()
     },
   }
+}
+
+/** A lock that is held. */
+interface Hold {
+  readonly span: Span
+  readonly begun: number
+  readonly token: string
+  /** When its validity ends, in milliseconds since 1970. */
+  until: number
+}
+
+/** Whether an event tells the end of a lock that is over; none does if it ran out and nobody watched it. */
+function isEndTold(lock: Lock | undefined): boolean {
+  return lock === undefined || lock._isReleased || lock._isWatched
 }
 
 function countEvents(redlock: Redlock, meter: Meter, told: () => void): Following {

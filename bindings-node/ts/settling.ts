@@ -1,4 +1,5 @@
-// Waits at an end for what is under way: events come in a later turn of the event loop. Owns how long.
+// Waits at an end for what is under way: events come in a later turn of the event loop. Owns how long, and that
+// the process is kept alive for a moment only.
 
 import { clearTimeout, setTimeout } from 'node:timers'
 
@@ -16,20 +17,39 @@ export class Settling {
     if (this.#end !== undefined && this.#isSettled()) this.#end()
   }
 
-  /** Resolves when everything was told: after one second at the latest. */
+  /**
+   * Resolves when everything was told: after one second at the latest, or once nothing else keeps the process
+   * alive.
+   */
   async wait(): Promise<void> {
     if (this.#isSettled()) return
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(() => end(), PATIENCE)
+      // Events keep no process alive: those that were posted before are told during this moment.
+      const moment = setTimeout(() => {}, MOMENT)
+      const timer = setTimeout(() => end(), PATIENCE).unref()
       const end = (): void => {
+        clearTimeout(moment)
         clearTimeout(timer)
+        waiting.delete(end)
+        if (waiting.size === 0) process.off('beforeExit', endAll)
         this.#end = undefined
         resolve()
       }
+      if (waiting.size === 0) process.on('beforeExit', endAll)
+      waiting.add(end)
       this.#end = end
     })
   }
 }
 
+/** What ends each wait of this process. */
+const waiting = new Set<() => void>()
+
+/** Otherwise the process would end while its caller still waits. */
+function endAll(): void {
+  for (const end of [...waiting]) end()
+}
+
 /** In milliseconds. */
+const MOMENT = 50
 const PATIENCE = 1000

@@ -1,7 +1,9 @@
 // Tests the spans and metrics of `quorlock/otel` with the in-memory exporters of the real SDKs.
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { after, describe, it } from 'node:test'
-import { setImmediate } from 'node:timers/promises'
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { context, SpanStatusCode, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import {
@@ -21,6 +23,27 @@ import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 const OWN_NODES = ['memory://', 'memory://', 'memory://']
+
+/** Waits for a loss that is never told, with nothing else to do. */
+const PROGRAM = `
+  import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
+  import { Redlock } from 'quorlock'
+  import { instrument } from 'quorlock/otel'
+
+  const exporter = new InMemorySpanExporter()
+  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+  const redlock = new Redlock(['memory://'])
+  const stop = instrument(redlock, { tracer: provider.getTracer('test') })
+  const stats = redlock.stats.bind(redlock)
+  redlock.stats = () => ({ ...stats(), losses: { gone: 1 } })
+  await (await redlock.acquire('r', 5000)).release()
+  const begun = performance.now()
+  await stop()
+  const took = performance.now() - begun
+  const holds = exporter.getFinishedSpans().filter(({ name }) => name === 'quorlock.hold')
+  const outcomes = holds.map(({ attributes }) => attributes['quorlock.outcome'])
+  console.log(JSON.stringify({ outcomes, took }))
+`
 
 describe('quorlock/otel', () => {
   const exporter = new InMemorySpanExporter()
@@ -188,6 +211,18 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
+  it('does not keep the process for what is under way when it is stopped', () => {
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      ['--input-type=module', '--eval', PROGRAM],
+      { encoding: 'utf8', cwd: fileURLToPath(new URL('.', import.meta.url)) },
+    )
+    assert.equal(status, 0, stderr)
+    const { outcomes, took } = JSON.parse(stdout)
+    assert.deepEqual(outcomes, ['released'])
+    assert.ok(took < 900, `${took} ms`)
+  })
+
   it('follows an acquisition that is under way when it is stopped', async () => {
     const redlock = new Redlock(OWN_NODES)
     const first = await redlock.acquire('r', 5000)
@@ -208,14 +243,23 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
-  it('says that a lock expired that ended in silence', async () => {
+  it('says that a lock expired that ended in silence, and waits for nothing', async () => {
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter })
     exporter.reset()
-    const lock = await redlock.acquire('r', 50)
+    await redlock.acquire('r', 200)
+    const lock = await redlock.acquire('extended', 200)
+    await lock.extend(400)
     await eventually(() => !lock.isValid)
+    await sleep(300)
+    const before = performance.now()
     await stop()
-    assert.deepEqual(outcomes(), ['expired'])
+    assert.ok(performance.now() - before < 500)
+    assert.deepEqual(outcomes(), ['expired', 'expired'])
+    const lengths = spans('quorlock.hold').map(({ duration: [s, ns] }) => s * 1000 + ns / 1e6)
+    const [first = 0, second = 0] = lengths.sort((one, other) => one - other)
+    assert.ok(first > 100 && first < 250, `${first} ms`)
+    assert.ok(second > 300 && second < 600, `${second} ms`)
     await redlock.quit()
   })
 

@@ -231,14 +231,24 @@ def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
 
 @both_apis
 async def test_a_lease_that_ended_in_silence_has_expired(api: Api, seen: Seen) -> None:
+    """Its span ends with its validity, and nothing is waited for."""
     locks = api.Redlock(OWN_NODES)
     stop = seen.instrument(locks)
-    lock = locks.lock("r", ttl=0.1, auto_extend=False)
+    lock, extended = (locks.lock(name, ttl=0.2, auto_extend=False) for name in ("r", "extended"))
     assert await api(lock.acquire())
-    await api.until(lambda: lock.lease and not lock.lease.is_valid)
+    assert await api(extended.acquire())
+    assert extended.lease
+    await api(extended.lease.extend(0.4))
+    await api.until(lambda: extended.lease and not extended.lease.is_valid)
+    await api.sleep(0.3)
+    before = time.monotonic()
     stop()
-    (hold,) = seen.spans("quorlock.hold")
-    assert hold.attributes["quorlock.outcome"] == "expired"
+    assert time.monotonic() - before < 0.5
+    spans = sorted(seen.spans("quorlock.hold"), key=lambda span: span.end_time - span.start_time)
+    assert [span.attributes["quorlock.outcome"] for span in spans] == ["expired", "expired"]
+    first, second = ((span.end_time - span.start_time) / 1e9 for span in spans)
+    assert 0.1 < first < 0.25
+    assert 0.3 < second < 0.6
 
 
 @both_apis

@@ -115,8 +115,8 @@ class _Instrumentation:
     ) -> None:
         self.tracer = tracer
         self._names = resource_names
-        # : The spans of leases that are held, by the holder id. The lease is not kept by that.
-        self._holds: dict[str, tuple[Span, weakref.ref[LeaseState]]] = {}
+        # : The leases that are held, by the holder id.
+        self._holds: dict[str, _Hold] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
         # : How many events were told, by name, and how many were due when it ended.
@@ -175,7 +175,7 @@ class _Instrumentation:
         links = [Link(around)] if around.is_valid else []
         span = self.tracer.start_span("quorlock.hold", caller, attributes=attributes, links=links)
         token = lease.token
-        self._holds[token] = (span, weakref.ref(lease))
+        self._holds[token] = _Hold(span, lease)
         ended = self._ended.pop(token, None)
         if ended is not None:
             self._end(token, *ended)
@@ -196,18 +196,20 @@ class _Instrumentation:
             return
         self._due = due
         self._is_over = True
-        for token, (_, lease) in list(self._holds.items()):
-            if _is_held(lease()):
+        for token, hold in list(self._holds.items()):
+            if hold.is_valid():
                 self._end(token, time.time(), "held")
         if not self._is_all_told() and not is_telling():
             self._is_settled.wait(_PATIENCE)
-        for token, (_, lease) in list(self._holds.items()):
-            # Nobody tells of the end of a lease that was neither watched nor released.
-            is_gone = _is_released(lease())
-            self._end(token, time.time(), "unknown" if is_gone else "expired")
+        for token, hold in list(self._holds.items()):
+            if hold.is_gone():
+                self._end(token, time.time(), "unknown")
+            else:
+                self._end(token, hold.until, "expired")
 
     def _is_all_told(self) -> bool:
-        return not self._holds and not self._due - self._told
+        is_end_due = any(hold.is_end_told() for hold in list(self._holds.values()))
+        return not is_end_due and not self._due - self._told
 
     def _settle(self) -> None:
         if self._is_over and self._is_all_told():
@@ -224,6 +226,8 @@ class _Instrumentation:
             self._ended_as(event.outcome, event, event.held_for)
         elif isinstance(event, events.Extended):
             self._slack.record(event.slack)
+            if event.token in self._holds:
+                self._holds[event.token].until = event.at + event.validity
         elif isinstance(event, events.Degraded):
             self._degraded.add(1)
         self._told[event.name] += 1
@@ -243,22 +247,38 @@ class _Instrumentation:
             self._ended[event.token] = (event.at, outcome)
 
     def _end(self, token: str, at: float, outcome: str) -> None:
-        held = self._holds.pop(token, None)
-        if held is None:
+        hold = self._holds.pop(token, None)
+        if hold is None:
             return
-        span = held[0]
+        span = hold.span
         span.set_attribute("quorlock.outcome", outcome)
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
         span.end(int(at * 1e9))
 
 
-def _is_held(lease: LeaseState | None) -> bool:
-    return lease is not None and not lease.is_released and lease.is_valid
+class _Hold:
+    """A lease that is held, which is not kept by this, with its span."""
 
+    def __init__(self, span: Span, lease: LeaseState) -> None:
+        self.span = span
+        self._lease = weakref.ref(lease)
+        # : When its validity ends, in seconds since 1970.
+        self.until = time.time() + lease.validity
 
-def _is_released(lease: LeaseState | None) -> bool:
-    return lease is None or lease.is_released
+    def is_valid(self) -> bool:
+        lease = self._lease()
+        return lease is not None and not lease.is_released and lease.is_valid
+
+    def is_gone(self) -> bool:
+        """Whether it was given back, or nobody has it any more."""
+        lease = self._lease()
+        return lease is None or lease.is_released
+
+    def is_end_told(self) -> bool:
+        """Whether an event tells its end; none does if it ran out and nobody watched it."""
+        lease = self._lease()
+        return lease is None or lease.is_released or lease._is_watched
 
 
 def _counted(stats: Stats) -> Counter[str]:
