@@ -62,7 +62,7 @@ def instrument(
     Raises `ConfigError` for an argument of the wrong type. Returns a function that ends it. The
     spans of locks that are held then end with the outcome `held`; what has become of those that
     were released or lost just before, and everything else that is counted, is waited for, up to
-    one second.
+    one second; not in an `on_event` callback, before whose return nothing else is told.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -80,7 +80,8 @@ def instrument(
     observer.join(locks, instrumentation)
     number = locks._manager.number
     _tracing.add(number, instrumentation.begin)
-    locks._events.add(instrumentation.tell)
+    # A callback of the user's may stop it: what that is told of has been counted then.
+    locks._events.add(instrumentation.tell, first=True)
     before = _counted(locks.stats())
 
     def stop() -> None:
