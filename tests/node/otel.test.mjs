@@ -183,7 +183,9 @@ describe('quorlock/otel', () => {
     const until = performance.now() + 300
     while (lost.isValid || performance.now() < until);
     const stopped = stop()
-    assert.deepEqual(outcomes(), ['held'], 'of that one nothing is under way')
+    // The release may have been told in the turn that ended it.
+    const first = outcomes().filter((outcome) => outcome !== 'released')
+    assert.deepEqual(first, ['held'], 'of that one nothing is under way')
     await stopped
     assert.deepEqual(outcomes(), ['held', 'lost', 'released'])
     const after = await lasted()
