@@ -283,6 +283,11 @@ export class Lock {
     return this.#isReleased
   }
 
+  /** @internal Whether the end of its validity is told by itself. */
+  get _isWatched(): boolean {
+    return this.#loss !== undefined
+  }
+
   #refuseDegraded(): void {
     const why = native.whyDegraded(this.#lease)
     if (why) throw this.redlock._failure(why, 'acquire')

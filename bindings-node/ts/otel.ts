@@ -14,9 +14,12 @@ import {
 } from '@opentelemetry/api'
 
 import { ConfigError, describe, LockError, wrongType } from './errors'
+import type { RedlockEvents } from './events'
 import type { RedlockStats } from './figures'
 import type { Lock } from './lock'
-import type { Redlock } from './redlock'
+import { observe, sum } from './otel_observer'
+import { Redlock } from './redlock'
+import { Settling } from './settling'
 import type { AcquireMessage, HoldMessage } from './tracing'
 import { nearest } from './unknown'
 
@@ -38,8 +41,9 @@ export interface InstrumentOptions {
  * `quorlock.hold.duration`, `quorlock.locks.held`, `quorlock.lost`, `quorlock.degraded`,
  * `quorlock.renewal.slack`, `quorlock.node.state`, `quorlock.node.timeouts`) of what `redlock` does from now
  * on. Returns a function that ends it: the spans of locks that are held then end with the outcome `held`, and
- * its promise resolves once it was told what has become of those that were released or lost just before, within
- * one second. Throws a {@link ConfigError} for an unknown option. Needs Node 18.19 for spans.
+ * its promise resolves once it was told what has become of those that were released or lost just before, and
+ * everything else was counted that had happened: within one second, and before the process ends for lack of
+ * work. Throws a {@link ConfigError} for an unknown option or a wrong type. Needs Node 18.19 for spans.
  *
  * @example
  * ```js
@@ -49,20 +53,41 @@ export interface InstrumentOptions {
  * ```
  */
 export function instrument(redlock: Redlock, options: InstrumentOptions = {}): () => Promise<void> {
+  if (!(redlock instanceof Redlock))
+    throw wrongType(`instrument() needs a Redlock, not ${describe(redlock)}`)
   checkOptions(options)
   const meter = options.meter ?? metrics.getMeter('quorlock')
   const stops = [traceAcquisitions(redlock, options, meter), observe(redlock, meter)]
-  const stopHolds = traceHolds(redlock, options, meter)
-  const stopCounting = countEvents(redlock, meter)
+  const told = (): void => settling.check()
+  const holds = traceHolds(redlock, options, meter, told)
+  const counts = countEvents(redlock, meter, told)
+  const settling = new Settling(() => holds.isSettled() && counts.isSettled())
   let stopped: Promise<void> | undefined
   return () => {
     for (const stop of stops.splice(0)) stop()
-    stopped ??= stopHolds().then(stopCounting)
+    stopped ??= end()
     return stopped
+  }
+
+  async function end(): Promise<void> {
+    counts.end()
+    holds.end()
+    await settling.wait()
+    holds.stop()
+    counts.stop()
   }
 }
 
-function checkOptions(options: unknown): void {
+/** What is counted or followed until its end was told. */
+interface Following {
+  /** Begins nothing any more. */
+  end(): void
+  /** Whether everything was told that had happened until {@link end}. */
+  isSettled(): boolean
+  stop(): void
+}
+
+function checkOptions(options: InstrumentOptions): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw wrongType(`the options of instrument() must be an object, not ${describe(options)}`)
   for (const name of Object.keys(options)) {
@@ -72,6 +97,13 @@ function checkOptions(options: unknown): void {
       meant === undefined ? `known are ${OPTIONS.join(', ')}` : `did you mean '${meant}'?`
     throw new ConfigError(`instrument() has no option '${name}': ${hint}`)
   }
+  const { resourceNames, tracer, meter } = options
+  if (typeof (resourceNames ?? false) !== 'boolean')
+    throw wrongType(`resourceNames must be true or false, not ${describe(resourceNames)}`)
+  if (tracer != null && typeof tracer.startSpan !== 'function')
+    throw wrongType(`tracer must be a Tracer of OpenTelemetry, not ${describe(tracer)}`)
+  if (meter != null && typeof meter.createHistogram !== 'function')
+    throw wrongType(`meter must be a Meter of OpenTelemetry, not ${describe(meter)}`)
 }
 
 function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: Meter): () => void {
@@ -113,15 +145,22 @@ function traceHolds(
   redlock: Redlock,
   options: InstrumentOptions,
   meter: Meter,
-): () => Promise<void> {
+  told: () => void,
+): Following {
   const duration = meter.createHistogram('quorlock.hold.duration', {
     unit: 's',
     description: 'How long locks were held',
     advice: { explicitBucketBoundaries: HOLDS },
   })
-  const spans = new Map<HoldMessage, { span: Span; begun: number }>()
+  const holds = new Map<HoldMessage, Hold>()
+  const byToken = new Map<string, Hold>()
   let isOver = false
-  let settle = (): void => {}
+  const forget = (message: HoldMessage): Hold | undefined => {
+    const hold = holds.get(message)
+    holds.delete(message)
+    if (hold !== undefined) byToken.delete(hold.token)
+    return hold
+  }
   const unsubscribe = subscribe<HoldMessage>('quorlock:hold', redlock, {
     start(message) {
       if (isOver) return
@@ -136,49 +175,66 @@ function traceHolds(
         { attributes, links },
         context.active(),
       )
-      spans.set(message, { span, begun: Date.now() })
+      const [begun, token] = [Date.now(), message.lock?.value ?? '']
+      const hold = { span, begun, token, until: begun + (message.lock?.validity ?? 0) }
+      holds.set(message, hold)
+      byToken.set(token, hold)
     },
     asyncEnd(message) {
-      const traced = spans.get(message)
+      const traced = forget(message)
       if (traced === undefined) return
-      spans.delete(message)
       const { outcome = 'unknown', endedAt = Date.now(), reason } = message
       duration.record(Math.max(0, endedAt - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
       if (outcome === 'lost')
         traced.span.setStatus({ code: SpanStatusCode.ERROR, message: `lost: ${reason}` })
       traced.span.end(Math.max(endedAt, traced.begun))
-      if (isOver && spans.size === 0) settle()
+      told()
     },
   })
-  const endAll = (outcomeOf: (lock: Lock | undefined) => string | undefined): void => {
-    for (const [message, { span }] of spans) {
-      const outcome = outcomeOf(message.lock)
-      if (outcome === undefined) continue
-      spans.delete(message)
-      span.setAttribute('quorlock.outcome', outcome).end()
-    }
+  // What is extended by its holder ends later.
+  const unlisten = redlock._eventSource.listen('extended', ({ token, at, validity }) => {
+    const hold = byToken.get(token)
+    if (hold !== undefined) hold.until = at + validity
+  })
+  const end = (message: HoldMessage, outcome: string, at?: number): void => {
+    const span = forget(message)?.span.setAttribute('quorlock.outcome', outcome)
+    span?.end(at)
   }
-  return async () => {
-    isOver = true
-    endAll((lock) => (lock?.isValid && !lock._isReleased ? 'held' : undefined))
-    if (spans.size > 0) {
-      // The events of those that have ended may be under way.
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, PATIENCE)
-        settle = () => {
-          clearTimeout(timer)
-          resolve()
-        }
-      })
-      // Nobody tells of the end of a lock that was neither watched nor released.
-      endAll((lock) => (lock === undefined || lock._isReleased ? 'unknown' : 'expired'))
-    }
-    unsubscribe()
+  return {
+    end() {
+      isOver = true
+      for (const message of holds.keys())
+        if (message.lock?.isValid && !message.lock._isReleased) end(message, 'held')
+    },
+    isSettled: () => ![...holds.keys()].some(({ lock }) => isEndTold(lock)),
+    stop() {
+      for (const [message, { until }] of holds) {
+        const { lock } = message
+        if (lock === undefined || lock._isReleased) end(message, 'unknown')
+        else end(message, 'expired', until)
+      }
+      unlisten()
+      unsubscribe()
+    },
   }
 }
 
-function countEvents(redlock: Redlock, meter: Meter): () => void {
+/** A lock that is held. */
+interface Hold {
+  readonly span: Span
+  readonly begun: number
+  readonly token: string
+  /** When its validity ends, in milliseconds since 1970. */
+  until: number
+}
+
+/** Whether an event tells the end of a lock that is over; none does if it ran out and nobody watched it. */
+function isEndTold(lock: Lock | undefined): boolean {
+  return lock === undefined || lock._isReleased || lock._isWatched
+}
+
+function countEvents(redlock: Redlock, meter: Meter, told: () => void): Following {
   const lost = meter.createCounter('quorlock.lost', { description: 'Locks that were lost' })
   const degraded = meter.createCounter('quorlock.degraded', {
     description: 'Work that went on without its lock',
@@ -192,87 +248,48 @@ function countEvents(redlock: Redlock, meter: Meter): () => void {
   for (const reason of Object.keys(redlock.stats().losses))
     lost.add(0, { 'quorlock.reason': reason })
   degraded.add(0)
+  const seen = { lost: 0, released: 0, extended: 0, degraded: 0 }
+  type Counted = keyof typeof seen
+  const listen = <N extends Counted>(
+    name: N,
+    count: (event: RedlockEvents[N]) => void,
+  ): (() => void) =>
+    redlock._eventSource.listen(name, (event) => {
+      count(event)
+      seen[name] += 1
+      told()
+    })
   const stops = [
-    redlock._eventSource.listen('lost', ({ reason }) => lost.add(1, { 'quorlock.reason': reason })),
-    redlock._eventSource.listen('degraded', () => degraded.add(1)),
-    redlock._eventSource.listen('extended', (event) => slack.record(event.slack)),
+    listen('lost', ({ reason }) => lost.add(1, { 'quorlock.reason': reason })),
+    listen('degraded', () => degraded.add(1)),
+    listen('extended', (event) => slack.record(event.slack)),
+    // Has a span, which counts it.
+    listen('released', () => {}),
   ]
-  return () => {
-    for (const stop of stops) stop()
+  const before = counted(redlock.stats())
+  let after = before
+  return {
+    end() {
+      after = counted(redlock.stats())
+    },
+    isSettled() {
+      const names = Object.keys(seen) as Counted[]
+      return names.every((name) => seen[name] >= after[name] - before[name])
+    },
+    stop() {
+      for (const stop of stops) stop()
+    },
   }
 }
 
-/** The managers that each meter asks when it is read: it shows one value for a set of attributes. */
-const observed = new WeakMap<Meter, Observed>()
-
-interface Observed {
-  readonly managers: Set<Redlock>
-  readonly timeouts: Timeouts
-}
-
-function observe(redlock: Redlock, meter: Meter): () => void {
-  const { managers, timeouts } = observed.get(meter) ?? beginToObserve(meter)
-  managers.add(redlock)
-  return () => {
-    timeouts.count(redlock, redlock.stats())
-    managers.delete(redlock)
+/** How many events there have been that are counted here. */
+function counted({ losses, releases, extensions, acquisitions }: RedlockStats) {
+  return {
+    lost: sum(Object.values(losses)),
+    released: sum(Object.values(releases)),
+    extended: extensions,
+    degraded: acquisitions['degraded'] ?? 0,
   }
-}
-
-/** The timeouts of all managers by node, those that are gone included: a counter must not go down. */
-class Timeouts {
-  readonly all = new Map<string, number>()
-  readonly #seen = new WeakMap<Redlock, Map<string, number>>()
-
-  count(redlock: Redlock, { nodes }: RedlockStats): void {
-    const now = new Map<string, number>()
-    for (const { address, timeouts } of nodes) now.set(address, (now.get(address) ?? 0) + timeouts)
-    const before = this.#seen.get(redlock)
-    for (const [address, count] of now) {
-      const more = Math.max(0, count - (before?.get(address) ?? 0))
-      this.all.set(address, (this.all.get(address) ?? 0) + more)
-    }
-    this.#seen.set(redlock, now)
-  }
-}
-
-function beginToObserve(meter: Meter): Observed {
-  const [managers, timeouts] = [new Set<Redlock>(), new Timeouts()]
-  observed.set(meter, { managers, timeouts })
-  const held = meter.createObservableUpDownCounter('quorlock.locks.held', {
-    description: 'Locks that are held now',
-  })
-  const state = meter.createObservableGauge('quorlock.node.state', {
-    description: '1 for the state that a node is in',
-  })
-  const counted = meter.createObservableCounter('quorlock.node.timeouts', {
-    description: 'How often a node did not answer in time',
-  })
-  const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {
-    const all = [...managers].map((redlock) => ({ redlock, stats: redlock.stats() }))
-    for (const { redlock, stats } of all) timeouts.count(redlock, stats)
-    for (const [address, count] of timeouts.all)
-      result.observe(counted, count, { 'server.address': address })
-    if (all.length > 0) result.observe(held, sum(all.map(({ stats }) => stats.held)))
-    // A Redlock that is closed sees no node any more, and says of each that it is down.
-    const nodes = all.flatMap(({ redlock, stats }) => (redlock.isClosed ? [] : stats.nodes))
-    // All that were ever seen: what is left out keeps its last value in the SDK.
-    for (const address of timeouts.all.keys()) {
-      const own = nodes.filter((node) => node.address === address)
-      const attributes = { 'server.address': address }
-      // Managers with the same node may see it in two states for a moment.
-      for (const name of STATES) {
-        const isIn = own.some((node) => node.state === name)
-        result.observe(state, Number(isIn), { ...attributes, 'quorlock.node.state': name })
-      }
-    }
-  }
-  meter.addBatchObservableCallback(look, [held, state, counted])
-  return { managers, timeouts }
-}
-
-function sum(numbers: number[]): number {
-  return numbers.reduce((total, number) => total + number, 0)
 }
 
 /** Follows the channel of that name for this Redlock alone. */
@@ -315,8 +332,6 @@ function outcomeOf(message: AcquireMessage): string {
 }
 
 const OPTIONS: readonly string[] = ['resourceNames', 'tracer', 'meter']
-/** How long the events that are under way are waited for in the end, in milliseconds. */
-const PATIENCE = 1000
 /** By the code of the error. */
 const OUTCOMES: Readonly<Record<string, string>> = {
   LOCK_NOT_ACQUIRED: 'not_acquired',
@@ -327,4 +342,3 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 const WAITS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 const HOLDS = [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600]
 const PARTS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-const STATES = ['connecting', 'healthy', 'unresponsive', 'quarantined', 'refusing', 'down']

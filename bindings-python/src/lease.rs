@@ -71,6 +71,12 @@ impl LeaseState {
         self.lease.get().is_none_or(Lease::is_released)
     }
 
+    /// Whether the end of its validity is told by itself.
+    #[getter]
+    fn _is_watched(&self) -> bool {
+        self.lease.get().is_some_and(Lease::is_watched)
+    }
+
     /// The holder id, which is the value of the keys on the nodes. A program that knows it can extend and
     /// release the lease: `locks.lease(resource, token)`. Raises `QuorumUnreachable` for a lease that is
     /// `degraded`.

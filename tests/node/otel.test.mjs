@@ -1,6 +1,9 @@
 // Tests the spans and metrics of `quorlock/otel` with the in-memory exporters of the real SDKs.
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { after, describe, it } from 'node:test'
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { context, SpanStatusCode, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import {
@@ -20,6 +23,27 @@ import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 const OWN_NODES = ['memory://', 'memory://', 'memory://']
+
+/** Waits for a loss that is never told, with nothing else to do. */
+const PROGRAM = `
+  import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
+  import { Redlock } from 'quorlock'
+  import { instrument } from 'quorlock/otel'
+
+  const exporter = new InMemorySpanExporter()
+  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+  const redlock = new Redlock(['memory://'])
+  const stop = instrument(redlock, { tracer: provider.getTracer('test') })
+  const stats = redlock.stats.bind(redlock)
+  redlock.stats = () => ({ ...stats(), losses: { gone: 1 } })
+  await (await redlock.acquire('r', 5000)).release()
+  const begun = performance.now()
+  await stop()
+  const took = performance.now() - begun
+  const holds = exporter.getFinishedSpans().filter(({ name }) => name === 'quorlock.hold')
+  const outcomes = holds.map(({ attributes }) => attributes['quorlock.outcome'])
+  console.log(JSON.stringify({ outcomes, took }))
+`
 
 describe('quorlock/otel', () => {
   const exporter = new InMemorySpanExporter()
@@ -117,6 +141,21 @@ describe('quorlock/otel', () => {
     await Promise.all(managers.map((redlock) => redlock.quit()))
   })
 
+  it('shows a Redlock until the last that asks for it is stopped, and then that none is held', async () => {
+    const redlock = new Redlock(OWN_NODES)
+    const stops = [0, 1].map(() => instrument(redlock, { tracer, meter }))
+    const lock = await redlock.acquire('r', 5000)
+    const held = async () => (await points('quorlock.locks.held')).map(({ value }) => value)
+    assert.deepEqual(await held(), [1])
+    await stops[0]?.()
+    await stops[0]?.()
+    assert.deepEqual(await held(), [1])
+    await stops[1]?.()
+    assert.deepEqual(await held(), [0], 'the SDK repeats the last value of what is left out')
+    await lock.release()
+    await redlock.quit()
+  })
+
   it('ends the span of what is held when it is stopped', async () => {
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter })
@@ -144,7 +183,9 @@ describe('quorlock/otel', () => {
     const until = performance.now() + 300
     while (lost.isValid || performance.now() < until);
     const stopped = stop()
-    assert.deepEqual(outcomes(), ['held'], 'of that one nothing is under way')
+    // The release may have been told in the turn that ended it.
+    const first = outcomes().filter((outcome) => outcome !== 'released')
+    assert.deepEqual(first, ['held'], 'of that one nothing is under way')
     await stopped
     assert.deepEqual(outcomes(), ['held', 'lost', 'released'])
     const after = await lasted()
@@ -153,6 +194,35 @@ describe('quorlock/otel', () => {
     await held.release()
     await redlock.quit()
     assert.equal(spans('quorlock.hold').length, 3)
+  })
+
+  it('counts what happened just before it is stopped', async () => {
+    const redlock = new Redlock(['redis://127.0.0.1:1'], {
+      onUnreachable: 'proceed',
+      retryCount: 0,
+    })
+    const stop = instrument(redlock, { tracer, meter })
+    redlock.on('warning', () => {})
+    const counted = async () => Number((await points('quorlock.degraded'))[0]?.value)
+    const before = await counted()
+    await redlock.using('r', 5000, stop)
+    assert.equal(await counted(), before + 1)
+    await redlock.using('r', 5000, async () => {})
+    await setImmediate()
+    assert.equal(await counted(), before + 1, 'it was stopped')
+    await redlock.quit()
+  })
+
+  it('does not keep the process for what is under way when it is stopped', () => {
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      ['--input-type=module', '--eval', PROGRAM],
+      { encoding: 'utf8', cwd: fileURLToPath(new URL('.', import.meta.url)) },
+    )
+    assert.equal(status, 0, stderr)
+    const { outcomes, took } = JSON.parse(stdout)
+    assert.deepEqual(outcomes, ['released'])
+    assert.ok(took < 900, `${took} ms`)
   })
 
   it('follows an acquisition that is under way when it is stopped', async () => {
@@ -175,14 +245,23 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
-  it('says that a lock expired that ended in silence', async () => {
+  it('says that a lock expired that ended in silence, and waits for nothing', async () => {
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter })
     exporter.reset()
-    const lock = await redlock.acquire('r', 50)
+    await redlock.acquire('r', 200)
+    const lock = await redlock.acquire('extended', 200)
+    await lock.extend(400)
     await eventually(() => !lock.isValid)
+    await sleep(300)
+    const before = performance.now()
     await stop()
-    assert.deepEqual(outcomes(), ['expired'])
+    assert.ok(performance.now() - before < 500)
+    assert.deepEqual(outcomes(), ['expired', 'expired'])
+    const lengths = spans('quorlock.hold').map(({ duration: [s, ns] }) => s * 1000 + ns / 1e6)
+    const [first = 0, second = 0] = lengths.sort((one, other) => one - other)
+    assert.ok(first > 100 && first < 250, `${first} ms`)
+    assert.ok(second > 300 && second < 600, `${second} ms`)
     await redlock.quit()
   })
 
@@ -239,6 +318,23 @@ describe('quorlock/otel', () => {
     )
     refused(true, 'the options of instrument() must be an object, not true')
     refused(null, 'the options of instrument() must be an object, not null')
+  })
+
+  it('refuses arguments of wrong types', () => {
+    const redlock = new Redlock(OWN_NODES)
+    const refused = (/** @type {any} */ options, /** @type {string} */ message) =>
+      assert.throws(() => instrument(redlock, options), { name: 'ConfigError', message })
+    refused({ resourceNames: 'x' }, 'resourceNames must be true or false, not a string')
+    refused({ tracer: 5 }, 'tracer must be a Tracer of OpenTelemetry, not 5')
+    refused({ meter: {} }, 'meter must be a Meter of OpenTelemetry, not an object')
+    for (const [given, shown] of /** @type {any[]} */ ([
+      [null, 'null'],
+      [{}, 'an object'],
+    ]))
+      assert.throws(() => instrument(given), {
+        name: 'ConfigError',
+        message: `instrument() needs a Redlock, not ${shown}`,
+      })
   })
 
   it('counts timeouts of nodes beyond the end of a Redlock', async () => {

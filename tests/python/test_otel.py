@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from quorlock import QuorumUnreachable, Redlock, events, otel
+from quorlock import ConfigError, QuorumUnreachable, Redlock, events, otel
 from tests.python.apis import Api, both_apis
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -186,6 +186,31 @@ async def test_what_ended_just_before_the_end_has_its_own_outcome(api: Api, seen
     assert len(seen.spans("quorlock.hold")) == 3
 
 
+@both_apis
+async def test_what_happened_just_before_the_end_is_counted(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(
+        ["redis://127.0.0.1:1"], on_unreachable="proceed", on_event=lambda _: time.sleep(0.02)
+    )
+    stop = seen.instrument(locks)
+    for _ in range(3):
+        async with api.block(locks.lock("r", timeout=0.05)):
+            pass
+    before = time.monotonic()
+    stop()
+    assert time.monotonic() - before < 0.8
+    assert [point.value for point in seen.points("quorlock.degraded")] == [3]
+    async with api.block(locks.lock("r", timeout=0.05)):
+        pass
+    await api.sleep(0.3)
+    assert [point.value for point in seen.points("quorlock.degraded")] == [3], "it has ended"
+    others = api.Redlock(OWN_NODES, on_event=lambda _: time.sleep(0.1))
+    stop = seen.instrument(others)
+    async with api.block(others.lock("r")) as lease:
+        await api(lease.extend())
+        stop()
+    assert [point.count for point in seen.points("quorlock.renewal.slack")] == [1]
+
+
 def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
     took: list[float] = []
 
@@ -201,19 +226,30 @@ def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
         pass
     eventually(lambda: took)
     assert took[0] < 0.5
-    assert len(seen.spans("quorlock.hold")) == 1
+    (hold,) = seen.spans("quorlock.hold")
+    assert hold.attributes["quorlock.outcome"] == "released", "what the callback was told of"
 
 
 @both_apis
 async def test_a_lease_that_ended_in_silence_has_expired(api: Api, seen: Seen) -> None:
+    """Its span ends with its validity, and nothing is waited for."""
     locks = api.Redlock(OWN_NODES)
     stop = seen.instrument(locks)
-    lock = locks.lock("r", ttl=0.1, auto_extend=False)
+    lock, extended = (locks.lock(name, ttl=0.2, auto_extend=False) for name in ("r", "extended"))
     assert await api(lock.acquire())
-    await api.until(lambda: lock.lease and not lock.lease.is_valid)
+    assert await api(extended.acquire())
+    assert extended.lease
+    await api(extended.lease.extend(0.4))
+    await api.until(lambda: extended.lease and not extended.lease.is_valid)
+    await api.sleep(0.3)
+    before = time.monotonic()
     stop()
-    (hold,) = seen.spans("quorlock.hold")
-    assert hold.attributes["quorlock.outcome"] == "expired"
+    assert time.monotonic() - before < 0.5
+    spans = sorted(seen.spans("quorlock.hold"), key=lambda span: span.end_time - span.start_time)
+    assert [span.attributes["quorlock.outcome"] for span in spans] == ["expired", "expired"]
+    first, second = ((span.end_time - span.start_time) / 1e9 for span in spans)
+    assert 0.1 < first < 0.25
+    assert 0.3 < second < 0.6
 
 
 @both_apis
@@ -252,6 +288,33 @@ async def test_a_reading_asks_each_manager_once(
         assert seen.points("quorlock.locks.held")
         assert len(asked) == count
     stop()
+
+
+@both_apis
+async def test_the_end_of_one_instrumentation_leaves_others_alone(api: Api, seen: Seen) -> None:
+    locks = api.Redlock(OWN_NODES)
+
+    async def see() -> tuple[list[Any], int]:
+        """What is shown of a lock: as held, and how many spans more."""
+        before = len(seen.spans("quorlock.acquire"))
+        async with api.block(locks.lock("r")):
+            held = [point.value for point in seen.points("quorlock.locks.held")]
+        return held, len(seen.spans("quorlock.acquire")) - before
+
+    first, second = seen.instrument(locks), seen.instrument(locks)
+    assert await see() == ([1], 2), "the manager is asked once, and each makes its spans"
+    first()
+    assert await see() == ([1], 1)
+    third = seen.instrument(locks)
+    first()
+    third()
+    assert await see() == ([1], 1), "the later one or the earlier one"
+    second()
+    assert await see() == ([], 0)
+    fourth = seen.instrument(locks)
+    second()
+    assert await see() == ([1], 1), "an old end does nothing"
+    fourth()
 
 
 @both_apis
@@ -313,3 +376,24 @@ async def test_what_is_acquired_after_the_end_has_no_span(
     assert span.attributes["quorlock.outcome"] == "acquired"
     others.close()
     await api(locks.close())
+
+
+@pytest.mark.parametrize(
+    ("locks", "options", "message"),
+    [
+        (None, {}, "instrument() needs a Redlock, not NoneType"),
+        ("redis://a", {}, "instrument() needs a Redlock, not str"),
+        (..., {"resource_names": "x"}, "resource_names must be True or False, not 'x'"),
+        (
+            ...,
+            {"tracer_provider": 5},
+            "tracer_provider must be a provider of OpenTelemetry, not int",
+        ),
+        (..., {"meter_provider": 5}, "meter_provider must be a provider of OpenTelemetry, not int"),
+    ],
+)
+def test_arguments_of_wrong_types_are_refused(locks: Any, options: Any, message: str) -> None:
+    given = Redlock(OWN_NODES) if locks is ... else locks
+    with pytest.raises(ConfigError) as caught:
+        otel.instrument(given, **options)
+    assert str(caught.value) == message

@@ -37,9 +37,9 @@ class EventSource:
                 raise ConfigTypeError("on_event must be a function that is not async")
             self.add(callback)
 
-    def add(self, callback: Callable[[Event], object]) -> None:
-        """Call back with every event from now on."""
-        self._callbacks = [*self._callbacks, callback]
+    def add(self, callback: Callable[[Event], object], *, first: bool = False) -> None:
+        """Call back with every event from now on, before all others if this is to be the first."""
+        self._callbacks = [callback, *self._callbacks] if first else [*self._callbacks, callback]
         self._manager.hear_all()
 
     def remove(self, callback: Callable[[Event], object]) -> None:

@@ -18,11 +18,42 @@ class Attempt(Protocol):
         """It has none."""
 
 
-# : What begins to follow an acquisition, by the number of the manager.
-tracers: dict[int, Callable[[Plan], Attempt]] = {}
+# : What begins to follow an acquisition, by the number of the manager: one for each tracer.
+tracers: dict[int, tuple[Callable[[Plan], Attempt], ...]] = {}
 
 
 def begin(plan: Plan) -> Attempt | None:
     """Follow an acquisition that begins now, in the caller's context."""
-    tracer = tracers.get(plan.manager.number)
-    return None if tracer is None else tracer(plan)
+    attempts = [follow(plan) for follow in tracers.get(plan.manager.number, ())]
+    return _Attempts(attempts) if attempts else None
+
+
+def add(number: int, follow: Callable[[Plan], Attempt]) -> None:
+    """Follow the acquisitions of the manager with this number from now on."""
+    tracers[number] = (*tracers.get(number, ()), follow)
+
+
+def remove(number: int, follow: Callable[[Plan], Attempt]) -> None:
+    """Follow those that begin later no more."""
+    left = tuple(it for it in tracers.get(number, ()) if it != follow)
+    if left:
+        tracers[number] = left
+    else:
+        tracers.pop(number, None)
+
+
+class _Attempts:
+    """One acquisition that each tracer follows."""
+
+    def __init__(self, attempts: list[Attempt]) -> None:
+        self._attempts = attempts
+
+    def won(self, lease: LeaseState) -> None:
+        """It has this lease."""
+        for attempt in self._attempts:
+            attempt.won(lease)
+
+    def failed(self, error: BaseException) -> None:
+        """It has none."""
+        for attempt in self._attempts:
+            attempt.failed(error)

@@ -29,18 +29,17 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Link, Span, Status, StatusCode
 
-from . import events
+from . import _tracing, events
 from ._base import RedlockBase
-from ._errors import LockNotAcquired, LockTimeout, QuorumUnreachable
+from ._errors import ConfigTypeError, LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
-from ._tracing import tracers
+from ._otel_observer import observer_of
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
@@ -60,9 +59,10 @@ def instrument(
 
     `resource_names` says whether spans have the names of what is locked (`quorlock.resource`),
     which may hold personal data. The providers are the global ones unless others are given.
-    Returns a function that ends it. The spans of locks that are held then end with the outcome
-    `held`; what has become of those that were released or lost just before is waited for, up to one
-    second.
+    Raises `ConfigError` for an argument of the wrong type. Returns a function that ends it. The
+    spans of locks that are held then end with the outcome `held`; what has become of those that
+    were released or lost just before, and everything else that is counted, is waited for, up to
+    one second; not in an `on_event` callback, before whose return nothing else is told.
 
     >>> from quorlock import Redlock, otel
     >>> locks = Redlock(["memory://", "memory://", "memory://"])
@@ -71,26 +71,41 @@ def instrument(
     ...     pass
     >>> stop()
     """
+    _check(locks, resource_names, tracer_provider, meter_provider)
     tracer = trace.get_tracer("quorlock", tracer_provider=tracer_provider)
     provider = meter_provider or metrics.get_meter_provider()
     meter = provider.get_meter("quorlock")
     instrumentation = _Instrumentation(locks, tracer, meter, resource_names)
-    observer = _observers.get(provider)
-    if observer is None:
-        observer = _observers[provider] = _Observer(meter)
-    observer.managers.add(locks)
+    observer = observer_of(provider, meter)
+    observer.join(locks, instrumentation)
     number = locks._manager.number
-    tracers[number] = instrumentation.begin
-    locks._events.add(instrumentation.tell)
+    _tracing.add(number, instrumentation.begin)
+    # A callback of the user's may stop it: what that is told of has been counted then.
+    locks._events.add(instrumentation.tell, first=True)
+    before = _counted(locks.stats())
 
     def stop() -> None:
-        if tracers.get(number) == instrumentation.begin:
-            del tracers[number]
-        observer.leave(locks)
-        instrumentation.end()
+        _tracing.remove(number, instrumentation.begin)
+        observer.leave(locks, instrumentation)
+        instrumentation.end(_counted(locks.stats()) - before)
         locks._events.remove(instrumentation.tell)
 
     return stop
+
+
+def _check(locks: Any, resource_names: Any, tracer_provider: Any, meter_provider: Any) -> None:
+    if not isinstance(locks, RedlockBase):
+        raise ConfigTypeError(f"instrument() needs a Redlock, not {type(locks).__name__}")
+    if not isinstance(resource_names, bool):
+        raise ConfigTypeError(f"resource_names must be True or False, not {resource_names!r}")
+    providers = (
+        ("tracer_provider", tracer_provider, "get_tracer"),
+        ("meter_provider", meter_provider, "get_meter"),
+    )
+    for name, given, needed in providers:
+        if given is not None and not callable(getattr(given, needed, None)):
+            kind = type(given).__name__
+            raise ConfigTypeError(f"{name} must be a provider of OpenTelemetry, not {kind}")
 
 
 class _Instrumentation:
@@ -101,12 +116,15 @@ class _Instrumentation:
     ) -> None:
         self.tracer = tracer
         self._names = resource_names
-        # : The spans of leases that are held, by the holder id. The lease is not kept by that.
-        self._holds: dict[str, tuple[Span, weakref.ref[LeaseState]]] = {}
+        # : The leases that are held, by the holder id.
+        self._holds: dict[str, _Hold] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
+        # : How many events were told, by name, and how many were due when it ended.
+        self._told: Counter[str] = Counter()
+        self._due: Counter[str] = Counter()
         self._is_over = False
-        # : Set when it is over, and the end of every lease was told.
+        # : Set when it is over, and everything was told that had happened before.
         self._is_settled = threading.Event()
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",
@@ -158,7 +176,7 @@ class _Instrumentation:
         links = [Link(around)] if around.is_valid else []
         span = self.tracer.start_span("quorlock.hold", caller, attributes=attributes, links=links)
         token = lease.token
-        self._holds[token] = (span, weakref.ref(lease))
+        self._holds[token] = _Hold(span, lease)
         ended = self._ended.pop(token, None)
         if ended is not None:
             self._end(token, *ended)
@@ -168,28 +186,39 @@ class _Instrumentation:
         """For a lease that begins to be held while another thread ends everything."""
         if self._is_over:
             self._end(token, time.time(), "held")
+            self._settle()
 
-    def end(self) -> None:
+    def end(self, due: Counter[str]) -> None:
         """Begin no spans of leases any more, and end those that there are.
 
-        Events come from another thread: that of a lease which has ended may be under way.
+        Events come from another thread: of those that were `due` until now, some may be under way.
         """
+        if self._is_over:
+            return
+        self._due = due
         self._is_over = True
-        for token, (_, lease) in list(self._holds.items()):
-            if _is_held(lease()):
+        for token, hold in list(self._holds.items()):
+            if hold.is_valid():
                 self._end(token, time.time(), "held")
-        if self._holds and not is_telling():
+        if not self._is_all_told() and not is_telling():
             self._is_settled.wait(_PATIENCE)
-        for token, (_, lease) in list(self._holds.items()):
-            # Nobody tells of the end of a lease that was neither watched nor released.
-            is_gone = _is_released(lease())
-            self._end(token, time.time(), "unknown" if is_gone else "expired")
+        for token, hold in list(self._holds.items()):
+            if hold.is_gone():
+                self._end(token, time.time(), "unknown")
+            else:
+                self._end(token, hold.until, "expired")
+
+    def _is_all_told(self) -> bool:
+        is_end_due = any(hold.is_end_told() for hold in list(self._holds.values()))
+        return not is_end_due and not self._due - self._told
+
+    def _settle(self) -> None:
+        if self._is_over and self._is_all_told():
+            self._is_settled.set()
 
     def tell(self, event: events.Event) -> None:
         """An event of the manager."""
-        if self._is_over and not (
-            isinstance(event, events.LeaseEvent) and event.token in self._holds
-        ):
+        if self._is_over and not self._is_of_before(event):
             return
         if isinstance(event, events.Lost):
             self._lost.add(1, {"quorlock.reason": event.reason})
@@ -198,8 +227,18 @@ class _Instrumentation:
             self._ended_as(event.outcome, event, event.held_for)
         elif isinstance(event, events.Extended):
             self._slack.record(event.slack)
+            if event.token in self._holds:
+                self._holds[event.token].until = event.at + event.validity
         elif isinstance(event, events.Degraded):
             self._degraded.add(1)
+        self._told[event.name] += 1
+        self._settle()
+
+    def _is_of_before(self, event: events.Event) -> bool:
+        """Whether it had happened before the end, or ends a lease that had ended then."""
+        if self._told[event.name] < self._due[event.name]:
+            return True
+        return isinstance(event, events.LeaseEvent) and event.token in self._holds
 
     def _ended_as(self, outcome: str, event: events.LeaseEvent, held_for: float) -> None:
         self._hold.record(held_for, {"quorlock.outcome": outcome})
@@ -209,113 +248,50 @@ class _Instrumentation:
             self._ended[event.token] = (event.at, outcome)
 
     def _end(self, token: str, at: float, outcome: str) -> None:
-        held = self._holds.pop(token, None)
-        if held is None:
+        hold = self._holds.pop(token, None)
+        if hold is None:
             return
-        span = held[0]
+        span = hold.span
         span.set_attribute("quorlock.outcome", outcome)
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
         span.end(int(at * 1e9))
-        if self._is_over and not self._holds:
-            self._is_settled.set()
 
 
-def _is_held(lease: LeaseState | None) -> bool:
-    return lease is not None and not lease.is_released and lease.is_valid
+class _Hold:
+    """A lease that is held, which is not kept by this, with its span."""
+
+    def __init__(self, span: Span, lease: LeaseState) -> None:
+        self.span = span
+        self._lease = weakref.ref(lease)
+        # : When its validity ends, in seconds since 1970.
+        self.until = time.time() + lease.validity
+
+    def is_valid(self) -> bool:
+        lease = self._lease()
+        return lease is not None and not lease.is_released and lease.is_valid
+
+    def is_gone(self) -> bool:
+        """Whether it was given back, or nobody has it any more."""
+        lease = self._lease()
+        return lease is None or lease.is_released
+
+    def is_end_told(self) -> bool:
+        """Whether an event tells its end; none does if it ran out and nobody watched it."""
+        lease = self._lease()
+        return lease is None or lease.is_released or lease._is_watched
 
 
-def _is_released(lease: LeaseState | None) -> bool:
-    return lease is None or lease.is_released
-
-
-class _Observer:
-    """What a meter asks for when it is read, over all managers: it knows a name once."""
-
-    def __init__(self, meter: metrics.Meter) -> None:
-        # : Weak: the meter keeps its callbacks for ever.
-        self.managers: weakref.WeakSet[RedlockBase] = weakref.WeakSet()
-        # : The timeouts of all managers by node, those that are gone included, and what was seen of
-        # : each: a counter must not go down.
-        self._timeouts: Counter[str] = Counter()
-        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
-        self._seen = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._reading = _Reading(float("-inf"), [], set())
-        meter.create_observable_up_down_counter(
-            "quorlock.locks.held", [self._look_held], description="Locks that are held now"
-        )
-        meter.create_observable_gauge(
-            "quorlock.node.state",
-            [self._look_states],
-            description="1 for the state that a node is in",
-        )
-        meter.create_observable_counter(
-            "quorlock.node.timeouts",
-            [self._look_timeouts],
-            description="How often a node did not answer in time",
-        )
-
-    def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
-        seen = self._look("held")
-        if seen:
-            yield Observation(sum(stats.held for _, stats in seen))
-
-    def _look_states(self, _: CallbackOptions) -> Iterable[Observation]:
-        # A manager that is closed sees no node any more, and says of each that it is down.
-        seen = [stats for locks, stats in self._look("states") if not locks.is_closed]
-        # Managers with the same node may see it in two states for a moment.
-        states = {(node.address, node.state) for stats in seen for node in stats.nodes}
-        for address in dict.fromkeys(address for address, _ in states):
-            for state in _STATES:
-                attributes = {"server.address": address, "quorlock.node.state": state}
-                yield Observation(int((address, state) in states), attributes)
-
-    def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
-        for locks, stats in self._look("timeouts"):
-            self._count_timeouts(locks, stats)
-        for address, count in self._timeouts.items():
-            yield Observation(count, {"server.address": address})
-
-    def _look(self, asker: str) -> list[tuple[RedlockBase, Stats]]:
-        """The figures of all managers: those that another asker has got in this reading.
-
-        A meter asks for each instrument by itself, one after another.
-        """
-        now = time.monotonic()
-        with self._lock:
-            reading = self._reading
-            if asker in reading.askers or now - reading.at > _ONE_READING:
-                figures = [(weakref.ref(locks), locks.stats()) for locks in list(self.managers)]
-                reading = self._reading = _Reading(now, figures, set())
-            reading.askers.add(asker)
-        found = ((locks(), stats) for locks, stats in reading.figures)
-        return [
-            (locks, stats) for locks, stats in found if locks is not None and locks in self.managers
-        ]
-
-    def _count_timeouts(self, locks: RedlockBase, stats: Stats) -> None:
-        now: Counter[str] = Counter()
-        for node in stats.nodes:
-            now[node.address] += node.timeouts
-        before = self._seen.get(locks, Counter())
-        for address, count in now.items():
-            self._timeouts[address] += max(0, count - before[address])
-        self._seen[locks] = now
-
-    def leave(self, locks: RedlockBase) -> None:
-        """Ask this manager no more."""
-        if locks in self.managers:
-            self._count_timeouts(locks, locks.stats())
-            self.managers.discard(locks)
-
-
-class _Reading(NamedTuple):
-    """The figures at one time, and who has got them."""
-
-    at: float
-    figures: list[tuple[weakref.ref[RedlockBase], Stats]]
-    askers: set[str]
+def _counted(stats: Stats) -> Counter[str]:
+    """How many events there have been that are counted here, by name."""
+    return Counter(
+        {
+            "lost": sum(stats.losses.values()),
+            "released": sum(stats.releases.values()),
+            "extended": stats.extensions,
+            "degraded": stats.acquisitions["degraded"],
+        }
+    )
 
 
 class _Attempt:
@@ -356,15 +332,10 @@ def _outcome_of(error: BaseException) -> str:
     return "error" if isinstance(error, Exception) else "cancelled"
 
 
-# : By the provider of the meter.
-_observers: weakref.WeakKeyDictionary[Any, _Observer] = weakref.WeakKeyDictionary()
 # : Bounds of the histograms: the SDK's own are for milliseconds.
 _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HOLDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
-# : How long it takes, at most, until all instruments were asked once, in seconds.
-_ONE_READING = 0.2
 # : How long the events that are under way are waited for in the end, in seconds.
 _PATIENCE = 1.0
 # : Events come from another thread, at most this many before the span of their lease.

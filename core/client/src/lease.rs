@@ -193,6 +193,13 @@ impl Lease {
         was_lost || state.life.stage() == Stage::Held && state.life.is_over(self.shared.now())
     }
 
+    /// Whether the end of its validity is told by itself: it is renewed, or somebody waits for its
+    /// loss. A lease that was lost is told as well.
+    pub fn is_watched(&self) -> bool {
+        let state = self.shared.lock();
+        state.renewal != OperationId::default() || state.life.lost().is_some()
+    }
+
     /// The engine whose thread does the work.
     pub fn engine(&self) -> &Engine {
         &self.shared.manager.engine
@@ -318,10 +325,12 @@ mod tests {
         let scheduled = || locks.manager.renewals.len();
         let bare = lock("bare", false).acquire().await.expect("it is free").into_lease();
         assert_eq!(scheduled(), 0, "nobody waits for its loss");
+        assert!(!bare.is_watched());
         let released = lock("released", true).acquire().await.expect("it is free").into_lease();
         let dropped = lock("dropped", true).acquire().await.expect("it is free").into_lease();
         assert_eq!(scheduled(), 2);
         bare.on_lost(|_| {});
+        assert!(bare.is_watched());
         assert_eq!(scheduled(), 3);
         released.extend(None).await.expect("it is held");
         assert_eq!(scheduled(), 3, "once, also after an extension");

@@ -1,0 +1,55 @@
+// Waits at an end for what is under way: events come in a later turn of the event loop. Owns how long, and that
+// the process is kept alive for a moment only.
+
+import { clearTimeout, setTimeout } from 'node:timers'
+
+/** Waits until everything was told. */
+export class Settling {
+  readonly #isSettled: () => boolean
+  #end: (() => void) | undefined
+
+  constructor(isSettled: () => boolean) {
+    this.#isSettled = isSettled
+  }
+
+  /** To be called when something was told. */
+  check(): void {
+    if (this.#end !== undefined && this.#isSettled()) this.#end()
+  }
+
+  /**
+   * Resolves when everything was told: after one second at the latest, or once nothing else keeps the process
+   * alive.
+   */
+  async wait(): Promise<void> {
+    if (this.#isSettled()) return
+    await new Promise<void>((resolve) => {
+      // Events keep no process alive: those that were posted before are told during this moment.
+      const moment = setTimeout(() => {}, MOMENT)
+      const timer = setTimeout(() => end(), PATIENCE).unref()
+      const end = (): void => {
+        clearTimeout(moment)
+        clearTimeout(timer)
+        waiting.delete(end)
+        if (waiting.size === 0) process.off('beforeExit', endAll)
+        this.#end = undefined
+        resolve()
+      }
+      if (waiting.size === 0) process.on('beforeExit', endAll)
+      waiting.add(end)
+      this.#end = end
+    })
+  }
+}
+
+/** What ends each wait of this process. */
+const waiting = new Set<() => void>()
+
+/** Otherwise the process would end while its caller still waits. */
+function endAll(): void {
+  for (const end of [...waiting]) end()
+}
+
+/** In milliseconds. */
+const MOMENT = 50
+const PATIENCE = 1000
