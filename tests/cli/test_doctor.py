@@ -297,6 +297,30 @@ def test_a_slow_round_trip(healthy: Cluster) -> None:
     assert told["nodes"][2]["round_trip_seconds"] > 0.07
 
 
+def test_nodes_that_are_far_away(servers: Servers) -> None:
+    """All questions are answered within the default timeout."""
+    cluster = servers(3, appendonly=True)
+    cluster.reset()
+    cluster[2].command("CONFIG", "SET", "appendonly", "no")
+    with contextlib.ExitStack() as proxies:
+        nodes = [proxies.enter_context(FaultProxy(server)) for server in cluster]
+        for node in nodes:
+            node.delay(0.1)
+        code, told = _doctor([node.url for node in nodes])
+    assert (code, _codes(told)) == (1, {"slow", "no-persistence"})
+    assert all(node["round_trip_seconds"] > 0.15 for node in told["nodes"])
+
+
+def test_a_node_of_which_nothing_is_learned(healthy: Cluster) -> None:
+    """It grants locks, but the questions about it are answered with nonsense."""
+    refused = b"-ERR wrong number of arguments for 'hset'"
+    with rewriting(healthy[2], {refused: refused.replace(b"-", b"?")}) as url:
+        code, told = _doctor(_beside(healthy, url))
+    assert (code, _codes(told), told["healthy"]) == (1, {"unknown"}, False)
+    assert told["nodes"][2]["state"] == "healthy"
+    assert "nothing else is known of it" in _finding(told, "unknown")["problem"]
+
+
 def test_nodes_has_a_row_for_each(healthy: Cluster, servers: Servers) -> None:
     gone: Server = servers(1)[0]
     gone.kill()

@@ -84,6 +84,7 @@ pub(super) fn of(survey: &Survey) -> Vec<Finding> {
             let all = of_facts(node, facts).into_iter().chain(of_clock(node, facts, clock));
             findings.extend(all);
         }
+        findings.extend(of_silence(node));
     }
     findings.extend(of_own_clock(clock));
     findings
@@ -114,6 +115,17 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
         }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
     }
+}
+
+/// That a node which is not known to be unfit has told nothing of itself.
+fn of_silence(node: &Node) -> Option<Finding> {
+    let fault = node.facts.as_ref().err().filter(|_| node.state == NodeState::Healthy)?;
+    let problem = format!("it grants locks, but nothing else is known of it: {}", fault.detail());
+    let remedy = match fault.kind() {
+        FaultKind::TimedOut | FaultKind::NotSent => "ask again with a longer --timeout",
+        _ => "ask again, and see the server's log",
+    };
+    Some(Finding::of(node, "unknown", problem, remedy))
 }
 
 fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {

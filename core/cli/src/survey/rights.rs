@@ -1,7 +1,7 @@
 //! What the user's access list lacks. Owns the list of what is needed, and how each is tried
 //! without changing anything.
 
-use quorlock::{Fault, ServerConnection};
+use quorlock::{Fault, ServerConnection, ServerReply};
 
 /// What the user may not do.
 #[derive(Default)]
@@ -12,18 +12,19 @@ pub(super) struct Rights {
     pub(super) lacking_for_push: Vec<&'static str>,
 }
 
-/// Tries all of it.
+/// Tries all of it, in one round trip.
 pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fault> {
     let mut rights = Rights::default();
-    for (rule, call) in NEEDED {
-        let refusal = refusal(connection, call).await?;
-        let lacks = refusal.map(|refusal| if is_about_key(&refusal) { KEYS } else { *rule });
+    let calls: Vec<&[&str]> = NEEDED.iter().chain(PUSH).map(|(_, call)| *call).collect();
+    let replies = connection.ask_all(&calls).await?;
+    let (needed, push) = replies.split_at(NEEDED.len());
+    for ((rule, _), reply) in NEEDED.iter().zip(needed) {
+        let lacks = refusal(reply).map(|words| if is_about_key(words) { KEYS } else { *rule });
         rights.lacking.extend(lacks.filter(|lack| !rights.lacking.contains(lack)));
     }
-    for (rule, call) in PUSH {
-        let refusal = refusal(connection, call).await?;
+    for ((rule, _), reply) in PUSH.iter().zip(push) {
         let lacks =
-            refusal.map(|refusal| if is_about_channel(&refusal) { CHANNELS } else { *rule });
+            refusal(reply).map(|words| if is_about_channel(words) { CHANNELS } else { *rule });
         rights
             .lacking_for_push
             .extend(lacks.filter(|lack| !rights.lacking_for_push.contains(lack)));
@@ -32,13 +33,8 @@ pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fau
 }
 
 /// Why the user may not make the call; `None` if it may.
-async fn refusal(
-    connection: &mut ServerConnection,
-    call: &[&str],
-) -> Result<Option<String>, Fault> {
-    let reply = connection.ask(call).await?;
-    let refusal = reply.refusal().filter(|words| words.starts_with("NOPERM"));
-    Ok(refusal.map(str::to_owned))
+fn refusal(reply: &ServerReply) -> Option<&str> {
+    reply.refusal().filter(|words| words.starts_with("NOPERM"))
 }
 
 fn is_about_key(refusal: &str) -> bool {
