@@ -171,7 +171,10 @@ def test_keys_that_the_access_list_leaves_out(healthy: Cluster, servers: Servers
     url = _with_rules(servers, f"resetchannels ~invoice:* &* {RIGHTS} {PUSH}")
     code, told = _doctor(_beside(healthy, url))
     assert code == 1
-    assert told["nodes"][2]["lacking_rights"] == ["~quorlock:*"]
+    node = told["nodes"][2]
+    assert (node["lacking_rights"], node["lacking_rights_for_push"]) == (["~quorlock:*"], [])
+    assert node["push"] is False
+    assert "no-push" not in _codes(told)
 
 
 def test_no_push(healthy: Cluster, servers: Servers) -> None:

@@ -8,8 +8,15 @@ use quorlock::{Fault, ServerConnection, ServerReply};
 pub(super) struct Rights {
     /// What locks need, as rules of an access list.
     pub(super) lacking: Vec<&'static str>,
-    /// What it takes to tell waiting clients of a free lock.
+    /// What it takes besides to tell waiting clients of a free lock.
     pub(super) lacking_for_push: Vec<&'static str>,
+}
+
+impl Rights {
+    /// Whether the server can tell waiting clients of a free lock.
+    pub(super) fn has_push(&self) -> bool {
+        self.lacking_for_push.is_empty() && !self.lacking.contains(&KEYS)
+    }
 }
 
 /// Tries all of it, in one round trip.
@@ -23,11 +30,15 @@ pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fau
         rights.lacking.extend(lacks.filter(|lack| !rights.lacking.contains(lack)));
     }
     for ((rule, _), reply) in PUSH.iter().zip(push) {
-        let lacks =
-            refusal(reply).map(|words| if is_about_channel(words) { CHANNELS } else { *rule });
-        rights
-            .lacking_for_push
-            .extend(lacks.filter(|lack| !rights.lacking_for_push.contains(lack)));
+        let lacks = refusal(reply).map(|words| match words {
+            words if is_about_key(words) => KEYS,
+            words if is_about_channel(words) => CHANNELS,
+            _ => *rule,
+        });
+        let mut told = rights.lacking.iter().chain(&rights.lacking_for_push);
+        if let Some(lack) = lacks.filter(|lack| told.all(|other| other != lack)) {
+            rights.lacking_for_push.push(lack);
+        }
     }
     Ok(rights)
 }

@@ -122,7 +122,7 @@ fn times(facts: &Facts) -> Cell {
 }
 
 fn rights(facts: &Facts) -> Cell {
-    let push = if facts.rights.lacking_for_push.is_empty() { "push" } else { "no push" };
+    let push = if facts.rights.has_push() { "push" } else { "no push" };
     if facts.rights.lacking.is_empty() {
         return Cell::plain(&format!("all, {push}"));
     }
@@ -155,7 +155,7 @@ pub(super) fn as_json(node: &Node) -> Value {
             "clock_offset_seconds": facts.clock_offset.map(|(offset, _)| offset),
             "round_trip_seconds": facts.round_trip.as_secs_f64(),
             "lacking_rights": facts.rights.lacking,
-            "push": facts.rights.lacking_for_push.is_empty(),
+            "push": facts.rights.has_push(),
             "lacking_rights_for_push": facts.rights.lacking_for_push,
             "certificate_left_seconds": facts.certificate_left,
         });
