@@ -199,6 +199,50 @@ def test_the_user_of_the_documentation_lacks_nothing(healthy: Cluster, servers: 
     url = _with_rules(servers, f"{documented} {RIGHTS} {PUSH}")
     code, told = _doctor(_beside(healthy, url))
     assert (code, told["nodes"][2]["lacking_rights"]) == (0, [])
+    assert [node["lock_keys_permitted"] for node in told["nodes"]] == [True, True, None]
+    plain = call("doctor", nodes=_beside(healthy, url))
+    assert "keys not known, push" in plain.out
+    assert plain.out.splitlines()[-1].startswith("Healthy. Whether the access list covers the keys")
+
+
+@pytest.mark.parametrize("missing", ["+set", "+pexpire", "+zadd", "+evalsha"])
+def test_a_missing_right_on_all_nodes(servers: Servers, missing: str) -> None:
+    rules = " ".join(rule for rule in RIGHTS.split() if rule != missing)
+    users = {"app": f"on >pw ~* &* {rules} {PUSH}"}
+    nodes = [server.url_for("app", "pw") for server in servers(1, appendonly=True, users=users)]
+    code, told = _doctor(nodes)
+    assert (code, told["usable_nodes"]) == (2, 0)
+    assert {"no-quorum", "missing-right"} <= _codes(told)
+    assert call("run", "--try", "a", "b", "--", "true", nodes=nodes).code == 69
+
+
+@pytest.mark.parametrize("missing", ["+script|load", "+del", "+hgetall", "+hset", "+hdel", "+info"])
+def test_a_missing_right_without_which_locks_are_had(servers: Servers, missing: str) -> None:
+    rules = " ".join(rule for rule in RIGHTS.split() if rule != missing)
+    users = {"app": f"on >pw ~* &* {rules} {PUSH}"}
+    nodes = [server.url_for("app", "pw") for server in servers(1, appendonly=True, users=users)]
+    code, told = _doctor(nodes)
+    assert (code, _codes(told) - {"no-persistence"}) == (1, {"missing-right"})
+    assert call("run", "--try", "a", "b", "--", "true", nodes=nodes).code == 0
+
+
+def test_a_prefix_that_the_access_list_leaves_out(servers: Servers) -> None:
+    users = {"app": f"on >pw resetchannels ~quorlock:* &quorlock:wake:* {RIGHTS} {PUSH}"}
+    nodes = [server.url_for("app", "pw") for server in servers(1, appendonly=True, users=users)]
+    code, told = _doctor(nodes, "--user-prefix", "app:")
+    assert (code, _codes(told)) == (2, {"no-quorum", "missing-right"})
+    assert told["nodes"][0]["lacking_rights"] == ["~app:*"]
+    assert call("--user-prefix", "app:", "run", "a", "--", "true", nodes=nodes).code == 69
+    code, told = _doctor(nodes)
+    assert (code, told["nodes"][0]["lock_keys_permitted"]) == (0, None)
+
+
+def test_a_password_that_is_not_given(healthy: Cluster, servers: Servers) -> None:
+    server = servers(1, password="right", appendonly=True)[0]
+    nodes = _beside(healthy, f"redis://{server.host}:{server.port}")
+    code, told = _doctor(nodes)
+    assert (code, _codes(told)) == (1, {"wrong-password"})
+    assert "push" not in told["nodes"][2], "nobody has been asked about rights"
 
 
 def test_a_replica(healthy: Cluster, servers: Servers) -> None:

@@ -42,8 +42,9 @@ impl Survey {
     fn of(context: &Context) -> Result<Self, Failure> {
         let locks = context.locks()?;
         let began = Instant::now();
-        let facts =
-            async |connection: &mut ServerConnection, _: &Address| facts::ask(connection).await;
+        let facts = async |connection: &mut ServerConnection, address: &Address| {
+            facts::ask(connection, address.key_prefix()).await
+        };
         // Both at once, and the timeout is for both: it has passed when nodes do not answer.
         let looking = async { timeout(context.timeout, locks.is_locked([UNUSED_NAME])).await };
         let (looked, facts) = context.engine.block_on(join(looking, context.each_node(&facts)));
@@ -76,7 +77,7 @@ impl Survey {
 
     /// How many nodes grant locks.
     fn usable(&self) -> usize {
-        self.nodes.iter().filter(|node| node.state == NodeState::Healthy).count()
+        self.nodes.iter().filter(|node| node.grants_locks()).count()
     }
 
     fn quorum(&self) -> usize {
@@ -85,6 +86,19 @@ impl Survey {
 
     fn as_json(&self) -> Value {
         self.nodes.iter().map(shown::as_json).collect()
+    }
+}
+
+impl Node {
+    /// Whether it takes part in locks, and the user may do there what locks need.
+    fn grants_locks(&self) -> bool {
+        let is_kept_out = self.facts.as_ref().is_ok_and(|facts| facts.rights.keep_locks_out());
+        self.state == NodeState::Healthy && !is_kept_out
+    }
+
+    /// Whether it depends on a lock's name whether the access list covers its key.
+    fn has_untold_keys(&self) -> bool {
+        self.facts.as_ref().is_ok_and(|facts| facts.rights.has_lock_keys.is_none())
     }
 }
 

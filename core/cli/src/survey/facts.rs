@@ -38,14 +38,17 @@ pub(super) struct Facts {
     pub(super) certificate_left: Option<i64>,
 }
 
-/// Asks the server, in few round trips: it may be far away.
-pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Facts, Fault> {
+/// Asks the server, in few round trips: it may be far away. The keys of locks begin with `prefix`.
+pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Result<Facts, Fault> {
     let mut facts = Facts { certificate_left: certificate_left(connection), ..Facts::default() };
     let mut samples = Samples::default();
     let replies = samples.take(connection, FIRST).await?;
     let [_, info, fsync, eviction] = &replies[..] else {
         return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
     };
+    if info.refusal().is_some_and(|words| words.starts_with("NOAUTH")) {
+        return Err(Fault::new(FaultKind::Unauthenticated, "the node wants a password"));
+    }
     facts.learn(info.text().unwrap_or_default());
     facts.fsync = setting(fsync);
     facts.eviction = facts.eviction.or_else(|| setting(eviction));
@@ -56,7 +59,7 @@ pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Facts, Faul
     facts.round_trip = samples.round_trip();
     facts.clock_offset = samples.clock_offset;
     // Last, since a connection that listens answers nothing else any more.
-    facts.rights = rights::ask(connection).await?;
+    facts.rights = rights::ask(connection, prefix).await?;
     Ok(facts)
 }
 
@@ -148,12 +151,8 @@ fn certificate_left(connection: &ServerConnection) -> Option<i64> {
 }
 
 const TIME: &[&str] = &["TIME"];
-const FIRST: &[&[&str]] = &[
-    TIME,
-    &["INFO"],
-    &["CONFIG", "GET", "appendfsync"],
-    &["CONFIG", "GET", "maxmemory-policy"],
-];
+const FIRST: &[&[&str]] =
+    &[TIME, &["INFO"], &["CONFIG", "GET", "appendfsync"], &["CONFIG", "GET", "maxmemory-policy"]];
 const SAMPLES: usize = 6;
 /// No further sample is taken after this time.
 const SAMPLED_FOR: Duration = Duration::from_millis(100);

@@ -3,31 +3,53 @@
 
 use quorlock::{Fault, ServerConnection, ServerReply};
 
+use super::UNUSED_NAME;
+
 /// What the user may not do.
 #[derive(Default)]
 pub(super) struct Rights {
     /// What locks need, as rules of an access list.
-    pub(super) lacking: Vec<&'static str>,
+    pub(super) lacking: Vec<String>,
     /// What it takes besides to tell waiting clients of a free lock.
-    pub(super) lacking_for_push: Vec<&'static str>,
+    pub(super) lacking_for_push: Vec<String>,
+    /// Whether the keys of locks are permitted; `None` if that depends on the locks' names.
+    pub(super) has_lock_keys: Option<bool>,
 }
 
 impl Rights {
     /// Whether the server can tell waiting clients of a free lock.
     pub(super) fn has_push(&self) -> bool {
-        self.lacking_for_push.is_empty() && !self.lacking.contains(&KEYS)
+        self.lacking_for_push.is_empty() && !self.lacking.iter().any(|it| it == KEYS)
+    }
+
+    /// Whether the node can grant no locks, or not all.
+    pub(super) fn keep_locks_out(&self) -> bool {
+        let is_vital = |rule: &String| !DISPENSABLE.contains(&rule.as_str());
+        self.lacking.iter().any(is_vital)
     }
 }
 
-/// Tries all of it, in one round trip.
-pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fault> {
-    let mut rights = Rights::default();
-    let calls: Vec<&[&str]> = NEEDED.iter().chain(PUSH).map(|(_, call)| *call).collect();
-    let replies = connection.ask_all(&calls).await?;
+/// Tries all of it, in one round trip. The keys of locks begin with `prefix`.
+pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Result<Rights, Fault> {
+    let lock_key = format!("{prefix}{UNUSED_NAME}");
+    // Only a key that is there is changed.
+    let of_a_lock: [&[&str]; 2] = [&["GET", &lock_key], &["SET", &lock_key, "1", "XX", "PX", "1"]];
+    let calls = of_a_lock.into_iter().chain(NEEDED.iter().chain(PUSH).map(|(_, call)| *call));
+    let replies = connection.ask_all(&calls.collect::<Vec<_>>()).await?;
+    let (of_a_lock, replies) = replies.split_at(of_a_lock.len());
     let (needed, push) = replies.split_at(NEEDED.len());
+    let mut rights = Rights::default();
     for ((rule, _), reply) in NEEDED.iter().zip(needed) {
         let lacks = refusal(reply).map(|words| if is_about_key(words) { KEYS } else { *rule });
-        rights.lacking.extend(lacks.filter(|lack| !rights.lacking.contains(lack)));
+        if let Some(lack) = lacks.filter(|lack| !rights.lacking.iter().any(|it| it == lack)) {
+            rights.lacking.push(lack.to_owned());
+        }
+    }
+    let is_refused = of_a_lock.iter().filter_map(refusal).any(is_about_key);
+    // Without a prefix, the access list may well have a pattern for the names that are used.
+    rights.has_lock_keys = (!is_refused || !prefix.is_empty()).then_some(!is_refused);
+    if rights.has_lock_keys == Some(false) {
+        rights.lacking.push(format!("~{prefix}*"));
     }
     for ((rule, _), reply) in PUSH.iter().zip(push) {
         let lacks = refusal(reply).map(|words| match words {
@@ -37,7 +59,7 @@ pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fau
         });
         let mut told = rights.lacking.iter().chain(&rights.lacking_for_push);
         if let Some(lack) = lacks.filter(|lack| told.all(|other| other != lack)) {
-            rights.lacking_for_push.push(lack);
+            rights.lacking_for_push.push(lack.to_owned());
         }
     }
     Ok(rights)
@@ -62,6 +84,10 @@ const KEY: &str = "quorlock:{node}:doctor";
 const CHANNEL: &str = "quorlock:wake:doctor";
 const KEYS: &str = "~quorlock:*";
 const CHANNELS: &str = "&quorlock:wake:*";
+
+/// What locks can be had without: they end with their ttl then, or something is not told. Where the
+/// guards need one of these, they do not count the node.
+const DISPENSABLE: &[&str] = &["+script|load", "+del", "+hgetall", "+hset", "+hdel", "+info"];
 
 /// Each rule, and a call for it that changes nothing.
 const NEEDED: &[(&str, &[&str])] = &[
