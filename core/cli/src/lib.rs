@@ -61,7 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failure> {
     let context = || Context::new(&arguments.common, output);
     match &arguments.command {
-        Command::Status(options) => Ok(holders::status(&context()?, options)),
+        Command::Status(options) => holders::status(&context()?, options),
         Command::Release(options) => holders::release(&context()?, options),
         Command::Extend(options) => holders::extend(&context()?, options),
         Command::Verify(options) => holders::verify(&context()?, options),

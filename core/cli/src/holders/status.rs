@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::reading::{self, Key, Quorum, Reading};
 use crate::arguments::Status;
 use crate::context::Context;
-use crate::failure::code;
+use crate::failure::{Failure, code};
 use crate::output::{Cell, Table, Tone};
 
 /// Shows who holds the locks.
-pub(crate) fn status(context: &Context, options: &Status) -> u8 {
+pub(crate) fn status(context: &Context, options: &Status) -> Result<u8, Failure> {
     let (mut locks, mut worst) = (Vec::new(), code::DONE);
     for name in &options.names {
-        let readings = reading::of(context, name);
+        let readings = reading::of(context, name)?;
         let quorum = reading::quorum(&readings);
         let code = match quorum {
             Quorum::Free => code::DONE,
@@ -28,7 +28,7 @@ pub(crate) fn status(context: &Context, options: &Status) -> u8 {
         locks.push(as_json(name, &readings, &quorum));
     }
     context.output.json(&Value::from(locks));
-    worst
+    Ok(worst)
 }
 
 /// A sentence about the lock, and a table of its nodes.
