@@ -262,6 +262,21 @@ def test_one_server_under_two_addresses(healthy: Cluster) -> None:
     assert "one and the same server" in _finding(told, "same-server")["problem"]
 
 
+@pytest.mark.parametrize("other", ["redis://localhost:{port}", "redis://127.0.0.1:{port}/1"])
+def test_one_server_in_other_words(healthy: Cluster, other: str) -> None:
+    nodes = [*healthy.urls[:2], other.format(port=healthy[0].port)]
+    code, told = _doctor(nodes)
+    assert (code, _codes(told)) == (2, {"refused-list", "same-server"})
+    assert _finding(told, "same-server")["node"] == nodes[2]
+    assert [node["state"] for node in told["nodes"]] == ["healthy", "healthy", "refusing"]
+    shown = call("nodes", nodes=nodes)
+    assert (shown.code, shown.err) == (0, "")
+    assert "one and the same server" in " ".join(shown.out.split())
+    for word_for_word in (nodes[0], f"{nodes[0]}/0"):
+        ended = call("doctor", nodes=[*nodes, word_for_word])
+        assert (ended.code, ended.out) == (64, "")
+
+
 def test_two_members_of_a_cluster(healthy: Cluster, servers: Servers) -> None:
     one, two = (servers(1, flags=["--cluster-enabled", "yes"], appendonly=True)[0] for _ in "ab")
     one.command("CLUSTER", "MEET", two.host, two.port)

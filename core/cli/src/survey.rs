@@ -30,6 +30,8 @@ struct Survey {
 /// What is known of one node.
 struct Node {
     address: String,
+    /// Where the address leads.
+    endpoint: String,
     /// What a client that locks makes of it.
     state: NodeState,
     /// Whether the user says that the server loses nothing in a restart.
@@ -59,20 +61,29 @@ impl Survey {
         let limit = limit.max(context.timeout).saturating_sub(asked);
         context.engine.block_on_for(limit, async {
             let states = || locks.nodes().into_iter().map(|(_, state)| state);
-            while facts.iter().zip(states()).any(is_awaited) {
+            let kept = || facts.iter().zip(&context.left_out).filter(|(_, left)| left.is_none());
+            while kept().map(|(facts, _)| facts).zip(states()).any(is_awaited) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });
-        let nodes = locks.nodes().into_iter().zip(&context.addresses).zip(facts);
-        let nodes = nodes.map(|(((address, state), listed), facts)| Node {
+        let mut states = locks.nodes().into_iter().map(|(_, state)| state);
+        let listed = context.addresses.iter().zip(&context.left_out).zip(facts);
+        let nodes = listed.map(|((address, left_out), facts)| Node {
             address: address.to_string(),
-            state: told(state, &facts),
-            is_declared_durable: listed.is_durable(),
+            endpoint: address.endpoint(),
+            state: match left_out {
+                Some(fault) => NodeState::Refusing(fault.clone()),
+                None => told(states.next().unwrap_or(NodeState::Connecting), &facts),
+            },
+            is_declared_durable: address.is_durable(),
             facts,
         });
         let nodes = nodes.collect();
+        let mistake = mistake.map(|error| error.to_string());
+        let left_out = || context.left_out.iter().flatten().next();
+        let mistake = mistake.or_else(|| left_out().map(|fault| fault.detail().to_owned()));
         locks.close();
-        Ok(Self { nodes, mistake: mistake.map(|error| error.to_string()) })
+        Ok(Self { nodes, mistake })
     }
 
     /// How many nodes grant locks.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnection, ServerReply};
 
-use crate::context::Context;
+use crate::context::{Context, are_one_server};
 use crate::failure::{Failure, code};
 
 /// What one node says.
@@ -51,10 +51,7 @@ pub(super) fn of(context: &Context, name: &str) -> Result<Vec<Reading>, Failure>
         };
         if let Some(run) = run {
             if let Some((_, other)) = runs.iter().find(|(other, _)| *other == run) {
-                return Err(Failure::usage(format!(
-                    "{other} and {address} are one and the same server, but a quorum needs servers \
-                     that fail independently: name each once"
-                )));
+                return Err(Failure::usage(are_one_server(other, address)));
             }
             runs.push((run, address));
         }

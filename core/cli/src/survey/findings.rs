@@ -159,8 +159,8 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
 fn has_twin(survey: &Survey, node: &Node) -> bool {
     let run = |node: &Node| node.facts.as_ref().ok()?.run_id.clone();
     let own = run(node);
-    let others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));
-    own.is_some() && others.map(run).any(|other| other == own)
+    let mut others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));
+    others.any(|other| other.endpoint == node.endpoint || own.is_some() && run(other) == own)
 }
 
 fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
