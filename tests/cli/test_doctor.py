@@ -76,6 +76,24 @@ def test_healthy_nodes(healthy: Cluster) -> None:
     assert (plain.code, plain.out.splitlines()[-1]) == (0, "Healthy.")
 
 
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        (["doctor"], {"quorlock:{node}:canary", "quorlock:{node}:notes"}),
+        (["nodes"], {"quorlock:{node}:canary", "quorlock:{node}:notes"}),
+        (["status", "job"], set()),
+    ],
+)
+def test_what_is_written_on_the_servers(servers: Servers, words: list[str], keys: set[str]) -> None:
+    """The page for people on call says it."""
+    cluster = servers(3, appendonly=True)
+    assert call(*words, nodes=cluster.urls).code == 0
+    for server in cluster:
+        assert {*server.command("KEYS", "*")} == keys
+    page = (ROOT / "docs" / "on-call.md").read_text().partition("```sh")[0]
+    assert all(f"`{key}`" in page for key in keys)
+
+
 def test_a_node_that_cannot_be_reached(healthy: Cluster, servers: Servers) -> None:
     gone = servers(1)[0]
     gone.kill()
