@@ -104,7 +104,12 @@ impl Node {
     /// Whether it takes part in locks, and the user may do there what locks need.
     fn grants_locks(&self) -> bool {
         let is_kept_out = self.facts.as_ref().is_ok_and(|facts| facts.rights.keep_locks_out());
-        self.state == NodeState::Healthy && !is_kept_out
+        self.state == NodeState::Healthy && !is_kept_out && !self.is_too_far()
+    }
+
+    /// Whether it answers, but later than locks wait for it.
+    fn is_too_far(&self) -> bool {
+        self.facts.as_ref().is_ok_and(Facts::is_too_far)
     }
 
     /// Whether it depends on a lock's name whether the access list covers its key.

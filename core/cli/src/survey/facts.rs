@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quorlock::{Fault, FaultKind, ServerConnection, ServerReply};
+use quorlock::{Fault, FaultKind, Policy, ServerConnection, ServerReply};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
@@ -64,6 +64,11 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
 }
 
 impl Facts {
+    /// Whether no lock with the default settings waits long enough for its answers.
+    pub(super) fn is_too_far(&self) -> bool {
+        self.round_trip > Policy::default().node_timeout()
+    }
+
     /// Reads the reply to INFO.
     fn learn(&mut self, info: &str) {
         let field = |name: &str| {

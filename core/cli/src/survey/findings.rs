@@ -100,6 +100,8 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
             "it is not known yet whether it remembers its locks",
             "ask again in a moment",
         )),
+        // Commands may just be on their way: another finding tells how long that takes.
+        NodeState::Unresponsive if node.is_too_far() => None,
         NodeState::Unresponsive => {
             Some(Finding::of(node, "hung", "it is connected, but does not answer", OF_A_HUNG_ONE))
         }
@@ -209,11 +211,13 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
         );
     }
     if facts.round_trip > slow() {
-        find(
-            "slow",
-            format!("a round trip takes {:.0} ms", facts.round_trip.as_secs_f64() * 1e3),
-            "use nodes that are nearer, or a longer ttl",
-        );
+        let (trip, limit) = (millis(facts.round_trip), millis(Policy::default().node_timeout()));
+        let problem = if facts.is_too_far() {
+            format!("a round trip takes {trip}, but locks wait for an answer for {limit}")
+        } else {
+            format!("a round trip takes {trip}")
+        };
+        find("slow", problem, "use nodes that are nearer, or a longer ttl");
     }
     if !facts.rights.lacking_for_push.is_empty() {
         let rules = facts.rights.lacking_for_push.join(" ");
@@ -229,26 +233,19 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
 }
 
 /// Whether the node's clock differs from the others' by more than locks allow for.
-fn of_clock(node: &Node, facts: &Facts, median: Option<f64>) -> Option<Finding> {
-    let ((offset, doubt), median) = facts.clock_offset.zip(median)?;
-    let off = offset - median;
-    let is_off = off.abs() > allowance().as_secs_f64() + doubt;
-    is_off.then(|| {
-        let side = if off > 0.0 { "ahead" } else { "behind" };
-        let problem = format!("its clock is {:.2} s {side}", off.abs());
-        Finding::of(
-            node,
-            "clock-off",
-            problem,
-            "let NTP keep it; clocks should be slewed, not stepped",
-        )
-    })
+fn of_clock(node: &Node, facts: &Facts, most: Option<Offset>) -> Option<Finding> {
+    let (own, most) = facts.clock_offset.zip(most)?;
+    let off = difference(own, most)?;
+    let side = if off > 0.0 { "ahead" } else { "behind" };
+    let problem = format!("its clock is {:.2} s {side}", off.abs());
+    let remedy = "let NTP keep it; clocks should be slewed, not stepped";
+    Some(Finding::of(node, "clock-off", problem, remedy))
 }
 
 /// Whether all nodes agree on another time than this machine's.
-fn of_own_clock(median: Option<f64>) -> Option<Finding> {
-    let off = median.filter(|off| off.abs() > allowance().as_secs_f64())?;
-    let side = if off > 0.0 { "behind" } else { "ahead" };
+fn of_own_clock(most: Option<Offset>) -> Option<Finding> {
+    let off = difference(OWN, most?)?;
+    let side = if off > 0.0 { "ahead of" } else { "behind" };
     Some(Finding {
         severity: Severity::Warning,
         code: "own-clock-off",
@@ -258,12 +255,22 @@ fn of_own_clock(median: Option<f64>) -> Option<Finding> {
     })
 }
 
-/// By how much most clocks, this machine's among them, are ahead of this machine's.
-fn median_offset(survey: &Survey) -> Option<f64> {
+/// By how many seconds the one clock is ahead of the other, if that is more than locks allow for,
+/// however long the answers were on their way.
+fn difference(one: Offset, other: Offset) -> Option<f64> {
+    let off = one.0 - other.0;
+    (off.abs() > allowance().as_secs_f64() + one.1 + other.1).then_some(off)
+}
+
+/// By how much most clocks, this machine's among them, are ahead of this machine's: the median. Of
+/// an even number, where the two in the middle may disagree, this machine decides between them.
+fn median_offset(survey: &Survey) -> Option<Offset> {
     let offsets = survey.nodes.iter().filter_map(|node| node.facts.as_ref().ok()?.clock_offset);
-    let mut offsets: Vec<f64> = offsets.map(|(offset, _)| offset).chain([0.0]).collect();
-    offsets.sort_by(f64::total_cmp);
-    (offsets.len() > 1).then(|| offsets[(offsets.len() - 1) / 2])
+    let mut offsets: Vec<Offset> = offsets.chain([OWN]).collect();
+    offsets.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let middle = [offsets[(offsets.len() - 1) / 2], offsets[offsets.len() / 2]];
+    let nearest = middle.into_iter().min_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
+    nearest.filter(|_| offsets.len() > 1)
 }
 
 /// The allowance for drift of a lock with the default settings.
@@ -283,10 +290,19 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
+fn millis(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}
+
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
+/// By how many seconds a clock is ahead of this machine's, and how far off that may be.
+type Offset = (f64, f64);
+
+/// This machine's own.
+const OWN: Offset = (0.0, 0.0);
 const OF_A_HUNG_ONE: &str =
     "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);
