@@ -9,6 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.link import TO_CLIENT
 from tests.support.options import Options
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Server
-from tests.support.tls import Certificates
+from tests.support.tls import Certificates, passing_context
 from tests.support.wait import eventually
 
 _PAGE = (ROOT / "docs" / "servers.md").read_text()
@@ -346,7 +347,7 @@ def test_whose_clock_is_off(
     """Most clocks decide, and this machine's where they are divided."""
     cluster = servers(3, appendonly=True, clock=True)
     cluster.reset()
-    for server, ahead in zip(cluster, clocks):
+    for server, ahead in zip(cluster, clocks, strict=True):
         server.set_clock(ahead)
     told = _doctor(cluster.urls)[1]
     findings = [it for it in told["findings"] if it["code"] in {"clock-off", "own-clock-off"}]
@@ -394,6 +395,60 @@ def test_a_certificate_that_ends_soon(healthy: Cluster, certs: Certificates) -> 
         code, told = _doctor(_beside(healthy, f"{proxy.url}?ssl_ca_certs={certs.ca}"))
     assert (code, _codes(told)) == (1, {"certificate-ends"})
     assert "ends within 2 days" in _finding(told, "certificate-ends")["problem"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (timedelta(days=9, hours=12), "ends within 10 days"),
+        (timedelta(hours=2), "ends within a day"),
+        (timedelta(hours=-1), "has expired"),
+    ],
+)
+def test_the_words_for_a_certificate_that_ends(
+    healthy: Cluster, ends: timedelta, words: str
+) -> None:
+    with FaultProxy(healthy[2], tls=passing_context(timedelta(days=-9), ends)) as proxy:
+        code, told = _doctor(_beside(healthy, f"{proxy.url}?ssl_cert_reqs=none"))
+    assert (code, _codes(told)) == (1, {"certificate-ends"})
+    assert _finding(told, "certificate-ends")["problem"] == f"its TLS certificate {words}"
+
+
+def test_a_certificate_that_is_not_valid_yet(healthy: Cluster) -> None:
+    begins, ends = timedelta(days=2), timedelta(days=9)
+    with FaultProxy(healthy[2], tls=passing_context(begins, ends)) as proxy:
+        code, told = _doctor(_beside(healthy, proxy.url))
+    assert (code, _codes(told)) == (1, {"tls"})
+    assert _finding(told, "tls")["problem"] == (
+        "the node's certificate is not valid yet: is this machine's clock right?"
+    )
+
+
+def test_tls_where_none_is_spoken(healthy: Cluster) -> None:
+    nodes = _beside(healthy, healthy[2].url.replace("redis://", "rediss://"))
+    code, told = _doctor(nodes, "--timeout", "500ms")
+    assert (code, _codes(told)) == (1, {"hung"})
+    assert "should begin with redis://" in _finding(told, "hung")["remedy"]
+
+
+def test_a_database_that_is_not_there(healthy: Cluster) -> None:
+    code, told = _doctor(_beside(healthy, f"{healthy[2].url}/99"))
+    assert (code, _codes(told)) == (1, {"no-database"})
+
+
+def test_too_many_clients(healthy: Cluster, servers: Servers) -> None:
+    server = _in_order(servers)
+    server.command("CONFIG", "SET", "maxclients", "1")
+    with socket.create_connection((server.host, server.port)):
+        code, told = _doctor(_beside(healthy, server.url))
+    assert (code, _codes(told)) == (1, {"busy"})
+    assert "maxclients" in _finding(told, "busy")["remedy"]
+
+
+def test_a_member_of_a_cluster(healthy: Cluster, servers: Servers) -> None:
+    server = servers(1, flags=["--cluster-enabled", "yes"], appendonly=True)[0]
+    code, told = _doctor(_beside(healthy, server.url))
+    assert (code, _codes(told)) == (1, {"cluster-member"})
 
 
 def test_a_certificate_that_is_not_trusted(healthy: Cluster, certs: Certificates) -> None:

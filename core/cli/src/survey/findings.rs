@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Fault, FaultKind, NodeState, Policy};
+use quorlock::{Fault, FaultKind, NodeState, Policy, QuarantineReason};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
@@ -112,7 +112,15 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
                 node,
                 "quarantined",
                 format!("{reason}; its votes do not count for {} more", seconds(left)),
-                "wait until then; with appendonly yes and appendfsync always a restart forgets nothing",
+                match quarantine.reason {
+                    QuarantineReason::ClockStepped => {
+                        "wait until then; let NTP slew the clock, not step it"
+                    }
+                    _ => {
+                        "wait until then; with appendonly yes and appendfsync always a restart \
+                         forgets nothing"
+                    }
+                },
             ))
         }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
@@ -131,7 +139,13 @@ fn of_silence(node: &Node) -> Option<Finding> {
 }
 
 fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
+    let says = |words: &str| fault.detail().contains(words);
     let (code, remedy) = match fault.kind() {
+        FaultKind::TimedOut if says("speak TLS") => (
+            "hung",
+            "see whether the address should begin with redis://, without TLS; or else whether the \
+             server's process is stopped",
+        ),
         FaultKind::TimedOut => ("hung", OF_A_HUNG_ONE),
         FaultKind::NotSent | FaultKind::Broken | FaultKind::Late => {
             ("unreachable", "start the server, or correct its address, firewall or TLS settings")
@@ -149,6 +163,16 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
         }
         FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
         FaultKind::Unwritable => ("unwritable", "see the server's memory limit, disk and log"),
+        FaultKind::Busy if says("max number of clients") => (
+            "busy",
+            "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
+        ),
+        FaultKind::Other if says("Redis Cluster") || says("in cluster mode") => {
+            ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)")
+        }
+        FaultKind::Other if says("DB index") => {
+            ("no-database", "correct the number of the database at the end of the address")
+        }
         FaultKind::Busy => ("busy", "wait until it has started, or see its slow scripts"),
         FaultKind::WrongType | FaultKind::Garbled | FaultKind::Quarantined | FaultKind::Other => {
             ("fault", "see the server's log")
@@ -203,12 +227,7 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
         );
     }
     if let Some(left) = facts.certificate_left.filter(|left| *left < CERTIFICATE_ENDS_SOON) {
-        let days = (left.max(0) + DAY - 1) / DAY;
-        find(
-            "certificate-ends",
-            format!("its TLS certificate ends within {days} days"),
-            "renew the certificate",
-        );
+        find("certificate-ends", certificate_ends(left), "renew the certificate");
     }
     if facts.round_trip > slow() {
         let (trip, limit) = (millis(facts.round_trip), millis(Policy::default().node_timeout()));
@@ -282,6 +301,15 @@ fn allowance() -> Duration {
 /// With a longer round trip, a renewal has little time left in which a node may answer.
 fn slow() -> Duration {
     Policy::default().node_timeout() / 4
+}
+
+/// The words for a certificate that is valid for so many seconds yet.
+fn certificate_ends(left: i64) -> String {
+    match left {
+        ..=0 => "its TLS certificate has expired".to_owned(),
+        1..=DAY => "its TLS certificate ends within a day".to_owned(),
+        _ => format!("its TLS certificate ends within {} days", (left + DAY - 1) / DAY),
+    }
 }
 
 /// The first two numbers of a version.
