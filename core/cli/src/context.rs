@@ -104,6 +104,11 @@ fn twins(addresses: &[Address]) -> Vec<Option<Fault>> {
 
 fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {
     let texts = texts(common)?;
+    if texts.split([',', '\n', '\r']).any(has_blank_inside) {
+        return Err(Failure::usage(
+            "a node address has a blank in it: write %20 for one in a user name or password",
+        ));
+    }
     let texts = texts.split(|letter: char| letter == ',' || letter.is_whitespace());
     let mut addresses = Vec::new();
     for text in texts.filter(|text| !text.is_empty()) {
@@ -126,6 +131,11 @@ fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {
         ));
     }
     Ok(addresses)
+}
+
+/// Whether a blank divides an address before its @, rather than two addresses.
+fn has_blank_inside(texts: &str) -> bool {
+    texts.split_whitespace().skip(1).any(|text| text.contains('@') && !text.contains("://"))
 }
 
 /// The addresses, separated by commas or blanks: from the options, or else from the environment.
