@@ -65,6 +65,19 @@ def test_a_server_does_not_count_twice(cluster3: Cluster, words: tuple[str, ...]
     assert cluster3[0].command("GET", "job") == "holder"
 
 
+def test_status_of_a_lock_whose_keys_are_divided(cluster3: Cluster) -> None:
+    for server, holder in zip(cluster3, ("one", "two", "three"), strict=True):
+        server.command("SET", "job", holder, "PX", 60_000)
+    ended = call("status", "job", nodes=cluster3.urls)
+    assert (ended.code, ended.out.splitlines()[0]) == (
+        1,
+        "'job' has no holder with a quorum, but cannot be had: "
+        "one on 1, three on 1, two on 1 of 3 nodes",
+    )
+    (told,) = _json(call("status", "job", "--json", nodes=cluster3.urls))
+    assert (told["state"], told["holder"]) == ("held", None)
+
+
 def test_status_tells_the_holder_by_quorum(cluster3: Cluster, holder: Holder) -> None:
     cluster3[2].command("SET", "job", "another", "PX", 60_000)
     ended = call("status", "job", nodes=cluster3.urls)

@@ -62,7 +62,7 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
     }
     let after = reading::of(context, name)?;
     match reading::quorum(&after) {
-        Quorum::Held(_) => {
+        Quorum::Held(_) | Quorum::Divided => {
             return Err(Failure::outcome(
                 code::HELD_BY_ANOTHER,
                 format!("'{name}' was taken from {named}, and another holds it now"),

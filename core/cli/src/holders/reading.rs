@@ -31,8 +31,10 @@ pub(super) struct Key {
 /// What a quorum says.
 pub(super) enum Quorum {
     Free,
-    /// Nobody else can get it; with the value of most of the keys.
+    /// With the value of its keys.
     Held(String),
+    /// Nobody else can get it, but no holder is known to have a quorum.
+    Divided,
     Unknown,
 }
 
@@ -118,8 +120,9 @@ pub(super) fn quorum(readings: &[Reading]) -> Quorum {
     let free = readings.iter().filter(|reading| matches!(reading.says, Ok(None))).count();
     if keys.len() > readings.len() - majority {
         let count = |holder: &str| keys.iter().filter(|key| key.holder == holder).count();
-        let most = keys.iter().max_by_key(|key| count(&key.holder));
-        return Quorum::Held(most.map_or_else(String::new, |key| key.holder.clone()));
+        let most = keys.iter().map(|key| &key.holder).max_by_key(|holder| count(holder));
+        let most = most.filter(|holder| count(holder) >= majority);
+        return most.map_or(Quorum::Divided, |holder| Quorum::Held(holder.clone()));
     }
     if free >= majority { Quorum::Free } else { Quorum::Unknown }
 }
