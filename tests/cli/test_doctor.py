@@ -531,6 +531,21 @@ def test_the_tables_fit_the_terminal(
     assert _words(plain) == _words(broad.out)
 
 
+@pytest.mark.parametrize("command", ["nodes", "doctor"])
+def test_a_long_address_leaves_room_for_the_rest(healthy: Cluster, command: str) -> None:
+    """As managed servers have: its row becomes a paragraph."""
+    name = "locks.prod-1.abc123.use1.cache.amazonaws.invalid"
+    nodes = [*healthy.urls[:2], f"rediss://{name}:6379"]
+    with Terminal(command, "--no-color", nodes=nodes, size=(24, 80)) as shown:
+        _, text = shown.end()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80, text
+    assert len(lines) < 40, text
+    assert all(any(line.strip() == url for line in lines) for url in nodes), text
+    broad = call(command, nodes=nodes, env={"COLUMNS": "1000"})
+    assert {*_words(broad.out)} - {"about", "node"} <= {*_words(text)}, "save for two headings"
+
+
 def _words(text: str) -> Counter[str]:
     """How often each word is there; figures are others the next time, and an uptime has more."""
     words = [word for word in text.split() if not re.fullmatch(r"\d+(s|m|h|days?)", word)]

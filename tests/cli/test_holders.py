@@ -69,11 +69,9 @@ def test_status_of_a_lock_whose_keys_are_divided(cluster3: Cluster) -> None:
     for server, holder in zip(cluster3, ("one", "two", "three"), strict=True):
         server.command("SET", "job", holder, "PX", 60_000)
     ended = call("status", "job", nodes=cluster3.urls)
-    assert (ended.code, ended.out.splitlines()[0]) == (
-        1,
-        "'job' has no holder with a quorum, but cannot be had: "
-        "one on 1, three on 1, two on 1 of 3 nodes",
-    )
+    assert ended.code == 1
+    assert ended.out.startswith("'job' has no holder with a quorum, but cannot be had: ")
+    assert ended.out.splitlines()[0].endswith("one on 1, three on 1, two on 1 of 3 nodes")
     (told,) = _json(call("status", "job", "--json", nodes=cluster3.urls))
     assert (told["state"], told["holder"]) == ("held", None)
 
