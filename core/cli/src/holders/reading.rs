@@ -103,7 +103,8 @@ async fn read(
 fn run_id(info: &str) -> Option<String> {
     let run = info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:"))?;
     // Servers that hide it show something else in its place.
-    let is_id = run.bytes().all(|byte| byte.is_ascii_alphanumeric()) && run.trim_matches('0') != "";
+    let is_id =
+        run.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !run.trim_matches('0').is_empty();
     is_id.then(|| run.to_owned())
 }
 
