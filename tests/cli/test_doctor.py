@@ -9,6 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,10 +18,11 @@ from tests.cli.command import ROOT, call
 from tests.cli.rewriting import rewriting
 from tests.cli.terminal import Terminal
 from tests.support.cluster import Cluster, start_servers
+from tests.support.link import TO_CLIENT
 from tests.support.options import Options
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Server
-from tests.support.tls import Certificates
+from tests.support.tls import Certificates, passing_context
 from tests.support.wait import eventually
 
 _PAGE = (ROOT / "docs" / "servers.md").read_text()
@@ -74,6 +76,24 @@ def test_healthy_nodes(healthy: Cluster) -> None:
     assert first["run_id"] in str(healthy[0].command("INFO", "server"))
     plain = call("doctor", nodes=healthy.urls)
     assert (plain.code, plain.out.splitlines()[-1]) == (0, "Healthy.")
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        (["doctor"], {"quorlock:{node}:canary", "quorlock:{node}:notes"}),
+        (["nodes"], {"quorlock:{node}:canary", "quorlock:{node}:notes"}),
+        (["status", "job"], set()),
+    ],
+)
+def test_what_is_written_on_the_servers(servers: Servers, words: list[str], keys: set[str]) -> None:
+    """The page for people on call says it."""
+    cluster = servers(3, appendonly=True)
+    assert call(*words, nodes=cluster.urls).code == 0
+    for server in cluster:
+        assert {*server.command("KEYS", "*")} == keys
+    page = (ROOT / "docs" / "on-call.md").read_text().partition("```sh")[0]
+    assert all(f"`{key}`" in page for key in keys)
 
 
 def test_a_node_that_cannot_be_reached(healthy: Cluster, servers: Servers) -> None:
@@ -171,7 +191,10 @@ def test_keys_that_the_access_list_leaves_out(healthy: Cluster, servers: Servers
     url = _with_rules(servers, f"resetchannels ~invoice:* &* {RIGHTS} {PUSH}")
     code, told = _doctor(_beside(healthy, url))
     assert code == 1
-    assert told["nodes"][2]["lacking_rights"] == ["~quorlock:*"]
+    node = told["nodes"][2]
+    assert (node["lacking_rights"], node["lacking_rights_for_push"]) == (["~quorlock:*"], [])
+    assert node["push"] is False
+    assert "no-push" not in _codes(told)
 
 
 def test_no_push(healthy: Cluster, servers: Servers) -> None:
@@ -196,6 +219,50 @@ def test_the_user_of_the_documentation_lacks_nothing(healthy: Cluster, servers: 
     url = _with_rules(servers, f"{documented} {RIGHTS} {PUSH}")
     code, told = _doctor(_beside(healthy, url))
     assert (code, told["nodes"][2]["lacking_rights"]) == (0, [])
+    assert [node["lock_keys_permitted"] for node in told["nodes"]] == [True, True, None]
+    plain = call("doctor", nodes=_beside(healthy, url))
+    assert "keys not known, push" in plain.out
+    assert plain.out.splitlines()[-1].startswith("Healthy. Whether the access list covers the keys")
+
+
+@pytest.mark.parametrize("missing", ["+set", "+pexpire", "+zadd", "+evalsha"])
+def test_a_missing_right_on_all_nodes(servers: Servers, missing: str) -> None:
+    rules = " ".join(rule for rule in RIGHTS.split() if rule != missing)
+    users = {"app": f"on >pw ~* &* {rules} {PUSH}"}
+    nodes = [server.url_for("app", "pw") for server in servers(1, appendonly=True, users=users)]
+    code, told = _doctor(nodes)
+    assert (code, told["usable_nodes"]) == (2, 0)
+    assert {"no-quorum", "missing-right"} <= _codes(told)
+    assert call("run", "--try", "a", "b", "--", "true", nodes=nodes).code == 69
+
+
+@pytest.mark.parametrize("missing", ["+script|load", "+del", "+hgetall", "+hset", "+hdel", "+info"])
+def test_a_missing_right_without_which_locks_are_had(servers: Servers, missing: str) -> None:
+    rules = " ".join(rule for rule in RIGHTS.split() if rule != missing)
+    users = {"app": f"on >pw ~* &* {rules} {PUSH}"}
+    nodes = [server.url_for("app", "pw") for server in servers(1, appendonly=True, users=users)]
+    code, told = _doctor(nodes)
+    assert (code, _codes(told) - {"no-persistence"}) == (1, {"missing-right"})
+    assert call("run", "--try", "a", "b", "--", "true", nodes=nodes).code == 0
+
+
+def test_a_prefix_that_the_access_list_leaves_out(servers: Servers) -> None:
+    users = {"app": f"on >pw resetchannels ~quorlock:* &quorlock:wake:* {RIGHTS} {PUSH}"}
+    nodes = [server.url_for("app", "pw") for server in servers(1, appendonly=True, users=users)]
+    code, told = _doctor(nodes, "--user-prefix", "app:")
+    assert (code, _codes(told)) == (2, {"no-quorum", "missing-right"})
+    assert told["nodes"][0]["lacking_rights"] == ["~app:*"]
+    assert call("--user-prefix", "app:", "run", "a", "--", "true", nodes=nodes).code == 69
+    code, told = _doctor(nodes)
+    assert (code, told["nodes"][0]["lock_keys_permitted"]) == (0, None)
+
+
+def test_a_password_that_is_not_given(healthy: Cluster, servers: Servers) -> None:
+    server = servers(1, password="right", appendonly=True)[0]
+    nodes = _beside(healthy, f"redis://{server.host}:{server.port}")
+    code, told = _doctor(nodes)
+    assert (code, _codes(told)) == (1, {"wrong-password"})
+    assert "push" not in told["nodes"][2], "nobody has been asked about rights"
 
 
 def test_a_replica(healthy: Cluster, servers: Servers) -> None:
@@ -213,6 +280,21 @@ def test_one_server_under_two_addresses(healthy: Cluster) -> None:
         code, told = _doctor([*healthy.urls[:2], proxy.url])
     assert (code, _codes(told)) == (2, {"refused-list", "same-server"})
     assert "one and the same server" in _finding(told, "same-server")["problem"]
+
+
+@pytest.mark.parametrize("other", ["redis://localhost:{port}", "redis://127.0.0.1:{port}/1"])
+def test_one_server_in_other_words(healthy: Cluster, other: str) -> None:
+    nodes = [*healthy.urls[:2], other.format(port=healthy[0].port)]
+    code, told = _doctor(nodes)
+    assert (code, _codes(told)) == (2, {"refused-list", "same-server"})
+    assert _finding(told, "same-server")["node"] == nodes[2]
+    assert [node["state"] for node in told["nodes"]] == ["healthy", "healthy", "refusing"]
+    shown = call("nodes", nodes=nodes)
+    assert (shown.code, shown.err) == (0, "")
+    assert "one and the same server" in " ".join(shown.out.split())
+    for word_for_word in (nodes[0], f"{nodes[0]}/0"):
+        ended = call("doctor", nodes=[*nodes, word_for_word])
+        assert (ended.code, ended.out) == (64, "")
 
 
 def test_two_members_of_a_cluster(healthy: Cluster, servers: Servers) -> None:
@@ -255,6 +337,38 @@ def test_a_clock_that_is_off(healthy: Cluster, servers: Servers, ahead: float) -
     assert abs(told["nodes"][2]["clock_offset_seconds"] - ahead) < 1
 
 
+@pytest.mark.parametrize(
+    ("clocks", "off"),
+    [((0, 5, 5), [1, 2]), ((0, -5, -5), [1, 2]), ((-5, -5, -5), [None]), ((0, 0, -5), [2])],
+)
+def test_whose_clock_is_off(
+    servers: Servers, clocks: tuple[float, ...], off: list[int | None]
+) -> None:
+    """Most clocks decide, and this machine's where they are divided."""
+    cluster = servers(3, appendonly=True, clock=True)
+    cluster.reset()
+    for server, ahead in zip(cluster, clocks, strict=True):
+        server.set_clock(ahead)
+    told = _doctor(cluster.urls)[1]
+    findings = [it for it in told["findings"] if it["code"] in {"clock-off", "own-clock-off"}]
+    named = [None if it["node"] is None else cluster.urls.index(it["node"]) for it in findings]
+    assert named == off
+    if off == [None]:
+        assert "ahead of the nodes'" in findings[0]["problem"]
+
+
+def test_a_long_way_is_not_taken_for_a_clock_that_is_off(servers: Servers) -> None:
+    """The answers of all nodes arrive late, and their clocks seem to be behind."""
+    cluster = servers(3, appendonly=True)
+    cluster.reset()
+    with contextlib.ExitStack() as proxies:
+        nodes = [proxies.enter_context(FaultProxy(server)) for server in cluster]
+        for node in nodes:
+            node.delay(0.3, TO_CLIENT)
+        code, told = _doctor([node.url for node in nodes], "--timeout", "10s")
+    assert (code, _codes(told)) == (2, {"no-quorum", "slow"}), "locks do not wait so long either"
+
+
 def test_a_node_in_quarantine(servers: Servers) -> None:
     cluster = servers(3, appendonly=True)
     cluster.reset()
@@ -283,6 +397,60 @@ def test_a_certificate_that_ends_soon(healthy: Cluster, certs: Certificates) -> 
     assert "ends within 2 days" in _finding(told, "certificate-ends")["problem"]
 
 
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (timedelta(days=9, hours=12), "ends within 10 days"),
+        (timedelta(hours=2), "ends within a day"),
+        (timedelta(hours=-1), "has expired"),
+    ],
+)
+def test_the_words_for_a_certificate_that_ends(
+    healthy: Cluster, ends: timedelta, words: str
+) -> None:
+    with FaultProxy(healthy[2], tls=passing_context(timedelta(days=-9), ends)) as proxy:
+        code, told = _doctor(_beside(healthy, f"{proxy.url}?ssl_cert_reqs=none"))
+    assert (code, _codes(told)) == (1, {"certificate-ends"})
+    assert _finding(told, "certificate-ends")["problem"] == f"its TLS certificate {words}"
+
+
+def test_a_certificate_that_is_not_valid_yet(healthy: Cluster) -> None:
+    begins, ends = timedelta(days=2), timedelta(days=9)
+    with FaultProxy(healthy[2], tls=passing_context(begins, ends)) as proxy:
+        code, told = _doctor(_beside(healthy, proxy.url))
+    assert (code, _codes(told)) == (1, {"tls"})
+    assert _finding(told, "tls")["problem"] == (
+        "the node's certificate is not valid yet: is this machine's clock right?"
+    )
+
+
+def test_tls_where_none_is_spoken(healthy: Cluster) -> None:
+    nodes = _beside(healthy, healthy[2].url.replace("redis://", "rediss://"))
+    code, told = _doctor(nodes, "--timeout", "500ms")
+    assert (code, _codes(told)) == (1, {"hung"})
+    assert "should begin with redis://" in _finding(told, "hung")["remedy"]
+
+
+def test_a_database_that_is_not_there(healthy: Cluster) -> None:
+    code, told = _doctor(_beside(healthy, f"{healthy[2].url}/99"))
+    assert (code, _codes(told)) == (1, {"no-database"})
+
+
+def test_too_many_clients(healthy: Cluster, servers: Servers) -> None:
+    server = _in_order(servers)
+    server.command("CONFIG", "SET", "maxclients", "1")
+    with socket.create_connection((server.host, server.port)):
+        code, told = _doctor(_beside(healthy, server.url))
+    assert (code, _codes(told)) == (1, {"busy"})
+    assert "maxclients" in _finding(told, "busy")["remedy"]
+
+
+def test_a_member_of_a_cluster(healthy: Cluster, servers: Servers) -> None:
+    server = servers(1, flags=["--cluster-enabled", "yes"], appendonly=True)[0]
+    code, told = _doctor(_beside(healthy, server.url))
+    assert (code, _codes(told)) == (1, {"cluster-member"})
+
+
 def test_a_certificate_that_is_not_trusted(healthy: Cluster, certs: Certificates) -> None:
     with FaultProxy(healthy[2], tls=certs.server_context()) as proxy:
         code, told = _doctor(_beside(healthy, f"{proxy.url}?ssl_ca_certs={certs.other_ca}"))
@@ -295,6 +463,30 @@ def test_a_slow_round_trip(healthy: Cluster) -> None:
         code, told = _doctor(_beside(healthy, proxy.url), "--timeout", "20s")
     assert (code, _codes(told)) == (1, {"slow"})
     assert told["nodes"][2]["round_trip_seconds"] > 0.07
+
+
+def test_nodes_that_are_far_away(servers: Servers) -> None:
+    """All questions are answered within the default timeout."""
+    cluster = servers(3, appendonly=True)
+    cluster.reset()
+    cluster[2].command("CONFIG", "SET", "appendonly", "no")
+    with contextlib.ExitStack() as proxies:
+        nodes = [proxies.enter_context(FaultProxy(server)) for server in cluster]
+        for node in nodes:
+            node.delay(0.06)
+        code, told = _doctor([node.url for node in nodes])
+    assert (code, _codes(told)) == (1, {"slow", "no-persistence"})
+    assert all(node["round_trip_seconds"] > 0.1 for node in told["nodes"])
+
+
+def test_a_node_of_which_nothing_is_learned(healthy: Cluster) -> None:
+    """It grants locks, but the questions about it are answered with nonsense."""
+    refused = b"-ERR wrong number of arguments for 'hset'"
+    with rewriting(healthy[2], {refused: refused.replace(b"-", b"?")}) as url:
+        code, told = _doctor(_beside(healthy, url))
+    assert (code, _codes(told), told["healthy"]) == (1, {"unknown"}, False)
+    assert told["nodes"][2]["state"] == "healthy"
+    assert "nothing else is known of it" in _finding(told, "unknown")["problem"]
 
 
 def test_nodes_has_a_row_for_each(healthy: Cluster, servers: Servers) -> None:
@@ -337,6 +529,21 @@ def test_the_tables_fit_the_terminal(
     assert all(url in plain for url in nodes), plain
     broad = call(command, nodes=nodes, env={"COLUMNS": "1000"})
     assert _words(plain) == _words(broad.out)
+
+
+@pytest.mark.parametrize("command", ["nodes", "doctor"])
+def test_a_long_address_leaves_room_for_the_rest(healthy: Cluster, command: str) -> None:
+    """As managed servers have: its row becomes a paragraph."""
+    name = "locks.prod-1.abc123.use1.cache.amazonaws.invalid"
+    nodes = [*healthy.urls[:2], f"rediss://{name}:6379"]
+    with Terminal(command, "--no-color", nodes=nodes, size=(24, 80)) as shown:
+        _, text = shown.end()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80, text
+    assert len(lines) < 40, text
+    assert all(any(line.strip() == url for line in lines) for url in nodes), text
+    broad = call(command, nodes=nodes, env={"COLUMNS": "1000"})
+    assert {*_words(broad.out)} - {"about", "node"} <= {*_words(text)}, "save for two headings"
 
 
 def _words(text: str) -> Counter[str]:

@@ -16,6 +16,7 @@ from tests.cli.command import Ended, call
 from tests.cli.conftest import Start
 from tests.cli.terminal import Terminal
 from tests.support.cluster import Cluster
+from tests.support.proxy import FaultProxy
 from tests.support.wait import eventually
 
 TELLS = ("sh", "-c", "echo $QUORLOCK_TOKEN; echo $QUORLOCK_SEQUENCER; exec sleep 60")
@@ -50,6 +51,29 @@ def test_status_of_a_free_lock(cluster3: Cluster) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("'job' is free\n")
     assert all(url in ended.out for url in cluster3.urls)
+
+
+@pytest.mark.parametrize("words", [("status",), ("release", "--force", "--yes")])
+def test_a_server_does_not_count_twice(cluster3: Cluster, words: tuple[str, ...]) -> None:
+    """Nor do its keys, when it is listed under two addresses."""
+    cluster3[0].command("SET", "job", "holder", "PX", 60_000)
+    with FaultProxy(cluster3[0]) as proxy:
+        nodes = [cluster3[0].url, cluster3[1].url, proxy.url]
+        ended = call(words[0], "job", *words[1:], nodes=nodes)
+    assert (ended.code, ended.out) == (64, "")
+    assert f"{nodes[0]} and {nodes[2]} are one and the same server" in ended.err
+    assert cluster3[0].command("GET", "job") == "holder"
+
+
+def test_status_of_a_lock_whose_keys_are_divided(cluster3: Cluster) -> None:
+    for server, holder in zip(cluster3, ("one", "two", "three"), strict=True):
+        server.command("SET", "job", holder, "PX", 60_000)
+    ended = call("status", "job", nodes=cluster3.urls)
+    assert ended.code == 1
+    assert ended.out.startswith("'job' has no holder with a quorum, but cannot be had: ")
+    assert ended.out.splitlines()[0].endswith("one on 1, three on 1, two on 1 of 3 nodes")
+    (told,) = _json(call("status", "job", "--json", nodes=cluster3.urls))
+    assert (told["state"], told["holder"]) == ("held", None)
 
 
 def test_status_tells_the_holder_by_quorum(cluster3: Cluster, holder: Holder) -> None:

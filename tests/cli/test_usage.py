@@ -61,6 +61,8 @@ def test_a_wrong_command_line(cluster3: Cluster, words: list[str | bytes], told:
         ("redis://a:port", "the port is not a number"),
         ("redis://a,redis://a", "is named twice"),
         ("redis://:secret@a:x", "the port is not a number"),
+        ("redis://user name:secret@a", "has a blank in it: write %20"),
+        ("redis://:secret secret@a,redis://b", "has a blank in it: write %20"),
         ("redis://a?bogus=1", "unknown option 'bogus'"),
         ("memory://a,memory://b,memory://c", "memory://a is inside this process"),
         ("redis://a,memory://", "its locks would keep nobody else out"),
@@ -82,6 +84,14 @@ def test_nodes_from_a_file(cluster3: Cluster, tmp_path: Path) -> None:
     absent = call("--nodes-file", str(tmp_path / "absent"), "run", "job", *RAN)
     assert absent.code == 64
     assert "cannot read the nodes file" in absent.err
+
+
+def test_nodes_from_a_file_and_others(cluster3: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "nodes"
+    file.write_text(f"{cluster3[1].url} {cluster3[2].url}\n")
+    ended = call("--nodes", cluster3[0].url, "--nodes-file", str(file), "status", "job")
+    assert ended.code == 0
+    assert all(url in ended.out for url in cluster3.urls)
 
 
 def test_a_key_prefix(cluster3: Cluster) -> None:

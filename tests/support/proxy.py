@@ -52,6 +52,10 @@ class Expectation:
         self._came.set()
 
 
+#: Of the event loop, before it ends.
+_LAST_ROUNDS = 10
+
+
 class FaultProxy:
     """Passes everything on until told otherwise. Every method may be called from any thread."""
 
@@ -163,6 +167,9 @@ class FaultProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A client may have left in its TLS handshake just now: the transport has to hear of it.
+        for _ in range(_LAST_ROUNDS if self._tls else 0):
+            await asyncio.sleep(0)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

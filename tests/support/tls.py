@@ -41,6 +41,19 @@ class Certificates:
         return context
 
 
+def passing_context(begins: datetime.timedelta, ends: datetime.timedelta) -> ssl.SSLContext:
+    """For a listener whose certificate, of an unknown authority, is valid from and until then."""
+    ca_key, ca = _authority("Quorlock test authority for a while")
+    key, certificate = _signed(
+        "server", ExtendedKeyUsageOID.SERVER_AUTH, ca, ca_key, begins=begins, ends=ends
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.TemporaryDirectory(prefix="quorlock-tls-") as directory:
+        chain = _write(Path(directory) / "server.pem", _pem(certificate))
+        context.load_cert_chain(chain, _write(Path(directory) / "server.key", _key_pem(key)))
+    return context
+
+
 @cache
 def certificates() -> Certificates:
     """One set a process: making keys takes time."""
@@ -89,12 +102,13 @@ def _signed(
     usage: x509.ObjectIdentifier,
     ca: x509.Certificate,
     ca_key: ec.EllipticCurvePrivateKey,
+    **valid: datetime.timedelta,
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     certificate = (
-        _template(f"quorlock test {name}", ca.subject, key)
+        _template(f"quorlock test {name}", ca.subject, key, **valid)
         # Strict verifiers refuse an end certificate without these.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -106,7 +120,11 @@ def _signed(
 
 
 def _template(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    name: str,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    begins: datetime.timedelta = datetime.timedelta(hours=-1),
+    ends: datetime.timedelta = datetime.timedelta(days=2),
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -116,8 +134,8 @@ def _template(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .not_valid_before(now + begins)
+        .not_valid_after(now + ends)
         .add_extension(subject_key, critical=False)
     )
 

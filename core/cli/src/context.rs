@@ -4,7 +4,9 @@
 use std::fs;
 
 use futures_util::future::join_all;
-use quorlock::{Address, Builder, Engine, Fault, NodeSettings, Policy, Redlock, ServerConnection};
+use quorlock::{
+    Address, Builder, Engine, Fault, FaultKind, NodeSettings, Policy, Redlock, ServerConnection,
+};
 
 use crate::arguments::Common;
 use crate::failure::{Failure, code};
@@ -17,15 +19,32 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     /// How long nodes have to connect and to answer before they count as unreachable.
     pub(crate) timeout: std::time::Duration,
+    /// For each address, why it is no node of the manager's, if so: another leads to the same server.
+    pub(crate) left_out: Vec<Option<Fault>>,
 }
 
 impl Context {
     pub(crate) fn new(common: &Common, output: Output) -> Result<Self, Failure> {
+        Self::with(common, output, |addresses| vec![None; addresses.len()])
+    }
+
+    /// For commands that show what each node is: an address that leads to the server of another is
+    /// left out of the manager, but shown. One that is repeated word for word is a slip, and refused.
+    pub(crate) fn of_all(common: &Common, output: Output) -> Result<Self, Failure> {
+        Self::with(common, output, twins)
+    }
+
+    fn with(
+        common: &Common,
+        output: Output,
+        left_out: impl FnOnce(&[Address]) -> Vec<Option<Fault>>,
+    ) -> Result<Self, Failure> {
         let engine = Engine::shared().map_err(|error| {
             Failure::new(code::INTERNAL, format!("the lock thread could not be started: {error}"))
         })?;
-        let context =
-            Self { addresses: addresses(common)?, engine, output, timeout: common.timeout };
+        let addresses = addresses(common)?;
+        let left_out = left_out(&addresses);
+        let context = Self { addresses, engine, output, timeout: common.timeout, left_out };
         // What is wrong with the list is told before anything else is begun.
         context.builder().check()?;
         Ok(context)
@@ -58,12 +77,38 @@ impl Context {
     fn builder(&self) -> Builder {
         let settings = NodeSettings { connect_timeout: self.timeout, ..NodeSettings::default() };
         let builder = Redlock::builder().engine(self.engine.clone()).node_settings(settings);
-        self.addresses.iter().fold(builder, |builder, address| builder.address(address.clone()))
+        let kept = self.addresses.iter().zip(&self.left_out).filter(|(_, fault)| fault.is_none());
+        kept.fold(builder, |builder, (address, _)| builder.address(address.clone()))
     }
+}
+
+/// The words for two addresses that lead to one server.
+pub(crate) fn are_one_server(one: &Address, two: &Address) -> String {
+    format!(
+        "{one} and {two} are one and the same server, but a quorum needs servers that fail \
+         independently: name each once"
+    )
+}
+
+/// For each address, the fault if one before it leads to the same place in other words.
+fn twins(addresses: &[Address]) -> Vec<Option<Fault>> {
+    let twin = |(index, address): (usize, &Address)| {
+        let before = &addresses[..index];
+        let is_same = |other: &Address| other.to_string() == address.to_string();
+        let is_twin = |other: &&Address| other.endpoint() == address.endpoint();
+        let other = before.iter().find(is_twin).filter(|_| !before.iter().any(is_same))?;
+        Some(Fault::new(FaultKind::NotIndependent, are_one_server(other, address)))
+    };
+    addresses.iter().enumerate().map(twin).collect()
 }
 
 fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {
     let texts = texts(common)?;
+    if texts.split([',', '\n', '\r']).any(has_blank_inside) {
+        return Err(Failure::usage(
+            "a node address has a blank in it: write %20 for one in a user name or password",
+        ));
+    }
     let texts = texts.split(|letter: char| letter == ',' || letter.is_whitespace());
     let mut addresses = Vec::new();
     for text in texts.filter(|text| !text.is_empty()) {
@@ -86,6 +131,11 @@ fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {
         ));
     }
     Ok(addresses)
+}
+
+/// Whether a blank divides an address before its @, rather than two addresses.
+fn has_blank_inside(texts: &str) -> bool {
+    texts.split_whitespace().skip(1).any(|text| text.contains('@') && !text.contains("://"))
 }
 
 /// The addresses, separated by commas or blanks: from the options, or else from the environment.

@@ -45,7 +45,7 @@ fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Resu
 
 /// Takes the keys from every holder that has one.
 fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failure> {
-    let readings = reading::of(context, name);
+    let readings = reading::of(context, name)?;
     let holders = reading::holders(&readings);
     if holders.is_empty() {
         return match reading::quorum(&readings) {
@@ -60,9 +60,9 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
         let lease = locks.lease([name], holder)?;
         outcomes.push(context.engine.block_on(lease.release_told())?);
     }
-    let after = reading::of(context, name);
+    let after = reading::of(context, name)?;
     match reading::quorum(&after) {
-        Quorum::Held(_) => {
+        Quorum::Held(_) | Quorum::Divided => {
             return Err(Failure::outcome(
                 code::HELD_BY_ANOTHER,
                 format!("'{name}' was taken from {named}, and another holds it now"),

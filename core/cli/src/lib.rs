@@ -60,13 +60,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failure> {
     let context = || Context::new(&arguments.common, output);
+    let of_all = || Context::of_all(&arguments.common, output);
     match &arguments.command {
-        Command::Status(options) => Ok(holders::status(&context()?, options)),
+        Command::Status(options) => holders::status(&context()?, options),
         Command::Release(options) => holders::release(&context()?, options),
         Command::Extend(options) => holders::extend(&context()?, options),
         Command::Verify(options) => holders::verify(&context()?, options),
-        Command::Nodes(options) => survey::nodes(&context()?, options),
-        Command::Doctor => survey::doctor(&context()?),
+        Command::Nodes(options) => survey::nodes(&of_all()?, options),
+        Command::Doctor => survey::doctor(&of_all()?),
         Command::Bench(options) => bench::bench(&context()?, options),
         Command::Completions { shell } => Ok(pages::completions(*shell)),
         Command::Man => Ok(pages::man()),

@@ -30,6 +30,8 @@ struct Survey {
 /// What is known of one node.
 struct Node {
     address: String,
+    /// Where the address leads.
+    endpoint: String,
     /// What a client that locks makes of it.
     state: NodeState,
     /// Whether the user says that the server loses nothing in a restart.
@@ -42,8 +44,9 @@ impl Survey {
     fn of(context: &Context) -> Result<Self, Failure> {
         let locks = context.locks()?;
         let began = Instant::now();
-        let facts =
-            async |connection: &mut ServerConnection, _: &Address| facts::ask(connection).await;
+        let facts = async |connection: &mut ServerConnection, address: &Address| {
+            facts::ask(connection, address.key_prefix()).await
+        };
         // Both at once, and the timeout is for both: it has passed when nodes do not answer.
         let looking = async { timeout(context.timeout, locks.is_locked([UNUSED_NAME])).await };
         let (looked, facts) = context.engine.block_on(join(looking, context.each_node(&facts)));
@@ -58,25 +61,34 @@ impl Survey {
         let limit = limit.max(context.timeout).saturating_sub(asked);
         context.engine.block_on_for(limit, async {
             let states = || locks.nodes().into_iter().map(|(_, state)| state);
-            while facts.iter().zip(states()).any(is_awaited) {
+            let kept = || facts.iter().zip(&context.left_out).filter(|(_, left)| left.is_none());
+            while kept().map(|(facts, _)| facts).zip(states()).any(is_awaited) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });
-        let nodes = locks.nodes().into_iter().zip(&context.addresses).zip(facts);
-        let nodes = nodes.map(|(((address, state), listed), facts)| Node {
+        let mut states = locks.nodes().into_iter().map(|(_, state)| state);
+        let listed = context.addresses.iter().zip(&context.left_out).zip(facts);
+        let nodes = listed.map(|((address, left_out), facts)| Node {
             address: address.to_string(),
-            state: told(state, &facts),
-            is_declared_durable: listed.is_durable(),
+            endpoint: address.endpoint(),
+            state: match left_out {
+                Some(fault) => NodeState::Refusing(fault.clone()),
+                None => told(states.next().unwrap_or(NodeState::Connecting), &facts),
+            },
+            is_declared_durable: address.is_durable(),
             facts,
         });
         let nodes = nodes.collect();
+        let mistake = mistake.map(|error| error.to_string());
+        let left_out = || context.left_out.iter().flatten().next();
+        let mistake = mistake.or_else(|| left_out().map(|fault| fault.detail().to_owned()));
         locks.close();
-        Ok(Self { nodes, mistake: mistake.map(|error| error.to_string()) })
+        Ok(Self { nodes, mistake })
     }
 
     /// How many nodes grant locks.
     fn usable(&self) -> usize {
-        self.nodes.iter().filter(|node| node.state == NodeState::Healthy).count()
+        self.nodes.iter().filter(|node| node.grants_locks()).count()
     }
 
     fn quorum(&self) -> usize {
@@ -85,6 +97,24 @@ impl Survey {
 
     fn as_json(&self) -> Value {
         self.nodes.iter().map(shown::as_json).collect()
+    }
+}
+
+impl Node {
+    /// Whether it takes part in locks, and the user may do there what locks need.
+    fn grants_locks(&self) -> bool {
+        let is_kept_out = self.facts.as_ref().is_ok_and(|facts| facts.rights.keep_locks_out());
+        self.state == NodeState::Healthy && !is_kept_out && !self.is_too_far()
+    }
+
+    /// Whether it answers, but later than locks wait for it.
+    fn is_too_far(&self) -> bool {
+        self.facts.as_ref().is_ok_and(Facts::is_too_far)
+    }
+
+    /// Whether it depends on a lock's name whether the access list covers its key.
+    fn has_untold_keys(&self) -> bool {
+        self.facts.as_ref().is_ok_and(|facts| facts.rights.has_lock_keys.is_none())
     }
 }
 

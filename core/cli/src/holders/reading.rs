@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use quorlock::{Address, Fault, Holder, SequencerRecord, ServerConnection, ServerReply};
+use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnection, ServerReply};
 
-use crate::context::Context;
+use crate::context::{Context, are_one_server};
 use crate::failure::{Failure, code};
 
 /// What one node says.
@@ -31,50 +31,87 @@ pub(super) struct Key {
 /// What a quorum says.
 pub(super) enum Quorum {
     Free,
-    /// Nobody else can get it; with the value of most of the keys.
+    /// With the value of its keys.
     Held(String),
+    /// Nobody else can get it, but no holder is known to have a quorum.
+    Divided,
     Unknown,
 }
 
-/// Asks every node.
-pub(super) fn of(context: &Context, name: &str) -> Vec<Reading> {
+/// Asks every node. Like locks, it refuses nodes of which two are one server.
+pub(super) fn of(context: &Context, name: &str) -> Result<Vec<Reading>, Failure> {
     let reads = async |connection: &mut ServerConnection, address: &Address| {
         read(connection, address, name).await
     };
     let answers = context.engine.block_on(context.each_node(&reads));
-    let readings = context.addresses.iter().zip(answers);
-    readings.map(|(address, says)| Reading { address: address.to_string(), says }).collect()
+    let mut runs: Vec<(String, &Address)> = Vec::new();
+    let mut readings = Vec::new();
+    for (address, answer) in context.addresses.iter().zip(answers) {
+        let (run, says) = match answer {
+            Ok((run, key)) => (run, Ok(key)),
+            Err(fault) => (None, Err(fault)),
+        };
+        if let Some(run) = run {
+            if let Some((_, other)) = runs.iter().find(|(other, _)| *other == run) {
+                return Err(Failure::usage(are_one_server(other, address)));
+            }
+            runs.push((run, address));
+        }
+        readings.push(Reading { address: address.to_string(), says });
+    }
+    Ok(readings)
 }
 
+/// The server's id, if it tells it, and the key.
 async fn read(
     connection: &mut ServerConnection,
     address: &Address,
     name: &str,
-) -> Result<Option<Key>, Fault> {
+) -> Result<(Option<String>, Option<Key>), Fault> {
     let key = format!("{}{name}", address.key_prefix());
-    let holder = match connection.ask(&["GET", &key]).await? {
-        ServerReply::Text(holder) => holder,
-        ServerReply::Nothing => return Ok(None),
-        other => return Err(refused(&other)),
+    let (record_key, owner_key) = (SequencerRecord::key(&key), Holder::record_key(&key));
+    let calls: [&[&str]; 5] = [
+        &["INFO", "server"],
+        &["GET", &key],
+        &["PTTL", &key],
+        &["GET", &record_key],
+        &["GET", &owner_key],
+    ];
+    let replies = connection.ask_all(&calls).await?;
+    let [info, holder, left, record, owner] = &replies[..] else {
+        return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
     };
-    let left = match connection.ask(&["PTTL", &key]).await?.number() {
-        Some(-2) => return Ok(None),
+    let run = info.text().and_then(run_id);
+    let holder = match holder {
+        ServerReply::Text(holder) => holder.clone(),
+        ServerReply::Nothing => return Ok((run, None)),
+        other => return Err(refused(other)),
+    };
+    let left = match left.number() {
+        Some(-2) => return Ok((run, None)),
         Some(left) => u64::try_from(left).ok().map(Duration::from_millis),
         None => None,
     };
-    let record = connection.ask(&["GET", &SequencerRecord::key(&key)]).await?;
     let record = record.text().and_then(SequencerRecord::parse);
     let token = record.filter(|record| record.holder() == holder).map(|record| record.token());
-    let owner = connection.ask(&["GET", &Holder::record_key(&key)]).await?;
     let owner = owner.text().and_then(|text| Holder::parse(text, &holder));
     let waiters = connection.waiters(&key).await?;
-    Ok(Some(Key { holder, left, owner, token, waiters }))
+    Ok((run, Some(Key { holder, left, owner, token, waiters })))
+}
+
+/// The id in a reply to INFO: another after each start of the server.
+fn run_id(info: &str) -> Option<String> {
+    let run = info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:"))?;
+    // Servers that hide it show something else in its place.
+    let is_id =
+        run.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !run.trim_matches('0').is_empty();
+    is_id.then(|| run.to_owned())
 }
 
 /// The fault of a node that does not tell.
 fn refused(reply: &ServerReply) -> Fault {
     let words = reply.refusal().unwrap_or("it answered something else than a key");
-    Fault::new(quorlock::FaultKind::Other, format!("it does not tell: {words}"))
+    Fault::new(FaultKind::Other, format!("it does not tell: {words}"))
 }
 
 /// What the readings add up to.
@@ -84,8 +121,9 @@ pub(super) fn quorum(readings: &[Reading]) -> Quorum {
     let free = readings.iter().filter(|reading| matches!(reading.says, Ok(None))).count();
     if keys.len() > readings.len() - majority {
         let count = |holder: &str| keys.iter().filter(|key| key.holder == holder).count();
-        let most = keys.iter().max_by_key(|key| count(&key.holder));
-        return Quorum::Held(most.map_or_else(String::new, |key| key.holder.clone()));
+        let most = keys.iter().map(|key| &key.holder).max_by_key(|holder| count(holder));
+        let most = most.filter(|holder| count(holder) >= majority);
+        return most.map_or(Quorum::Divided, |holder| Quorum::Held(holder.clone()));
     }
     if free >= majority { Quorum::Free } else { Quorum::Unknown }
 }

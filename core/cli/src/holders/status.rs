@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::reading::{self, Key, Quorum, Reading};
 use crate::arguments::Status;
 use crate::context::Context;
-use crate::failure::code;
+use crate::failure::{Failure, code};
 use crate::output::{Cell, Table, Tone};
 
 /// Shows who holds the locks.
-pub(crate) fn status(context: &Context, options: &Status) -> u8 {
+pub(crate) fn status(context: &Context, options: &Status) -> Result<u8, Failure> {
     let (mut locks, mut worst) = (Vec::new(), code::DONE);
     for name in &options.names {
-        let readings = reading::of(context, name);
+        let readings = reading::of(context, name)?;
         let quorum = reading::quorum(&readings);
         let code = match quorum {
             Quorum::Free => code::DONE,
-            Quorum::Held(_) => code::NO,
+            Quorum::Held(_) | Quorum::Divided => code::NO,
             Quorum::Unknown => code::NO_QUORUM,
         };
         // The numbers grow with how little can be said.
@@ -28,7 +28,7 @@ pub(crate) fn status(context: &Context, options: &Status) -> u8 {
         locks.push(as_json(name, &readings, &quorum));
     }
     context.output.json(&Value::from(locks));
-    worst
+    Ok(worst)
 }
 
 /// A sentence about the lock, and a table of its nodes.
@@ -58,6 +58,7 @@ fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     let holder = match quorum {
         Quorum::Free => return format!("'{name}' is free"),
         Quorum::Unknown => return reading::unknown(name, readings).message().to_owned(),
+        Quorum::Divided => return divided(name, readings),
         Quorum::Held(holder) => holder,
     };
     let own: Vec<&Key> = reading::keys(readings).filter(|key| key.holder == *holder).collect();
@@ -71,6 +72,15 @@ fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     let (count, all) = (own.len(), readings.len());
     let holder = reading::printable(holder);
     format!("'{name}' is held by {holder}{whose} on {count} of {all} nodes{token}{left}")
+}
+
+/// A sentence about a lock whose keys are several holders', or on too few nodes.
+fn divided(name: &str, readings: &[Reading]) -> String {
+    let count = |id: &str| reading::keys(readings).filter(|key| key.holder == id).count();
+    let holders = reading::holders(readings);
+    let holders = holders.iter().map(|id| format!("{} on {}", reading::printable(id), count(id)));
+    let (holders, all) = (holders.collect::<Vec<_>>().join(", "), readings.len());
+    format!("'{name}' has no holder with a quorum, but cannot be had: {holders} of {all} nodes")
 }
 
 /// A sentence about the holder, as it has told of itself.
@@ -95,8 +105,11 @@ fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
         Ok(None) => vec![node, Cell::new("free", Tone::Good)],
         Err(_) => vec![node, Cell::new("cannot tell", Tone::Bad)],
         Ok(Some(key)) => {
-            let is_one_of_few = matches!(quorum, Quorum::Held(holder) if *holder != key.holder);
-            let tone = if is_one_of_few { Tone::Bad } else { Tone::Notable };
+            let tone = match quorum {
+                Quorum::Divided => Tone::Bad,
+                Quorum::Held(holder) if *holder != key.holder => Tone::Bad,
+                _ => Tone::Notable,
+            };
             vec![
                 node,
                 Cell::new("held", tone),
@@ -131,6 +144,7 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
     let (state, holder) = match quorum {
         Quorum::Free => ("free", None),
         Quorum::Held(holder) => ("held", Some(holder)),
+        Quorum::Divided => ("held", None),
         Quorum::Unknown => ("unknown", None),
     };
     let owner = owner(readings, quorum);

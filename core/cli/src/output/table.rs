@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal as _, stdout};
 
-use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Width};
+use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Row, Width};
 
 /// A table that is filled row by row.
 pub(crate) struct Table {
@@ -26,11 +26,7 @@ pub(crate) enum Tone {
 impl Table {
     /// A table with these headings.
     pub(crate) fn new(headings: &[&str]) -> Self {
-        let mut inner = comfy_table::Table::new();
-        inner.load_style(comfy_table::presets::NOTHING);
-        inner.set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
-        // The escapes are taken out again where nobody wants colours.
-        inner.enforce_styling();
+        let mut inner = bare(width());
         let heading = |text: &&str| comfy_table::Cell::new(text).add_attribute(Attribute::Bold);
         inner.set_header(headings.iter().map(heading));
         // What a row is about stays in one piece.
@@ -53,13 +49,31 @@ impl Table {
 
     /// The lines of the table.
     pub(crate) fn render(mut self) -> String {
-        self.keep_words_whole();
-        self.inner.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+        if self.keep_words_whole() { lines(&self.inner, "") } else { self.stacked() }
+    }
+
+    /// Each row as a paragraph, for rows that are about something with a long name: the name, and
+    /// below it a line for each other cell.
+    fn stacked(&self) -> String {
+        let width = self.inner.width().unwrap_or(WIDE);
+        let headings: Vec<_> = self.inner.header().into_iter().flat_map(Row::cell_iter).collect();
+        let paragraph = |row: &Row| {
+            let (mut name, mut rest) = (bare(width), bare(width.saturating_sub(INDENT_WIDTH)));
+            name.add_row(row.cell_iter().take(1).cloned().collect::<Vec<_>>());
+            for (heading, cell) in headings.iter().zip(row.cell_iter()).skip(1) {
+                if !cell.content().is_empty() {
+                    rest.add_row(vec![(*heading).clone(), cell.clone()]);
+                }
+            }
+            format!("{}\n{}", lines(&name, ""), lines(&rest, INDENT))
+        };
+        self.inner.row_iter().map(paragraph).collect::<Vec<_>>().join("\n")
     }
 
     /// Gives each column room for its longest word, so that lines are broken between words. Where
-    /// the table is too wide for that, the longest words of all are broken.
-    fn keep_words_whole(&mut self) {
+    /// the table is too wide for that, the longest words of all are broken; but it returns false,
+    /// and does nothing, if that is so because the first column takes most of the room.
+    fn keep_words_whole(&mut self) -> bool {
         let mut widths = self.inner.column_max_content_widths();
         let padding = |column: &comfy_table::Column| column.padding_width();
         let paddings: u16 = self.inner.column_iter().map(padding).sum();
@@ -75,6 +89,9 @@ impl Table {
             let capped = widths.iter().enumerate();
             capped.map(|(index, width)| if index == 0 { *width } else { *width.min(&most) }).sum()
         };
+        if needs(most) > room && widths.first().is_some_and(|first| *first > room / 2) {
+            return false;
+        }
         while most > 1 && needs(most) > room {
             most -= 1;
         }
@@ -84,7 +101,25 @@ impl Table {
                 column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
             }
         }
+        true
     }
+}
+
+/// A table without lines.
+fn bare(width: u16) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    // The escapes are taken out again where nobody wants colours.
+    table.enforce_styling();
+    table
+}
+
+/// The lines of the table, each behind `indent`.
+fn lines(table: &comfy_table::Table, indent: &str) -> String {
+    let text = table.to_string();
+    let lines = text.lines().map(|line| format!("{indent}{}", line.trim_end()));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The width of a cell's longest word.
@@ -120,3 +155,5 @@ fn width() -> u16 {
 /// Where the width is not known: programs such as grep want a row in one line.
 const WIDE: u16 = 160;
 const NARROWEST: u16 = 40;
+const INDENT: &str = "  ";
+const INDENT_WIDTH: u16 = 2;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quorlock::{Fault, ServerConnection, ServerReply};
+use quorlock::{Fault, FaultKind, Policy, ServerConnection, ServerReply};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
@@ -38,23 +38,37 @@ pub(super) struct Facts {
     pub(super) certificate_left: Option<i64>,
 }
 
-/// Asks the server.
-pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Facts, Fault> {
+/// Asks the server, in few round trips: it may be far away. The keys of locks begin with `prefix`.
+pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Result<Facts, Fault> {
     let mut facts = Facts { certificate_left: certificate_left(connection), ..Facts::default() };
-    let info = connection.ask(&["INFO"]).await?;
-    facts.learn(info.text().unwrap_or_default());
-    facts.fsync = setting(connection, "appendfsync").await?;
-    if facts.eviction.is_none() {
-        facts.eviction = setting(connection, "maxmemory-policy").await?;
+    let mut samples = Samples::default();
+    let replies = samples.take(connection, FIRST).await?;
+    let [_, info, fsync, eviction] = &replies[..] else {
+        return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
+    };
+    if info.refusal().is_some_and(|words| words.starts_with("NOAUTH")) {
+        return Err(Fault::new(FaultKind::Unauthenticated, "the node wants a password"));
     }
-    facts.round_trip = round_trip(connection).await?;
-    facts.clock_offset = clock_offset(connection).await?;
+    facts.learn(info.text().unwrap_or_default());
+    facts.fsync = setting(fsync);
+    facts.eviction = facts.eviction.or_else(|| setting(eviction));
+    // One that is near is asked some more, since a single round trip may have taken long by chance.
+    while samples.trips.len() < SAMPLES && samples.spent() < SAMPLED_FOR {
+        samples.take(connection, &[TIME]).await?;
+    }
+    facts.round_trip = samples.round_trip();
+    facts.clock_offset = samples.clock_offset;
     // Last, since a connection that listens answers nothing else any more.
-    facts.rights = rights::ask(connection).await?;
+    facts.rights = rights::ask(connection, prefix).await?;
     Ok(facts)
 }
 
 impl Facts {
+    /// Whether no lock with the default settings waits long enough for its answers.
+    pub(super) fn is_too_far(&self) -> bool {
+        self.round_trip > Policy::default().node_timeout()
+    }
+
     /// Reads the reply to INFO.
     fn learn(&mut self, info: &str) {
         let field = |name: &str| {
@@ -78,43 +92,54 @@ impl Facts {
     }
 }
 
-async fn setting(connection: &mut ServerConnection, name: &str) -> Result<Option<String>, Fault> {
-    let reply = connection.ask(&["CONFIG", "GET", name]).await?;
-    Ok(reply.parts().get(1).and_then(ServerReply::text).map(str::to_owned))
+/// Reads the reply to CONFIG GET.
+fn setting(reply: &ServerReply) -> Option<String> {
+    reply.parts().get(1).and_then(ServerReply::text).map(str::to_owned)
 }
 
-/// The median of a few.
-async fn round_trip(connection: &mut ServerConnection) -> Result<Duration, Fault> {
-    let mut times = Vec::new();
-    for _ in 0..SAMPLES {
-        let asked = Instant::now();
-        connection.ask(&["PING"]).await?;
-        times.push(asked.elapsed());
-    }
-    times.sort();
-    Ok(times[SAMPLES / 2])
+/// What a few round trips have shown.
+#[derive(Default)]
+struct Samples {
+    trips: Vec<Duration>,
+    /// By the quickest of the answers, which was least on its way.
+    clock_offset: Option<(f64, f64)>,
 }
 
-/// By the quickest of a few answers, which was least on its way.
-async fn clock_offset(connection: &mut ServerConnection) -> Result<Option<(f64, f64)>, Fault> {
-    let mut best: Option<(f64, f64)> = None;
-    for _ in 0..SAMPLES {
-        let asked = own_clock();
-        let reply = connection.ask(&["TIME"]).await?;
+impl Samples {
+    /// Makes these calls, of which the first is TIME, in one round trip.
+    async fn take(
+        &mut self,
+        connection: &mut ServerConnection,
+        calls: &[&[&str]],
+    ) -> Result<Vec<ServerReply>, Fault> {
+        let (began, asked) = (Instant::now(), own_clock());
+        let replies = connection.ask_all(calls).await?;
         let answered = own_clock();
-        let parts: Vec<i64> = reply.parts().iter().filter_map(ServerReply::number).collect();
-        let [seconds, micros] = parts[..] else {
-            return Ok(None);
-        };
-        let shown =
-            Duration::new(seconds.unsigned_abs(), 0) + Duration::from_micros(micros.unsigned_abs());
-        let offset = shown.as_secs_f64() - f64::midpoint(asked, answered);
-        let doubt = (answered - asked).abs() / 2.0;
-        if best.is_none_or(|(_, least)| doubt < least) {
-            best = Some((offset, doubt));
+        self.trips.push(began.elapsed());
+        let parts = replies.first().map_or(&[][..], ServerReply::parts);
+        let parts: Vec<i64> = parts.iter().filter_map(ServerReply::number).collect();
+        if let [seconds, micros] = parts[..] {
+            let seconds = Duration::from_secs(seconds.unsigned_abs());
+            let shown = seconds + Duration::from_micros(micros.unsigned_abs());
+            let offset = shown.as_secs_f64() - f64::midpoint(asked, answered);
+            let doubt = (answered - asked).abs() / 2.0;
+            if self.clock_offset.is_none_or(|(_, least)| doubt < least) {
+                self.clock_offset = Some((offset, doubt));
+            }
         }
+        Ok(replies)
     }
-    Ok(best)
+
+    fn spent(&self) -> Duration {
+        self.trips.iter().sum()
+    }
+
+    /// What a quarter of them undercuts: a machine that is busy makes some of them long.
+    fn round_trip(&self) -> Duration {
+        let mut trips = self.trips.clone();
+        trips.sort();
+        trips.get(trips.len().saturating_sub(1) / 4).copied().unwrap_or_default()
+    }
 }
 
 /// In seconds since 1970.
@@ -130,4 +155,9 @@ fn certificate_left(connection: &ServerConnection) -> Option<i64> {
     Some(seconds(end).saturating_sub(seconds(now)))
 }
 
-const SAMPLES: usize = 5;
+const TIME: &[&str] = &["TIME"];
+const FIRST: &[&[&str]] =
+    &[TIME, &["INFO"], &["CONFIG", "GET", "appendfsync"], &["CONFIG", "GET", "maxmemory-policy"]];
+const SAMPLES: usize = 6;
+/// No further sample is taken after this time.
+const SAMPLED_FOR: Duration = Duration::from_millis(250);

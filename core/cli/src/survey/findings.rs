@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Fault, FaultKind, NodeState, Policy};
+use quorlock::{Fault, FaultKind, NodeState, Policy, QuarantineReason};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
@@ -84,6 +84,7 @@ pub(super) fn of(survey: &Survey) -> Vec<Finding> {
             let all = of_facts(node, facts).into_iter().chain(of_clock(node, facts, clock));
             findings.extend(all);
         }
+        findings.extend(of_silence(node));
     }
     findings.extend(of_own_clock(clock));
     findings
@@ -99,6 +100,8 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
             "it is not known yet whether it remembers its locks",
             "ask again in a moment",
         )),
+        // Commands may just be on their way: another finding tells how long that takes.
+        NodeState::Unresponsive if node.is_too_far() => None,
         NodeState::Unresponsive => {
             Some(Finding::of(node, "hung", "it is connected, but does not answer", OF_A_HUNG_ONE))
         }
@@ -109,15 +112,40 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
                 node,
                 "quarantined",
                 format!("{reason}; its votes do not count for {} more", seconds(left)),
-                "wait until then; with appendonly yes and appendfsync always a restart forgets nothing",
+                match quarantine.reason {
+                    QuarantineReason::ClockStepped => {
+                        "wait until then; let NTP slew the clock, not step it"
+                    }
+                    _ => {
+                        "wait until then; with appendonly yes and appendfsync always a restart \
+                         forgets nothing"
+                    }
+                },
             ))
         }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
     }
 }
 
+/// That a node which is not known to be unfit has told nothing of itself.
+fn of_silence(node: &Node) -> Option<Finding> {
+    let fault = node.facts.as_ref().err().filter(|_| node.state == NodeState::Healthy)?;
+    let problem = format!("it grants locks, but nothing else is known of it: {}", fault.detail());
+    let remedy = match fault.kind() {
+        FaultKind::TimedOut | FaultKind::NotSent => "ask again with a longer --timeout",
+        _ => "ask again, and see the server's log",
+    };
+    Some(Finding::of(node, "unknown", problem, remedy))
+}
+
 fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
+    let says = |words: &str| fault.detail().contains(words);
     let (code, remedy) = match fault.kind() {
+        FaultKind::TimedOut if says("speak TLS") => (
+            "hung",
+            "see whether the address should begin with redis://, without TLS; or else whether the \
+             server's process is stopped",
+        ),
         FaultKind::TimedOut => ("hung", OF_A_HUNG_ONE),
         FaultKind::NotSent | FaultKind::Broken | FaultKind::Late => {
             ("unreachable", "start the server, or correct its address, firewall or TLS settings")
@@ -135,6 +163,16 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
         }
         FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
         FaultKind::Unwritable => ("unwritable", "see the server's memory limit, disk and log"),
+        FaultKind::Busy if says("max number of clients") => (
+            "busy",
+            "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
+        ),
+        FaultKind::Other if says("Redis Cluster") || says("in cluster mode") => {
+            ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)")
+        }
+        FaultKind::Other if says("DB index") => {
+            ("no-database", "correct the number of the database at the end of the address")
+        }
         FaultKind::Busy => ("busy", "wait until it has started, or see its slow scripts"),
         FaultKind::WrongType | FaultKind::Garbled | FaultKind::Quarantined | FaultKind::Other => {
             ("fault", "see the server's log")
@@ -147,8 +185,8 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
 fn has_twin(survey: &Survey, node: &Node) -> bool {
     let run = |node: &Node| node.facts.as_ref().ok()?.run_id.clone();
     let own = run(node);
-    let others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));
-    own.is_some() && others.map(run).any(|other| other == own)
+    let mut others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));
+    others.any(|other| other.endpoint == node.endpoint || own.is_some() && run(other) == own)
 }
 
 fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
@@ -189,19 +227,16 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
         );
     }
     if let Some(left) = facts.certificate_left.filter(|left| *left < CERTIFICATE_ENDS_SOON) {
-        let days = (left.max(0) + DAY - 1) / DAY;
-        find(
-            "certificate-ends",
-            format!("its TLS certificate ends within {days} days"),
-            "renew the certificate",
-        );
+        find("certificate-ends", certificate_ends(left), "renew the certificate");
     }
     if facts.round_trip > slow() {
-        find(
-            "slow",
-            format!("a round trip takes {:.0} ms", facts.round_trip.as_secs_f64() * 1e3),
-            "use nodes that are nearer, or a longer ttl",
-        );
+        let (trip, limit) = (millis(facts.round_trip), millis(Policy::default().node_timeout()));
+        let problem = if facts.is_too_far() {
+            format!("a round trip takes {trip}, but locks wait for an answer for {limit}")
+        } else {
+            format!("a round trip takes {trip}")
+        };
+        find("slow", problem, "use nodes that are nearer, or a longer ttl");
     }
     if !facts.rights.lacking_for_push.is_empty() {
         let rules = facts.rights.lacking_for_push.join(" ");
@@ -217,26 +252,19 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
 }
 
 /// Whether the node's clock differs from the others' by more than locks allow for.
-fn of_clock(node: &Node, facts: &Facts, median: Option<f64>) -> Option<Finding> {
-    let ((offset, doubt), median) = facts.clock_offset.zip(median)?;
-    let off = offset - median;
-    let is_off = off.abs() > allowance().as_secs_f64() + doubt;
-    is_off.then(|| {
-        let side = if off > 0.0 { "ahead" } else { "behind" };
-        let problem = format!("its clock is {:.2} s {side}", off.abs());
-        Finding::of(
-            node,
-            "clock-off",
-            problem,
-            "let NTP keep it; clocks should be slewed, not stepped",
-        )
-    })
+fn of_clock(node: &Node, facts: &Facts, most: Option<Offset>) -> Option<Finding> {
+    let (own, most) = facts.clock_offset.zip(most)?;
+    let off = difference(own, most)?;
+    let side = if off > 0.0 { "ahead" } else { "behind" };
+    let problem = format!("its clock is {:.2} s {side}", off.abs());
+    let remedy = "let NTP keep it; clocks should be slewed, not stepped";
+    Some(Finding::of(node, "clock-off", problem, remedy))
 }
 
 /// Whether all nodes agree on another time than this machine's.
-fn of_own_clock(median: Option<f64>) -> Option<Finding> {
-    let off = median.filter(|off| off.abs() > allowance().as_secs_f64())?;
-    let side = if off > 0.0 { "behind" } else { "ahead" };
+fn of_own_clock(most: Option<Offset>) -> Option<Finding> {
+    let off = difference(OWN, most?)?;
+    let side = if off > 0.0 { "ahead of" } else { "behind" };
     Some(Finding {
         severity: Severity::Warning,
         code: "own-clock-off",
@@ -246,12 +274,22 @@ fn of_own_clock(median: Option<f64>) -> Option<Finding> {
     })
 }
 
-/// By how much most clocks, this machine's among them, are ahead of this machine's.
-fn median_offset(survey: &Survey) -> Option<f64> {
+/// By how many seconds the one clock is ahead of the other, if that is more than locks allow for,
+/// however long the answers were on their way.
+fn difference(one: Offset, other: Offset) -> Option<f64> {
+    let off = one.0 - other.0;
+    (off.abs() > allowance().as_secs_f64() + one.1 + other.1).then_some(off)
+}
+
+/// By how much most clocks, this machine's among them, are ahead of this machine's: the median. Of
+/// an even number, where the two in the middle may disagree, this machine decides between them.
+fn median_offset(survey: &Survey) -> Option<Offset> {
     let offsets = survey.nodes.iter().filter_map(|node| node.facts.as_ref().ok()?.clock_offset);
-    let mut offsets: Vec<f64> = offsets.map(|(offset, _)| offset).chain([0.0]).collect();
-    offsets.sort_by(f64::total_cmp);
-    (offsets.len() > 1).then(|| offsets[(offsets.len() - 1) / 2])
+    let mut offsets: Vec<Offset> = offsets.chain([OWN]).collect();
+    offsets.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let middle = [offsets[(offsets.len() - 1) / 2], offsets[offsets.len() / 2]];
+    let nearest = middle.into_iter().min_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
+    nearest.filter(|_| offsets.len() > 1)
 }
 
 /// The allowance for drift of a lock with the default settings.
@@ -265,16 +303,34 @@ fn slow() -> Duration {
     Policy::default().node_timeout() / 4
 }
 
+/// The words for a certificate that is valid for so many seconds yet.
+fn certificate_ends(left: i64) -> String {
+    match left {
+        ..=0 => "its TLS certificate has expired".to_owned(),
+        1..=DAY => "its TLS certificate ends within a day".to_owned(),
+        _ => format!("its TLS certificate ends within {} days", (left + DAY - 1) / DAY),
+    }
+}
+
 /// The first two numbers of a version.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
+fn millis(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}
+
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
+/// By how many seconds a clock is ahead of this machine's, and how far off that may be.
+type Offset = (f64, f64);
+
+/// This machine's own.
+const OWN: Offset = (0.0, 0.0);
 const OF_A_HUNG_ONE: &str =
     "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);

@@ -1,44 +1,73 @@
 //! What the user's access list lacks. Owns the list of what is needed, and how each is tried
 //! without changing anything.
 
-use quorlock::{Fault, ServerConnection};
+use quorlock::{Fault, ServerConnection, ServerReply};
+
+use super::UNUSED_NAME;
 
 /// What the user may not do.
 #[derive(Default)]
 pub(super) struct Rights {
     /// What locks need, as rules of an access list.
-    pub(super) lacking: Vec<&'static str>,
-    /// What it takes to tell waiting clients of a free lock.
-    pub(super) lacking_for_push: Vec<&'static str>,
+    pub(super) lacking: Vec<String>,
+    /// What it takes besides to tell waiting clients of a free lock.
+    pub(super) lacking_for_push: Vec<String>,
+    /// Whether the keys of locks are permitted; `None` if that depends on the locks' names.
+    pub(super) has_lock_keys: Option<bool>,
 }
 
-/// Tries all of it.
-pub(super) async fn ask(connection: &mut ServerConnection) -> Result<Rights, Fault> {
-    let mut rights = Rights::default();
-    for (rule, call) in NEEDED {
-        let refusal = refusal(connection, call).await?;
-        let lacks = refusal.map(|refusal| if is_about_key(&refusal) { KEYS } else { *rule });
-        rights.lacking.extend(lacks.filter(|lack| !rights.lacking.contains(lack)));
+impl Rights {
+    /// Whether the server can tell waiting clients of a free lock.
+    pub(super) fn has_push(&self) -> bool {
+        self.lacking_for_push.is_empty() && !self.lacking.iter().any(|it| it == KEYS)
     }
-    for (rule, call) in PUSH {
-        let refusal = refusal(connection, call).await?;
-        let lacks =
-            refusal.map(|refusal| if is_about_channel(&refusal) { CHANNELS } else { *rule });
-        rights
-            .lacking_for_push
-            .extend(lacks.filter(|lack| !rights.lacking_for_push.contains(lack)));
+
+    /// Whether the node can grant no locks, or not all.
+    pub(super) fn keep_locks_out(&self) -> bool {
+        let is_vital = |rule: &String| !DISPENSABLE.contains(&rule.as_str());
+        self.lacking.iter().any(is_vital)
+    }
+}
+
+/// Tries all of it, in one round trip. The keys of locks begin with `prefix`.
+pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Result<Rights, Fault> {
+    let lock_key = format!("{prefix}{UNUSED_NAME}");
+    // Only a key that is there is changed.
+    let of_a_lock: [&[&str]; 2] = [&["GET", &lock_key], &["SET", &lock_key, "1", "XX", "PX", "1"]];
+    let calls = of_a_lock.into_iter().chain(NEEDED.iter().chain(PUSH).map(|(_, call)| *call));
+    let replies = connection.ask_all(&calls.collect::<Vec<_>>()).await?;
+    let (of_a_lock, replies) = replies.split_at(of_a_lock.len());
+    let (needed, push) = replies.split_at(NEEDED.len());
+    let mut rights = Rights::default();
+    for ((rule, _), reply) in NEEDED.iter().zip(needed) {
+        let lacks = refusal(reply).map(|words| if is_about_key(words) { KEYS } else { *rule });
+        if let Some(lack) = lacks.filter(|lack| !rights.lacking.iter().any(|it| it == lack)) {
+            rights.lacking.push(lack.to_owned());
+        }
+    }
+    let is_refused = of_a_lock.iter().filter_map(refusal).any(is_about_key);
+    // Without a prefix, the access list may well have a pattern for the names that are used.
+    rights.has_lock_keys = (!is_refused || !prefix.is_empty()).then_some(!is_refused);
+    if rights.has_lock_keys == Some(false) {
+        rights.lacking.push(format!("~{prefix}*"));
+    }
+    for ((rule, _), reply) in PUSH.iter().zip(push) {
+        let lacks = refusal(reply).map(|words| match words {
+            words if is_about_key(words) => KEYS,
+            words if is_about_channel(words) => CHANNELS,
+            _ => *rule,
+        });
+        let mut told = rights.lacking.iter().chain(&rights.lacking_for_push);
+        if let Some(lack) = lacks.filter(|lack| told.all(|other| other != lack)) {
+            rights.lacking_for_push.push(lack.to_owned());
+        }
     }
     Ok(rights)
 }
 
 /// Why the user may not make the call; `None` if it may.
-async fn refusal(
-    connection: &mut ServerConnection,
-    call: &[&str],
-) -> Result<Option<String>, Fault> {
-    let reply = connection.ask(call).await?;
-    let refusal = reply.refusal().filter(|words| words.starts_with("NOPERM"));
-    Ok(refusal.map(str::to_owned))
+fn refusal(reply: &ServerReply) -> Option<&str> {
+    reply.refusal().filter(|words| words.starts_with("NOPERM"))
 }
 
 fn is_about_key(refusal: &str) -> bool {
@@ -55,6 +84,10 @@ const KEY: &str = "quorlock:{node}:doctor";
 const CHANNEL: &str = "quorlock:wake:doctor";
 const KEYS: &str = "~quorlock:*";
 const CHANNELS: &str = "&quorlock:wake:*";
+
+/// What locks can be had without: they end with their ttl then, or something is not told. Where the
+/// guards need one of these, they do not count the node.
+const DISPENSABLE: &[&str] = &["+script|load", "+del", "+hgetall", "+hset", "+hdel", "+info"];
 
 /// Each rule, and a call for it that changes nothing.
 const NEEDED: &[(&str, &[&str])] = &[

@@ -57,7 +57,7 @@ pub(super) fn report(survey: &Survey, findings: &[Finding], status: u8) -> Strin
         }
         lines.push(table.render());
     }
-    lines.push(match status {
+    let verdict = match status {
         code::DONE => "Healthy.".to_owned(),
         code::UNFIT => "A lock cannot be had now, or is not safe.".to_owned(),
         _ => format!(
@@ -66,7 +66,9 @@ pub(super) fn report(survey: &Survey, findings: &[Finding], status: u8) -> Strin
             survey.nodes.len(),
             survey.quorum()
         ),
-    });
+    };
+    let is_untold = status != code::UNFIT && survey.nodes.iter().any(Node::has_untold_keys);
+    lines.push(if is_untold { format!("{verdict} {UNTOLD_KEYS}") } else { verdict });
     lines.join("\n\n")
 }
 
@@ -122,9 +124,10 @@ fn times(facts: &Facts) -> Cell {
 }
 
 fn rights(facts: &Facts) -> Cell {
-    let push = if facts.rights.lacking_for_push.is_empty() { "push" } else { "no push" };
+    let push = if facts.rights.has_push() { "push" } else { "no push" };
     if facts.rights.lacking.is_empty() {
-        return Cell::plain(&format!("all, {push}"));
+        let all = if facts.rights.has_lock_keys.is_some() { "all" } else { "keys not known" };
+        return Cell::plain(&format!("{all}, {push}"));
     }
     let lacking = facts.rights.lacking.join(" ");
     Cell::new(&format!("lacks {lacking}, {push}"), Tone::Bad)
@@ -155,7 +158,8 @@ pub(super) fn as_json(node: &Node) -> Value {
             "clock_offset_seconds": facts.clock_offset.map(|(offset, _)| offset),
             "round_trip_seconds": facts.round_trip.as_secs_f64(),
             "lacking_rights": facts.rights.lacking,
-            "push": facts.rights.lacking_for_push.is_empty(),
+            "lock_keys_permitted": facts.rights.has_lock_keys,
+            "push": facts.rights.has_push(),
             "lacking_rights_for_push": facts.rights.lacking_for_push,
             "certificate_left_seconds": facts.certificate_left,
         });
@@ -189,3 +193,6 @@ fn bytes(count: u64) -> String {
     }
     if unit == 0 { format!("{count} B") } else { format!("{amount:.1} {}", units[unit]) }
 }
+
+const UNTOLD_KEYS: &str = "Whether the access list covers the keys of a lock depends on its name: \
+    it needs a pattern for the names that are used.";

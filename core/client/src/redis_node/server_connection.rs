@@ -101,9 +101,22 @@ impl ServerConnection {
     /// # Errors
     /// A [`Fault`] if the connection breaks. A refusal by the server is a reply.
     pub async fn ask(&mut self, words: &[&str]) -> Result<ServerReply, Fault> {
-        let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
-        let call = redis::cmd(name).arg(arguments).to_owned();
-        Ok(reply(self.exchange(&mut Outgoing::from(&call)).await?))
+        Ok(reply(self.exchange(&mut Outgoing::from(&call(words))).await?))
+    }
+
+    /// Sends several calls at once, and waits for the reply of each: all of it takes one round trip.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub async fn ask_all(&mut self, calls: &[&[&str]]) -> Result<Vec<ServerReply>, Fault> {
+        for words in calls {
+            self.pipe.request(&mut Outgoing::from(&call(words)));
+        }
+        let mut replies = Vec::with_capacity(calls.len());
+        for _ in calls {
+            replies.push(reply(self.next_reply().await?));
+        }
+        Ok(replies)
     }
 
     /// How many acquisitions wait for the lock whose key this is, in the server's queue; `None` if the user may not
@@ -128,6 +141,10 @@ impl ServerConnection {
 
     async fn exchange(&mut self, outgoing: &mut Outgoing) -> Result<Value, Fault> {
         self.pipe.request(outgoing);
+        self.next_reply().await
+    }
+
+    async fn next_reply(&mut self) -> Result<Value, Fault> {
         poll_fn(|context| self.pipe.poll_reply(context)).await.map(Value::from)
     }
 }
@@ -165,6 +182,11 @@ impl ServerReply {
             _ => None,
         }
     }
+}
+
+fn call(words: &[&str]) -> redis::Cmd {
+    let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
+    redis::cmd(name).arg(arguments).to_owned()
 }
 
 fn reply(value: Value) -> ServerReply {

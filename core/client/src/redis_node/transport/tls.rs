@@ -106,6 +106,9 @@ pub(super) fn fault_in(error: &io::Error) -> Option<Fault> {
             C::Expired | C::ExpiredContext { .. } => {
                 "the node's certificate has expired".to_owned()
             }
+            C::NotValidYet | C::NotValidYetContext { .. } => {
+                "the node's certificate is not valid yet: is this machine's clock right?".to_owned()
+            }
             other => format!("the node's certificate is not acceptable: {other}"),
         },
         rustls::Error::InvalidMessage(_) => "the node does not speak TLS on this port".to_owned(),
