@@ -98,7 +98,7 @@ describe('a warning', () => {
     await Promise.all(managers.map((redlock) => redlock.close()))
   })
 
-  it('of the process tells of a node that is down anew, whoever sees it', async () => {
+  it('of the process tells of the second outage of a node, also if another manager sees it', async () => {
     const [first, second] = [new Redlock(['memory://']), new Redlock(['memory://'])]
     /** @type {string[]} */
     const told = []

@@ -167,7 +167,7 @@ class FaultProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # A client may have left in its TLS handshake just now: the transport has to hear of it.
+        # A client may have closed in the TLS handshake: the transport must handle that first.
         for _ in range(_LAST_ROUNDS if self._tls else 0):
             await asyncio.sleep(0)
 

@@ -124,7 +124,7 @@ class _Instrumentation:
         self._told: Counter[str] = Counter()
         self._due: Counter[str] = Counter()
         self._is_over = False
-        # : Set when it is over, and everything was told that had happened before.
+        # : Set after `stop()`, once all events from before it were counted.
         self._is_settled = threading.Event()
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",

@@ -66,9 +66,9 @@ impl Failure {
     }
 }
 
-/// The status to exit with in place of `code`, and words, if standard output could not be written:
-/// whoever reads it must not take a part for the whole. A reader that has closed the pipe wants no
-/// more of it, and hears nothing.
+/// The status to exit with in place of `code`, and a message on standard error, if standard output could
+/// not be written, since the output is incomplete then. If the reader has closed the pipe, `code` stays and
+/// there is no message.
 pub(crate) fn of_output(code: u8) -> u8 {
     match crate::output::unwritten() {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {

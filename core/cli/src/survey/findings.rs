@@ -303,7 +303,7 @@ fn slow() -> Duration {
     Policy::default().node_timeout() / 4
 }
 
-/// The words for a certificate that is valid for so many seconds yet.
+/// Says when a certificate ends that is valid for `left` more seconds.
 fn certificate_ends(left: i64) -> String {
     match left {
         ..=0 => "its TLS certificate has expired".to_owned(),
