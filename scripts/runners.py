@@ -81,8 +81,9 @@ def _pytest_again(output: str) -> Command | None:
 
 
 def node_tests(files: Sequence[str | Path]) -> Command:
-    """Runs these files of tests."""
-    return ["node", "--test", "--test-concurrency=3", "--test-reporter=tap", *files]
+    """Runs these files of tests, each for ten minutes at most: one that hangs is named."""
+    options = ["--test-concurrency=3", "--test-timeout=600000", "--test-reporter=tap"]
+    return ["node", "--test", *options, *files]
 
 
 def _count_node(output: str) -> Counts:

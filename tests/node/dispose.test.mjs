@@ -121,11 +121,14 @@ for (const way of ['compiled', 'native']) {
       it('closes a Redlock, and spares the clients that were passed to it', async () => {
         const cluster = await startServers(1)
         const client = new Redis(String(cluster.urls[0]))
-        const redlock = await written.manager(() => new Redlock([client]))
-        await assert.rejects(redlock.acquire('a', 1000), { code: 'CLOSED' })
-        assert.equal(await client.ping(), 'PONG')
-        client.disconnect()
-        await cluster.close()
+        try {
+          const redlock = await written.manager(() => new Redlock([client]))
+          await assert.rejects(redlock.acquire('a', 1000), { code: 'CLOSED' })
+          assert.equal(await client.ping(), 'PONG')
+        } finally {
+          client.disconnect()
+          await cluster.close()
+        }
       })
     },
   )

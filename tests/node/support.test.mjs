@@ -109,13 +109,16 @@ describe('servers', () => {
   it('are taken by peers of both languages, which exclude each other', async () => {
     const python = await startPeer('redlock-py', cluster.addresses)
     const node = await startPeer('redlock-universal', cluster.addresses)
-    assert.ok(await python.acquire('a'))
-    assert.equal(await node.acquire('a'), null)
-    await python.release('a')
-    assert.ok(await node.acquire('a'))
-    assert.equal(await python.acquire('a'), null)
-    python.close()
-    node.close()
+    try {
+      assert.ok(await python.acquire('a'))
+      assert.equal(await node.acquire('a'), null)
+      await python.release('a')
+      assert.ok(await node.acquire('a'))
+      assert.equal(await python.acquire('a'), null)
+    } finally {
+      python.close()
+      node.close()
+    }
   })
 })
 

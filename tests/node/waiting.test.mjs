@@ -119,9 +119,8 @@ describe('waiting', () => {
   for (const [name, count] of Object.entries(PEERS))
     it(`ends soon after the release by ${name}`, async () => {
       const servers = await startServers(count)
-      after(() => servers.close())
       const peer = await startPeer(name, servers.addresses)
-      after(() => peer.close())
+      after(() => (peer.close(), servers.close()))
       const locks = new Redlock(servers.urls, UNHURRIED)
       for (let round = 0; round < 3; round++) {
         assert.ok(await peer.acquire('r', 60_000))

@@ -33,7 +33,7 @@ export class Harness {
       JSON.stringify(options),
     ]
     this.#child = spawn(python(), words, { cwd: root, stdio: ['pipe', 'pipe', 'inherit'] })
-    this.#hold(false)
+    hold(this.#child, false)
     this.#child.stdin.on('error', () => {})
     this.#child.once('exit', () => this.#fail(new HarnessError('the harness process ended')))
     this.#child.once('error', (error) => this.#fail(error))
@@ -77,7 +77,7 @@ export class Harness {
     return new Promise((resolve, reject) => {
       if (this.#ended !== undefined) return reject(this.#ended)
       this.#waiting.set(id, { resolve, reject })
-      this.#hold(true)
+      hold(this.#child, true)
     })
   }
 
@@ -86,7 +86,7 @@ export class Harness {
     const id = message.id ?? 0
     const waiting = this.#waiting.get(id)
     this.#waiting.delete(id)
-    this.#hold(this.#waiting.size > 0)
+    hold(this.#child, this.#waiting.size > 0)
     if (message.error === undefined) {
       waiting?.resolve(id === 0 ? message : message.result)
     } else {
@@ -100,21 +100,21 @@ export class Harness {
     for (const { reject } of this.#waiting.values()) reject(error)
     this.#waiting.clear()
   }
+}
 
-  /**
-   * Whether this process waits for an answer, or for the end that comes instead of it. A test process
-   * must be able to end by itself: an idle harness does not hold it open.
-   * @param {boolean} held
-   */
-  #hold(held) {
-    const { stdin, stdout } = this.#child
-    const handles = /** @type {{ref(): void, unref(): void}[]} */ (
-      /** @type {unknown} */ ([this.#child, stdin, stdout])
-    )
-    for (const handle of handles) {
-      if (held) handle.ref()
-      else handle.unref()
-    }
+/**
+ * Whether this process waits for what a child says, or for the end that comes instead of it. A test
+ * process must be able to end by itself, also after a test that failed: an idle child does not hold it open.
+ * @param {import('node:child_process').ChildProcess} child
+ * @param {boolean} held
+ */
+export function hold(child, held) {
+  const handles = /** @type {{ref(): void, unref(): void}[]} */ (
+    /** @type {unknown} */ ([child, child.stdin, child.stdout])
+  )
+  for (const handle of handles) {
+    if (held) handle.ref()
+    else handle.unref()
   }
 }
 

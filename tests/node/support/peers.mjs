@@ -3,7 +3,7 @@
 // node-redlock-4, redlock-universal.
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
-import { python, root } from './harness.mjs'
+import { hold, python, root } from './harness.mjs'
 
 const nodePeers = new Set(['node-redlock', 'node-redlock-4', 'redlock-universal'])
 
@@ -80,7 +80,9 @@ export class Peer {
 
   /** @returns {Promise<any>} */
   async #read() {
+    hold(this.#child, true)
     const { value, done } = await this.#lines.next()
+    hold(this.#child, false)
     if (done) throw new Error(`${this.name}: the worker ended`)
     return JSON.parse(value)
   }
