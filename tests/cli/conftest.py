@@ -16,8 +16,18 @@ from tests.python.conftest import (  # noqa: F401  (fixtures)
     fault_proxy,
     servers,
 )
+from tests.support.cluster import Cluster, start_servers
+from tests.support.options import Options
 
 Start = Callable[..., Command]
+
+
+@pytest.fixture(scope="session")
+def healthy() -> Iterator[Cluster]:
+    """Three servers as the documentation wants them."""
+    with start_servers(3, Options(appendonly=True)) as cluster:
+        cluster.reset()
+        yield cluster
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from quorlock import Redlock
 from tests.cli.command import Ended, call
 from tests.cli.conftest import Start
+from tests.cli.doctor import Servers
 from tests.cli.terminal import Terminal
 from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
@@ -51,6 +52,17 @@ def test_status_of_a_free_lock(cluster3: Cluster) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("'job' is free\n")
     assert all(url in ended.out for url in cluster3.urls)
+
+
+def test_a_replica_does_not_count_beside_its_master(cluster3: Cluster, servers: Servers) -> None:
+    replica = servers(1, replica_of=cluster3[0])[0]
+    cluster3[0].command("SET", "job", "holder", "PX", 60_000)
+    eventually(lambda: replica.command("GET", "job") == "holder")
+    nodes = [cluster3[0].url, replica.url, cluster3[1].url]
+    ended = call("status", "--json", "job", nodes=nodes)
+    assert [node["says"] for node in json.loads(ended.out)[0]["nodes"]] == ["held", "error", "free"]
+    assert ended.code == 69
+    assert "it is a replica" in call("status", "job", nodes=nodes).out
 
 
 @pytest.mark.parametrize("words", [("status",), ("release", "--force", "--yes")])

@@ -212,6 +212,16 @@ def test_a_stopped_command_is_ended_when_the_lock_is_lost(cluster3: Cluster, sta
     assert not is_alive(child)
 
 
+def test_a_stopped_command_is_ended_by_sigterm(cluster3: Cluster, start: Start) -> None:
+    command = start("run", "job", "--", *SLEEPER, nodes=cluster3.urls)
+    child = int(command.line())
+    os.kill(child, signal.SIGSTOP)
+    eventually(lambda: state(child) == "T")
+    command.signal(signal.SIGTERM)
+    assert command.end(within=10).code == 128 + signal.SIGTERM
+    assert _is_free(cluster3, "job")
+
+
 def test_the_lock_is_held_until_the_whole_group_has_ended(cluster3: Cluster, start: Start) -> None:
     script = "sleep 60 >/dev/null & echo $!; exit 3"
     command = start("run", "--ttl", "1s", "job", "--", "sh", "-c", script, nodes=cluster3.urls)

@@ -36,6 +36,14 @@ RAN = ("--", "sh", "-c", "echo ran")
         (["run", "--owner", "a=" + 5000 * "x", "job", *RAN], "owner may take 4096 bytes at most"),
         (["run", "--owner", "=x", "job", *RAN], "it must be a name and a value"),
         (["run", "--owner", "", "job", *RAN], "it must be a name and a value"),
+        (
+            ["run", "--owner", "a=1", "--owner", "a=2", "job", *RAN],
+            '--owner says twice what "a" is',
+        ),
+        (
+            ["--nodes", "redis://a", "run", "--nodes=redis://b", "job", *RAN],
+            "--nodes stands before the command and behind it",
+        ),
         (["run", "--owner", "a=x\ny", "job", *RAN], "without control characters"),
         (["run", "", *RAN], "must not be empty"),
         (["run", "quorlock:x", *RAN], "must not begin with"),

@@ -4,32 +4,15 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
 import { Redis } from 'ioredis'
-import Ioredis4 from 'ioredis4'
-import { Redis as Ioredis5 } from 'ioredis5'
-import * as nodeRedis from 'redis'
-import * as nodeRedis4 from 'redis4'
-import * as nodeRedis5 from 'redis5'
 import * as peer from 'redlock'
 import { ConfigError, QuorumUnreachableError, Redlock } from 'quorlock'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { any, IOREDIS, NODE_REDIS } from './support/clients.mjs'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
-/** @param {unknown} value */
-const any = (value) => /** @type {any} */ (value)
-
-/** @type {[string, (url: string, options?: any) => any][]} */
-const ioredis = [
-  ['ioredis 4', (url, options = {}) => new (any(Ioredis4))(url, options)],
-  ['ioredis 5', (url, options = {}) => new Ioredis5(url, options)],
-  ['ioredis 6', (url, options = {}) => new Redis(url, options)],
-]
 /** @type {[string, (url: string, options?: any) => Promise<any>][]} */
-const nodeRedises = /** @type {[string, any][]} */ ([
-  ['node-redis 4', nodeRedis4],
-  ['node-redis 5', nodeRedis5],
-  ['node-redis 6', nodeRedis],
-]).map(([name, { createClient }]) => [
+const nodeRedises = NODE_REDIS.map(([name, { createClient }]) => [
   name,
   async (url, options = {}) => {
     const client = createClient({ url, ...options })
@@ -83,7 +66,7 @@ describe('the database of a client', () => {
     await redlock.close()
   }
 
-  for (const [name, make] of ioredis) {
+  for (const [name, make] of IOREDIS) {
     it(`is the one that it has selected: ${name}`, async () => {
       await connected(make)
       await Promise.all(clients.map((client) => client.select(2)))
@@ -331,7 +314,7 @@ describe('the database of a client', () => {
     await redlock.close()
     await client.quit()
     const login = { username: 'app', password: 'secret', db: 1 }
-    clients = ioredis.map(([, makeOther]) => makeOther(String(server?.url), login))
+    clients = IOREDIS.map(([, makeOther]) => makeOther(String(server?.url), login))
     for (const other of clients) {
       const second = new Redlock([other])
       const warning = once(second, 'warning')
@@ -369,76 +352,5 @@ describe('the database of a client', () => {
     const redlock = new Redlock(clients)
     redlock.lease('a', 'a'.repeat(40))
     await assert.rejects(redlock.acquire('a', 5000), { code: 'CONFIG', message: /select\(\)/ })
-  })
-})
-
-describe('the key prefix of clients', () => {
-  const [a, b, c] = ['redis://a', 'redis://b', 'redis://c']
-
-  for (const [name, make] of ioredis) {
-    it(`is the same for all, and stays: ${name}`, async () => {
-      /** @param {string} keyPrefix */
-      const options = (keyPrefix) => ({ lazyConnect: true, keyPrefix })
-      const clients = [make(a, options('x:')), make(b, options('y:')), make(c, options('x:'))]
-      assert.throws(() => new Redlock(clients), {
-        code: 'CONFIG',
-        message: /different key prefixes: .* the key prefix 'x:', but .* the key prefix 'y:'/,
-      })
-      const redlock = new Redlock([clients[0]])
-      clients[0].options.keyPrefix = 'z:'
-      await assert.rejects(redlock.acquire('r', 1000), { code: 'CONFIG', message: /'z:' now/ })
-    })
-  }
-
-  it('does not count where the client itself ignores it', async () => {
-    const cluster = await startServers(1)
-    const options = any({ url: cluster.urls[0], keyPrefix: 'app:' })
-    for (const { createClient } of /** @type {any[]} */ ([nodeRedis4, nodeRedis5])) {
-      const redlock = new Redlock([createClient(options)])
-      const lock = await redlock.acquire('r', 5000)
-      assert.deepEqual(await cluster.values('r'), [lock.value])
-      await lock.release()
-      await redlock.close()
-    }
-    await cluster.close()
-  })
-})
-
-describe('the credentials of a client', () => {
-  it('that were given by auth() are said to be missing, and where to put them', async () => {
-    const cluster = await startServers(1, { password: 'secret' })
-    const url = `redis://127.0.0.1:${cluster.servers[0]?.port}`
-    const clients = ioredis.map(([, make]) => make(url, { enableReadyCheck: false }))
-    const words =
-      /wants a password, but the address has none \(of a client object its options count, not what auth\(\) gave it\)/
-    try {
-      for (const client of clients) {
-        client.on('error', () => {})
-        const isAlone = client === clients[2] // version 6 says hello first, and needs it for that
-        if (!isAlone) await client.auth('secret')
-        const redlock = new Redlock([client], { retryCount: 0 })
-        redlock.on('warning', ({ message }) => assert.fail(message))
-        await assert.rejects(redlock.acquire('a', 1000), { message: words })
-        assert.match(String(redlock.nodes[0]?.detail), words)
-        await redlock.close()
-      }
-    } finally {
-      for (const client of clients) client.disconnect()
-      await cluster.close()
-    }
-  })
-
-  it('that change are told, without a word of them', async () => {
-    const client = new Redis('redis://127.0.0.1:1', { lazyConnect: true, password: 'old-secret' })
-    const redlock = new Redlock([client], { retryCount: 0 })
-    /** @type {any[]} */
-    const told = []
-    redlock.on('warning', (warning) => told.push(warning))
-    client.options.password = 'new-secret'
-    for (const name of ['a', 'b']) await assert.rejects(redlock.acquire(name, 1000))
-    const [warning] = told
-    assert.deepEqual([told.length, warning.name], [1, 'credentials-changed'])
-    assert.match(warning.message, /^redis:\/\/127\.0\.0\.1:1: .* make a new Redlock$/)
-    assert.ok(!warning.message.includes('secret'))
   })
 })

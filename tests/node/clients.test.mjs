@@ -4,30 +4,18 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { Redis, Cluster as IoredisCluster } from 'ioredis'
-import Ioredis4 from 'ioredis4'
-import { Redis as Ioredis5 } from 'ioredis5'
 import * as nodeRedis from 'redis'
 import * as nodeRedis4 from 'redis4'
-import * as nodeRedis5 from 'redis5'
 import { ConfigError, Redlock } from 'quorlock'
+import { any, IOREDIS, NODE_REDIS } from './support/clients.mjs'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
-/** @param {unknown} value */
-const any = (value) => /** @type {any} */ (value)
-
-/** @type {[string, (url: string, options?: any) => any][]} */
-const ioredis = [
-  ['ioredis 4', (url, options = {}) => new (any(Ioredis4))(url, { lazyConnect: true, ...options })],
-  ['ioredis 5', (url, options = {}) => new Ioredis5(url, { lazyConnect: true, ...options })],
-  ['ioredis 6', (url, options = {}) => new Redis(url, { lazyConnect: true, ...options })],
-]
-/** @type {[string, any][]} */
-const nodeRedises = [
-  ['node-redis 4', nodeRedis4],
-  ['node-redis 5', nodeRedis5],
-  ['node-redis 6', nodeRedis],
-]
+/** @type {typeof IOREDIS} */
+const ioredis = IOREDIS.map(([name, make]) => [
+  name,
+  (url, options) => make(url, { lazyConnect: true, ...options }),
+])
 
 describe('clients', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
@@ -115,7 +103,7 @@ describe('clients', () => {
     })
   }
 
-  for (const [name, { createClient }] of nodeRedises) {
+  for (const [name, { createClient }] of NODE_REDIS) {
     it(`${name}: a URL with database and password, parts, a socket`, async () => {
       await lockedBy(createClient({ url: `${server.url}/2` }), { db: 2 })
       await lockedBy(
@@ -193,7 +181,7 @@ describe('clients', () => {
     const tls = { ca, cert, key: String(key) }
     const url = `rediss://:p%40w@localhost:${proxy.port}`
     for (const [, make] of ioredis) await lockedBy(make(url, { tls }))
-    for (const [, { createClient }] of nodeRedises) {
+    for (const [, { createClient }] of NODE_REDIS) {
       await lockedBy(
         createClient({
           password: 'p@w',

@@ -2,34 +2,26 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Redis } from 'ioredis'
-import Ioredis4 from 'ioredis4'
-import { Redis as Ioredis5 } from 'ioredis5'
-import * as nodeRedis from 'redis'
-import * as nodeRedis4 from 'redis4'
-import * as nodeRedis5 from 'redis5'
 import { ConfigError, FencedRedis, LockError, StaleTokenError } from 'quorlock'
+import { IOREDIS, NODE_REDIS } from './support/clients.mjs'
 import { withLocks } from './support/locks.mjs'
 import { eventually } from './support/wait.mjs'
 
 const FENCE = 'fence:invoice:42'
 
-/** @type {[string, (url: string) => Promise<[any, () => unknown]>][]} */
+/** @type {[string, (url: string) => any][]} */
 const CLIENTS = [
-  .../** @type {any[]} */ ([Ioredis4, Ioredis5, Redis]).map((Kind, index) => [
-    `ioredis ${index + 4}`,
-    async (/** @type {string} */ url) => {
-      const client = new Kind(url)
-      return [client, () => client.disconnect()]
-    },
-  ]),
-  .../** @type {any[]} */ ([nodeRedis4, nodeRedis5, nodeRedis]).map((module, index) => [
-    `node-redis ${index + 4}`,
-    async (/** @type {string} */ url) => {
-      const client = module.createClient({ url })
-      await client.connect()
-      return [client, () => client.disconnect()]
-    },
-  ]),
+  ...IOREDIS,
+  .../** @type {typeof IOREDIS} */ (
+    NODE_REDIS.map(([name, { createClient }]) => [
+      name,
+      async (url) => {
+        const client = createClient({ url })
+        await client.connect()
+        return client
+      },
+    ])
+  ),
 ]
 
 describe('a fence', () => {
@@ -41,7 +33,7 @@ describe('a fence', () => {
 
   for (const [name, connect] of CLIENTS)
     it(`refuses a paused holder with ${name}`, async () => {
-      const [client, end] = await connect(String(cluster.urls[0]))
+      const client = await connect(String(cluster.urls[0]))
       try {
         const fence = new FencedRedis(client, FENCE)
         const paused = await redlock.acquire('invoice:42', 200)
@@ -62,7 +54,7 @@ describe('a fence', () => {
         assert.equal(await fence.write(current.fencingToken, 'GET', 'none'), null)
         await current.release()
       } finally {
-        await end()
+        await client.disconnect()
       }
     })
 

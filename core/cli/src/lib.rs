@@ -15,6 +15,7 @@
 //! | `holders` | `status`, `release`, `extend`, `verify` |
 //! | `survey` | what each node is: `nodes`, `doctor` |
 //! | `bench` | a quick look at the speed of one's own nodes |
+//! | `server_info` | what a server says of itself |
 //! | `pages` | completions and the manual, generated |
 
 #![deny(unsafe_code)]
@@ -28,6 +29,7 @@ mod output;
 mod pages;
 #[cfg(unix)]
 mod run;
+mod server_info;
 mod survey;
 
 use std::ffi::OsString;

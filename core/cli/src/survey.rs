@@ -34,6 +34,7 @@ struct Node {
     endpoint: String,
     /// What a client that locks makes of it.
     state: NodeState,
+    has_tls: bool,
     /// Whether the user says that the server loses nothing in a restart.
     is_declared_durable: bool,
     /// What the server says of itself.
@@ -75,6 +76,7 @@ impl Survey {
                 Some(fault) => NodeState::Refusing(fault.clone()),
                 None => told(states.next().unwrap_or(NodeState::Connecting), &facts),
             },
+            has_tls: address.has_tls(),
             is_declared_durable: address.is_durable(),
             facts,
         });

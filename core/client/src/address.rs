@@ -220,6 +220,11 @@ impl Address {
         &self.place
     }
 
+    /// Whether connections are encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub(crate) fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }

@@ -37,13 +37,19 @@ pub enum FaultKind {
     Quarantined,
     /// The node is not independent of another one that is listed.
     NotIndependent,
+    /// The node is part of a Redis Cluster.
+    Clustered,
+    /// The server has no database with the number in the address.
+    NoDatabase,
+    /// The server has as many connections as it takes.
+    TooManyClients,
     /// Any other error that the node replied with.
     Other,
 }
 
 impl FaultKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::NotSent,
         Self::Late,
         Self::TimedOut,
@@ -58,6 +64,9 @@ impl FaultKind {
         Self::Tls,
         Self::Quarantined,
         Self::NotIndependent,
+        Self::Clustered,
+        Self::NoDatabase,
+        Self::TooManyClients,
         Self::Other,
     ];
 
@@ -78,6 +87,9 @@ impl FaultKind {
             Self::Tls => "TLS",
             Self::Quarantined => "QUARANTINED",
             Self::NotIndependent => "NOT_INDEPENDENT",
+            Self::Clustered => "CLUSTERED",
+            Self::NoDatabase => "NO_DATABASE",
+            Self::TooManyClients => "TOO_MANY_CLIENTS",
             Self::Other => "OTHER",
         }
     }
@@ -102,6 +114,8 @@ impl FaultKind {
                 | Self::Replica
                 | Self::Tls
                 | Self::NotIndependent
+                | Self::Clustered
+                | Self::NoDatabase
         )
     }
 }

@@ -7,14 +7,14 @@ use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use quorlock_protocol::Resource;
 
-use super::{Arguments, Command};
+use super::{Arguments, Command, Run};
 use crate::failure::{Failure, code};
 
 /// Reads a command line, without the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Failure> {
-    let program = OsString::from("quorlock");
-    let arguments = Arguments::try_parse_from([program].into_iter().chain(arguments));
-    let arguments = arguments.map_err(|error| of_clap(&error))?;
+    let words: Vec<OsString> = [OsString::from("quorlock")].into_iter().chain(arguments).collect();
+    let arguments = Arguments::try_parse_from(&words).map_err(|error| of_clap(&error))?;
+    check_nodes(&arguments, &words)?;
     let token = match &arguments.command {
         Command::Release(release) if release.force && !release.yes => {
             return Err(Failure::usage(
@@ -31,19 +31,40 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arg
             "{command} needs the holder's token: --token \"$QUORLOCK_TOKEN\""
         )));
     }
-    check_run(arguments)
+    if let Command::Run(run) = &arguments.command {
+        check_run(run)?;
+    }
+    Ok(arguments)
 }
 
-fn check_run(arguments: Arguments) -> Result<Arguments, Failure> {
-    match &arguments.command {
-        Command::Run(run) if run.names.is_empty() => Err(Failure::usage(
+/// Of options before the command and behind it, only the latter count: fewer nodes than were named.
+fn check_nodes(arguments: &Arguments, words: &[OsString]) -> Result<(), Failure> {
+    let own = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    let named = own.filter(|word| *word == "--nodes" || word.starts_with("--nodes=")).count();
+    if named > arguments.common.nodes.len() {
+        return Err(Failure::usage(
+            "--nodes stands before the command and behind it: name all nodes in one of the places",
+        ));
+    }
+    Ok(())
+}
+
+fn check_run(run: &Run) -> Result<(), Failure> {
+    let Some(name) = run.names.first() else {
+        return Err(Failure::usage(
             "run needs the name of a lock, as in: quorlock run NAME -- CMD ARG...",
-        )),
-        Command::Run(run) if run.command.is_empty() => Err(Failure::usage(format!(
-            "run needs a command behind '--', as in: quorlock run {} -- CMD ARG...",
-            run.names[0]
-        ))),
-        _ => Ok(arguments),
+        ));
+    };
+    if run.command.is_empty() {
+        return Err(Failure::usage(format!(
+            "run needs a command behind '--', as in: quorlock run {name} -- CMD ARG..."
+        )));
+    }
+    let mut owner = run.owner.iter().enumerate();
+    let twice = owner.find(|(index, (name, _))| run.owner[..*index].iter().any(|it| it.0 == *name));
+    match twice {
+        Some((_, (name, _))) => Err(Failure::usage(format!("--owner says twice what {name:?} is"))),
+        None => Ok(()),
     }
 }
 

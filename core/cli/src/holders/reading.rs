@@ -6,6 +6,7 @@ use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnect
 
 use crate::context::{Context, are_one_server};
 use crate::failure::{Failure, code};
+use crate::server_info::ServerInfo;
 
 /// What one node says.
 pub(super) struct Reading {
@@ -71,7 +72,7 @@ async fn read(
     let key = format!("{}{name}", address.key_prefix());
     let (record_key, owner_key) = (SequencerRecord::key(&key), Holder::record_key(&key));
     let calls: [&[&str]; 5] = [
-        &["INFO", "server"],
+        &["INFO"],
         &["GET", &key],
         &["PTTL", &key],
         &["GET", &record_key],
@@ -81,7 +82,11 @@ async fn read(
     let [info, holder, left, record, owner] = &replies[..] else {
         return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
     };
-    let run = info.text().and_then(run_id);
+    let info = ServerInfo::of(info);
+    if info.is_replica() {
+        return Err(Fault::new(FaultKind::Replica, "it is a replica, and its master's answer counts"));
+    }
+    let run = info.run_id().map(str::to_owned);
     let holder = match holder {
         ServerReply::Text(holder) => holder.clone(),
         ServerReply::Nothing => return Ok((run, None)),
@@ -97,15 +102,6 @@ async fn read(
     let owner = owner.text().and_then(|text| Holder::parse(text, &holder));
     let waiters = connection.waiters(&key).await?;
     Ok((run, Some(Key { holder, left, owner, token, waiters })))
-}
-
-/// The id in a reply to INFO: another after each start of the server.
-fn run_id(info: &str) -> Option<String> {
-    let run = info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:"))?;
-    // Servers that hide it show something else in its place.
-    let is_id =
-        run.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !run.trim_matches('0').is_empty();
-    is_id.then(|| run.to_owned())
 }
 
 /// The fault of a node that does not tell.

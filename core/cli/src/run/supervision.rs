@@ -91,6 +91,7 @@ impl<'a> Supervision<'a> {
         match signal {
             Signal::CHILD => {}
             Signal::CONTINUE => self.resume(),
+            Signal::TERMINATE => self.terminate(),
             signal => self.child.signal(signal),
         }
     }
@@ -102,10 +103,14 @@ impl<'a> Supervision<'a> {
         }
         (self.is_lost, self.awaits_loss) = (true, false);
         complain(&format!("{error}; the command is being ended"));
-        self.child.signal(Signal::TERMINATE);
-        // A process that is stopped acts on no other signal.
-        self.child.signal(Signal::CONTINUE);
+        self.terminate();
         self.kill_at = Some(Instant::now() + self.grace);
+    }
+
+    /// Asks the command to end. A process that is stopped acts on that once it is continued.
+    fn terminate(&self) {
+        self.child.signal(Signal::TERMINATE);
+        self.child.signal(Signal::CONTINUE);
     }
 
     fn kill_in_time(&mut self) {

@@ -8,6 +8,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
 use super::rights::{self, Rights};
+use crate::server_info::ServerInfo;
 
 /// The facts of one server; `None` where the user may not ask.
 #[derive(Default)]
@@ -34,13 +35,13 @@ pub(super) struct Facts {
     pub(super) clock_offset: Option<(f64, f64)>,
     pub(super) round_trip: Duration,
     pub(super) rights: Rights,
-    /// How long its certificate is valid yet, in seconds.
-    pub(super) certificate_left: Option<i64>,
+    /// In how many seconds its certificate begins and ends to be valid.
+    pub(super) certificate: Option<(i64, i64)>,
 }
 
 /// Asks the server, in few round trips: it may be far away. The keys of locks begin with `prefix`.
 pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Result<Facts, Fault> {
-    let mut facts = Facts { certificate_left: certificate_left(connection), ..Facts::default() };
+    let mut facts = Facts { certificate: certificate(connection), ..Facts::default() };
     let mut samples = Samples::default();
     let replies = samples.take(connection, FIRST).await?;
     let [_, info, fsync, eviction] = &replies[..] else {
@@ -49,7 +50,7 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
     if info.refusal().is_some_and(|words| words.starts_with("NOAUTH")) {
         return Err(Fault::new(FaultKind::Unauthenticated, "the node wants a password"));
     }
-    facts.learn(info.text().unwrap_or_default());
+    facts.learn(ServerInfo::of(info));
     facts.fsync = setting(fsync);
     facts.eviction = facts.eviction.or_else(|| setting(eviction));
     // One that is near is asked some more, since a single round trip may have taken long by chance.
@@ -70,19 +71,16 @@ impl Facts {
     }
 
     /// Reads the reply to INFO.
-    fn learn(&mut self, info: &str) {
-        let field = |name: &str| {
-            let mut fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-            fields.find(|(it, _)| *it == name).map(|(_, value)| value.to_owned())
-        };
-        let number = |name: &str| field(name)?.parse::<u64>().ok();
+    fn learn(&mut self, info: ServerInfo<'_>) {
+        let field = |name: &str| info.field(name).map(str::to_owned);
+        let number = |name: &str| info.number(name);
         self.compatible = field("redis_version");
         self.version = field("valkey_version").or_else(|| self.compatible.clone());
         let product =
             field("server_name").or_else(|| self.version.as_ref().map(|_| "redis".into()));
         self.product = product;
         self.role = field("role");
-        self.run_id = field("run_id");
+        self.run_id = info.run_id().map(str::to_owned);
         self.uptime = number("uptime_in_seconds").map(Duration::from_secs);
         self.has_log = number("aof_enabled").map(|it| it == 1);
         self.eviction = field("maxmemory_policy");
@@ -147,12 +145,14 @@ fn own_clock() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-fn certificate_left(connection: &ServerConnection) -> Option<i64> {
+fn certificate(connection: &ServerConnection) -> Option<(i64, i64)> {
     let certificate = Certificate::from_der(connection.certificate()?).ok()?;
-    let end = certificate.tbs_certificate().validity().not_after.to_unix_duration();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let validity = certificate.tbs_certificate().validity();
     let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    Some(seconds(end).saturating_sub(seconds(now)))
+    let now = seconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let times = [validity.not_before, validity.not_after];
+    let [begins, ends] = times.map(|time| seconds(time.to_unix_duration()).saturating_sub(now));
+    Some((begins, ends))
 }
 
 const TIME: &[&str] = &["TIME"];

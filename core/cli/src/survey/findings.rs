@@ -139,9 +139,8 @@ fn of_silence(node: &Node) -> Option<Finding> {
 }
 
 fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
-    let says = |words: &str| fault.detail().contains(words);
     let (code, remedy) = match fault.kind() {
-        FaultKind::TimedOut if says("speak TLS") => (
+        FaultKind::TimedOut if node.has_tls => (
             "hung",
             "see whether the address should begin with redis://, without TLS; or else whether the \
              server's process is stopped",
@@ -163,14 +162,14 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
         }
         FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
         FaultKind::Unwritable => ("unwritable", "see the server's memory limit, disk and log"),
-        FaultKind::Busy if says("max number of clients") => (
+        FaultKind::TooManyClients => (
             "busy",
             "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
         ),
-        FaultKind::Other if says("Redis Cluster") || says("in cluster mode") => {
+        FaultKind::Clustered => {
             ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)")
         }
-        FaultKind::Other if says("DB index") => {
+        FaultKind::NoDatabase => {
             ("no-database", "correct the number of the database at the end of the address")
         }
         FaultKind::Busy => ("busy", "wait until it has started, or see its slow scripts"),
@@ -226,8 +225,14 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
              server that loses nothing",
         );
     }
-    if let Some(left) = facts.certificate_left.filter(|left| *left < CERTIFICATE_ENDS_SOON) {
-        find("certificate-ends", certificate_ends(left), "renew the certificate");
+    if let Some((begins, ends)) = facts.certificate {
+        if begins > 0 {
+            let problem = "its TLS certificate is not valid yet".to_owned();
+            find("certificate-begins", problem, "correct the clock of this machine, or the certificate");
+        }
+        if ends < CERTIFICATE_ENDS_SOON {
+            find("certificate-ends", certificate_ends(ends), "renew the certificate");
+        }
     }
     if facts.round_trip > slow() {
         let (trip, limit) = (millis(facts.round_trip), millis(Policy::default().node_timeout()));

@@ -161,7 +161,7 @@ pub(super) fn as_json(node: &Node) -> Value {
             "lock_keys_permitted": facts.rights.has_lock_keys,
             "push": facts.rights.has_push(),
             "lacking_rights_for_push": facts.rights.lacking_for_push,
-            "certificate_left_seconds": facts.certificate_left,
+            "certificate_left_seconds": facts.certificate.map(|(_, ends)| ends),
         });
         fields.extend(more.as_object().cloned().unwrap_or_default());
     }

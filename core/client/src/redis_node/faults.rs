@@ -34,5 +34,5 @@ fn nothing_within(limit: Duration) -> String {
 
 /// A server without TLS may wait for the rest of what it takes for a command.
 fn hint(address: &Address) -> &'static str {
-    if address.tls().is_some() { ": does it speak TLS on this port?" } else { "" }
+    if address.has_tls() { ": does it speak TLS on this port?" } else { "" }
 }

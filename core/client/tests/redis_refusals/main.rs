@@ -91,7 +91,7 @@ fn a_missing_database_is_told() {
     run(async {
         let server = Server::start();
         let fault = refusal(&format!("{}/16", server.url())).await;
-        assert_eq!(fault.0, FaultKind::NotSent);
+        assert_eq!(fault.0, FaultKind::NoDatabase);
         assert!(fault.1.contains("DB index"), "{}", fault.1);
     });
 }

@@ -27,7 +27,7 @@ pub(crate) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault 
         FaultKind::Replica => return replica(None),
         FaultKind::Unwritable => unwritable(code, text),
         FaultKind::Busy => format!("the node is busy: {said}"),
-        _ if matches!(code, "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => format!(
+        FaultKind::Clustered => format!(
             "the node is part of a Redis Cluster, but Redlock needs independent masters ({said})"
         ),
         _ => format!("the node replied with an error: {said}"),
@@ -142,6 +142,7 @@ fn kind_of(code: &str, text: &str) -> FaultKind {
         "READONLY" | "MASTERDOWN" => FaultKind::Replica,
         "OOM" | "MISCONF" | "NOREPLICAS" => FaultKind::Unwritable,
         "LOADING" | "BUSY" => FaultKind::Busy,
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => FaultKind::Clustered,
         // A script of Redis 6.2 puts its own name before the error that it passes on.
         _ => kind_of_general_error(text),
     }
@@ -149,7 +150,7 @@ fn kind_of(code: &str, text: &str) -> FaultKind {
 
 /// Errors without a code of their own, among them those that a script of Redis 6.2 passes on.
 fn kind_of_general_error(text: &str) -> FaultKind {
-    const SIGNS: [(&str, FaultKind); 12] = [
+    const SIGNS: [(&str, FaultKind); 14] = [
         ("WRONGTYPE ", FaultKind::WrongType),
         ("READONLY ", FaultKind::Replica),
         ("OOM ", FaultKind::Unwritable),
@@ -161,7 +162,9 @@ fn kind_of_general_error(text: &str) -> FaultKind {
         ("without any password configured", FaultKind::Unauthenticated),
         ("Client sent AUTH", FaultKind::Unauthenticated),
         ("invalid password", FaultKind::Unauthenticated),
-        ("max number of clients", FaultKind::Busy),
+        ("max number of clients", FaultKind::TooManyClients),
+        ("in cluster mode", FaultKind::Clustered),
+        ("DB index", FaultKind::NoDatabase),
     ];
     let found = SIGNS.iter().find(|(sign, _)| text.contains(sign));
     found.map_or(FaultKind::Other, |(_, kind)| *kind)
