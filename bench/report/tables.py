@@ -206,7 +206,8 @@ def flat(results: Results) -> Iterator[str]:
 
     rows = [list(of_one(entrant)) for entrant in results.entrants("flat")]
     end = max((row["minute"] for row in results.select("flat", case="time")), default=0)
-    heads = ["at first", "a new one", f"after {end:.0f} minutes", "a new one then"]
+    after = "after a minute" if round(end) == 1 else f"after {end:.0f} minutes"
+    heads = ["at first", "a new one", after, "a new one then"]
     return _table(["", "1 resource", "10,000", *heads], rows)
 
 
