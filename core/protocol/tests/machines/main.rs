@@ -29,5 +29,6 @@ mod min_hold;
 mod settings;
 mod support;
 mod waiting;
+mod waiting_ends;
 mod withdraw;
 mod words;

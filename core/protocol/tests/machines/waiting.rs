@@ -1,4 +1,4 @@
-//! Tests the wait in the nodes' queues: what is asked of them, when a round begins, and what is left behind.
+//! Tests the wait in the nodes' queues: what is asked of them, and when a round begins.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quorlock_protocol::{
     News, NodeId, PolicyBuilder, Queued, Reply, Waiter, WakeCause,
 };
 
-fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+pub(crate) fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
     let (now, known) = (Moment::from_millis(0), FencingToken::default());
     let policy = policy(|policy| change(policy.ttl(Duration::from_secs(10))));
     let machine = Acquire::new(now, resources(), policy, quorum(3), known);
@@ -16,7 +16,7 @@ fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire>
 }
 
 /// All three nodes have refused the first round.
-fn refused(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+pub(crate) fn refused(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
     let mut play = waiting(change);
     for node in 0..3 {
         play.answer(node, "grant", theirs(frees_in(8_000)));
@@ -27,12 +27,12 @@ fn refused(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire>
     play
 }
 
-fn held(rank: u32, millis: u64) -> Result<Answer, Fault> {
+pub(crate) fn held(rank: u32, millis: u64) -> Result<Answer, Fault> {
     let queued = Queued { rank: Some(rank), is_free: false, is_told: true };
     Ok(Answer::Queued { queued, frees: Frees::In(Duration::from_millis(millis)) })
 }
 
-fn free(rank: u32) -> Result<Answer, Fault> {
+pub(crate) fn free(rank: u32) -> Result<Answer, Fault> {
     let queued = Queued { rank: Some(rank), is_free: true, is_told: true };
     Ok(Answer::Queued { queued, frees: Frees::In(Duration::ZERO) })
 }
@@ -43,7 +43,7 @@ fn tell(play: &mut Play<Acquire>, node: u8, news: News) {
 }
 
 /// All nodes have answered the look.
-fn looked(play: &mut Play<Acquire>, answer: &Result<Answer, Fault>) {
+pub(crate) fn looked(play: &mut Play<Acquire>, answer: &Result<Answer, Fault>) {
     for node in 0..3 {
         play.answer(node, "enqueue", answer.clone());
     }
@@ -327,67 +327,6 @@ fn a_late_answer_to_the_look_of_an_earlier_wait_says_nothing() {
         play.reply(node, Reply { ticket, answer: free(0), repeated: false });
     }
     assert_eq!(play.count("grant"), 6, "the lock was free before another took it");
-}
-
-#[test]
-fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
-    let mut play = refused(|policy| policy.timeout(Some(Duration::from_secs(2))));
-    looked(&mut play, &held(2, 8_000));
-    play.wait_until(1_979);
-    assert_eq!(play.count("grant"), 3);
-    play.wait_until(1_980);
-    assert_eq!(play.count("grant"), 6);
-    play.answer(0, "grant", theirs(frees_in(8_000)));
-    play.answer(1, "grant", theirs(frees_in(8_000)));
-    play.wait_until(2_000);
-    assert_eq!(play.targets("leave"), [0, 1, 2]);
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
-}
-
-/// How a caller ends that takes a place first, and whose only round is cut off, if so many nodes told that another holds.
-fn first_round_cut_off(nodes: u8) -> ErrorKind {
-    let mut play = waiting(|policy| policy.fair(true).timeout(Some(Duration::from_secs(2))));
-    for node in 0..nodes {
-        play.answer(node, "enqueue", held(0, 8_000));
-    }
-    for now in 1..=2_000 {
-        play.wait_until(now);
-    }
-    assert!(play.count("grant") > 0);
-    play.outcome().result.unwrap_err()
-}
-
-#[test]
-fn a_caller_whose_first_round_is_cut_off_says_what_the_queues_told() {
-    assert_eq!(first_round_cut_off(3), ErrorKind::AcquireTimedOut);
-    assert_eq!(first_round_cut_off(2), ErrorKind::AcquireTimedOut);
-    assert_eq!(first_round_cut_off(1), ErrorKind::QuorumUnreachable, "it may be free on a quorum");
-}
-
-#[test]
-fn a_limited_number_of_tries_goes_on_at_its_delays() {
-    let mut play = refused(|policy| policy.retry_limit(Some(2)));
-    let mut now = 0;
-    while play.done.is_none() && now < 1_000 {
-        now += 1;
-        play.wait_until(now);
-        for (kind, answer) in [("enqueue", held(0, 8_000)), ("grant", theirs(frees_in(8_000)))] {
-            for node in 0..3 {
-                play.answer(node, kind, answer.clone());
-            }
-        }
-    }
-    assert_eq!(play.count("grant"), 9);
-    assert!((100..=320).contains(&now), "{now}");
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
-}
-
-#[test]
-fn a_caller_that_gives_up_leaves_every_node_that_it_asked() {
-    let mut play = refused(|policy| policy);
-    play.cancel();
-    assert_eq!(play.targets("leave"), [0, 1, 2]);
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
 }
 
 #[test]

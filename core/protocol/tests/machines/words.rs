@@ -197,6 +197,7 @@ fn permanent_faults_are_not_those_that_may_have_acted() {
         "BUSY",
         "GARBLED",
         "QUARANTINED",
+        "TOO_MANY_CLIENTS",
         "OTHER",
     ];
     assert_eq!(mended_by_time, wanted);
