@@ -1,3 +1,4 @@
-// Peers whose types are missing, or are not found under Node's own module resolution.
+// Libraries whose types are missing, or are not found under Node's own module resolution.
+declare module 'ioredis4'
 declare module 'redlock'
 declare module 'redlock4'

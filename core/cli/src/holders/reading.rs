@@ -71,20 +71,18 @@ async fn read(
 ) -> Result<(Option<String>, Option<Key>), Fault> {
     let key = format!("{}{name}", address.key_prefix());
     let (record_key, owner_key) = (SequencerRecord::key(&key), Holder::record_key(&key));
-    let calls: [&[&str]; 5] = [
-        &["INFO"],
-        &["GET", &key],
-        &["PTTL", &key],
-        &["GET", &record_key],
-        &["GET", &owner_key],
-    ];
+    let calls: [&[&str]; 5] =
+        [&["INFO"], &["GET", &key], &["PTTL", &key], &["GET", &record_key], &["GET", &owner_key]];
     let replies = connection.ask_all(&calls).await?;
     let [info, holder, left, record, owner] = &replies[..] else {
         return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
     };
     let info = ServerInfo::of(info);
     if info.is_replica() {
-        return Err(Fault::new(FaultKind::Replica, "it is a replica, and its master's answer counts"));
+        return Err(Fault::new(
+            FaultKind::Replica,
+            "it is a replica, and its master's answer counts",
+        ));
     }
     let run = info.run_id().map(str::to_owned);
     let holder = match holder {

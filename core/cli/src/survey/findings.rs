@@ -228,7 +228,11 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
     if let Some((begins, ends)) = facts.certificate {
         if begins > 0 {
             let problem = "its TLS certificate is not valid yet".to_owned();
-            find("certificate-begins", problem, "correct the clock of this machine, or the certificate");
+            find(
+                "certificate-begins",
+                problem,
+                "correct the clock of this machine, or the certificate",
+            );
         }
         if ends < CERTIFICATE_ENDS_SOON {
             find("certificate-ends", certificate_ends(ends), "renew the certificate");
