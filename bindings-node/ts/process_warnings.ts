@@ -53,7 +53,7 @@ function isNews({ name, message, address }: Notice): boolean {
 }
 
 /** What tells of the state of a node, which every manager that uses it sees. */
-const OF_NODES = new Set(['node-down', 'node-up', 'no-push', 'quarantined'])
+const OF_NODES = new Set(['node-down', 'node-up', 'no-push', 'quarantined', 'long-wait'])
 const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
 
 /** How far apart managers see the same event at most, in milliseconds. */

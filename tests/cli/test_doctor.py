@@ -249,6 +249,17 @@ def test_too_many_clients(healthy: Cluster, servers: Servers) -> None:
     assert "maxclients" in finding(told, "busy")["remedy"]
 
 
+def test_a_cluster_that_takes_the_keys_of_the_guards(healthy: Cluster, servers: Servers) -> None:
+    """Its votes count for the locks whose keys it keeps, so a client finds nothing wrong."""
+    cluster = servers(1, flags=["--cluster-enabled", "yes"], appendonly=True)
+    server = cluster[0]
+    server.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+    eventually(lambda: "cluster_state:ok" in str(server.command("CLUSTER", "INFO")))
+    cluster.reset()
+    code, told = doctor(beside(healthy, server.url))
+    assert (code, codes(told)) == (1, {"cluster-member"})
+
+
 def test_a_member_of_a_cluster(healthy: Cluster, servers: Servers) -> None:
     server = servers(1, flags=["--cluster-enabled", "yes"], appendonly=True)[0]
     code, told = doctor(beside(healthy, server.url))

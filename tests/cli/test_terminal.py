@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -78,6 +79,45 @@ def test_ctrl_c_reaches_the_command_alone(cluster3: Cluster, terminal: Open) -> 
     assert shown.end()[0] == 130
     assert not is_alive(child)
     assert _is_free(cluster3)
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["running", "waiting"])
+def test_ctrl_c_ends_the_script_around_the_command(
+    cluster3: Cluster, terminal: Open, is_held: bool
+) -> None:
+    """As without `run`: a shell goes on with its next line unless it is interrupted, too."""
+    for server in cluster3 if is_held else []:
+        server.command("SET", "job", "another", "PX", 60_000)
+    script = f"echo begun; {RUN} sleep 60; echo next"
+    shown = terminal(program=("bash", "-c", script), nodes=cluster3.urls)
+    shown.expect("begun")
+    eventually(
+        lambda: bool(cluster3[0].keys("quorlock:queue:*")) or shown.foreground() != shown.pid
+    )
+    shown.type("\x03")
+    status, text = shown.end()
+    assert status == -signal.SIGINT
+    assert "next" not in text.replace("echo next", "")
+
+
+def test_ctrl_c_ends_a_loop_of_the_shell(cluster3: Cluster, shell: Terminal) -> None:
+    shell.type(f"for i in 1 2 3; do {RUN} sh -c 'echo pid=$$; exec sleep 60'; done\n")
+    child = int(shell.expect(r"pid=(\d+)\n"))
+    eventually(lambda: shell.foreground() == child)
+    shell.type("\x03")
+    shell.expect(r"ready\$ ")
+    assert _status(shell) == 130
+    assert _is_free(cluster3)
+
+
+def test_modes_that_a_killed_program_leaves_are_undone(shell: Terminal) -> None:
+    child = _begin(shell, "stty raw -echo; echo raw; exec sleep 60")
+    shell.expect("raw\r*\n")
+    os.kill(child, signal.SIGKILL)
+    shell.expect(r"ready\$ ")
+    shell.type("stty -a | grep -oE -- '-?\\b(echo|icanon|isig)\\b' | tr '\\n' ' '; echo end\n")
+    modes = shell.expect(r"\n((?:-?\w+ )+)end")
+    assert sorted(modes.split()) == ["echo", "icanon", "isig"]
 
 
 def test_a_command_may_take_ctrl_c_for_something_else(cluster3: Cluster, shell: Terminal) -> None:

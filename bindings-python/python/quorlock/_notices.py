@@ -87,7 +87,7 @@ def _renew() -> None:
 has_listener = [False]
 _starting = threading.Lock()
 # : What tells of the state of a node, which every manager that uses it sees.
-_OF_NODES = frozenset({"node-down", "node-up", "no-push", "quarantined"})
+_OF_NODES = frozenset({"node-down", "node-up", "no-push", "quarantined", "long-wait"})
 # : The text, but for times in it, that was told last by node and notice, and when.
 _told: dict[tuple[str | None, str | None], tuple[str, float]] = {}
 # : How far apart managers see the same event at most, in seconds.

@@ -146,6 +146,9 @@ pub(crate) struct Run {
 /// Show who holds a lock, and what each node says of it.
 ///
 /// Exits with 0 if all of them are free, 1 if one is held, and 69 if too few nodes answer to tell.
+///
+/// The fencing token is shown where the holder has recorded it, as `run` does: servers do not tell who
+/// has which.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -14,7 +14,7 @@ use quorlock::{LeaseGuard, Lock, LockError, Redlock, ReleaseOutcome, Sequencer};
 
 use self::child::{Child, Variable};
 pub(crate) use self::signals::restore_interrupt;
-use self::signals::{Signal, Signals};
+use self::signals::{Signal, Signals, end_by_interrupt};
 use self::supervision::{End, Supervision};
 use self::terminal::Terminal;
 use crate::arguments::Run;
@@ -61,6 +61,9 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
         Err(signal) => {
             drop((acquiring, events));
             locks.engine().drain(context.timeout);
+            if signal == Signal::INTERRUPT && Terminal::open().is_some_and(|it| it.is_ours()) {
+                end_by_interrupt(false);
+            }
             return Ok(signal.status());
         }
     };
@@ -69,8 +72,8 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     }
     lease.on_lost(move |error| drop(tell.send(Event::Lost(error))));
     let held = Held { context, lease, options };
+    let terminal = Terminal::open();
     let result = held.start(&mut signals).map(|child| {
-        let terminal = Terminal::open();
         Supervision::new(child, terminal, &held.lease, options.grace).run(&events)
     });
     held.finish(&locks, result)
@@ -161,8 +164,12 @@ impl Held<'_> {
         locks.engine().drain(PATIENCE);
         match (result?, lost) {
             (End::Lost, _) => Ok(code::LOST),
-            (End::Ended(_), Some(error)) => Err(error.into()),
+            (_, Some(error)) => Err(error.into()),
             (End::Ended(status), None) => Ok(status),
+            (End::Interrupted { alone }, None) => {
+                end_by_interrupt(alone);
+                Ok(Signal::INTERRUPT.status())
+            }
         }
     }
 

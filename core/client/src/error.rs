@@ -151,7 +151,7 @@ impl LockError {
     ) -> Option<Self> {
         let text = match outcome {
             ReleaseOutcome::Released | ReleaseOutcome::Unknown => return None,
-            ReleaseOutcome::Expired => "had expired before it was released",
+            ReleaseOutcome::Expired => "was held no more when it was released: it had expired, or somebody had deleted it",
             ReleaseOutcome::Taken => "was held by another when it was released",
         };
         let message =

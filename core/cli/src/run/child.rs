@@ -26,6 +26,7 @@ pub(super) struct Child {
     leader: Pid,
     /// The status of the command itself, once it has ended.
     status: Option<u8>,
+    ended_by: Option<Signal>,
 }
 
 /// What has become of the command.
@@ -61,7 +62,7 @@ impl Child {
         unsafe { command.pre_exec(move || prepare(parent, terminal.as_ref())) };
         let child = command.spawn().map_err(|error| not_started(program, &error))?;
         let leader = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
-        Ok(Self { leader, status: None })
+        Ok(Self { leader, status: None, ended_by: None })
     }
 
     /// Its process group.
@@ -72,6 +73,11 @@ impl Child {
     /// The status of the command itself, once it has ended.
     pub(super) fn status(&self) -> Option<u8> {
         self.status
+    }
+
+    /// The signal that has ended the command itself, if one has.
+    pub(super) fn ended_by(&self) -> Option<Signal> {
+        self.ended_by
     }
 
     /// Sends a signal to all processes of the group.
@@ -93,7 +99,8 @@ impl Child {
                         self.status = Some(u8::try_from(status & 0xff).unwrap_or(u8::MAX));
                     }
                     WaitStatus::Signaled(_, signal, _) => {
-                        self.status = Some(Signal::from(signal).status());
+                        let signal = Signal::from(signal);
+                        (self.status, self.ended_by) = (Some(signal.status()), Some(signal));
                     }
                     WaitStatus::Stopped(_, signal) => change = Some(Change::Stopped(signal.into())),
                     WaitStatus::Continued(_) => change = Some(Change::Continued),

@@ -6,6 +6,7 @@ use std::io;
 use std::thread;
 
 use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet};
+use nix::unistd::{Pid, getpid, getsid};
 use signal_hook::consts;
 use signal_hook::iterator::{Handle, Signals as Iterator};
 
@@ -23,6 +24,7 @@ pub(super) struct Signals {
 impl Signal {
     pub(super) const CHILD: Self = Self(consts::SIGCHLD);
     pub(super) const CONTINUE: Self = Self(consts::SIGCONT);
+    pub(super) const INTERRUPT: Self = Self(consts::SIGINT);
     pub(super) const TERMINATE: Self = Self(consts::SIGTERM);
     pub(super) const KILL: Self = Self(consts::SIGKILL);
 
@@ -105,11 +107,25 @@ pub(super) fn stop_own_group() {
     // SAFETY: the default action and the one that was there before are both valid.
     let before = unsafe { signal::sigaction(signal::Signal::SIGTSTP, &default) };
     // This is the main thread, and the kernel lets it act on the signal before the call returns.
-    let _ = signal::kill(nix::unistd::Pid::from_raw(0), signal::Signal::SIGTSTP);
+    let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGTSTP);
     if let Ok(before) = before {
         // SAFETY: as above.
         let _ = unsafe { signal::sigaction(signal::Signal::SIGTSTP, &before) };
     }
+}
+
+/// Ends this process by SIGINT, as Ctrl-C has ended the command: a script or a loop of a shell around it goes on
+/// where a command exits by itself. `whole_group`: the terminal has sent it to the command's group in
+/// place of this one, to which a script belongs. The first process of a session has nobody around it, and
+/// returns from here; it exits with the status.
+pub(super) fn end_by_interrupt(whole_group: bool) {
+    if is_ignored(consts::SIGINT) || getsid(None) == Ok(getpid()) {
+        return;
+    }
+    restore(consts::SIGINT);
+    let receiver = if whole_group { Pid::from_raw(0) } else { getpid() };
+    // This is the main thread, and the kernel lets it act on the signal before the call returns.
+    let _ = signal::kill(receiver, signal::Signal::SIGINT);
 }
 
 fn is_ignored(number: i32) -> bool {

@@ -18,6 +18,11 @@ use crate::output::complain;
 pub(super) enum End {
     /// The command has ended, with this status.
     Ended(u8),
+    /// Ctrl-C has ended the command, in the foreground of a terminal.
+    Interrupted {
+        /// Whether the command had the terminal, so that nobody else was told.
+        alone: bool,
+    },
     /// The lock was lost before the command had ended.
     Lost,
 }
@@ -68,8 +73,19 @@ impl<'a> Supervision<'a> {
                 None => self.kill_in_time(),
             }
         }
+        self.end()
+    }
+
+    fn end(&self) -> End {
+        let alone = self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group()));
         self.take_terminal_back();
+        let shown = self.terminal.as_ref().filter(|terminal| terminal.is_ours());
+        if let (Some(terminal), Some(_)) = (shown, self.child.ended_by()) {
+            terminal.restore_modes();
+        }
+        let is_interrupted = self.child.ended_by() == Some(Signal::INTERRUPT) && shown.is_some();
         match self.child.status() {
+            Some(_) if !self.is_lost && is_interrupted => End::Interrupted { alone },
             Some(status) if !self.is_lost => End::Ended(status),
             _ => End::Lost,
         }

@@ -7,13 +7,17 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use nix::fcntl::OFlag;
+use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::sys::stat::{SFlag, fstat};
+use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 /// The controlling terminal.
 pub(super) struct Terminal {
     device: File,
+    /// Its modes when it was opened.
+    modes: Option<libc::termios>,
 }
 
 impl Terminal {
@@ -21,7 +25,8 @@ impl Terminal {
     pub(super) fn open() -> Option<Self> {
         let flags = OFlag::O_NOCTTY.bits();
         let device = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty");
-        Some(Self { device: device.ok()? })
+        let device = device.ok()?;
+        Some(Self { modes: tcgetattr(&device).ok().map(Into::into), device })
     }
 
     /// Whether the job of this process is in the foreground.
@@ -49,6 +54,13 @@ impl Terminal {
     /// Puts the job of this process into the foreground again.
     pub(super) fn take_back(&self) {
         self.give(getpgrp());
+    }
+
+    /// Sets the modes that it had: a program that was ended in the middle has left its own.
+    pub(super) fn restore_modes(&self) {
+        if let Some(modes) = self.modes {
+            let _ = tcsetattr(&self.device, SetArg::TCSADRAIN, &modes.into());
+        }
     }
 
     /// The controlling terminal, if this process is in its foreground and is no part of a pipeline,

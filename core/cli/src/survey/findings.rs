@@ -93,6 +93,10 @@ pub(super) fn of(survey: &Survey) -> Vec<Finding> {
 /// What a client that locks makes of the node.
 fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
     match &node.state {
+        NodeState::Healthy if node.facts.as_ref().is_ok_and(|facts| facts.is_in_cluster) => {
+            let problem = "it belongs to a Redis Cluster, and keeps the keys of some locks only";
+            Some(Finding::of(node, CLUSTER_MEMBER.0, problem, CLUSTER_MEMBER.1))
+        }
         NodeState::Healthy => None,
         NodeState::Connecting => Some(Finding::of(
             node,
@@ -166,9 +170,7 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
             "busy",
             "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
         ),
-        FaultKind::Clustered => {
-            ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)")
-        }
+        FaultKind::Clustered => CLUSTER_MEMBER,
         FaultKind::NoDatabase => {
             ("no-database", "correct the number of the database at the end of the address")
         }
@@ -340,6 +342,9 @@ type Offset = (f64, f64);
 
 /// This machine's own.
 const OWN: Offset = (0.0, 0.0);
+/// Code and remedy.
+const CLUSTER_MEMBER: (&str, &str) =
+    ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)");
 const OF_A_HUNG_ONE: &str =
     "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);
