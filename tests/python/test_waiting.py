@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,8 @@ from tests.support.wait import eventually
 PEERS = {"redis-py": 1, "redlock-py": 3, "node-redlock": 3}
 #: In seconds. A waiter looks again by itself after 3 s: a shorter wait shows that it was called.
 SOON = 1.5
+#: In seconds: a refresh, and what a busy machine adds.
+NOTICED = 3 + SOON
 #: Nobody who waits tries again by himself within a test.
 UNHURRIED: dict[str, Any] = {"retry_delay": 60, "ttl": 60}
 #: What a test does to the keys is none of their business.
@@ -41,6 +44,7 @@ LIMITS = {
     "no queues": "resetkeys ~r",
     "no look at queues": "-zrange -zrangebyscore",
     "no queue of two": "-zrank",
+    "no leaving": "-zrange",
 }
 
 
@@ -126,6 +130,27 @@ def test_a_release_in_another_process_wakes_the_waiter(cluster3: Cluster) -> Non
                 holder.write("\n")
                 assert got.result(30) - released < SOON
             holder.write("\n")
+
+
+def test_the_others_notice_that_the_first_was_killed(cluster3: Cluster) -> None:
+    code = """
+        import os, quorlock
+        with quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(","), ttl=60) as locks:
+            locks.lock("r").acquire()
+    """
+    hold(cluster3)
+    with Program(code, nodes=cluster3.urls) as first, Redlock(cluster3.urls, **UNHURRIED) as locks:
+        wait_for_waiter(cluster3)
+        with waiter(locks) as got:
+            eventually(lambda: are_waiting(cluster3, 2))
+            first.signal(signal.SIGKILL)
+            killed = time.monotonic()
+            wait_for_waiter(cluster3)
+            # Its place would count for 10 s.
+            assert time.monotonic() - killed < NOTICED
+            released = time.monotonic()
+            let_go(cluster3)
+            assert got.result(30) - released < SOON
 
 
 @pytest.mark.parametrize("change", ["DEL r", "PEXPIRE r 1", "FLUSHALL"])

@@ -73,9 +73,9 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     lease.on_lost(move |error| drop(tell.send(Event::Lost(error))));
     let held = Held { context, lease, options };
     let terminal = Terminal::open();
-    let result = held.start(&mut signals).map(|child| {
-        Supervision::new(child, terminal, &held.lease, options.grace).run(&events)
-    });
+    let result = held
+        .start(&mut signals)
+        .map(|child| Supervision::new(child, terminal, &held.lease, options.grace).run(&events));
     held.finish(&locks, result)
 }
 

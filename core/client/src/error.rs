@@ -151,7 +151,9 @@ impl LockError {
     ) -> Option<Self> {
         let text = match outcome {
             ReleaseOutcome::Released | ReleaseOutcome::Unknown => return None,
-            ReleaseOutcome::Expired => "was held no more when it was released: it had expired, or somebody had deleted it",
+            ReleaseOutcome::Expired => {
+                "was held no more when it was released: it had expired, or somebody had deleted it"
+            }
             ReleaseOutcome::Taken => "was held by another when it was released",
         };
         let message =

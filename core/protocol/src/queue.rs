@@ -16,6 +16,8 @@ pub enum News {
     Next,
     /// The waiter has become the first, and the keys are still held.
     First,
+    /// Somebody behind the waiter makes sure that its process still listens. Says nothing else.
+    Ping,
     /// The keys are held for this time from now, unless they are released or extended.
     Held(Duration),
     /// What the node said before may be out of date: its wake connection was lost and is back.
@@ -64,11 +66,34 @@ impl WaitQueue {
     pub const TURN: Duration = Duration::from_millis(50);
     /// The most places in one queue.
     pub const MOST: usize = 10_000;
+    /// After how long without a word from the first those behind it have it asked whether its process still listens.
+    pub const SILENT: Duration = Duration::from_secs(1);
     /// How many places that do not count are dropped, or waiters called, in one step.
     const STEP: usize = 16;
 
+    /// A caller looks: it takes or keeps its place, and sees to it that the first hears what it should, since nobody
+    /// else may know that the key is free (`is_free`), or that the first is gone. Returns how many are before it, or
+    /// `None` if there is no room.
+    pub fn look(
+        &mut self,
+        now: Moment,
+        place: Place,
+        is_free: bool,
+        tell: &mut Tell<'_>,
+    ) -> Option<u32> {
+        if self.enqueue(now, place)? == 0 {
+            return Some(0);
+        }
+        if is_free {
+            self.call(now, tell);
+        } else {
+            self.check_first(now, tell);
+        }
+        self.rank(place)
+    }
+
     /// Takes or keeps a place; returns how many are before it, or `None` if there is no room.
-    pub fn enqueue(&mut self, now: Moment, place: Place) -> Option<u32> {
+    fn enqueue(&mut self, now: Moment, place: Place) -> Option<u32> {
         self.drop_ended(now);
         if self.places.contains_key(&place) || self.places.len() < Self::MOST {
             self.places.insert(place, now + Self::LIFE);
@@ -104,6 +129,20 @@ impl WaitQueue {
             let end = now + Self::TURN;
             self.places.entry(first).and_modify(|until| *until = (*until).min(end));
             self.tell_at(1, News::Next, tell);
+        }
+    }
+
+    /// The key is held. The first alone learns of a release by somebody who knows no queue: it is asked whether its
+    /// process still listens, unless it was heard of lately or has its turn.
+    fn check_first(&mut self, now: Moment, tell: &mut Tell<'_>) {
+        let Some((first, until)) = self.places.first_key_value() else {
+            return;
+        };
+        let (first, left) = (*first, until.since(now));
+        let is_silent = left > Self::TURN && left <= Self::LIFE.saturating_sub(Self::SILENT);
+        if is_silent && !tell(first.waiter, News::Ping) {
+            self.places.remove(&first);
+            self.tell_at(0, News::First, tell);
         }
     }
 

@@ -33,11 +33,11 @@ impl Queues {
             if locks.len() > 1 && end.is_none() && !known {
                 continue;
             }
-            let mut own = self.queues.entry(lock.clone()).or_default().enqueue(now, place);
-            if end.is_none() && own.is_some_and(|before| before > 0) {
-                self.call(now, lock);
-                own = self.queues.get(lock).and_then(|queue| queue.rank(place));
-            }
+            self.queues.entry(lock.clone()).or_default();
+            let look = |queue: &mut WaitQueue, tell: &mut Tell<'_>| {
+                queue.look(now, place, end.is_none(), tell)
+            };
+            let own = self.with(lock, look).flatten();
             rank = rank.zip(own).map(|(most, own)| most.max(own));
         }
         Queued { rank, is_free: ends.iter().all(Option::is_none), is_told: true }

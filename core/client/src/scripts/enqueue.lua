@@ -17,16 +17,23 @@ for i = 1, locks do
   local left = redis.call('PTTL', KEYS[i])
   if left == -1 or (left >= 0 and pttl ~= -1 and left > pttl) then pttl = left end
   if locks == 1 or left ~= -2 or redis.call('ZSCORE', queue, member) then
-    if redis.call('ZCARD', queue) < MOST or redis.call('ZSCORE', queue, member) then
+    local has_place = redis.call('ZSCORE', queue, member)
+    if not has_place then
+      -- Whoever may not do what it takes to leave again takes no place.
+      redis.call('EXISTS', KEYS[i])
+      at_rank(i, 0)
+      redis.call('ZREM', queue, member)
+    end
+    if has_place or redis.call('ZCARD', queue) < MOST then
       redis.call('ZADD', queue, 'NX', arrived, member)
       redis.call('ZADD', lives, millis + LIFE, member)
       redis.call('PEXPIRE', queue, 2 * LIFE)
       redis.call('PEXPIRE', lives, 2 * LIFE)
     end
     local before = redis.call('ZRANK', queue, member)
-    -- Nobody else may know that the key is free.
-    if left == -2 and before and before > 0 then
-      call(i)
+    if before and before > 0 then
+      -- Nobody else may know that the key is free, or that the first is gone.
+      if left == -2 then call(i) else check_first(i) end
       before = redis.call('ZRANK', queue, member)
     end
     if before then rank = math.max(rank, before) else is_full = true end

@@ -7,7 +7,7 @@
 -- The first is the one with the lowest (score, member), on every node alike. PUBLISH may be forbidden: then nobody is
 -- called, and places stay.
 local locks = #KEYS / 3
-local LIFE, TURN, MOST, STEP = 10000, 50, 10000, 16
+local LIFE, TURN, MOST, STEP, SILENT = 10000, 50, 10000, 16, 1000
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local millis = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -53,5 +53,16 @@ local function call(i)
   if first and heard > 0 then
     redis.call('ZADD', KEYS[2 * locks + i], 'XX', 'LT', millis + TURN, first)
     tell_at(i, 1, 'next')
+  end
+end
+
+-- The key is held. The first alone learns of a release by somebody who knows no queue: it is asked whether its process
+-- still listens, unless it was heard of lately or has its turn.
+local function check_first(i)
+  local first = at_rank(i, 0)
+  local left = first and tonumber(redis.call('ZSCORE', KEYS[2 * locks + i], first) or 0) - millis
+  if left and left > TURN and left <= LIFE - SILENT and tell(i, first, 'ping') == 0 then
+    drop(i, first)
+    tell_at(i, 0, 'first')
   end
 end

@@ -189,6 +189,7 @@ impl Acquire {
                 standing.is_next = true;
                 waiting.look_by(now + WaitQueue::TURN + GRAIN);
             }
+            News::Ping => {}
             News::First | News::Gone => standing.ask(),
             News::Held(left) => {
                 standing.freed = None;

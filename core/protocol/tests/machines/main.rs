@@ -26,6 +26,7 @@ mod inspect;
 mod life;
 mod lock_delay;
 mod min_hold;
+mod queue;
 mod settings;
 mod support;
 mod waiting;

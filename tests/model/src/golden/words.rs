@@ -79,6 +79,7 @@ pub(super) fn news(words: &[&str]) -> Result<News, String> {
         ["gone"] => Ok(News::Freed(WakeCause::Watch)),
         ["next"] => Ok(News::Next),
         ["first"] => Ok(News::First),
+        ["ping"] => Ok(News::Ping),
         ["held", time] => Ok(News::Held(Duration::from_millis(number(time)?))),
         ["back"] => Ok(News::Gone),
         _ => Err("no news".to_owned()),

@@ -14,7 +14,8 @@ fn telling(
 ) -> impl FnMut(Waiter, News) -> bool + '_ {
     move |waiter, news| {
         let listens = listeners >> waiter.process & 1 == 1;
-        if listens {
+        // That is heard and says nothing, so that no message stands for it.
+        if listens && news != News::Ping {
             told.push((waiter, news));
         }
         listens
@@ -33,12 +34,7 @@ impl Site {
                 continue;
             }
             let mut tell = telling(request.listeners, &mut self.told);
-            let mut own = queue.enqueue(now, place);
-            // Nobody else may know that the key is free.
-            if is_free && own.is_some_and(|before| before > 0) {
-                queue.call(now, &mut tell);
-                own = queue.rank(place);
-            }
+            let own = queue.look(now, place, is_free, &mut tell);
             rank = rank.zip(own).map(|(most, own)| most.max(own));
         }
         let keys = || request.resources.iter().map(|it| self.keys[usize::from(*it)]);

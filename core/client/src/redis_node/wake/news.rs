@@ -39,6 +39,7 @@ impl Push {
             "freed" => News::Freed(WakeCause::Push),
             "next" => News::Next,
             "first" => News::First,
+            "ping" => News::Ping,
             _ => return None,
         };
         let number = u32::try_from(hex(parts.next()?, 8)?).ok()?;
@@ -77,9 +78,12 @@ mod tests {
     fn news_names_the_waiter_and_the_lock_key() {
         let waiter = Waiter { process: 0xab, number: 0x1f };
         let lock_key = || "app:a b {c}".to_owned();
-        for (word, news) in
-            [("freed", News::Freed(WakeCause::Push)), ("next", News::Next), ("first", News::First)]
-        {
+        for (word, news) in [
+            ("freed", News::Freed(WakeCause::Push)),
+            ("next", News::Next),
+            ("first", News::First),
+            ("ping", News::Ping),
+        ] {
             let text = format!("{word} 0000001f app:a b {{c}}");
             let read = message("quorlock:wake:00000000000000ab", &text);
             assert_eq!(read, Some(Push::News { waiter, news, lock_key: lock_key() }));

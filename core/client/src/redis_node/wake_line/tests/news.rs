@@ -45,6 +45,31 @@ fn who_becomes_the_first_of_a_held_lock_hears_it() {
 }
 
 #[test]
+fn who_looks_from_behind_notices_that_the_first_is_gone() {
+    run(async {
+        let server = Server::start();
+        let line = line(&server);
+        hold(&server, "r", 60_000);
+        let (mut a, mut b) = (Caller::new(1, &["r"]), Caller::new(2, &["r"]));
+        // One whose process has died.
+        let dead = "w00000000000000dd.00000001";
+        let mut ask = server.ask();
+        a.enqueue(&line).await;
+        let until =
+            ask.call(&["ZSCORE", "quorlock:alive:{r}", a.place.waiter.to_string().as_str()]);
+        let until = (until.parse::<f64>().unwrap() - 1500.0).to_string();
+        ask.call(&["ZADD", "quorlock:queue:{r}", "0", dead]);
+        ask.call(&["ZADD", "quorlock:alive:{r}", &until, dead]);
+        b.enqueue(&line).await;
+        assert_eq!(a.next_news().await, News::First);
+        assert_eq!(a.enqueue(&line).await.0.rank, Some(0));
+        assert_eq!(b.enqueue(&line).await.0.rank, Some(1));
+        server.ask().call(&["DEL", "r"]);
+        assert_eq!(a.next_news().await, FREED);
+    });
+}
+
+#[test]
 fn a_free_lock_is_told_to_be_free() {
     run(async {
         let server = Server::start();

@@ -143,11 +143,22 @@ fn a_user_who_may_not_load_scripts_sends_them_whole() {
     });
 }
 
+/// What a place takes, also the rights that are used only when it is given up.
+const LACKING: [&[&str]; 7] = [
+    &["-eval", "-evalsha"],
+    &["-zadd"],
+    &["-zrange"],
+    &["-zrem"],
+    &["-zscore"],
+    &["-exists"],
+    &["resetkeys", "~r*"],
+];
+
 #[test]
 fn a_user_who_may_not_use_queues_is_told_what_to_add() {
     run(async {
         let server = Server::start();
-        for lacks in [&["-eval", "-evalsha"][..], &["-zadd"], &["resetkeys", "~r*"]] {
+        for lacks in LACKING {
             let line = user(&server, &[&HEARS[..], &WATCHES, lacks].concat());
             let fault = Caller::new(1, &["r"]).fault(&line).await;
             assert_eq!(fault.kind(), FaultKind::NotPermitted, "{fault}");

@@ -69,6 +69,7 @@ impl Game<'_> {
                 News::Freed(_) => "freed",
                 News::Next => "next",
                 News::First => "first",
+                News::Ping => "ping",
                 other => panic!("{other:?}"),
             };
             if waiter.process != DEAF {
@@ -78,11 +79,7 @@ impl Game<'_> {
         };
         let (expected, got) = match step {
             0..=2 => {
-                let mut rank = self.queue.enqueue(self.now, place);
-                if !self.is_held && rank > Some(0) {
-                    self.queue.call(self.now, &mut tell);
-                    rank = self.queue.rank(place);
-                }
+                let rank = self.queue.look(self.now, place, !self.is_held, &mut tell);
                 let rank = rank.map_or(-1, i64::from);
                 let got = self.call(Script::Enqueue.text(), &[&member, &arrived]);
                 let (free, rest) = got.split_once(' ').unwrap();
@@ -114,8 +111,14 @@ impl Game<'_> {
                 (code.to_owned(), got.split(' ').next().unwrap().to_owned())
             }
             _ => {
-                self.now = self.now + WaitQueue::TURN;
+                let (time, passes) = if place.waiter.number == 0x10 {
+                    (WaitQueue::SILENT, SILENCE)
+                } else {
+                    (WaitQueue::TURN, END_TURNS)
+                };
+                self.now = self.now + time;
                 self.server.ask().call(&["EVAL", END_TURNS, "1", "quorlock:alive:{r}"]);
+                self.server.ask().call(&["EVAL", passes, "1", "quorlock:alive:{r}"]);
                 let count = self.queue.count(self.now).to_string();
                 (count, self.call(Script::CountWaiters.text(), &[]))
             }
@@ -130,8 +133,8 @@ impl Game<'_> {
 
     fn call(&self, script: &str, arguments: &[&str]) -> String {
         let text = script.replace(
-            "LIFE, TURN, MOST, STEP = 10000, 50,",
-            "LIFE, TURN, MOST, STEP = 9000000, 5000,",
+            "LIFE, TURN, MOST, STEP, SILENT = 10000, 50, 10000, 16, 1000",
+            "LIFE, TURN, MOST, STEP, SILENT = 10000000, 5000, 10000, 16, 1000000",
         );
         assert_ne!(text, script, "the times stand there");
         let keys = ["3", KEY, "quorlock:queue:{r}", "quorlock:alive:{r}"];
@@ -156,6 +159,10 @@ impl Game<'_> {
 const IF_FAIR: &str = "if redis.call('GET', KEYS[1]) == 'fair' then redis.call('DEL', KEYS[1]) end";
 /// Ends the places of those that were called.
 const END_TURNS: &str = "local time = redis.call('TIME')
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', time[1] * 1000 + 1000000)) do
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', time[1] * 1000 + 100000)) do
   redis.call('ZADD', KEYS[1], 1, member)
+end";
+/// Nobody has been heard of for a while.
+const SILENCE: &str = "for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  redis.call('ZINCRBY', KEYS[1], -1000000, member)
 end";
