@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock::Redlock;
 
-use super::FENCES;
 
 /// When it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +201,7 @@ fn granted(words: &[String]) -> Option<String> {
     // Of a grant: the canary's name and text, the holder, the ttl, the token.
     let token = arguments.get(4).map_or("0", String::as_str);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    if words.iter().any(|word| word == FENCES) && arguments.len() == 1 {
+    if words.iter().any(|word| word.ends_with(":fences")) && arguments.len() == 1 {
         // How long it is to be remembered.
         return Some(format!(":{time}\r\n"));
     }
