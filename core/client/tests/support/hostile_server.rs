@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock::Redlock;
 
-
 /// When it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strikes {
