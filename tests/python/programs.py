@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,10 +50,16 @@ class Program:
     def pid(self) -> int:
         return self._process.pid
 
-    def line(self) -> str:
-        """The next line that it prints."""
+    def line(self, within: float = 120.0) -> str:
+        """The next line that it prints; empty if it prints none in time, and is killed."""
         assert self._process.stdout is not None
-        return self._process.stdout.readline().rstrip("\n")
+        limit = threading.Timer(within, self._process.kill)
+        limit.daemon = True
+        limit.start()
+        try:
+            return self._process.stdout.readline().rstrip("\n")
+        finally:
+            limit.cancel()
 
     def write(self, text: str) -> None:
         """Sends it to the program's standard input."""
