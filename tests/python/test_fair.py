@@ -172,7 +172,7 @@ def passed_over(cluster: Cluster, second: int) -> float:
         took = float(alive.line()) - released
         for hung in line:
             hung.signal(signal.SIGCONT)
-        # Each takes its place again; were the lock free before, another than the first might get it.
+        # Each takes its place again: were the lock free before, the second might get it first.
         eventually(lambda: places(cluster) == [len(line)] * len(cluster))
         alive.write("\n")
         assert alive.end()[0] == 0

@@ -152,7 +152,7 @@ impl LockError {
         let text = match outcome {
             ReleaseOutcome::Released | ReleaseOutcome::Unknown => return None,
             ReleaseOutcome::Expired => {
-                "was held no more when it was released: it had expired, or somebody had deleted it"
+                "had expired before it was released, or somebody had deleted it"
             }
             ReleaseOutcome::Taken => "was held by another when it was released",
         };
