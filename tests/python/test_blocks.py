@@ -19,6 +19,11 @@ def take_away(cluster: Cluster, resource: str) -> None:
         server.command("SET", resource, "somebody else", "PX", 60_000)
 
 
+def give_back(cluster: Cluster, resource: str) -> None:
+    for server in cluster:
+        server.command("DEL", resource)
+
+
 @every_api
 async def test_the_body_never_runs_unlocked(api: Api) -> None:
     locks = api.Redlock(memory_nodes("unlocked"))
@@ -106,10 +111,12 @@ async def test_a_lost_lease_stays_lost(
         assert repr(lease) == "<Lease 'r' lost>"
     assert (repr(lease), lease.is_released) == ("<Lease 'r' lost>", True)
     # As soon as the release finds that it was.
+    give_back(cluster3, "r")
     async with api.block(lock) as lease:
         take_away(cluster3, "r")
         assert lease.is_valid
     assert repr(lease) == "<Lease 'r' lost>"
+    give_back(cluster3, "r")
     async with api.block(lock) as lease:
         pass
     assert repr(lease) == "<Lease 'r' released>"
