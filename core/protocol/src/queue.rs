@@ -132,8 +132,8 @@ impl WaitQueue {
         }
     }
 
-    /// The key is held. The first alone learns of a release by somebody who knows no queue: it is asked whether its
-    /// process still listens, unless it was heard of lately or has its turn.
+    /// Asks whether the first waiter's process still listens, while the key is held: no other waiter learns of a release
+    /// by a client that knows no queue. Asks nothing during its turn, or if it has looked less than [`Self::SILENT`] ago.
     fn check_first(&mut self, now: Moment, tell: &mut Tell<'_>) {
         let Some((first, until)) = self.places.first_key_value() else {
             return;

@@ -21,7 +21,7 @@ fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
 }
 
-/// How a caller ends that takes a place first, and whose only round is cut off, if so many nodes told that another holds.
+/// The error of a fair caller whose only round the timeout cuts off; this many nodes have told that the lock is held.
 fn first_round_cut_off(nodes: u8) -> ErrorKind {
     let mut play = waiting(|policy| policy.fair(true).timeout(Some(Duration::from_secs(2))));
     for node in 0..nodes {
