@@ -6,9 +6,9 @@ use std::time::UNIX_EPOCH;
 
 use napi::bindgen_prelude::{Either9, External};
 use napi_derive::napi;
-use quorlock::Holder;
+use quorlock::{Holder, LockError};
 
-use crate::errors::Failure;
+use crate::errors::{Failure, FailureFields};
 use crate::lease::LeaseHandle;
 use crate::numbers::millis;
 use crate::outcome::Outcome;
@@ -22,7 +22,7 @@ pub(crate) type Part = Either9<
     bool,
     String,
     External<Arc<LeaseHandle>>,
-    Failure,
+    FailureFields,
     Vec<NodeVote>,
     (),
     HolderParts,
@@ -59,7 +59,7 @@ pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
         }
         Outcome::Validity(validity) => (Part::B(millis(validity)), NOTHING),
         Outcome::Released(outcome, loss) => {
-            let loss = loss.map_or(NOTHING, |error| Part::F(Failure::new(&error)));
+            let loss = loss.map_or(NOTHING, |error| failed(&error));
             (Part::D(outcome.name().to_owned()), loss)
         }
         Outcome::Answer(answer) => (Part::C(answer), NOTHING),
@@ -67,10 +67,14 @@ pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
         Outcome::Holder(holder) => {
             (holder.map_or(NOTHING, |holder| Part::I(holder.into())), NOTHING)
         }
-        Outcome::Failed(error) | Outcome::Lost(error) => (NOTHING, Part::F(Failure::new(&error))),
+        Outcome::Failed(error) | Outcome::Lost(error) => (NOTHING, failed(&error)),
         Outcome::Renewal(votes) => (Part::G(NodeVote::list(&votes)), NOTHING),
-        Outcome::Broken => (NOTHING, Part::F(Failure::broken())),
+        Outcome::Broken => (NOTHING, Part::F(Failure::broken().into_fields())),
     }
+}
+
+fn failed(error: &LockError) -> Part {
+    Part::F(Failure::new(error).into_fields())
 }
 
 const NOTHING: Part = Part::H(());

@@ -3,7 +3,14 @@
 
 import { clearInterval, setInterval } from 'node:timers'
 
-import { type Bridge, type Failure, native, type NativeLease, type NodeVote } from './native'
+import {
+  type Bridge,
+  type Failure,
+  type FailureFields,
+  native,
+  type NativeLease,
+  type NodeVote,
+} from './native'
 import { onAbort } from './signals'
 
 /** How an operation ended. */
@@ -131,7 +138,9 @@ function drain(): void {
   for (let index = 0; index < parts.length; index += 3) {
     const id = parts[index] as number
     const [value, beside] = [parts[index + 1], parts[index + 2]]
-    const error = typeof beside === 'object' ? (beside as Failure) : undefined
+    const error = Array.isArray(beside)
+      ? readFailure(beside as unknown as FailureFields)
+      : undefined
     const resolve = waiting.get(id)
     if (resolve === undefined) tell(id, value, error)
     else {
@@ -140,6 +149,11 @@ function drain(): void {
       resolve({ value, beside, error })
     }
   }
+}
+
+function readFailure(fields: FailureFields): Failure {
+  const [name, code, message, resources, attempts, elapsed, rounds] = fields
+  return { class: name, code, message, resources, attempts, elapsed, rounds }
 }
 
 /** An event of a watched lease, for its watcher. */

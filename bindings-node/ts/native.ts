@@ -18,6 +18,17 @@ export type NativeLease = natives.ExternalObject<natives.LeaseHandle>
 export type NativeRedlock = natives.ExternalObject<natives.Manager>
 export type Bridge = natives.ExternalObject<natives.Bridge>
 
+/** A {@link Failure} as results carry it. */
+export type FailureFields = readonly [
+  name: natives.Failure['class'],
+  code: natives.Failure['code'],
+  message: natives.Failure['message'],
+  resources: natives.Failure['resources'],
+  attempts: natives.Failure['attempts'],
+  elapsed: natives.Failure['elapsed'],
+  rounds: natives.Failure['rounds'],
+]
+
 /** The native half for this platform. */
 export const native = load()
 

@@ -38,6 +38,7 @@ import type { RedlockStats } from './figures'
 import { LONGEST_PATIENCE, Reports } from './reports'
 import { readSequencer, type Sequencer } from './sequencer'
 import { orAborted, reasonOf } from './signals'
+import { withStackBelow } from './stacks'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
 import { isTraced, traceAcquire } from './tracing'
@@ -374,10 +375,7 @@ export class Redlock extends Emitter {
 
   /** @internal */
   _failure(failure: Failure, operation: Operation): Error {
-    const error = errorOf(failure, this.#clients, operation)
-    // The stack begins at the method that the user called: how the error was created helps nobody.
-    Error.captureStackTrace?.(error, this._failure)
-    return error
+    return withStackBelow(this._failure, () => errorOf(failure, this.#clients, operation))
   }
 
   async #ask<T>(ask: (redlock: NativeRedlock, id: number, of: T) => void, of: T): Promise<unknown> {

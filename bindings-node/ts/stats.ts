@@ -5,6 +5,7 @@ import { inspect } from 'node:util'
 
 import { type ErrorDetails, NodeError, ResourceLockedError } from './errors'
 import type { NodeVote } from './native'
+import { withoutStack } from './stacks'
 
 /**
  * What the user named as a node: a URL, or the client object whose settings were read. A URL with a
@@ -189,17 +190,6 @@ function errorOf(vote: NodeVote, resources: readonly string[]): Error | undefine
 
 function nodeError(address: string, detail: string, details: ErrorDetails): Error {
   return withoutStack(() => new NodeError(`${address}: ${detail}`, address, details))
-}
-
-/** Creates an error without a stack: the vote was cast on a node, so no line of code here explains it. */
-function withoutStack<T>(make: () => T): T {
-  const { stackTraceLimit } = Error
-  Error.stackTraceLimit = 0
-  try {
-    return make()
-  } finally {
-    Error.stackTraceLimit = stackTraceLimit
-  }
 }
 
 function silent(vote: LockVote): LockVote {

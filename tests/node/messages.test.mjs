@@ -60,6 +60,30 @@ describe('a message about settings', () => {
   }
 })
 
+describe('a stack', () => {
+  const redlock = new Redlock(memory)
+
+  for (const writable of [true, false]) {
+    it(`begins where the user called, with a limit that is ${writable ? '' : 'not '}writable`, async () => {
+      const limit = { value: 7, writable, enumerable: true, configurable: true }
+      const before = Object.getOwnPropertyDescriptor(Error, 'stackTraceLimit') ?? limit
+      const lock = await redlock.acquire('r', 20_000)
+      Object.defineProperty(Error, 'stackTraceLimit', limit)
+      try {
+        const error = await caught(() => redlock.acquire('r', 1000, { retryCount: 0 }))
+        assert.match(
+          error.stack,
+          /^ExecutionError: .*\n    at Redlock\.acquire [^]*messages\.test\.mjs/,
+        )
+        assert.deepEqual(Object.getOwnPropertyDescriptor(Error, 'stackTraceLimit'), limit)
+      } finally {
+        Object.defineProperty(Error, 'stackTraceLimit', before)
+      }
+      await lock.release()
+    })
+  }
+})
+
 describe('a message about nodes', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
   let cluster
