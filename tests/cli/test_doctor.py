@@ -245,8 +245,8 @@ def test_too_many_clients(healthy: Cluster, servers: Servers) -> None:
     server.command("CONFIG", "SET", "maxclients", "1")
     with socket.create_connection((server.host, server.port)):
         code, told = doctor(beside(healthy, server.url))
-    assert (code, codes(told)) == (1, {"busy"})
-    assert "maxclients" in finding(told, "busy")["remedy"]
+    assert (code, codes(told)) == (1, {"too-many-clients"})
+    assert "maxclients" in finding(told, "too-many-clients")["remedy"]
 
 
 def test_a_cluster_that_takes_the_keys_of_the_guards(healthy: Cluster, servers: Servers) -> None:

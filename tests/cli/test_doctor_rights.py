@@ -80,6 +80,8 @@ def test_a_missing_right_on_all_nodes(servers: Servers, missing: str) -> None:
     code, told = doctor(nodes)
     assert (code, told["usable_nodes"]) == (2, 0)
     assert {"no-quorum", "missing-right"} <= codes(told)
+    told_once = [it["node"] for it in told["findings"] if it["code"] == "missing-right"]
+    assert sorted(told_once) == sorted(node["node"] for node in told["nodes"])
     assert call("run", "--try", "a", "b", "--", "true", nodes=nodes).code == 69
 
 

@@ -280,6 +280,18 @@ def test_verbose_tells_what_happens(cluster3: Cluster) -> None:
     assert ended.code == 0
     assert "holding 'job'" in ended.err
     assert "released" in ended.err
+    assert "waited for" not in ended.err
+
+
+def test_verbose_tells_that_it_waits(cluster3: Cluster, start: Start) -> None:
+    holder = start("run", "job", "--", *SLEEPER, nodes=cluster3.urls)
+    child = int(holder.line())
+    waiting = start("run", "--verbose", "job", "--", "true", nodes=cluster3.urls)
+    eventually(lambda: has_place(cluster3, "job"))
+    os.kill(child, signal.SIGTERM)
+    told = waiting.end().err
+    assert told.count("'job' is waited for") == 1
+    assert told.index("waited for") < told.index("holding 'job'")
 
 
 def test_fifty_side_by_side_take_turns(cluster3: Cluster, start: Start, tmp_path: Path) -> None:

@@ -124,6 +124,27 @@ async def test_a_node_is_logged_once_however_many_managers_use_it(
         await api(locks.close())
 
 
+def test_a_long_wait_is_told_once_by_all_managers(
+    servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(3)
+    managers = [Redlock(cluster.urls) for _ in range(10)]
+    for locks in managers:
+        with locks.lock("r"):
+            eventually(lambda: all(it.state == "healthy" for it in locks.nodes))  # noqa: B023
+    with managers[0].lock("long", ttl=300):
+        cluster[1].kill()
+        cluster[1].restart()
+        eventually(lambda: all(it.nodes[1].state == "quarantined" for it in managers))
+    eventually(lambda: told(caplog, "long-wait", cluster))
+    time.sleep(0.5)  # in which the others could tell it, too
+    (record,) = told(caplog, "long-wait", cluster)
+    assert vars(record)["node"] == cluster[1].url
+    assert re.search(r"do not count for about 30\d\.\d s", record.getMessage())
+    for locks in managers:
+        locks.close()
+
+
 def test_an_outage_that_lasts_is_told_soon_also_after_another(
     servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::arguments::Bench;
 use crate::context::Context;
 use crate::failure::{Failure, code};
-use crate::output::{Cell, Table};
+use crate::output::{Cell, Table, rounded};
 
 /// What was measured of one kind of work.
 struct Measured {
@@ -37,10 +37,10 @@ impl Measured {
         json!({
             "what": self.what,
             "in_flight": self.in_flight,
-            "per_second": self.per_second(),
-            "p50_seconds": self.percentile(50).as_secs_f64(),
-            "p90_seconds": self.percentile(90).as_secs_f64(),
-            "p99_seconds": self.percentile(99).as_secs_f64(),
+            "per_second": rounded(self.per_second()),
+            "p50_seconds": rounded(self.percentile(50).as_secs_f64()),
+            "p90_seconds": rounded(self.percentile(90).as_secs_f64()),
+            "p99_seconds": rounded(self.percentile(99).as_secs_f64()),
         })
     }
 }

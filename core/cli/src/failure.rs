@@ -52,10 +52,6 @@ impl Failure {
         Self { is_told_by_code: true, ..Self::new(code, message) }
     }
 
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
     /// Writes it to standard error, unless `is_quiet` and the status says it; returns the status.
     pub(crate) fn tell(&self, is_quiet: bool) -> u8 {
         let is_told = is_quiet && self.is_told_by_code;

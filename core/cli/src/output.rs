@@ -41,6 +41,11 @@ impl Output {
     }
 }
 
+/// A number for programs, to the millionth: no clock here tells more.
+pub(crate) fn rounded(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
 /// Writes a message about something that went wrong to standard error.
 pub(crate) fn complain(message: &str) {
     let mark = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));

@@ -6,11 +6,14 @@ mod signals;
 mod supervision;
 mod terminal;
 
+use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use quorlock::embed::UndeliveredLease;
-use quorlock::{LeaseGuard, Lock, LockError, Redlock, ReleaseOutcome, Sequencer};
+use quorlock::{
+    EventName, Interest, LeaseGuard, Lock, LockError, Redlock, ReleaseOutcome, Sequencer,
+};
 
 use self::child::{Child, Variable};
 pub(crate) use self::signals::restore_interrupt;
@@ -37,6 +40,12 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
             mention(&notice.to_string());
         }
     });
+    if is_verbose {
+        let once = Once::new();
+        let waiting = Interest::NONE.and(EventName::Waiting);
+        manager =
+            manager.on_events(waiting, move |event| once.call_once(|| mention(&event.to_string())));
+    }
     if !options.owner.is_empty() {
         manager = manager.owner(options.owner.iter().cloned());
     }

@@ -114,6 +114,11 @@ impl Node {
         self.facts.as_ref().is_ok_and(Facts::is_too_far)
     }
 
+    /// Whether its access list is known to lack what locks need.
+    fn lacks_rights(&self) -> bool {
+        self.facts.as_ref().is_ok_and(|facts| !facts.rights.lacking.is_empty())
+    }
+
     /// Whether it depends on a lock's name whether the access list covers its key.
     fn has_untold_keys(&self) -> bool {
         self.facts.as_ref().is_ok_and(|facts| facts.rights.has_lock_keys.is_none())

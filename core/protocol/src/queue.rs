@@ -81,7 +81,8 @@ impl WaitQueue {
         is_free: bool,
         tell: &mut Tell<'_>,
     ) -> Option<u32> {
-        if self.enqueue(now, place)? == 0 {
+        self.enqueue(now, place);
+        if self.rank(place)? == 0 {
             return Some(0);
         }
         if is_free {
@@ -92,13 +93,12 @@ impl WaitQueue {
         self.rank(place)
     }
 
-    /// Takes or keeps a place; returns how many are before it, or `None` if there is no room.
-    fn enqueue(&mut self, now: Moment, place: Place) -> Option<u32> {
+    /// Takes or keeps a place, if there is room.
+    fn enqueue(&mut self, now: Moment, place: Place) {
         self.drop_ended(now);
         if self.places.contains_key(&place) || self.places.len() < Self::MOST {
             self.places.insert(place, now + Self::LIFE);
         }
-        self.rank(place)
     }
 
     /// How many places are before this one.
@@ -197,108 +197,5 @@ impl WaitQueue {
         for place in ended {
             self.places.remove(&place);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(arrived: u64) -> Place {
-        let number = u32::try_from(arrived).unwrap();
-        Place { arrived, waiter: Waiter { process: 1, number } }
-    }
-
-    fn at(millis: u64) -> Moment {
-        Moment::default() + Duration::from_millis(millis)
-    }
-
-    /// A queue of these arrivals.
-    fn queue(arrivals: &[u64]) -> WaitQueue {
-        let mut queue = WaitQueue::default();
-        for arrived in arrivals {
-            queue.enqueue(at(0), place(*arrived));
-        }
-        queue
-    }
-
-    /// What `act` tells whom, while these waiters do not listen.
-    fn told(deaf: &[u32], act: impl FnOnce(&mut Tell<'_>)) -> Vec<(u32, News)> {
-        let mut told = Vec::new();
-        act(&mut |waiter: Waiter, news| {
-            let listens = !deaf.contains(&waiter.number);
-            if listens {
-                told.push((waiter.number, news));
-            }
-            listens
-        });
-        told
-    }
-
-    const CALLED: News = News::Freed(WakeCause::Push);
-
-    #[test]
-    fn the_first_is_called_and_the_second_told_that_it_is_next() {
-        let mut queue = queue(&[3, 1, 2]);
-        assert_eq!(queue.rank(place(3)), Some(2));
-        assert_eq!(told(&[], |it| queue.call(at(1), it)), [(1, CALLED), (2, News::Next)]);
-    }
-
-    #[test]
-    fn who_does_not_listen_loses_its_place() {
-        let mut queue = queue(&[1, 2, 3]);
-        assert_eq!(told(&[1], |it| queue.call(at(1), it)), [(2, CALLED), (3, News::Next)]);
-        assert_eq!(queue.rank(place(1)), None);
-    }
-
-    #[test]
-    fn who_lets_its_turn_pass_loses_its_place_and_calling_again_gives_no_longer_turn() {
-        let mut queue = queue(&[1, 2]);
-        told(&[], |it| queue.call(at(0), it));
-        told(&[], |it| queue.call(at(40), it));
-        assert_eq!(told(&[], |it| queue.call(at(50), it)), [(2, CALLED)]);
-    }
-
-    #[test]
-    fn the_next_is_one_that_listens() {
-        let mut queue = queue(&[1, 2, 3]);
-        assert_eq!(told(&[2], |it| queue.call(at(1), it)), [(1, CALLED), (3, News::Next)]);
-        let mut queue = self::queue(&[1, 2, 3]);
-        let told = told(&[2], |it| queue.leave(at(1), place(1), false, it));
-        assert_eq!(told, [(3, News::First)]);
-        assert_eq!(queue.rank(place(2)), None);
-    }
-
-    #[test]
-    fn the_next_hears_when_the_first_leaves() {
-        let mut queue = queue(&[1, 2, 3]);
-        assert_eq!(told(&[], |it| queue.leave(at(1), place(3), false, it)), []);
-        assert_eq!(told(&[], |it| queue.leave(at(1), place(1), false, it)), [(2, News::First)]);
-        assert_eq!(told(&[], |it| queue.leave(at(1), place(2), true, it)), []);
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn a_younger_one_is_behind_and_the_older_is_called() {
-        let mut queue = queue(&[1, 2]);
-        let mut behind = false;
-        let calls = told(&[], |it| behind = queue.is_behind(at(1), place(2), it));
-        assert!(behind);
-        assert_eq!(calls, [(1, CALLED), (2, News::Next)]);
-        assert_eq!(told(&[1], |it| behind = queue.is_behind(at(1), place(2), it)).len(), 1);
-        assert!(!behind, "the older one's process is gone");
-    }
-
-    #[test]
-    fn a_place_ends_with_its_life_and_a_full_queue_takes_no_more() {
-        let mut queue = queue(&[1]);
-        assert_eq!(queue.count(at(9_999)), 1);
-        assert_eq!(queue.count(at(10_000)), 0);
-        assert_eq!(queue.enqueue(at(10_000), place(2)), Some(0), "the first has ended");
-        for arrived in 3..=10_001 {
-            assert!(queue.enqueue(at(10_000), place(arrived)).is_some());
-        }
-        assert_eq!(queue.enqueue(at(10_000), place(20_000)), None);
-        assert_eq!(queue.enqueue(at(10_000), place(2)), Some(0), "who has a place keeps it");
     }
 }

@@ -9,7 +9,7 @@ use super::reading::{self, Key, Quorum, Reading};
 use crate::arguments::Status;
 use crate::context::Context;
 use crate::failure::{Failure, code};
-use crate::output::{Cell, Table, Tone};
+use crate::output::{Cell, Table, Tone, rounded};
 
 /// Shows who holds the locks.
 pub(crate) fn status(context: &Context, options: &Status) -> Result<u8, Failure> {
@@ -57,7 +57,7 @@ fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
 fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     let holder = match quorum {
         Quorum::Free => return format!("'{name}' is free"),
-        Quorum::Unknown => return reading::unknown(name, readings).message().to_owned(),
+        Quorum::Unknown => return format!("too few nodes tell who holds '{name}'"),
         Quorum::Divided => return divided(name, readings),
         Quorum::Held(holder) => holder,
     };
@@ -130,7 +130,7 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
             "says": "held",
             "holder": key.holder,
             "owner": key.owner.as_ref().map(|owner| &owner.owner),
-            "left_seconds": key.left.map(|left| left.as_secs_f64()),
+            "left_seconds": key.left.map(|left| rounded(left.as_secs_f64())),
             "fencing_token": key.token,
             "waiters": key.waiters,
         }),
@@ -157,7 +157,7 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
         "holder": holder,
         "ours": holder.is_some_and(|holder| is_ours(holder)),
         "owner": owner.map(|owner| &owner.owner),
-        "held_since": since.map(|since| since.as_secs_f64()),
+        "held_since": since.map(|since| rounded(since.as_secs_f64())),
         "fencing_token": token,
         "nodes": readings.iter().map(node).collect::<Vec<_>>(),
     })

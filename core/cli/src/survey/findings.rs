@@ -127,6 +127,12 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
                 },
             ))
         }
+        // The finding about its access list names all that is missing.
+        NodeState::Refusing(fault)
+            if fault.kind() == FaultKind::NotPermitted && node.lacks_rights() =>
+        {
+            None
+        }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
     }
 }
@@ -167,7 +173,7 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
         FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
         FaultKind::Unwritable => ("unwritable", "see the server's memory limit, disk and log"),
         FaultKind::TooManyClients => (
-            "busy",
+            "too-many-clients",
             "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
         ),
         FaultKind::Clustered => CLUSTER_MEMBER,

@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::findings::{Finding, Severity};
 use super::{Node, Survey};
 use crate::failure::code;
-use crate::output::{Cell, Table, Tone, print};
+use crate::output::{Cell, Table, Tone, print, rounded};
 
 /// One row for each node, and why nodes cannot be used.
 pub(super) fn overview(survey: &Survey) -> String {
@@ -139,7 +139,7 @@ pub(super) fn as_json(node: &Node) -> Value {
         "node": node.address,
         "state": node.state.name(),
         "detail": node.state.detail(),
-        "quarantine_left_seconds": node.state.quarantine_left().map(|left| left.as_secs_f64()),
+        "quarantine_left_seconds": node.state.quarantine_left().map(|left| rounded(left.as_secs_f64())),
         "reachable": node.facts.is_ok(),
     });
     if let (Ok(facts), Some(fields)) = (&node.facts, told.as_object_mut()) {
@@ -155,8 +155,8 @@ pub(super) fn as_json(node: &Node) -> Value {
             "used_memory_bytes": facts.used_memory,
             "max_memory_bytes": facts.max_memory,
             "in_cluster": facts.is_in_cluster,
-            "clock_offset_seconds": facts.clock_offset.map(|(offset, _)| offset),
-            "round_trip_seconds": facts.round_trip.as_secs_f64(),
+            "clock_offset_seconds": facts.clock_offset.map(|(offset, _)| rounded(offset)),
+            "round_trip_seconds": rounded(facts.round_trip.as_secs_f64()),
             "lacking_rights": facts.rights.lacking,
             "lock_keys_permitted": facts.rights.has_lock_keys,
             "push": facts.rights.has_push(),
@@ -176,7 +176,8 @@ fn uptime(time: Duration) -> String {
 
 fn signed(seconds: f64) -> String {
     if seconds.abs() < 1.0 {
-        format!("{:+.1} ms", seconds * 1e3)
+        // Zero has no sign of its own.
+        format!("{:+.1} ms", (seconds * 1e4).round() / 10.0 + 0.0)
     } else {
         format!("{seconds:+.1} s")
     }

@@ -56,8 +56,8 @@ local function call(i)
   end
 end
 
--- The key is held. The first alone learns of a release by somebody who knows no queue: it is asked whether its process
--- still listens, unless it was heard of lately or has its turn.
+-- The key is held. Asks whether the first waiter's process still listens: no other waiter learns of a release by a
+-- client that knows no queue. Asks nothing during its turn, or if it has looked less than SILENT milliseconds ago.
 local function check_first(i)
   local first = at_rank(i, 0)
   local left = first and tonumber(redis.call('ZSCORE', KEYS[2 * locks + i], first) or 0) - millis
