@@ -175,8 +175,8 @@ impl Held<'_> {
             (End::Lost, _) => Ok(code::LOST),
             (_, Some(error)) => Err(error.into()),
             (End::Ended(status), None) => Ok(status),
-            (End::Interrupted { alone }, None) => {
-                end_by_interrupt(alone);
+            (End::Interrupted { had_terminal }, None) => {
+                end_by_interrupt(had_terminal);
                 Ok(Signal::INTERRUPT.status())
             }
         }

@@ -115,15 +115,15 @@ pub(super) fn stop_own_group() {
 }
 
 /// Ends this process by SIGINT, as Ctrl-C has ended the command: a script or a loop of a shell around it goes on
-/// where a command exits by itself. `whole_group`: the terminal has sent it to the command's group in
-/// place of this one, to which a script belongs. The first process of a session has nobody around it, and
-/// returns from here; it exits with the status.
-pub(super) fn end_by_interrupt(whole_group: bool) {
+/// where a command exits by itself. If the command `had_terminal`, the signal was sent to its group in place of
+/// this one, to which a script belongs: all of this group get it then. The first process of a session has nobody
+/// around it, and returns from here; it exits with the status.
+pub(super) fn end_by_interrupt(had_terminal: bool) {
     if is_ignored(consts::SIGINT) || getsid(None) == Ok(getpid()) {
         return;
     }
     restore(consts::SIGINT);
-    let receiver = if whole_group { Pid::from_raw(0) } else { getpid() };
+    let receiver = if had_terminal { Pid::from_raw(0) } else { getpid() };
     // This is the main thread, and the kernel lets it act on the signal before the call returns.
     let _ = signal::kill(receiver, signal::Signal::SIGINT);
 }

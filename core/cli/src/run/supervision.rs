@@ -20,8 +20,8 @@ pub(super) enum End {
     Ended(u8),
     /// Ctrl-C has ended the command, in the foreground of a terminal.
     Interrupted {
-        /// Whether the command had the terminal, so that nobody else was told.
-        alone: bool,
+        /// Whether the command's group had the terminal, so that no other process got the signal.
+        had_terminal: bool,
     },
     /// The lock was lost before the command had ended.
     Lost,
@@ -77,7 +77,7 @@ impl<'a> Supervision<'a> {
     }
 
     fn end(&self) -> End {
-        let alone = self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group()));
+        let had_terminal = self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group()));
         self.take_terminal_back();
         let shown = self.terminal.as_ref().filter(|terminal| terminal.is_ours());
         if let (Some(terminal), Some(_)) = (shown, self.child.ended_by()) {
@@ -85,7 +85,7 @@ impl<'a> Supervision<'a> {
         }
         let is_interrupted = self.child.ended_by() == Some(Signal::INTERRUPT) && shown.is_some();
         match self.child.status() {
-            Some(_) if !self.is_lost && is_interrupted => End::Interrupted { alone },
+            Some(_) if !self.is_lost && is_interrupted => End::Interrupted { had_terminal },
             Some(status) if !self.is_lost => End::Ended(status),
             _ => End::Lost,
         }
