@@ -14,9 +14,9 @@ use support::server::Server;
 use support::*;
 
 /// Acquisitions that begin at once over one node: each has its own replies, as it has its own tickets.
-struct Crowd(Vec<Client>);
+struct Clients(Vec<Client>);
 
-impl Crowd {
+impl Clients {
     async fn at(address: &str, count: usize) -> Self {
         let mut first = node_at(address);
         // Who proposes tokens must know the node's clock.
@@ -54,7 +54,7 @@ fn they_are_granted_with_their_own_tokens_and_terms() {
     run(async {
         let server = Server::start();
         let names: Vec<String> = (0..100).map(|n| format!("r{n}")).collect();
-        let mut crowd = Crowd::at(&server.url(), names.len()).await;
+        let mut clients = Clients::at(&server.url(), names.len()).await;
         let mut ask = server.ask();
         assert_eq!(ask.call(&["CONFIG", "RESETSTAT"]), "OK");
         let wall = wall();
@@ -62,7 +62,7 @@ fn they_are_granted_with_their_own_tokens_and_terms() {
             .zip(&names)
             .map(|(millis, name)| (name.as_str(), "a", proposing(millis, wall + millis)))
             .collect();
-        let answers = crowd.ask(&asked).await;
+        let answers = clients.ask(&asked).await;
         assert_eq!(calls_of("evalsha", &server), "none");
         assert_eq!(calls_of("pexpire", &server), "none");
         assert_eq!(calls_of("time", &server), "calls=4", "for 32 at once, and for the rest");
@@ -99,7 +99,7 @@ fn a_refused_caller_gets_the_reason_and_no_other_is_affected() {
             .zip(holders)
             .map(|(name, holder)| (*name, holder, fenced(60_000, 7)))
             .collect();
-        let answers = Crowd::at(&server.url(), names.len()).await.ask(&asked).await;
+        let answers = Clients::at(&server.url(), names.len()).await.ask(&asked).await;
         token(&answers[0]);
         assert!(
             matches!(answers[1], Ok(Answer::Theirs { frees: Frees::In(_), .. })),
@@ -122,11 +122,11 @@ fn a_refused_caller_gets_the_reason_and_no_other_is_affected() {
 fn no_lock_is_left_without_its_fence() {
     run(async {
         let server = Server::start();
-        let mut crowd = Crowd::at(&server.url(), 1).await;
+        let mut clients = Clients::at(&server.url(), 1).await;
         let mut ask = server.ask();
         assert_eq!(ask.call(&["DEL", FENCES]), "1");
         assert_eq!(ask.call(&["RPUSH", FENCES, "x"]), "1");
-        let answers = crowd.ask(&[("fenced off", "a", fenced(60_000, 7))]).await;
+        let answers = clients.ask(&[("fenced off", "a", fenced(60_000, 7))]).await;
         assert_eq!(kind(&answers[0]), Some(FaultKind::WrongType));
         assert_eq!(ask.call(&["EXISTS", "fenced off"]), "0");
     });
@@ -138,7 +138,7 @@ fn a_proposal_far_ahead_is_clamped_for_itself_alone() {
         let server = Server::start();
         let far = 1 << 52;
         let asked = [("near", "a", fenced(60_000, 7)), ("far", "a", proposing(60_000, far))];
-        let answers = Crowd::at(&server.url(), 2).await.ask(&asked).await;
+        let answers = Clients::at(&server.url(), 2).await.ask(&asked).await;
         token(&answers[0]);
         assert!(
             matches!(&answers[1], Ok(Answer::Ours { token: Some(token), .. }) if token.0 < far),
@@ -152,7 +152,7 @@ fn a_proposal_far_ahead_is_clamped_for_itself_alone() {
 /// Clients of a node where 'before' holds 'r'.
 async fn crowd_after_another(server: &Server, count: usize) -> Vec<Client> {
     assert_eq!(server.ask().call(&["SET", "r", "before", "PX", "60000"]), "OK");
-    Crowd::at(&server.url(), count).await.0
+    Clients::at(&server.url(), count).await.0
 }
 
 /// A refused one is asked for again; its revoke, which is out already, must not be overtaken by that.
@@ -160,18 +160,18 @@ async fn crowd_after_another(server: &Server, count: usize) -> Vec<Client> {
 fn a_grant_does_not_follow_its_revoke() {
     run(async {
         let server = Server::start();
-        let mut crowd = crowd_after_another(&server, 4).await;
+        let mut clients = crowd_after_another(&server, 4).await;
         let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
-        crowd[0].send(&mine, fenced(60_000, 5));
-        crowd[1].send(&other, fenced(60_000, 5));
-        crowd[2].send(&mine, Action::REVOKE);
-        crowd[3].send(&claim(&["r"], "before"), Action::REVOKE);
-        let fault = crowd[0].reply().await.answer.expect_err("it was revoked");
+        clients[0].send(&mine, fenced(60_000, 5));
+        clients[1].send(&other, fenced(60_000, 5));
+        clients[2].send(&mine, Action::REVOKE);
+        clients[3].send(&claim(&["r"], "before"), Action::REVOKE);
+        let fault = clients[0].reply().await.answer.expect_err("it was revoked");
         assert_eq!(fault.kind(), FaultKind::NotSent);
-        token(&crowd[1].reply().await.answer);
-        assert!(!matches!(crowd[2].reply().await.answer, Ok(Answer::Ours { .. })));
-        assert_eq!(crowd[3].reply().await.answer, OURS);
-        crowd[1].ask(&other, Action::Inspect).await.expect("an answer behind all others");
+        token(&clients[1].reply().await.answer);
+        assert!(!matches!(clients[2].reply().await.answer, Ok(Answer::Ours { .. })));
+        assert_eq!(clients[3].reply().await.answer, OURS);
+        clients[1].ask(&other, Action::Inspect).await.expect("an answer behind all others");
         assert_eq!(server.ask().call(&["EXISTS", "r"]), "0", "nobody would delete it");
     });
 }
@@ -181,15 +181,15 @@ fn a_grant_does_not_follow_its_revoke() {
 fn a_grant_does_not_follow_an_extension_either() {
     run(async {
         let server = Server::start();
-        let mut crowd = crowd_after_another(&server, 3).await;
+        let mut clients = crowd_after_another(&server, 3).await;
         let mine = claim(&["r"], "mine");
-        crowd[0].send(&mine, fenced(60_000, 5));
-        crowd[1].send(&mine, extend(1_000));
-        crowd[2].send(&claim(&["r"], "before"), Action::REVOKE);
-        assert!(crowd[0].reply().await.answer.is_err());
-        assert!(is_theirs(&crowd[1].reply().await.answer));
-        assert_eq!(crowd[2].reply().await.answer, OURS);
-        crowd[1].ask(&mine, Action::Inspect).await.expect("an answer behind all others");
+        clients[0].send(&mine, fenced(60_000, 5));
+        clients[1].send(&mine, extend(1_000));
+        clients[2].send(&claim(&["r"], "before"), Action::REVOKE);
+        assert!(clients[0].reply().await.answer.is_err());
+        assert!(is_theirs(&clients[1].reply().await.answer));
+        assert_eq!(clients[2].reply().await.answer, OURS);
+        clients[1].ask(&mine, Action::Inspect).await.expect("an answer behind all others");
         assert_eq!(server.ask().call(&["EXISTS", "r"]), "0", "nobody would delete it");
     });
 }
@@ -198,14 +198,14 @@ fn a_grant_does_not_follow_an_extension_either() {
 fn a_revoke_in_the_same_turn_comes_behind_its_grant() {
     run(async {
         let server = Server::start();
-        let mut crowd = Crowd::at(&server.url(), 3).await.0;
+        let mut clients = Clients::at(&server.url(), 3).await.0;
         let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
-        crowd[0].send(&mine, fenced(60_000, 5));
-        crowd[1].send(&other, fenced(60_000, 5));
-        crowd[2].send(&mine, Action::REVOKE);
-        token(&crowd[0].reply().await.answer);
-        token(&crowd[1].reply().await.answer);
-        assert_eq!(crowd[2].reply().await.answer, OURS);
+        clients[0].send(&mine, fenced(60_000, 5));
+        clients[1].send(&other, fenced(60_000, 5));
+        clients[2].send(&mine, Action::REVOKE);
+        token(&clients[0].reply().await.answer);
+        token(&clients[1].reply().await.answer);
+        assert_eq!(clients[2].reply().await.answer, OURS);
         assert_eq!(server.ask().call(&["EXISTS", "r", "s"]), "1");
     });
 }
@@ -215,26 +215,26 @@ fn forgotten_scripts_and_lost_replies_change_nothing() {
     run(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
-        let mut crowd = Crowd::at(&proxy.url(), 3).await;
+        let mut clients = Clients::at(&proxy.url(), 3).await;
         // A refused grant is asked for again by script.
         assert_eq!(server.ask().call(&["SET", "b", "another", "PX", "60000"]), "OK");
         assert_eq!(server.ask().call(&["SCRIPT", "FLUSH"]), "OK");
         let asked = ["a", "b", "c"].map(|name| (name, "holder", fenced(60_000, 5)));
-        let answers = crowd.ask(&asked).await;
+        let answers = clients.ask(&asked).await;
         token(&answers[0]);
         token(&answers[2]);
         assert!(matches!(answers[1], Ok(Answer::Theirs { frees: Frees::In(_), .. })));
 
-        let mut crowd = Crowd::at(&proxy.url(), 3).await.0;
+        let mut clients = Clients::at(&proxy.url(), 3).await.0;
         proxy.lose_replies();
         let claims = ["d", "e", "f"].map(|name| claim(&[name], "holder"));
-        for (client, claim) in crowd.iter().zip(&claims) {
+        for (client, claim) in clients.iter().zip(&claims) {
             client.send(claim, fenced(60_000, 5));
         }
         let mut ask = server.ask();
         eventually("the grants", || ask.call(&["EXISTS", "d", "e", "f"]) == "3").await;
         proxy.cut();
-        for client in &mut crowd {
+        for client in &mut clients {
             let reply = client.reply().await;
             token(&reply.answer);
             assert!(reply.repeated);
@@ -252,7 +252,7 @@ fn a_connection_lost_during_a_grant_leaves_nothing_half_done() {
         let mut replies = BTreeSet::new();
         for bytes in (0..320).step_by(13) {
             let name = format!("r{bytes}");
-            let mut client = Crowd::at(&proxy.url(), 1).await.0.remove(0);
+            let mut client = Clients::at(&proxy.url(), 1).await.0.remove(0);
             proxy.cut_after(bytes);
             let proposal = wall() + 900_000;
             let answer = client.ask(&claim(&[&name], "a"), proposing(60_000, proposal)).await;
@@ -275,7 +275,7 @@ fn a_user_who_may_not_lock_one_of_them_locks_the_others() {
         assert_eq!(server.ask().call(&rules), "OK");
         let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
         let asked = ["r1", "elsewhere", "r2"].map(|name| (name, "a", fenced(60_000, 5)));
-        let answers = Crowd::at(&url, 3).await.ask(&asked).await;
+        let answers = Clients::at(&url, 3).await.ask(&asked).await;
         token(&answers[0]);
         token(&answers[2]);
         let fault = answers[1].as_ref().expect_err("not permitted");
@@ -292,7 +292,7 @@ fn a_right_that_is_withdrawn_is_told_of() {
         let mut ask = server.ask();
         assert_eq!(ask.call(&["ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*"]), "OK");
         let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
-        let mut client = Crowd::at(&url, 1).await.0.remove(0);
+        let mut client = Clients::at(&url, 1).await.0.remove(0);
         assert_eq!(ask.call(&["ACL", "SETUSER", "app", "-zadd"]), "OK");
         let mine = claim(&["r"], "a");
         let fault = client.ask(&mine, fenced(60_000, 5)).await.expect_err("not permitted");
@@ -355,18 +355,18 @@ fn a_cluster_of_one_grants_them_too() {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         give_all_slots_to(&server).await;
         let mut ask = server.ask();
-        let mut crowd = Crowd::at(&server.url(), 5).await.0;
+        let mut clients = Clients::at(&server.url(), 5).await.0;
         assert_eq!(ask.call(&["SET", "r", "before", "PX", "60000"]), "OK");
         let claims = ["r", "s", "t"].map(|name| claim(&[name], name));
-        for (client, claim) in crowd.iter().zip(&claims) {
+        for (client, claim) in clients.iter().zip(&claims) {
             client.send(claim, fenced(60_000, 5));
         }
-        crowd[3].send(&claims[1], Action::REVOKE);
-        assert!(is_theirs(&crowd[0].reply().await.answer));
-        token(&crowd[1].reply().await.answer);
-        token(&crowd[2].reply().await.answer);
-        assert_eq!(crowd[3].reply().await.answer, OURS);
-        crowd[4].ask(&claims[1], Action::Inspect).await.expect("an answer behind all others");
+        clients[3].send(&claims[1], Action::REVOKE);
+        assert!(is_theirs(&clients[0].reply().await.answer));
+        token(&clients[1].reply().await.answer);
+        token(&clients[2].reply().await.answer);
+        assert_eq!(clients[3].reply().await.answer, OURS);
+        clients[4].ask(&claims[1], Action::Inspect).await.expect("an answer behind all others");
         assert_eq!(ask.call(&["EXISTS", "s"]), "0");
         assert_eq!(ask.call(&["EXISTS", "t"]), "1");
     });

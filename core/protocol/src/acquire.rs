@@ -39,7 +39,7 @@ mod won_round;
 
 pub use outcome::{AcquireOutcome, Won};
 use token::join_raise;
-use waiting::{Seat, Waiting};
+use waiting::{Places, Waiting};
 
 /// Acquires a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ pub struct Acquire {
     queues_first: bool,
     /// What ended the last wait.
     woken_by: WakeCause,
-    seat: Option<Box<Seat>>,
+    places: Option<Box<Places>>,
     state: State,
     withdrawals: Vec<Withdraw>,
     reports: Vec<RoundReport>,
@@ -119,7 +119,7 @@ impl Acquire {
             waiter: None,
             queues_first: policy.fair,
             woken_by: WakeCause::Timer,
-            seat: None,
+            places: None,
             state: State::Idle,
             withdrawals: Vec::new(),
             reports: Vec::new(),
@@ -176,7 +176,7 @@ impl Acquire {
             result,
             attempts: self.attempts,
             elapsed: now.since(self.started),
-            was_waited_for: self.seat.is_some(),
+            was_waited_for: self.places.is_some(),
             lost_rounds: std::mem::take(&mut self.reports),
             withdrawals: std::mem::take(&mut self.withdrawals),
         }
@@ -205,10 +205,12 @@ impl Machine for Acquire {
         }
         let send = match &mut self.state {
             State::Voting(round) | State::Raising { raise: round, .. } => round.poll_send(),
-            State::Waiting(waiting) => self.seat.as_mut().and_then(|seat| waiting.poll_send(seat)),
+            State::Waiting(waiting) => {
+                self.places.as_mut().and_then(|places| waiting.poll_send(places))
+            }
             State::Finished(result) => {
                 if let Some((node, command)) =
-                    self.seat.as_mut().and_then(|seat| seat.poll_leave(self.next_ticket))
+                    self.places.as_mut().and_then(|places| places.poll_leave(self.next_ticket))
                 {
                     return Output::Send(node, command);
                 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::nodes::{GRAIN, REFRESH, Standing};
-pub(super) use self::nodes::{Seat, Waiting};
+pub(super) use self::nodes::{Places, Waiting};
 use super::{Acquire, State};
 use crate::backoff;
 use crate::command::{Answer, Reply};
@@ -44,14 +44,15 @@ impl Acquire {
 
     /// Whether it has taken places, and others may wait beside it.
     pub(super) fn was_queued(&self) -> bool {
-        let is_queued = |seat: &Seat| seat.has_place && (seat.has_company || self.policy.fair);
-        self.seat.as_deref().is_some_and(is_queued)
+        let is_queued =
+            |places: &Places| places.has_place && (places.has_company || self.policy.fair);
+        self.places.as_deref().is_some_and(is_queued)
     }
 
     /// Whether the first thing to do is to take a place.
     pub(super) const fn begins_in_queue(&self) -> bool {
         let may_wait = !matches!(self.policy.retry_limit, Some(0));
-        self.queues_first && self.seat.is_none() && self.waiter.is_some() && may_wait
+        self.queues_first && self.places.is_none() && self.waiter.is_some() && may_wait
     }
 
     /// The place for a fair grant.
@@ -60,8 +61,8 @@ impl Acquire {
     }
 
     fn place(&self, env: &dyn Environment) -> Option<Place> {
-        if let Some(seat) = &self.seat {
-            return Some(seat.place);
+        if let Some(places) = &self.places {
+            return Some(places.place);
         }
         let waiter = self.waiter?;
         let elapsed = env.now().since(self.started).as_micros();
@@ -85,10 +86,10 @@ impl Acquire {
         };
         let nodes = self.quorum.nodes();
         let random = env.random();
-        let seat = self.seat.get_or_insert_with(|| {
+        let places = self.places.get_or_insert_with(|| {
             let (resources, holder) = (self.resources.clone(), HolderId::fresh(random));
             let claim = Arc::new(Claim { resources, holder });
-            Box::new(Seat {
+            Box::new(Places {
                 place,
                 claim,
                 asked: vec![false; nodes],
@@ -97,9 +98,9 @@ impl Acquire {
                 splits: 0,
             })
         });
-        seat.has_company |= self.attempts > 0;
-        seat.splits = if was_split { seat.splits + 1 } else { 0 };
-        let most = backoff::doubled(FIRST_SPLIT, seat.splits, self.policy.retry_delay);
+        places.has_company |= self.attempts > 0;
+        places.splits = if was_split { places.splits + 1 } else { 0 };
+        let most = backoff::doubled(FIRST_SPLIT, places.splits, self.policy.retry_delay);
         let pause =
             if was_split { most.mul_f64(backoff::fraction(random)) } else { Duration::ZERO };
         // A limited number of tries goes on at the usual delays, beside what the nodes tell.
@@ -147,9 +148,9 @@ impl Acquire {
         match reply.answer {
             Ok(Answer::Queued { queued, frees }) => {
                 standing.take(now, queued, frees);
-                if let Some(seat) = &mut self.seat {
-                    seat.has_place = true;
-                    seat.has_company |= !queued.is_turn();
+                if let Some(places) = &mut self.places {
+                    places.has_place = true;
+                    places.has_company |= !queued.is_turn();
                 }
             }
             _ => standing.is_told = false,

@@ -38,7 +38,7 @@ pub enum Release {
 
 /// Whether the lease had reached its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum EndKind {
     /// It had, so `min_hold` applies.
     GivenBack,
     /// The lease was lost, or never reached its user.
@@ -72,10 +72,10 @@ impl LeaseLife {
             Stage::Released => Release::NotHeld,
             Stage::Lost(reason) => {
                 let left = self.keys_stay(reason);
-                Release::Lost(left.then(|| self.withdrawal(now, Ending::GivenBack)))
+                Release::Lost(left.then(|| self.withdrawal(now, EndKind::GivenBack)))
             }
             Stage::Held => {
-                let withdraw = self.withdrawal(now, Ending::GivenBack);
+                let withdraw = self.withdrawal(now, EndKind::GivenBack);
                 Release::Asked { withdraw, was_over }
             }
         }
@@ -85,7 +85,7 @@ impl LeaseLife {
     /// it has ended already.
     pub fn withdraw(&mut self, now: Moment) -> Option<Withdraw> {
         let was_held = self.end(now) == Stage::Held;
-        was_held.then(|| self.withdrawal(now, Ending::Withdrawn))
+        was_held.then(|| self.withdrawal(now, EndKind::Withdrawn))
     }
 
     /// Ends the lease because its user wants that; returns the stage before.
@@ -103,7 +103,7 @@ impl LeaseLife {
         self.stage = Stage::Lost(reason);
         self.lost = Some(reason);
         let stay = self.keys_stay(reason);
-        let withdraw = (!stay).then(|| self.withdrawal(now, Ending::Withdrawn));
+        let withdraw = (!stay).then(|| self.withdrawal(now, EndKind::Withdrawn));
         self.untold().loss = Some(Loss { reason, withdraw });
     }
 
@@ -116,7 +116,7 @@ impl LeaseLife {
     }
 
     /// The machine that takes the keys back from all nodes.
-    fn withdrawal(&self, now: Moment, ending: Ending) -> Withdraw {
+    fn withdrawal(&self, now: Moment, ending: EndKind) -> Withdraw {
         let (policy, lease) = (&self.policy, self.lease());
         let (keys_expire_by, valid_until) = match lease {
             Some(lease) => (lease.keys_expire_by(), lease.kept_until(policy.drift)),
@@ -134,8 +134,8 @@ impl LeaseLife {
         let machine =
             Withdraw::new(now, withdrawal).valid_until(valid_until).calling(self.was_queued());
         match ending {
-            Ending::GivenBack => machine.keeping(self.since + policy.min_hold, policy.drift),
-            Ending::Withdrawn => machine,
+            EndKind::GivenBack => machine.keeping(self.since + policy.min_hold, policy.drift),
+            EndKind::Withdrawn => machine,
         }
     }
 }

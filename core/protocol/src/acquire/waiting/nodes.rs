@@ -13,7 +13,7 @@ use crate::time::Moment;
 
 /// The places of one acquisition, from its first look to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::acquire) struct Seat {
+pub(in crate::acquire) struct Places {
     pub(super) place: Place,
     pub(super) claim: Arc<Claim>,
     /// The nodes that may have the place.
@@ -65,13 +65,16 @@ pub(super) struct Standing {
 
 impl Waiting {
     /// The next command for the queues.
-    pub(in crate::acquire) fn poll_send(&mut self, seat: &mut Seat) -> Option<(NodeId, Command)> {
+    pub(in crate::acquire) fn poll_send(
+        &mut self,
+        places: &mut Places,
+    ) -> Option<(NodeId, Command)> {
         let index = self.nodes.iter().position(|node| node.wanted)?;
         self.nodes[index].wanted = false;
-        seat.asked[index] = true;
+        places.asked[index] = true;
         let by =
             if self.look_ends == Moment::FAR_FUTURE { self.refresh_at } else { self.look_ends };
-        seat.command(index, self.ticket, Action::Enqueue { place: seat.place }, by)
+        places.command(index, self.ticket, Action::Enqueue { place: places.place }, by)
     }
 
     pub(super) fn freed(&self) -> usize {
@@ -170,7 +173,7 @@ impl Standing {
     }
 }
 
-impl Seat {
+impl Places {
     /// After the end: the next node that is told that the place is given up.
     pub(in crate::acquire) fn poll_leave(&mut self, ticket: u32) -> Option<(NodeId, Command)> {
         let index = self.asked.iter().position(|asked| *asked)?;
