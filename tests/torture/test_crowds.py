@@ -20,7 +20,7 @@ RESOURCES = 40
 LOCKS = times(3_000, 60_000)
 
 
-class Crowd:
+class Callers:
     """Tasks that take locks by chance, and what they saw."""
 
     def __init__(self, locks: quorlock.aio.Redlock, seed: int) -> None:
@@ -73,9 +73,9 @@ async def trouble(servers: list[Server], dice: random.Random) -> None:
 
 
 def test_a_crowd_keeps_out_of_each_others_way(cluster3: Cluster) -> None:
-    async def main() -> Crowd:
+    async def main() -> Callers:
         async with quorlock.aio.Redlock(cluster3.urls, retry_delay=0.01) as locks:
-            crowd = Crowd(locks, seed=7)
+            crowd = Callers(locks, seed=7)
             nemesis = asyncio.ensure_future(trouble(list(cluster3), random.Random(7)))
             try:
                 await crowd.run()

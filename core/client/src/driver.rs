@@ -50,43 +50,43 @@ impl Driver {
         let mut batch: Vec<Arrival> = Vec::with_capacity(self.nodes.len());
         let mut outgoing: Vec<(NodeId, Command)> = Vec::with_capacity(self.nodes.len());
         // The clock is read once for each round of inputs.
-        let mut turn = self.turn();
+        let mut view = self.view();
         loop {
-            let wake_at = match self.advance(machine, &mut turn, &mut watch, &mut outgoing) {
+            let wake_at = match self.advance(machine, &mut view, &mut watch, &mut outgoing) {
                 ControlFlow::Continue(wake_at) => wake_at,
                 ControlFlow::Break(outcome) => return outcome,
             };
             let wake = self.wait(wake_at, &mut batch).await;
-            turn = self.turn();
+            view = self.view();
             match wake {
                 Some(Wake::Replies) => {
                     for arrival in batch.drain(..) {
-                        machine.handle_reply(&mut turn, arrival.node, arrival.reply);
+                        machine.handle_reply(&mut view, arrival.node, arrival.reply);
                     }
                 }
                 Some(Wake::Freed) => machine.handle_freed(),
-                Some(Wake::News(node, news)) => machine.handle_news(&mut turn, node, news),
-                Some(Wake::Cancelled) => machine.cancel(&mut turn),
-                None if turn.now() >= wake_at => machine.handle_timeout(&mut turn),
+                Some(Wake::News(node, news)) => machine.handle_news(&mut view, node, news),
+                Some(Wake::Cancelled) => machine.cancel(&mut view),
+                None if view.now() >= wake_at => machine.handle_timeout(&mut view),
                 None => {}
             }
         }
     }
 
-    fn turn(&self) -> Turn<'_> {
-        Turn { world: self.clock().snapshot(), clock: self.clock(), nodes: &self.nodes }
+    fn view(&self) -> View<'_> {
+        View { world: self.clock().snapshot(), clock: self.clock(), nodes: &self.nodes }
     }
 
     /// Polls `machine` until it waits (returns when to wake it) or ends (returns its outcome).
     fn advance<M: Machine>(
         &self,
         machine: &mut M,
-        turn: &mut Turn<'_>,
+        view: &mut View<'_>,
         watch: &mut impl FnMut(&mut M),
         outgoing: &mut Vec<(NodeId, Command)>,
     ) -> ControlFlow<M::Outcome, Moment> {
         let next = loop {
-            match machine.poll(turn) {
+            match machine.poll(view) {
                 Output::Send(node, command) => outgoing.push((node, command)),
                 Output::WakeAt(at) => break ControlFlow::Continue(at),
                 Output::Done(outcome) => break ControlFlow::Break(outcome),
@@ -94,7 +94,7 @@ impl Driver {
         };
         watch(machine);
         if !outgoing.is_empty() {
-            self.inbox.note_asking(turn.now());
+            self.inbox.note_asking(view.now());
             self.send(outgoing);
         }
         next
@@ -103,9 +103,9 @@ impl Driver {
     /// Cancels a machine whose future was dropped and sends its remaining commands, without
     /// waiting.
     pub(crate) fn abandon<M: Machine>(&self, machine: &mut M) -> Option<M::Outcome> {
-        let mut turn = self.turn();
-        machine.cancel(&mut turn);
-        self.advance(machine, &mut turn, &mut |_| {}, &mut Vec::new()).break_value()
+        let mut view = self.view();
+        machine.cancel(&mut view);
+        self.advance(machine, &mut view, &mut |_| {}, &mut Vec::new()).break_value()
     }
 
     /// Sends what goes out together. Nodes that have not answered yet come first, the one that was
@@ -153,13 +153,13 @@ fn unanswered_since(node: &Arc<dyn Node>) -> Option<Moment> {
 }
 
 /// The environment at one moment, the clocks of the nodes included.
-struct Turn<'a> {
+struct View<'a> {
     world: Snapshot,
     clock: &'a LeaseClock,
     nodes: &'a [Arc<dyn Node>],
 }
 
-impl Environment for Turn<'_> {
+impl Environment for View<'_> {
     fn now(&self) -> Moment {
         self.world.now()
     }

@@ -2,6 +2,7 @@
 //! which are sent again. Sans IO: replies and clock readings come in as arguments, calls go out as
 //! bytes. Knows no socket and no task.
 
+mod arrivals;
 mod batch;
 mod batcher;
 mod contention_cache;
@@ -18,9 +19,9 @@ mod replay;
 mod replies;
 mod request;
 mod scripts;
-mod turn;
 mod wire;
 
+pub(super) use self::arrivals::{Arrivals, SILENT};
 pub(super) use self::facts::Facts;
 pub(super) use self::faults::{of_queue, of_reply, replica};
 pub(super) use self::gate::Gate;
@@ -33,4 +34,3 @@ pub(super) use self::replies::Event;
 pub(super) use self::request::{PlainCall, Request};
 #[cfg(test)]
 pub(super) use self::scripts::Script;
-pub(super) use self::turn::{SILENT, Turn};

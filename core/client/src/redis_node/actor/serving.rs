@@ -17,7 +17,7 @@ use crate::node::NodeState;
 use crate::node_guards::{News, NodeGuard};
 use crate::redis_node::faults::closed;
 use crate::redis_node::link::{Event, Link};
-use crate::redis_node::session::{Gate, Session, Turn};
+use crate::redis_node::session::{Arrivals, Gate, Session};
 use crate::redis_node::wake_sources::{WakeReason, WakeSources};
 
 /// A second connection that is being made beside a silent one.
@@ -112,19 +112,19 @@ impl Actor {
     fn admit(&mut self, link: &mut Link, is_hung: bool) {
         let Self { taken, closing, is_closed, .. } = self;
         link.drive(|session, now| {
-            let mut turn = Turn::new(session, is_hung, now);
+            let mut arrivals = Arrivals::new(session, is_hung, now);
             for message in taken.drain(..) {
                 match message {
                     NodeMessage::Close => (*closing, *is_closed) = (true, true),
-                    NodeMessage::Probe => turn.probe(),
-                    NodeMessage::Plain(call) => turn.plain(call),
+                    NodeMessage::Probe => arrivals.probe(),
+                    NodeMessage::Plain(call) => arrivals.plain(call),
                     NodeMessage::Request(request) if *closing => {
                         request.refuse(&closed(), now.boot);
                     }
-                    NodeMessage::Request(request) => turn.request(request),
+                    NodeMessage::Request(request) => arrivals.request(request),
                 }
             }
-            turn.finish();
+            arrivals.finish();
         });
     }
 

@@ -18,7 +18,7 @@ use super::scope::{Scope, Step};
 use super::server::{Server, kind_of, take_calls};
 use super::stream::Wire;
 use crate::redis_node::link::{Event, Link};
-use crate::redis_node::session::{ClientId, Now, Request, Turn, Unanswered};
+use crate::redis_node::session::{Arrivals, ClientId, Now, Request, Unanswered};
 
 pub(super) struct World {
     scope: Scope,
@@ -180,11 +180,11 @@ impl World {
         self.submitted.extend(submitted);
         let Way::Up(link) = &mut self.users[number].way else { panic!("a user that is connected") };
         link.drive(|session, now| {
-            let mut turn = Turn::new(session, false, now);
+            let mut arrivals = Arrivals::new(session, false, now);
             for request in requests {
-                turn.request(request);
+                arrivals.request(request);
             }
-            turn.finish();
+            arrivals.finish();
         });
     }
 

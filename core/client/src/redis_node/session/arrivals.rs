@@ -8,8 +8,8 @@ use super::in_flight::{InFlightKind, Now};
 use super::machine::Session;
 use super::request::{PlainCall, Request};
 
-/// The requests of one turn, on their way into a session.
-pub(crate) struct Turn<'a> {
+/// Requests that arrived together, on their way into a session.
+pub(crate) struct Arrivals<'a> {
     session: &'a mut Session,
     batcher: Batcher,
     /// The server is silent: only revokes are sent to it, as they must follow their grants.
@@ -17,7 +17,7 @@ pub(crate) struct Turn<'a> {
     now: Now,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Arrivals<'a> {
     pub(crate) fn new(session: &'a mut Session, is_hung: bool, now: Now) -> Self {
         Self { session, batcher: Batcher::default(), is_hung, now }
     }
