@@ -88,6 +88,11 @@ PARTS = [
     Part("ruff format", _groups("lint python"), _python("ruff", "format", "--check")),
     Part("circles", _groups("lint"), lambda: [PYTHON, "scripts/circles.py"]),
     Part("named places", _groups("lint"), lambda: [PYTHON, "scripts/named_places.py"]),
+    Part(
+        "session mutants",
+        _groups("lint rust"),
+        lambda: [PYTHON, "scripts/session_mutants.py", "--texts"],
+    ),
     Part("prettier", _groups("lint node"), _npm("format:check")),
     Part(
         "cargo clippy",

@@ -1,6 +1,7 @@
 """Breaks the session with a server in one way after another, and sees that its search notices each.
 
     python3 scripts/session_mutants.py [PART OF A NAME]
+    python3 scripts/session_mutants.py --texts    only sees that each can still be applied
 
 Owns a copy of the core in target/mutants. The mutants are the files in core/client/mutants: what is
 wrong, the file, the text to be replaced and its replacement. Fails if the tests of redis_node pass
@@ -51,24 +52,35 @@ def broken_promise() -> str:
     return found.group(1) if found else "another failure"
 
 
+def changed(path: Path) -> tuple[str, str]:
+    """The file that a mutant changes, and its new text."""
+    match = MUTANT.fullmatch(path.read_text())
+    if match is None:
+        sys.exit(f"{path} is not a mutant")
+    _, file, old, new = (part.strip("\n") for part in match.groups())
+    whole = (ROOT / file).read_text()
+    if whole.count(old) != 1:
+        sys.exit(f"{path}: the text to be replaced is not there once")
+    return file, whole.replace(old, new)
+
+
 def main() -> None:
     """Tries all mutants whose names contain the argument."""
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    mutants = sorted((ROOT / "core" / "client" / "mutants").glob("*.txt"))
+    if wanted == "--texts":
+        for path in mutants:
+            changed(path)
+        return
     plant()
     unnoticed = []
-    for path in sorted((ROOT / "core" / "client" / "mutants").glob("*.txt")):
+    for path in mutants:
         if wanted not in path.stem:
             continue
-        match = MUTANT.fullmatch(path.read_text())
-        if match is None:
-            sys.exit(f"{path} is not a mutant")
-        _, file, old, new = (part.strip("\n") for part in match.groups())
-        whole = (ROOT / file).read_text()
-        if whole.count(old) != 1:
-            sys.exit(f"{path}: the text to be replaced is not there once")
-        (TREE / file).write_text(whole.replace(old, new))
+        file, text = changed(path)
+        (TREE / file).write_text(text)
         promise = broken_promise()
-        (TREE / file).write_text(whole)
+        shutil.copy(ROOT / file, TREE / file)
         print(f"{path.stem}: {promise or 'NOT NOTICED'}", flush=True)
         if not promise:
             unnoticed.append(path.stem)
