@@ -137,7 +137,7 @@ impl World {
             if client.wake() <= clock {
                 continue;
             }
-            if client.watch.as_deref().is_some_and(|watch| watch.is_fooled) {
+            if client.guarding.as_deref().is_some_and(|guarding| guarding.is_fooled) {
                 let text = format!("{} takes itself for one that stood still", name(client.id));
                 return Err(Violation::new(Property::Timely, text));
             }

@@ -89,7 +89,7 @@ impl World {
     /// still.
     fn glances(&self, steps: &mut Vec<Step>) {
         let running = self.clients.iter().filter(|it| it.status == Status::Running);
-        let unaware = running.filter(|it| it.unaware.is_some() && it.watch.is_some());
+        let unaware = running.filter(|it| it.unaware.is_some() && it.guarding.is_some());
         steps.extend(unaware.map(|client| Step::Glance(client.id)));
     }
 

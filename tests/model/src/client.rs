@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorlock_protocol::{Acquire, Moment, Withdraw};
 
 use crate::env::Env;
-use crate::guarded::Watch;
+use crate::guarded::Guarding;
 use crate::holding::Holding;
 use crate::link::Op;
 use crate::lost_time::LostTime;
@@ -38,7 +38,7 @@ pub(crate) struct Client {
     /// lease, or the promised end of a lease that is lost.
     pub(crate) keeps_out: Moment,
     /// Its part of the guards; `None` if nothing is guarded.
-    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) guarding: Option<Box<Guarding>>,
     pub(crate) lost_time: LostTime,
     /// The nodes, as bits, that it has looked at since its machine stood still; `None` once that is
     /// a quorum.
@@ -129,7 +129,7 @@ impl Client {
             wall_back: 0,
             excused: Vec::new(),
             keeps_out: Moment::default(),
-            watch: None,
+            guarding: None,
             lost_time: LostTime::default(),
             unaware: None,
         }
@@ -247,7 +247,7 @@ impl Client {
     /// Stops it, so that no operation under way has to end in time.
     pub(crate) fn stop(&mut self) {
         self.status = Status::Paused;
-        self.lost_time.has_stopped = self.watch.is_some();
+        self.lost_time.has_stopped = self.guarding.is_some();
         self.excuse();
     }
 
@@ -289,7 +289,7 @@ impl Client {
         self.background.clear();
         self.ended = None;
         self.locks = 0;
-        self.watch = None;
+        self.guarding = None;
     }
 }
 

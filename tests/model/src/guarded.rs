@@ -18,7 +18,7 @@ use crate::world::World;
 
 /// A client's side of the guards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Watch {
+pub(crate) struct Guarding {
     pub(crate) guards: Guards,
     pub(crate) gates: Vec<Gate>,
     pub(crate) drawn: u32,
@@ -56,7 +56,7 @@ impl Gate {
     }
 }
 
-impl Watch {
+impl Guarding {
     /// The guards of a client with the settings `policy`; `None` if there is nothing to guard.
     pub(crate) fn new(policy: &Policy, nodes: usize) -> Option<Box<Self>> {
         let guards = Guards::new(policy, Quorum::of(nodes));
@@ -113,17 +113,17 @@ impl World {
         let policy = scope.policy_of(client);
         let key_ttl = policy.longest_key_ttl();
         let now = self.boot(scope, client);
-        let Some(watch) = self.watch_mut(client) else {
+        let Some(guarding) = self.guarding_mut(client) else {
             return;
         };
-        watch.guards.handle_policy(&policy);
-        if watch.keeps.is_some() || key_ttl <= Guards::FLOOR {
+        guarding.guards.handle_policy(&policy);
+        if guarding.keeps.is_some() || key_ttl <= Guards::FLOOR {
             return;
         }
-        watch.keeps = Some(key_ttl);
-        let mut env = Env { now, wall: 0, client, drawn: watch.drawn };
-        let wants_look = watch.guards.begin_long_lock(&mut env, key_ttl);
-        watch.drawn = env.drawn;
+        guarding.keeps = Some(key_ttl);
+        let mut env = Env { now, wall: 0, client, drawn: guarding.drawn };
+        let wants_look = guarding.guards.begin_long_lock(&mut env, key_ttl);
+        guarding.drawn = env.drawn;
         if wants_look {
             self.look_around(scope, client, |_| true);
         }
@@ -135,11 +135,11 @@ impl World {
             let one = &self.clients[usize::from(client)];
             let is_at_rest = matches!(one.phase, Phase::Idle) && one.background.is_empty();
             let (now, is_sure) = (one.boot(scope, self.now), one.excused.is_empty());
-            if let Some(watch) = self.watch_mut(client).filter(|_| is_at_rest)
-                && let Some(key_ttl) = watch.keeps.take()
+            if let Some(guarding) = self.guarding_mut(client).filter(|_| is_at_rest)
+                && let Some(key_ttl) = guarding.keeps.take()
             {
                 let at = if is_sure { now } else { now + key_ttl + key_ttl / 50 };
-                watch.guards.end_long_lock(key_ttl, at, now);
+                guarding.guards.end_long_lock(key_ttl, at, now);
             }
         }
     }
@@ -163,13 +163,13 @@ impl World {
         let Action::Grant { key_ttl, .. } = command.action else {
             return Ok(None);
         };
-        if self.clients[usize::from(client)].watch.is_none() {
+        if self.clients[usize::from(client)].guarding.is_none() {
             return Ok(None);
         }
         let now = self.boot(scope, client);
         let covers = |world: &mut Self| {
-            let watch = world.watch_mut(client);
-            watch.is_some_and(|it| it.guards.covers(NodeId(node), key_ttl.as_duration(), now))
+            let guarding = world.guarding_mut(client);
+            guarding.is_some_and(|it| it.guards.covers(NodeId(node), key_ttl.as_duration(), now))
         };
         if !covers(self) {
             // The look goes out ahead of the grant.
@@ -179,7 +179,8 @@ impl World {
         if !covers(self) {
             return Err(());
         }
-        let pass = self.watch_mut(client).and_then(|watch| watch.pass(node).cloned()).ok_or(())?;
+        let pass =
+            self.guarding_mut(client).and_then(|guarding| guarding.pass(node).cloned()).ok_or(())?;
         if pass.longest < key_ttl.as_duration() {
             return Err(());
         }
@@ -188,8 +189,8 @@ impl World {
 
     /// The connection to the node is lost, or the node is.
     pub(crate) fn forsake(&mut self, client: u8, node: u8) {
-        if let Some(watch) = self.watch_mut(client) {
-            watch.gates[usize::from(node)].is_stale = true;
+        if let Some(guarding) = self.guarding_mut(client) {
+            guarding.gates[usize::from(node)].is_stale = true;
         }
     }
 
@@ -197,30 +198,30 @@ impl World {
     /// there to look first.
     pub(crate) fn is_connected(&self, client: u8, node: u8) -> bool {
         let client = &self.clients[usize::from(client)];
-        let stale = |watch: &Watch| watch.gates[usize::from(node)].is_stale;
-        !client.is_stopped() || !client.watch.as_deref().is_some_and(stale)
+        let stale = |guarding: &Guarding| guarding.gates[usize::from(node)].is_stale;
+        !client.is_stopped() || !client.guarding.as_deref().is_some_and(stale)
     }
 
     /// A connection that was made anew begins with a look. Afterwards a grant that goes out once more
     /// relies on what was found; `false` if it does not go out.
     pub(crate) fn reconnect(&mut self, scope: &Scope, client: u8, node: u8) -> bool {
-        let Some(watch) = self.watch_mut(client) else {
+        let Some(guarding) = self.guarding_mut(client) else {
             return true;
         };
-        if watch.gates[usize::from(node)].is_stale
+        if guarding.gates[usize::from(node)].is_stale
             && self.clients[usize::from(client)].status == Status::Running
         {
             self.look(scope, client, node);
             self.follow_up(scope, client);
         }
-        let pass = self.watch_mut(client).and_then(|it| it.pass(node)).cloned();
+        let pass = self.guarding_mut(client).and_then(|it| it.pass(node)).cloned();
         self.link_mut(client, node).rely_on(pass.map(|pass| pass.relied))
     }
 
     /// Whether a client that runs is about to make a connection anew.
     pub(crate) fn is_cut_off(&self) -> bool {
         let clients = self.clients.iter().filter(|it| it.status == Status::Running);
-        let mut gates = clients.filter_map(|it| it.watch.as_deref()).flat_map(|it| &it.gates);
+        let mut gates = clients.filter_map(|it| it.guarding.as_deref()).flat_map(|it| &it.gates);
         gates.any(|gate| gate.is_stale && gate.ruling.is_some())
     }
 
@@ -240,7 +241,7 @@ impl World {
     /// When each client looks next.
     pub(crate) fn next_looks(&self) -> impl Iterator<Item = (&Client, Moment)> {
         self.clients.iter().filter(|it| is_interested(it)).flat_map(|client| {
-            let gates = client.watch.as_deref().into_iter().flat_map(|it| &it.gates);
+            let gates = client.guarding.as_deref().into_iter().flat_map(|it| &it.gates);
             gates.filter_map(Gate::due).map(move |due| (client, due))
         })
     }
@@ -267,36 +268,36 @@ impl World {
         has_forgotten: bool,
     ) -> bool {
         let received = self.boot(scope, client);
-        let Some(watch) = self.watch_mut(client) else {
+        let Some(guarding) = self.guarding_mut(client) else {
             return true;
         };
         let reading = ward.micros.map(|micros| ClockReading { sent: ward.sent, received, micros });
         let is_steady =
-            reading.is_none_or(|reading| watch.guards.handle_clock(NodeId(node), reading));
+            reading.is_none_or(|reading| guarding.guards.handle_clock(NodeId(node), reading));
         self.clients[usize::from(client)].settle();
         if is_steady && !has_forgotten {
             return true;
         }
-        if let Some(watch) = self.watch_mut(client) {
-            watch.gates[usize::from(node)].ruling = Some(Ruling::Undecided(received));
+        if let Some(guarding) = self.guarding_mut(client) {
+            guarding.gates[usize::from(node)].ruling = Some(Ruling::Undecided(received));
         }
         self.look(scope, client, node);
         self.follow_up(scope, client);
         false
     }
 
-    pub(crate) fn watch_mut(&mut self, client: u8) -> Option<&mut Watch> {
-        self.clients[usize::from(client)].watch.as_deref_mut()
+    pub(crate) fn guarding_mut(&mut self, client: u8) -> Option<&mut Guarding> {
+        self.clients[usize::from(client)].guarding.as_deref_mut()
     }
 
     fn look_around(&mut self, scope: &Scope, client: u8, wanted: impl Fn(&Gate) -> bool) {
         let place = usize::from(client);
-        if self.clients[place].status != Status::Running || self.clients[place].watch.is_none() {
+        if self.clients[place].status != Status::Running || self.clients[place].guarding.is_none() {
             return;
         }
         for node in 0..u8::try_from(self.nodes.len()).unwrap_or(u8::MAX) {
-            let watch = self.clients[place].watch.as_deref();
-            if watch.is_some_and(|it| wanted(&it.gates[usize::from(node)])) {
+            let guarding = self.clients[place].guarding.as_deref();
+            if guarding.is_some_and(|it| wanted(&it.gates[usize::from(node)])) {
                 self.look(scope, client, node);
             }
         }
@@ -306,7 +307,7 @@ impl World {
     fn follow_up(&mut self, scope: &Scope, client: u8) {
         self.look_again(scope, client);
         // A client that has found that the machine stood still makes all managers of the process look at once.
-        let lost = self.watch_mut(client).map(|it| std::mem::take(&mut it.rings));
+        let lost = self.guarding_mut(client).map(|it| std::mem::take(&mut it.rings));
         let lost = lost.unwrap_or_default();
         for other in scope.process_of(client).filter(|other| !lost.is_zero() && *other != client) {
             if scope.flaw == Flaw::LostIsShared {
@@ -318,14 +319,14 @@ impl World {
 
     fn look_again(&mut self, scope: &Scope, client: u8) {
         for _ in 0..PATIENCE {
-            if !self.watch_mut(client).is_some_and(|watch| watch.guards.take_news()) {
+            if !self.guarding_mut(client).is_some_and(|guarding| guarding.guards.take_news()) {
                 return;
             }
             for node in 0..u8::try_from(self.nodes.len()).unwrap_or(u8::MAX) {
-                let is_wanted = self.watch_mut(client).is_some_and(|watch| {
-                    let ruling = &watch.gates[usize::from(node)].ruling;
+                let is_wanted = self.guarding_mut(client).is_some_and(|guarding| {
+                    let ruling = &guarding.gates[usize::from(node)].ruling;
                     let is_open = matches!(ruling, Some(Ruling::Undecided(_)));
-                    is_open || ruling.is_some() && watch.guards.wants_look(NodeId(node))
+                    is_open || ruling.is_some() && guarding.guards.wants_look(NodeId(node))
                 });
                 if is_wanted {
                     self.look(scope, client, node);
@@ -337,11 +338,11 @@ impl World {
 
 /// Whether it still wants locks, or looks now and then whether it does or not.
 fn is_interested(client: &Client) -> bool {
-    let looks = |watch: &Watch| watch.gates.iter().any(|gate| gate.again.is_some());
+    let looks = |guarding: &Guarding| guarding.gates.iter().any(|gate| gate.again.is_some());
     client.status == Status::Running
         && (client.locks > 0
             || matches!(client.phase, Phase::Acquiring(_))
-            || client.watch.as_deref().is_some_and(looks))
+            || client.guarding.as_deref().is_some_and(looks))
 }
 
 /// How often in a row something may be looked at.

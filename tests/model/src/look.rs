@@ -23,16 +23,16 @@ impl World {
         let is_up = self.nodes[usize::from(node)].health == Health::Up && !is_cut;
         let ruling = if is_up { self.ask(scope, client, node) } else { None };
         let now = self.boot(scope, client);
-        let Some(watch) = self.watch_mut(client) else {
+        let Some(guarding) = self.guarding_mut(client) else {
             return;
         };
         if !is_up {
-            watch.guards.handle_down(NodeId(node), now);
+            guarding.guards.handle_down(NodeId(node), now);
         }
         if matches!(ruling, Some(Ruling::Open(_))) {
-            watch.is_silent |= !watch.guards.notes_for(NodeId(node), now).holdings.is_empty();
+            guarding.is_silent |= !guarding.guards.notes_for(NodeId(node), now).holdings.is_empty();
         }
-        let gate = &mut watch.gates[usize::from(node)];
+        let gate = &mut guarding.gates[usize::from(node)];
         gate.again = scope.spares_majority.then(|| now + LOOK_AGAIN);
         // A node that is gone is looked at when it is back.
         (gate.is_stale, gate.ruling) = (ruling.is_none() && gate.ruling.is_some(), ruling);
@@ -54,9 +54,9 @@ impl World {
         for _ in 0..PATIENCE {
             let now = client.boot(scope, self.now);
             let sent = now.before(Duration::from_millis(late));
-            let watch = client.watch.as_deref_mut()?;
-            let mut env = Env { now, wall, client: client.id, drawn: watch.drawn };
-            let left = watch.guards.notes_for(NodeId(node), now);
+            let guarding = client.guarding.as_deref_mut()?;
+            let mut env = Env { now, wall, client: client.id, drawn: guarding.drawn };
+            let left = guarding.guards.notes_for(NodeId(node), now);
             let (canary, notes) = site.check_up(writing.as_ref(), &left, (self.now, micros));
             let checkup = Checkup {
                 run: scope.may_ask.then(|| site.run.to_string().into()),
@@ -66,8 +66,8 @@ impl World {
                 clock: ClockReading { sent, received: now, micros },
                 notes,
             };
-            let ruling = watch.guards.handle_checkup(&mut env, NodeId(node), &checkup);
-            watch.drawn = env.drawn;
+            let ruling = guarding.guards.handle_checkup(&mut env, NodeId(node), &checkup);
+            guarding.drawn = env.drawn;
             client.settle();
             match ruling {
                 Ruling::Write(next) => writing = Some(next),
@@ -89,13 +89,13 @@ impl World {
         let received = self.boot(scope, client);
         let place = usize::from(client) * self.nodes.len() + usize::from(node);
         let (link, client) = (&mut self.links[place], &mut self.clients[usize::from(client)]);
-        let Some(watch) = client.watch.as_deref_mut() else {
+        let Some(guarding) = client.guarding.as_deref_mut() else {
             return;
         };
         link.judge_replies(|ward| {
             ward.micros.is_none_or(|micros| {
                 let reading = ClockReading { sent: ward.sent, received, micros };
-                watch.guards.handle_clock(NodeId(node), reading)
+                guarding.guards.handle_clock(NodeId(node), reading)
             })
         });
         client.settle();
@@ -105,16 +105,16 @@ impl World {
 impl Client {
     /// Sets its lease clock forward by what the guards say that it has lost.
     pub(crate) fn settle(&mut self) {
-        let Some(watch) = self.watch.as_deref_mut() else {
+        let Some(guarding) = self.guarding.as_deref_mut() else {
             return;
         };
-        drop(watch.guards.take_notices());
-        let lost = watch.guards.take_lost_time();
+        drop(guarding.guards.take_notices());
+        let lost = guarding.guards.take_lost_time();
         if lost.is_zero() {
             return;
         }
-        watch.is_fooled |= !self.lost_time.has_stopped;
-        watch.rings += lost;
+        guarding.is_fooled |= !self.lost_time.has_stopped;
+        guarding.rings += lost;
         self.lost_time.set_forward(lost);
         self.unaware = None;
         self.excuse();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock_protocol::Policy;
 
 use crate::client::{Client, Phase, Status};
-use crate::guarded::Watch;
+use crate::guarded::Guarding;
 use crate::link::Link;
 use crate::print::{Seen, fingerprint};
 use crate::property::{Property, Violation};
@@ -106,8 +106,8 @@ impl World {
 fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     let newcomer = u8::try_from(world.clients.len()).unwrap_or(u8::MAX);
     let policy = scope.policy_of(newcomer);
-    let watch = Watch::new(&policy, scope.nodes);
-    world.clients.push(Client { watch, ..Client::new(newcomer, 1) });
+    let guarding = Guarding::new(&policy, scope.nodes);
+    world.clients.push(Client { guarding, ..Client::new(newcomer, 1) });
     world.links.extend((0..scope.nodes).map(|_| Link::default()));
     if !world.wakes.is_empty() {
         world.wakes.extend((0..scope.nodes).map(|_| Wake::default()));

@@ -4,7 +4,7 @@
 
 use crate::actor::{Actor, Event};
 use crate::client::{Client, Phase};
-use crate::guarded::Watch;
+use crate::guarded::Guarding;
 use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
@@ -63,7 +63,7 @@ impl World {
             views: Views((0..scope.nodes).map(|node| scope.mark_of(node)).collect()),
         };
         for client in &mut world.clients {
-            client.watch = Watch::new(&scope.policy_of(client.id), scope.nodes);
+            client.guarding = Guarding::new(&scope.policy_of(client.id), scope.nodes);
         }
         world.set_up_guards(scope);
         world.set_up_foreign(scope);

@@ -35,7 +35,7 @@ impl World {
         let is_exact = scope.budget.freezes == 0 && scope.late == 0;
         for client in self.clients.iter().filter(|it| it.status == Status::Running && is_exact) {
             let now = client.boot(scope, self.now);
-            let gates = client.watch.as_deref().into_iter().flat_map(|it| &it.gates);
+            let gates = client.guarding.as_deref().into_iter().flat_map(|it| &it.gates);
             for (node, gate) in self.nodes.iter().zip(gates) {
                 let Some(Ruling::Quarantined(quarantine)) = gate.ruling else {
                     continue;
@@ -56,7 +56,7 @@ impl World {
     /// What a client knows of long locks is on every node that it relies on; and a memory that has ended is not relied
     /// on, should it come back.
     pub(crate) fn check_memory(&self) -> Result<(), Violation> {
-        let is_silent = |client: &Client| client.watch.as_deref().is_some_and(|it| it.is_silent);
+        let is_silent = |client: &Client| client.guarding.as_deref().is_some_and(|it| it.is_silent);
         let what = if self.nodes.iter().any(|node| node.is_misled) {
             "a grant relied on a memory that has ended"
         } else if self.clients.iter().any(is_silent) {
