@@ -71,6 +71,9 @@ export interface Failure {
   rounds: Array<Array<NodeVote>>
 }
 
+/** The script that fences a write to one server. */
+export declare const FENCE: string
+
 /** The number that the protected resource checks. Below 2^53, so that it is exact. */
 export declare function fencingToken(handle: ExternalObject<LeaseHandle>): number | null
 

@@ -12,6 +12,10 @@ use crate::lease::LeaseHandle;
 use crate::manager::Manager;
 use crate::outcome::Outcome;
 
+/// The script that fences a write to one server.
+#[napi]
+pub const FENCE: &str = quorlock::embed::FENCE;
+
 /// What a sequencer's text says.
 #[napi(object, object_from_js = false)]
 pub struct SequencerParts {

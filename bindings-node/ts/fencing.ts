@@ -1,7 +1,8 @@
-// A fence in one Redis or Valkey server. Owns the script that compares and writes.
+// A fence in one Redis or Valkey server. Owns how it is called; the script is the core's.
 
 import { asObject } from './address'
 import { ConfigError, describe, StaleTokenError, wrongType } from './errors'
+import { native } from './native'
 
 /** What may be a word of a command. */
 export type Word = string | number | Buffer
@@ -68,13 +69,13 @@ function evaluatorOf(client: unknown): (words: Word[]) => Promise<unknown> {
   if (typeof status === 'string' && typeof evaluate === 'function') {
     if (asObject(object?.['options'])?.['keyPrefix'])
       throw new ConfigError('a fence takes no client with a keyPrefix, which commands would lack')
-    return (words) => evaluate.call(client, SCRIPT, 1, ...words) as Promise<unknown>
+    return (words) => evaluate.call(client, native.FENCE, 1, ...words) as Promise<unknown>
   }
   if (typeof sendCommand === 'function' && 'isOpen' in (object ?? {})) {
     const texts = (words: Word[]): (string | Buffer)[] =>
       words.map((word) => (typeof word === 'number' ? String(word) : word))
     return (words) =>
-      sendCommand.call(client, ['EVAL', SCRIPT, '1', ...texts(words)]) as Promise<unknown>
+      sendCommand.call(client, ['EVAL', native.FENCE, '1', ...texts(words)]) as Promise<unknown>
   }
   throw wrongType(`a fence takes a client of ioredis or node-redis, not ${describe(client)}`)
 }
@@ -97,19 +98,3 @@ function readToken(token: unknown): number {
     throw new ConfigError(`a fencing token must be a whole number from 0 to 2^53 - 1, not ${token}`)
   return token
 }
-
-/** Tokens are compared as texts: Lua's numbers are exact up to 2^53 only. */
-const SCRIPT = `
-local token = ARGV[1]
-local highest = redis.call('GET', KEYS[1])
-if highest then
-    if not string.match(highest, '^%d+$') then
-        return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no fencing token')
-    end
-    if #highest > #token or (#highest == #token and highest > token) then
-        return {0, highest}
-    end
-end
-redis.call('SET', KEYS[1], token)
-return {1, redis.call(unpack(ARGV, 2))}
-`

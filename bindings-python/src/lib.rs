@@ -62,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         codes.set_item(errors::class_name(kind), kind.code())?;
     }
     module.add("ERROR_CODES", codes)?;
+    module.add("FENCE", quorlock::embed::FENCE)?;
     module.add("OPTIONS", options::listed(module.py())?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

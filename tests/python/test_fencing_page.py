@@ -12,9 +12,9 @@ import redis
 from moto import mock_aws
 
 import quorlock
+from quorlock import _native
 from quorlock.fencing import SqlFence
-from quorlock.fencing._redis import SCRIPT
-from tests.python.test_guide import ROOT, blocks
+from tests.python.test_guide import blocks
 from tests.support.cluster import Cluster
 from tests.support.postgres import Postgres
 
@@ -65,5 +65,4 @@ def test_the_statements_are_those_of_the_helper(dialect: str) -> None:
 
 
 def test_the_script_is_that_of_the_helpers() -> None:
-    assert blocks("fencing.md", "lua") == [SCRIPT.lstrip()]
-    assert f"`{SCRIPT}`" in (ROOT / "bindings-node/ts/fencing.ts").read_text()
+    assert blocks("fencing.md", "lua") == [_native.FENCE]

@@ -9,6 +9,7 @@ from ._errors import LeaseLost, Vote
 
 __all__ = [
     "ERROR_CODES",
+    "FENCE",
     "OPTIONS",
     "Acquisitions",
     "CompletionQueue",
@@ -34,6 +35,7 @@ _L = TypeVar("_L", bound=LeaseState)
 
 __version__: Final[str]
 ERROR_CODES: Final[dict[str, str]]
+FENCE: Final[str]
 OPTIONS: Final[dict[str, tuple[float | bool | str | None, str]]]
 
 def command(arguments: list[str]) -> int: ...

@@ -92,6 +92,11 @@ pub mod embed {
     pub use crate::engine::{AdaptiveBackoff, Drive};
     pub use crate::guard::UndeliveredLease;
     pub use crate::observe::Value;
+
+    /// The script behind the helpers that fence writes to one server. Compares tokens as texts, since Lua's numbers are
+    /// exact up to 2^53 only. KEYS: the key of the fence. ARGV: the fencing token,
+    /// and the words of a command. Replies `{1, reply}`, or `{0, the highest token}` if a later holder has written.
+    pub const FENCE: &str = include_str!("scripts/fence.lua");
 }
 
 /// The Rust examples of the README and the guide, compiled.

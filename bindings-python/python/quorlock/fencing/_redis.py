@@ -1,4 +1,4 @@
-"""A fence in one Redis or Valkey server. Owns the script that compares and writes."""
+"""A fence in one Redis or Valkey server. Owns how it is called; the script is the core's."""
 
 from __future__ import annotations
 
@@ -7,24 +7,9 @@ from collections.abc import Awaitable
 from typing import Any, Union
 
 from quorlock._errors import ConfigError, ConfigTypeError
+from quorlock._native import FENCE
 
 from ._tokens import StaleToken, checked_name, checked_token
-
-# : Tokens are compared as texts: Lua's numbers are exact up to 2^53 only.
-SCRIPT = """
-local token = ARGV[1]
-local highest = redis.call('GET', KEYS[1])
-if highest then
-    if not string.match(highest, '^%d+$') then
-        return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no fencing token')
-    end
-    if #highest > #token or (#highest == #token and highest > token) then
-        return {0, highest}
-    end
-end
-redis.call('SET', KEYS[1], token)
-return {1, redis.call(unpack(ARGV, 2))}
-"""
 
 
 class FencedRedis:
@@ -52,7 +37,7 @@ class FencedRedis:
             raise ConfigTypeError(
                 f"a fence takes a client of redis-py or valkey-py, not {type(client).__name__}"
             )
-        self._script = client.register_script(SCRIPT)
+        self._script = client.register_script(FENCE)
 
     def set(self, name: Union[str, bytes], value: Any, token: int) -> Any:
         """Set `name` to `value`, as the holder with the fencing token `token`.
