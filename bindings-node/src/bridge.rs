@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use quorlock::embed::Drive;
 
 use crate::parts::{self, Part};
 use crate::poll_budget::{LoopTimes, PollBudget};
-use crate::queue::{Queue, yield_once};
+use crate::queue::Queue;
 use crate::uv::DescriptorWatch;
 
 /// JavaScript's handle to the core.
@@ -100,9 +100,8 @@ pub fn finish(bridge: &External<Bridge>, patience: f64) {
     let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
     // Operations that were asked for last are started first: a release must not be cancelled.
     queue.start();
-    pass(&engine, patience);
+    engine.pass(patience);
     queue.close();
-    pass(&engine, patience);
     engine.drain(patience);
 }
 
@@ -182,18 +181,6 @@ fn timed<T>(spent: &Cell<Duration>, work: impl FnOnce() -> T) -> T {
     let result = work();
     spent.set(spent.get() + begun.elapsed());
     result
-}
-
-/// Waits until the core's thread, which runs its work in order, has done everything that it was
-/// given.
-fn pass(engine: &Engine, patience: Duration) {
-    let (send, passed) = mpsc::channel();
-    let marker = engine.spawn(async move {
-        yield_once().await;
-        send.send(())
-    });
-    let _ = passed.recv_timeout(patience);
-    drop(marker);
 }
 
 /// If the core's thread has a processor of its own, more operations than this are left to it.

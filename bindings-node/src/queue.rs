@@ -236,7 +236,7 @@ impl AnswerGuard {
 }
 
 /// Lets every task run that is ready by now.
-pub(crate) async fn yield_once() {
+async fn yield_once() {
     let mut has_waited = false;
     poll_fn(|context| {
         if mem::replace(&mut has_waited, true) {

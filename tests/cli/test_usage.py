@@ -33,6 +33,8 @@ RAN = ("--", "sh", "-c", "echo ran")
             "a prefix must not hold the control character",
         ),
         (["--timeout", "x", "run", "job", *RAN], '"x" is wrong for --timeout'),
+        (["--timeout", "400000000000y", "doctor"], "a time is 100 years at most"),
+        (["run", "--grace", "101y", "job", *RAN], "a time is 100 years at most"),
         (["run", "--owner", "a=" + 5000 * "x", "job", *RAN], "owner may take 4096 bytes at most"),
         (["run", "--owner", "=x", "job", *RAN], "it must be a name and a value"),
         (["run", "--owner", "", "job", *RAN], "it must be a name and a value"),
@@ -136,3 +138,19 @@ def test_a_reader_that_has_gone_hears_nothing(cluster3: Cluster, words: list[str
     program = ("sh", "-c", '{ "$0" "$@"; echo "code=$?" >&2; } | :', *PROGRAM)
     ended = call(*words, nodes=cluster3.urls, program=program)
     assert (ended.code, ended.err) == (0, "code=0\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["doctor", "redis://u:hidden@h"],
+        ["redis://u:hidden@h", "status", "job"],
+        ["--timeout", "redis://u:hidden@h", "doctor"],
+        ["--nodes-file", "redis://u:hidden@h", "doctor"],
+        ["--nodes", "memory://u:hidden@h", "doctor"],
+    ],
+)
+def test_an_address_in_the_wrong_place_shows_no_password(words: list[str]) -> None:
+    ended = call(*words)
+    assert ended.code == 64
+    assert "hidden" not in ended.err

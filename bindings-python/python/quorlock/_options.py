@@ -179,7 +179,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _unknown(name: str) -> str:
-    names = [*OPTIONS, *_OWN]
+    names = {*OPTIONS, *OWN}
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"the options are {', '.join(sorted(names))}"
     return f"there is no option '{name}'; {hint}"

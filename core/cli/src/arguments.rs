@@ -107,7 +107,8 @@ pub(crate) struct Run {
     /// How long the nodes keep the lock after the last renewal.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
-    /// How long to wait for another holder; without it, until the lock is held.
+    /// How long to try, while another holds the lock or too few nodes answer. Without it, until the lock is held, and no
+    /// longer than --timeout while too few nodes answer.
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
     /// Give up at once if another holds the lock.

@@ -56,10 +56,30 @@ impl Failure {
     pub(crate) fn tell(&self, is_quiet: bool) -> u8 {
         let is_told = is_quiet && self.is_told_by_code;
         if !is_told && !self.message.is_empty() {
-            crate::output::complain(&self.message);
+            // A slip in the command line may have put an address anywhere.
+            crate::output::complain(&without_passwords(&self.message));
         }
         self.code
     }
+}
+
+/// `text` with `***` for the passwords of the addresses in it.
+fn without_passwords(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        shown.extend([before, "://"]);
+        let end = after.find(char::is_whitespace).unwrap_or(after.len());
+        let end = after[..end].find("://").unwrap_or(end);
+        let login = after[..end].rfind('@').map_or("", |at| &after[..at]);
+        let (user, has_password) =
+            login.split_once(':').map_or((login, false), |(user, _)| (user, true));
+        shown.push_str(user);
+        shown.push_str(if has_password { ":***" } else { "" });
+        rest = &after[login.len()..];
+    }
+    shown.push_str(rest);
+    shown
 }
 
 /// The status to exit with in place of `code`, and a message on standard error, if standard output could
@@ -94,5 +114,22 @@ impl From<LockError> for Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self::usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_passwords;
+
+    #[test]
+    fn a_message_has_no_password() {
+        for (text, shown) in [
+            ("no 'redis://u:p@w@h:1'", "no 'redis://u:***@h:1'"),
+            ("redis://:p@a,rediss://u:q@b x@y", "redis://:***@a,rediss://u:***@b x@y"),
+            ("see https://a.b/c and redis://u@h", "see https://a.b/c and redis://u@h"),
+            ("a:b@c", "a:b@c"),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
     }
 }

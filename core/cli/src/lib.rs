@@ -16,6 +16,7 @@
 //! | `survey` | what each node is: `nodes`, `doctor` |
 //! | `bench` | a quick look at the speed of one's own nodes |
 //! | `server_info` | what a server says of itself |
+//! | `streams` | that there are three standard streams |
 //! | `pages` | completions and the manual, generated |
 
 #![deny(unsafe_code)]
@@ -30,6 +31,8 @@ mod pages;
 #[cfg(unix)]
 mod run;
 mod server_info;
+#[cfg(unix)]
+mod streams;
 mod survey;
 
 use std::ffi::OsString;
@@ -47,7 +50,10 @@ use self::output::Output;
 /// when the thread that started it ends.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     #[cfg(unix)]
-    run::restore_interrupt();
+    {
+        streams::open_missing();
+        run::restore_interrupt();
+    }
     let (code, is_quiet) = match arguments::parse(arguments) {
         Ok(arguments) => {
             let Common { json, quiet, no_color, .. } = arguments.common;

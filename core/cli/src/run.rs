@@ -17,7 +17,7 @@ use quorlock::{
 
 use self::child::{Child, Variable};
 pub(crate) use self::signals::restore_interrupt;
-use self::signals::{Signal, Signals, end_by_interrupt};
+use self::signals::{Signal, Signals, end_by_key};
 use self::supervision::{End, Supervision};
 use self::terminal::Terminal;
 use crate::arguments::Run;
@@ -66,12 +66,17 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
         }
     });
     let lease = match wait(&events) {
-        Ok(acquired) => acquired?.deliver(),
+        Ok(Ok(acquired)) => acquired.deliver(),
+        Ok(Err(error)) => {
+            // The nodes still have to hear that nobody waits.
+            locks.engine().drain(context.timeout.min(PATIENCE));
+            return Err(error.into());
+        }
         Err(signal) => {
             drop((acquiring, events));
             locks.engine().drain(context.timeout);
-            if signal == Signal::INTERRUPT && Terminal::open().is_some_and(|it| it.is_ours()) {
-                end_by_interrupt(false);
+            if signal.is_of_keyboard() && Terminal::open().is_some_and(|it| it.is_ours()) {
+                end_by_key(signal, false);
             }
             return Ok(signal.status());
         }
@@ -130,6 +135,11 @@ impl Held<'_> {
             self.mention("too few nodes know the sequencer yet: verify may fail until a renewal");
         }
         signals.listen_for_jobs()?;
+        if !self.lease.is_valid() {
+            let names = names(&self.options.names);
+            let message = format!("the lease on {names} ended before the command was started");
+            return Err(Failure::new(code::LOST, message));
+        }
         Child::start(&self.options.command, &self.variables(sequencer.as_ref()))
     }
 
@@ -175,9 +185,9 @@ impl Held<'_> {
             (End::Lost, _) => Ok(code::LOST),
             (_, Some(error)) => Err(error.into()),
             (End::Ended(status), None) => Ok(status),
-            (End::Interrupted { had_terminal }, None) => {
-                end_by_interrupt(had_terminal);
-                Ok(Signal::INTERRUPT.status())
+            (End::EndedByKey { key, had_terminal }, None) => {
+                end_by_key(key, had_terminal);
+                Ok(key.status())
             }
         }
     }

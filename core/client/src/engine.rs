@@ -12,7 +12,7 @@ use std::ffi::c_int;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::lazy;
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 
 pub use self::adaptive_backoff::AdaptiveBackoff;
 pub(crate) use self::busy_poll::WaiterGuard;
@@ -240,13 +240,14 @@ impl Engine {
         join
     }
 
-    /// Waits until all background work is done, for `timeout` at most.
+    /// Waits until all background work is done, that of tasks that were just dropped included, for `timeout` at most.
     ///
     /// For the end of a process: keys of cancelled acquisitions are then gone from the nodes. Returns
     /// whether all is done. Blocks the calling thread, which must not be the engine's own.
     pub fn drain(&self, timeout: Duration) -> bool {
         let background = &self.shared.background;
         let end = Instant::now() + timeout;
+        self.pass(timeout);
         let mut counts = background.lock();
         counts.waiting += 1;
         while counts.under_way > 0 {
@@ -261,6 +262,21 @@ impl Engine {
         }
         counts.waiting -= 1;
         counts.under_way == 0
+    }
+
+    /// Waits until the engine, which does its work in order, has done or begun everything that it was given before, for
+    /// `timeout` at most. Blocks the calling thread, which must not be the engine's own.
+    pub fn pass(&self, timeout: Duration) {
+        if timeout.is_zero() {
+            return;
+        }
+        let (send, passed) = mpsc::channel();
+        self.spawn_detached(async move {
+            yield_now().await;
+            // Nobody may wait any more.
+            let _ = send.send(());
+        });
+        let _ = passed.recv_timeout(timeout);
     }
 
     /// Registers a caller that waits on another thread. Engine tasks and the driving thread are not counted.

@@ -146,6 +146,9 @@ fn a_renewal_tells_how_much_validity_was_left() {
         let before = locks.stats();
         assert!(before.renewal_slack.count >= 2);
         lease.extend(Some(Duration::from_secs(5))).await.expect("held");
+        let kinds = told.kinds();
+        let Some(EventKind::Extended { slack, .. }) = kinds.last() else { panic!("{kinds:?}") };
+        assert!((0.2..=1.0).contains(slack), "of the validity before, not of the new one: {slack}");
         let after = locks.stats();
         assert_eq!(after.extensions, before.extensions + 1);
         assert_eq!(after.renewal_slack.count, before.renewal_slack.count, "the holder chose when");

@@ -95,8 +95,9 @@ fn of_clap(error: &clap::Error) -> Failure {
 
 /// A time such as `10s`, `500ms` or `1h30m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|_| "a time is a number and a unit, such as 500ms, 10s, 5m or 1h30m".to_owned())
+    let time = humantime::parse_duration(text)
+        .map_err(|_| "a time is a number and a unit, such as 500ms, 10s, 5m or 1h30m".to_owned())?;
+    if time > LONGEST { Err("a time is 100 years at most".to_owned()) } else { Ok(time) }
 }
 
 /// A time to wait for nodes: without any, none could answer.
@@ -139,3 +140,6 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 3600.0);
     number.ok_or_else(|| "it must be a number of seconds above 0, and 3600 at most".to_owned())
 }
+
+/// What the clocks of all systems can add to now.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg, pthread_sigmask};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid};
 
 use super::signals::Signal;
@@ -92,28 +92,21 @@ impl Child {
     /// last.
     pub(super) fn reap(&mut self) -> Option<Change> {
         let mut change = None;
-        if self.status.is_none() {
-            while let Some(status) = poll(self.leader) {
-                match status {
-                    WaitStatus::Exited(_, status) => {
-                        self.status = Some(u8::try_from(status & 0xff).unwrap_or(u8::MAX));
-                    }
-                    WaitStatus::Signaled(_, signal, _) => {
-                        let signal = Signal::from(signal);
-                        (self.status, self.ended_by) = (Some(signal.status()), Some(signal));
-                    }
-                    WaitStatus::Stopped(_, signal) => change = Some(Change::Stopped(signal.into())),
-                    WaitStatus::Continued(_) => change = Some(Change::Continued),
-                    _ => {}
+        loop {
+            match poll() {
+                Polled::News(process, _) if process != self.leader => {}
+                Polled::News(_, News::Changed(news)) => change = Some(news),
+                Polled::News(_, News::Ended { status, by }) => {
+                    (self.status, self.ended_by) = (Some(status), by);
                 }
-                if self.status.is_some() {
-                    break;
+                Polled::Quiet => return change,
+                Polled::Childless => {
+                    // Nobody else should have waited for it. But a lock must not be kept for ever.
+                    self.status.get_or_insert(code::INTERNAL);
+                    return change;
                 }
             }
         }
-        // Others of the group, whose parents have ended.
-        while self.status.is_some() && poll(Pid::from_raw(-self.leader.as_raw())).is_some() {}
-        change
     }
 
     /// Whether no process of the group is left.
@@ -122,17 +115,45 @@ impl Child {
     }
 }
 
-/// The next change of a process, or of one of a group; `None` if there is none now.
-fn poll(process: Pid) -> Option<WaitStatus> {
-    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
-    loop {
-        match waitpid(process, Some(flags)) {
-            Ok(WaitStatus::StillAlive) => return None,
-            Ok(status) => return Some(status),
-            Err(Errno::EINTR) => {}
-            Err(_) => return None,
+/// What the system tells of a child.
+enum Polled {
+    News(Pid, News),
+    /// Nothing new.
+    Quiet,
+    /// There is no child.
+    Childless,
+}
+
+enum News {
+    Ended { status: u8, by: Option<Signal> },
+    Changed(Change),
+}
+
+/// The next news of any child: of the command itself, or of a process whose parent has ended, of which nothing but its
+/// end matters. By the system's own call, as nix's knows no real-time signals.
+fn poll() -> Polled {
+    let (mut status, flags) = (0, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED);
+    let process = loop {
+        // SAFETY: the status has a place.
+        match unsafe { libc::waitpid(-1, &raw mut status, flags) } {
+            0 => return Polled::Quiet,
+            -1 if Errno::last() == Errno::EINTR => {}
+            -1 => return Polled::Childless,
+            process => break Pid::from_raw(process),
         }
-    }
+    };
+    let news = if libc::WIFEXITED(status) {
+        let status = u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX);
+        News::Ended { status, by: None }
+    } else if libc::WIFSIGNALED(status) {
+        let by = Signal::of(libc::WTERMSIG(status));
+        News::Ended { status: by.status(), by: Some(by) }
+    } else if libc::WIFSTOPPED(status) {
+        News::Changed(Change::Stopped(Signal::of(libc::WSTOPSIG(status))))
+    } else {
+        News::Changed(Change::Continued)
+    };
+    Polled::News(process, news)
 }
 
 /// What the child does before it becomes the command.
@@ -158,8 +179,7 @@ fn pass_on(stream: impl AsFd) {
     let _ = fcntl(stream, FcntlArg::F_SETFD(FdFlag::empty()));
 }
 
-/// Processes of the group whose parents have ended become children of this one, so that they are
-/// reaped. Where the system cannot do that, its first process reaps them.
+/// Processes whose parents have ended become children of this one, so that they are reaped. Where the system cannot do that, its first process reaps them.
 fn adopt_orphans() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_child_subreaper(true);

@@ -5,6 +5,7 @@
 use std::io;
 use std::thread;
 
+use nix::libc;
 use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet};
 use nix::unistd::{Pid, getpid, getsid};
 use signal_hook::consts;
@@ -25,8 +26,13 @@ impl Signal {
     pub(super) const CHILD: Self = Self(consts::SIGCHLD);
     pub(super) const CONTINUE: Self = Self(consts::SIGCONT);
     pub(super) const INTERRUPT: Self = Self(consts::SIGINT);
+    pub(super) const QUIT: Self = Self(consts::SIGQUIT);
     pub(super) const TERMINATE: Self = Self(consts::SIGTERM);
     pub(super) const KILL: Self = Self(consts::SIGKILL);
+
+    pub(super) fn of(number: i32) -> Self {
+        Self(number)
+    }
 
     /// The status of a process that it has ended, as shells tell it.
     pub(super) fn status(self) -> u8 {
@@ -36,6 +42,11 @@ impl Signal {
     /// Whether it ends a process that does nothing about it.
     pub(super) fn ends_a_process(self) -> bool {
         ENDING.contains(&self.0)
+    }
+
+    /// Whether a terminal sends it for a key, to end what is in the foreground.
+    pub(super) fn is_of_keyboard(self) -> bool {
+        matches!(self, Self::INTERRUPT | Self::QUIT)
     }
 
     /// Whether a process in the background gets it when it uses the terminal.
@@ -48,12 +59,6 @@ impl Signal {
     }
 }
 
-impl From<signal::Signal> for Signal {
-    fn from(signal: signal::Signal) -> Self {
-        Self(signal as i32)
-    }
-}
-
 impl Signals {
     /// Tells of the signals that end a process from now on. Those that this process was started to
     /// ignore, as `nohup` does, stay ignored, by the command as well.
@@ -63,6 +68,9 @@ impl Signals {
             restore(*number);
         }
         restore(consts::SIGCHLD);
+        // Whoever has started this process may have blocked some.
+        let _ =
+            signal::pthread_sigmask(signal::SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
         let wanted = wanted.iter().chain([&consts::SIGCHLD]);
         let mut signals = Iterator::new(wanted).map_err(|error| failed(&error))?;
         let handle = signals.handle();
@@ -114,18 +122,23 @@ pub(super) fn stop_own_group() {
     }
 }
 
-/// Ends this process by SIGINT, as Ctrl-C has ended the command: a script or a loop of a shell around it goes on
+/// Ends this process by the signal of a key that has ended the command: a script or a loop of a shell around it goes on
 /// where a command exits by itself. If the command `had_terminal`, the signal was sent to its group in place of
 /// this one, to which a script belongs: all of this group get it then. The first process of a session has nobody
 /// around it, and returns from here; it exits with the status.
-pub(super) fn end_by_interrupt(had_terminal: bool) {
-    if is_ignored(consts::SIGINT) || getsid(None) == Ok(getpid()) {
+pub(super) fn end_by_key(key: Signal, had_terminal: bool) {
+    let Ok(number) = signal::Signal::try_from(key.0) else { return };
+    if is_ignored(key.0) || getsid(None) == Ok(getpid()) {
         return;
     }
-    restore(consts::SIGINT);
+    // The command has left a core, if one is wanted.
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is valid.
+    let _ = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    restore(key.0);
     let receiver = if had_terminal { Pid::from_raw(0) } else { getpid() };
     // This is the main thread, and the kernel lets it act on the signal before the call returns.
-    let _ = signal::kill(receiver, signal::Signal::SIGINT);
+    let _ = signal::kill(receiver, number);
 }
 
 fn is_ignored(number: i32) -> bool {

@@ -18,8 +18,9 @@ use crate::output::complain;
 pub(super) enum End {
     /// The command has ended, with this status.
     Ended(u8),
-    /// Ctrl-C has ended the command, in the foreground of a terminal.
-    Interrupted {
+    /// Ctrl-C or Ctrl-\ has ended the command, in the foreground of a terminal.
+    EndedByKey {
+        key: Signal,
         /// Whether the command's group had the terminal, so that no other process got the signal.
         had_terminal: bool,
     },
@@ -83,10 +84,10 @@ impl<'a> Supervision<'a> {
         if let (Some(terminal), Some(_)) = (shown, self.child.ended_by()) {
             terminal.restore_modes();
         }
-        let is_interrupted = self.child.ended_by() == Some(Signal::INTERRUPT) && shown.is_some();
-        match self.child.status() {
-            Some(_) if !self.is_lost && is_interrupted => End::Interrupted { had_terminal },
-            Some(status) if !self.is_lost => End::Ended(status),
+        let key = self.child.ended_by().filter(|by| by.is_of_keyboard() && shown.is_some());
+        match (self.child.status(), key) {
+            (Some(_), Some(key)) if !self.is_lost => End::EndedByKey { key, had_terminal },
+            (Some(status), None) if !self.is_lost => End::Ended(status),
             _ => End::Lost,
         }
     }

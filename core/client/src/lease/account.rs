@@ -34,6 +34,8 @@ impl Lease {
 pub(super) struct Before {
     /// Until when it was trusted.
     until: Moment,
+    /// The ttl that it had.
+    ttl: Duration,
     /// How many rounds of its renewal had failed.
     failures: u32,
 }
@@ -58,7 +60,8 @@ pub(super) struct EndOfLease {
 impl State {
     pub(super) fn before(&self) -> Before {
         let until = self.life.lease().map_or(Moment::default(), quorlock_protocol::Lease::until);
-        Before { until, failures: self.life.renewal_failures() }
+        let ttl = self.life.policy().ttl().as_duration();
+        Before { until, ttl, failures: self.life.renewal_failures() }
     }
 
     fn take_hold(&mut self) -> HoldSpan {
@@ -78,8 +81,7 @@ impl Shared {
             return None;
         }
         if after.until > before.until {
-            let ttl = state.life.policy().ttl().as_duration();
-            let slack = before.until.since(now).as_secs_f64() / ttl.as_secs_f64();
+            let slack = before.until.since(now).as_secs_f64() / before.ttl.as_secs_f64();
             let (lease, validity) = (self.info(state), state.life.validity(now));
             return Some(Change::Extended { lease, validity, slack: slack.min(1.0) });
         }

@@ -1,0 +1,129 @@
+"""Tests `run` where what it was started with, or what its command does, is out of the ordinary."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, call
+from tests.cli.conftest import Start
+from tests.cli.test_entry_points import NPM, PIP
+from tests.python.programs import has_place
+from tests.support.cluster import Cluster
+from tests.support.servers import HOST, Server
+from tests.support.wait import eventually
+
+Program = tuple[str, ...]
+each_program = pytest.mark.parametrize("program", [PROGRAM, PIP, NPM], ids=["cargo", "pip", "npm"])
+#: Starts the words behind it with SIGCHLD blocked.
+BLOCKING = (
+    "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD]);"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+def _is_free(cluster: Cluster, name: str) -> bool:
+    return cluster.values(name) == [None] * len(cluster)
+
+
+@each_program
+def test_a_command_that_a_real_time_signal_ends(cluster3: Cluster, program: Program) -> None:
+    words = ("run", "job", "--", "sh", "-c", "kill -40 $$")
+    assert call(*words, nodes=cluster3.urls, program=program).code == 128 + 40
+    assert _is_free(cluster3, "job")
+
+
+@each_program
+def test_started_with_signals_blocked(cluster3: Cluster, program: Program) -> None:
+    blocking = (sys.executable, "-c", BLOCKING, *program)
+    ended = call("run", "job", "--", "sh", "-c", "exit 3", nodes=cluster3.urls, program=blocking)
+    assert ended.code == 3
+
+
+@each_program
+def test_started_without_standard_streams(
+    cluster3: Cluster, program: Program, tmp_path: Path
+) -> None:
+    found = tmp_path / "found"
+    closing = ("sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", *program)
+    script = f"all=$(readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2); echo $all > {found}"
+    words = ("run", "job", "--", "sh", "-c", script)
+    assert call(*words, nodes=cluster3.urls, program=closing).code == 0
+    assert found.read_text().split() == ["/dev/null"] * 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans become children on Linux")
+@each_program
+def test_orphans_of_the_command_are_reaped(
+    cluster3: Cluster, start: Start, program: Program
+) -> None:
+    script = "for i in 1 2 3 4 5; do setsid sh -c 'sleep 0.1 &'; done; echo done; read end"
+    command = start("run", "job", "--", "sh", "-c", script, nodes=cluster3.urls, program=program)
+    assert command.line() == "done"
+    children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+    eventually(lambda: len(children.read_text().split()) == 1)
+
+
+@contextlib.contextmanager
+def _stopping(server: Server, word: bytes, pids: list[int]) -> Iterator[str]:
+    """The address of a proxy that stops a process, once a client says `word`."""
+
+    def copy(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError), source, sink:
+            while data := source.recv(1 << 20):
+                if word in data and pids:
+                    os.kill(pids[0], signal.SIGSTOP)
+                    pids.clear()
+                sink.sendall(data)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = listener.accept()[0]
+                upstream = socket.create_connection((server.host, server.port))
+                for pair in ((client, upstream), (upstream, client)):
+                    threading.Thread(target=copy, args=pair, daemon=True).start()
+
+    with socket.create_server((HOST, 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"redis://{HOST}:{listener.getsockname()[1]}"
+
+
+def test_the_command_is_not_started_once_the_lease_has_ended(
+    cluster3: Cluster, start: Start, tmp_path: Path
+) -> None:
+    """The process stands still between the grant and the start."""
+    made, pids = tmp_path / "made", [0]
+    with _stopping(cluster3[0], b"quorlock:sequencer", pids) as url:
+        nodes = [url, *cluster3.urls[1:]]
+        command = start("run", "--ttl", "1s", "job", "--", "touch", str(made), nodes=nodes)
+        pids[0] = command.pid
+        eventually(lambda: not pids)
+        time.sleep(1.2)  # the ttl ends
+        command.signal(signal.SIGCONT)
+        ended = command.end()
+    assert (ended.code, made.exists()) == (76, False)
+    assert "ended before the command was started" in ended.err
+
+
+@pytest.mark.parametrize("ends", ["--wait", "SIGTERM"])
+def test_who_gives_up_leaves_its_place(cluster3: Cluster, start: Start, ends: str) -> None:
+    for server in cluster3:
+        server.command("SET", "job", "another", "PX", 60_000)
+    for _ in range(10):
+        wait = ("--wait", "200ms") if ends == "--wait" else ()
+        command = start("run", *wait, "job", "--", "true", nodes=cluster3.urls)
+        eventually(lambda: has_place(cluster3, "job"))
+        if not wait:
+            command.signal(signal.SIGTERM)
+        assert command.end().code == (75 if wait else 128 + signal.SIGTERM)
+        assert not has_place(cluster3, "job")
