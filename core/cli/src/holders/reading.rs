@@ -143,6 +143,14 @@ pub(super) fn named(readings: &[Reading], holder: &str) -> String {
     }
 }
 
+/// Whether a quorum has no key of this holder any more.
+pub(super) fn is_rid_of(readings: &[Reading], holder: &str) -> bool {
+    let is_rid = |reading: &&Reading| {
+        reading.says.as_ref().is_ok_and(|key| key.as_ref().is_none_or(|key| key.holder != holder))
+    };
+    readings.iter().filter(is_rid).count() > readings.len() / 2
+}
+
 /// The holder's id without characters that a terminal would obey: others have written it. (What it
 /// says of itself has none any more when it has been read.)
 pub(super) fn printable(id: &str) -> String {
