@@ -29,7 +29,7 @@ pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failur
 
 fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
     let lease = locks.lease([name], token)?;
-    held(name, &context.engine.block_on(lease.check()))?;
+    held(context, name, &context.engine.block_on(lease.check()))?;
     let (outcome, votes) = context.engine.block_on(lease.release_told())?;
     match outcome {
         ReleaseOutcome::Released => {
@@ -37,8 +37,8 @@ fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Resu
             context.output.line(&format!("released '{name}'"));
             Ok(code::DONE)
         }
-        ReleaseOutcome::Taken => Err(held_by_another(name)),
-        ReleaseOutcome::Expired => Err(not_held(name)),
+        ReleaseOutcome::Taken => Err(held_by_another(context, name)),
+        ReleaseOutcome::Expired => Err(not_held(context, name)),
         ReleaseOutcome::Unknown => Err(no_quorum(name, &votes.now())),
     }
 }
@@ -50,7 +50,7 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
     if holders.is_empty() {
         return match reading::quorum(&readings) {
             Quorum::Unknown => Err(reading::unknown(name, &readings)),
-            _ => Err(Failure::outcome(code::NO, format!("'{name}' is not held"))),
+            _ => Err(not_done(context, name, NOT_HELD, format!("'{name}' is not held"))),
         };
     }
     let named: Vec<_> = holders.iter().map(|it| reading::named(&readings, it)).collect();
@@ -67,7 +67,7 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
         _ => {
             let why = if faults.is_empty() { "" } else { ": " };
             let message = format!("'{name}' is still held by {named}{why}{}", faults.join("; "));
-            return Err(Failure::outcome(code::HELD_BY_ANOTHER, message));
+            return Err(not_done(context, name, STILL_HELD, message));
         }
     }
     let told = json!({"name": name, "outcome": "released", "holders": holders});
@@ -93,7 +93,7 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     let (locks, name) = (context.locks()?, &options.name);
     let token = options.token.as_deref().expect("the command line was checked");
     let lease = locks.lock(name).ttl(options.ttl).lease(token)?;
-    let validity = held(name, &context.engine.block_on(prolong(&lease)))?;
+    let validity = held(context, name, &context.engine.block_on(prolong(&lease)))?;
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -121,7 +121,11 @@ pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure>
 
 /// The result of an operation on a lease that was taken over, with what the nodes say if it is not
 /// held.
-fn held<T: Copy>(name: &str, result: &Result<T, LockError>) -> Result<T, Failure> {
+fn held<T: Copy>(
+    context: &Context,
+    name: &str,
+    result: &Result<T, LockError>,
+) -> Result<T, Failure> {
     match result {
         Ok(value) => Ok(*value),
         Err(error) if error.kind() == ErrorKind::LeaseLost => {
@@ -130,19 +134,31 @@ fn held<T: Copy>(name: &str, result: &Result<T, LockError>) -> Result<T, Failure
             let others = error.votes().iter().filter(is_other).count();
             // With this number of keys, nobody else can get it.
             let is_held = 2 * others >= error.votes().len().max(1);
-            Err(if is_held { held_by_another(name) } else { not_held(name) })
+            Err(if is_held { held_by_another(context, name) } else { not_held(context, name) })
         }
         Err(error) => Err(error.clone().into()),
     }
 }
 
-fn held_by_another(name: &str) -> Failure {
+fn held_by_another(context: &Context, name: &str) -> Failure {
     let message = format!("'{name}' is held by another: quorlock status {name} tells whom");
-    Failure::outcome(code::HELD_BY_ANOTHER, message)
+    not_done(context, name, STILL_HELD, message)
 }
 
-fn not_held(name: &str) -> Failure {
-    Failure::outcome(code::NO, format!("'{name}' is not held with this token"))
+fn not_held(context: &Context, name: &str) -> Failure {
+    let message = format!("'{name}' is not held with this token");
+    not_done(context, name, NOT_HELD, message)
+}
+
+/// The failure of an outcome that is told to programs as well, as one of success is.
+fn not_done(
+    context: &Context,
+    name: &str,
+    (code, outcome): (u8, &str),
+    message: String,
+) -> Failure {
+    context.output.json(&json!({"name": name, "outcome": outcome}));
+    Failure::outcome(code, message)
 }
 
 fn no_quorum(name: &str, votes: &[NodeReport]) -> Failure {
@@ -156,3 +172,7 @@ fn faults(votes: &[NodeReport]) -> Vec<String> {
     let told = votes.iter().filter_map(|it| Some(format!("{}: {}", it.address, it.detail()?)));
     told.collect()
 }
+
+/// The status of an outcome, and its name for programs.
+const NOT_HELD: (u8, &str) = (code::NO, "not-held");
+const STILL_HELD: (u8, &str) = (code::HELD_BY_ANOTHER, "held-by-another");
