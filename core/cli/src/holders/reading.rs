@@ -19,14 +19,23 @@ pub(super) struct Reading {
 pub(super) struct Key {
     /// Its value.
     pub(super) holder: String,
-    /// How much longer the node keeps it; `None` for ever.
-    pub(super) left: Option<Duration>,
+    pub(super) left: Left,
     /// What the holder says of itself.
     pub(super) owner: Option<Holder>,
     /// The holder's fencing token, if it has recorded it.
     pub(super) token: Option<u64>,
     /// How many callers wait in the node's queue, if it tells.
     pub(super) waiters: Option<i64>,
+}
+
+/// How much longer a node keeps a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    In(Duration),
+    /// It has no ttl.
+    Never,
+    /// The node does not tell, and why.
+    Untold(String),
 }
 
 /// What a quorum says.
@@ -92,8 +101,13 @@ async fn read(
     };
     let left = match left.number() {
         Some(-2) => return Ok((run, None)),
-        Some(left) => u64::try_from(left).ok().map(Duration::from_millis),
-        None => None,
+        Some(left) => {
+            u64::try_from(left).map_or(Left::Never, |it| Left::In(Duration::from_millis(it)))
+        }
+        None => Left::Untold(match left.refusal() {
+            Some(words) if words.starts_with("NOPERM") => "the access list lacks +pttl".to_owned(),
+            words => format!("PTTL is refused: {}", words.unwrap_or_default()),
+        }),
     };
     let record = record.text().and_then(SequencerRecord::parse);
     let token = record.filter(|record| record.holder() == holder).map(|record| record.token());
@@ -149,6 +163,32 @@ pub(super) fn is_rid_of(readings: &[Reading], holder: &str) -> bool {
         reading.says.as_ref().is_ok_and(|key| key.as_ref().is_none_or(|key| key.holder != holder))
     };
     readings.iter().filter(is_rid).count() > readings.len() / 2
+}
+
+/// After what time a quorum will be free if nobody renews or takes a key.
+pub(super) fn left(readings: &[Reading]) -> Left {
+    let majority = readings.len() / 2 + 1;
+    let lefts = || readings.iter().map(|reading| reading.says.as_ref().map(Option::as_ref));
+    let mut ends: Vec<Duration> = lefts()
+        .filter_map(|says| match says.map(|key| key.map(|key| &key.left)) {
+            Ok(None) => Some(Duration::ZERO),
+            Ok(Some(Left::In(left))) => Some(*left),
+            _ => None,
+        })
+        .collect();
+    ends.sort();
+    if let Some(end) = ends.get(majority - 1) {
+        return Left::In(*end);
+    }
+    let never = keys(readings).filter(|key| key.left == Left::Never).count();
+    if never > readings.len() - majority {
+        return Left::Never;
+    }
+    let why = keys(readings).find_map(|key| match &key.left {
+        Left::Untold(why) => Some(why.clone()),
+        _ => None,
+    });
+    Left::Untold(why.unwrap_or_else(|| "too few nodes tell".to_owned()))
 }
 
 /// The holder's id without characters that a terminal would obey: others have written it. (What it

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use quorlock::Holder;
 use serde_json::{Value, json};
 
-use super::reading::{self, Key, Quorum, Reading};
+use super::reading::{self, Key, Left, Quorum, Reading};
 use crate::arguments::Status;
 use crate::context::Context;
 use crate::failure::{Failure, code};
@@ -44,14 +44,25 @@ fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     text = format!("{text}\n{}", table.render());
     let mut problems = Table::new(&["node", "problem"]);
     for reading in readings {
-        if let Err(fault) = &reading.says {
-            problems.row(vec![Cell::plain(&reading.address), Cell::plain(&fault.to_string())]);
+        if let Some(problem) = problem(reading) {
+            problems.row(vec![Cell::plain(&reading.address), Cell::plain(&problem)]);
         }
     }
     if !problems.is_empty() {
         text = format!("{text}\n\n{}", problems.render());
     }
     text
+}
+
+/// What keeps the node from telling, in whole or in part.
+fn problem(reading: &Reading) -> Option<String> {
+    match &reading.says {
+        Err(fault) => Some(fault.to_string()),
+        Ok(Some(Key { left: Left::Untold(why), .. })) => {
+            Some(format!("it does not tell how long it keeps the key: {why}"))
+        }
+        Ok(_) => None,
+    }
 }
 
 fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
@@ -65,9 +76,10 @@ fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     let whose = if is_ours(holder) { " (this command's)" } else { "" };
     let token = own.iter().find_map(|key| key.token);
     let token = token.map_or_else(String::new, |token| format!(", fencing token {token}"));
-    let left = match own.iter().map(|key| key.left).min().flatten() {
-        Some(left) => format!(", for {} more unless renewed", shown(left)),
-        None => ", for ever: its key has no ttl".to_owned(),
+    let left = match reading::left(readings) {
+        Left::In(left) => format!(", for {} more unless renewed", shown(left)),
+        Left::Never => ", for ever: its key has no ttl".to_owned(),
+        Left::Untold(why) => format!("; for how long cannot be told: {why}"),
     };
     let (count, all) = (own.len(), readings.len());
     let holder = reading::printable(holder);
@@ -114,7 +126,11 @@ fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
                 node,
                 Cell::new("held", tone),
                 Cell::plain(&shortened(&key.holder)),
-                Cell::plain(&key.left.map_or_else(|| "for ever".to_owned(), shown)),
+                Cell::plain(&match &key.left {
+                    Left::In(left) => shown(*left),
+                    Left::Never => "for ever".to_owned(),
+                    Left::Untold(_) => "not told".to_owned(),
+                }),
                 Cell::plain(&key.token.map_or_else(String::new, |token| token.to_string())),
                 Cell::plain(&key.waiters.map_or_else(String::new, |count| count.to_string())),
             ]
@@ -130,7 +146,14 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
             "says": "held",
             "holder": key.holder,
             "owner": key.owner.as_ref().map(|owner| &owner.owner),
-            "left_seconds": key.left.map(|left| rounded(left.as_secs_f64())),
+            "left_seconds": match &key.left {
+                Left::In(left) => Some(rounded(left.as_secs_f64())),
+                Left::Never | Left::Untold(_) => None,
+            },
+            "left_error": match &key.left {
+                Left::Untold(why) => Some(why),
+                Left::In(_) | Left::Never => None,
+            },
             "fencing_token": key.token,
             "waiters": key.waiters,
         }),
