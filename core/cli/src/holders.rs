@@ -3,14 +3,17 @@
 
 mod reading;
 mod status;
+mod value;
 
 use quorlock::{
-    Answer, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
+    Address, Answer, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
+    ServerConnection,
 };
 use serde_json::json;
 
 use self::reading::Quorum;
 pub(crate) use self::status::status;
+use self::value::Value;
 use crate::arguments::{Extend, Release, Verify};
 use crate::context::Context;
 use crate::failure::{Failure, code};
@@ -70,7 +73,8 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
             return Err(not_done(context, name, STILL_HELD, message));
         }
     }
-    let told = json!({"name": name, "outcome": "released", "holders": holders});
+    let ids: Vec<_> = holders.iter().map(Value::for_programs).collect();
+    let told = json!({"name": name, "outcome": "released", "holders": ids});
     context.output.json(&told);
     context.output.line(&format!("released '{name}', which was held by {named}"));
     Ok(code::DONE)
@@ -81,11 +85,19 @@ fn take(
     context: &Context,
     locks: &Redlock,
     name: &str,
-    holder: &str,
+    holder: &Value,
 ) -> Result<Vec<String>, Failure> {
-    let lease = locks.lease([name], holder)?;
-    let (_, votes) = context.engine.block_on(lease.release_told())?;
-    Ok(faults(&votes.now()))
+    if let Some(lease) = holder.text().and_then(|token| locks.lease([name], token).ok()) {
+        let (_, votes) = context.engine.block_on(lease.release_told())?;
+        return Ok(faults(&votes.now()));
+    }
+    // The value of another program, which is no token.
+    let visit = async |connection: &mut ServerConnection, address: &Address| {
+        holder.delete(connection, &format!("{}{name}", address.key_prefix())).await
+    };
+    let deleted = context.engine.block_on(context.each_node(&visit));
+    let nodes = context.addresses.iter().zip(deleted);
+    Ok(nodes.filter_map(|(node, it)| Some(format!("{node}: {}", it.err()?))).collect())
 }
 
 /// Keeps a lock in its holder's place.

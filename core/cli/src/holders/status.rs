@@ -6,6 +6,7 @@ use quorlock::Holder;
 use serde_json::{Value, json};
 
 use super::reading::{self, Key, Left, Quorum, Reading};
+use super::value::Value as Id;
 use crate::arguments::Status;
 use crate::context::Context;
 use crate::failure::{Failure, code};
@@ -82,15 +83,14 @@ fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
         Left::Untold(why) => format!("; for how long cannot be told: {why}"),
     };
     let (count, all) = (own.len(), readings.len());
-    let holder = reading::printable(holder);
     format!("'{name}' is held by {holder}{whose} on {count} of {all} nodes{token}{left}")
 }
 
 /// A sentence about a lock whose keys are several holders', or on too few nodes.
 fn divided(name: &str, readings: &[Reading]) -> String {
-    let count = |id: &str| reading::keys(readings).filter(|key| key.holder == id).count();
+    let count = |id: &Id| reading::keys(readings).filter(|key| key.holder == *id).count();
     let holders = reading::holders(readings);
-    let holders = holders.iter().map(|id| format!("{} on {}", reading::printable(id), count(id)));
+    let holders = holders.iter().map(|id| format!("{id} on {}", count(id)));
     let (holders, all) = (holders.collect::<Vec<_>>().join(", "), readings.len());
     format!("'{name}' has no holder with a quorum, but cannot be had: {holders} of {all} nodes")
 }
@@ -125,7 +125,7 @@ fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
             vec![
                 node,
                 Cell::new("held", tone),
-                Cell::plain(&shortened(&key.holder)),
+                Cell::plain(&key.holder.shortened(SHORT)),
                 Cell::plain(&match &key.left {
                     Left::In(left) => shown(*left),
                     Left::Never => "for ever".to_owned(),
@@ -144,7 +144,7 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
         Ok(Some(key)) => json!({
             "node": reading.address,
             "says": "held",
-            "holder": key.holder,
+            "holder": key.holder.for_programs(),
             "owner": key.owner.as_ref().map(|owner| &owner.owner),
             "left_seconds": match &key.left {
                 Left::In(left) => Some(rounded(left.as_secs_f64())),
@@ -177,8 +177,8 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
     json!({
         "name": name,
         "state": state,
-        "holder": holder,
-        "ours": holder.is_some_and(|holder| is_ours(holder)),
+        "holder": holder.map(Id::for_programs),
+        "ours": holder.is_some_and(is_ours),
         "owner": owner.map(|owner| &owner.owner),
         "held_since": since.map(|since| rounded(since.as_secs_f64())),
         "fencing_token": token,
@@ -187,20 +187,13 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
 }
 
 /// Whether the holder is the `run` under which this command was started.
-fn is_ours(holder: &str) -> bool {
-    std::env::var("QUORLOCK_TOKEN").is_ok_and(|own| own == holder)
-}
-
-/// The beginning of an id, which tells holders apart; the sentence above the table has it all.
-fn shortened(holder: &str) -> String {
-    let (short, all) = (holder.chars().take(SHORT).collect::<String>(), holder.len());
-    let mark = if short.len() < all { "..." } else { "" };
-    format!("{}{mark}", reading::printable(&short))
+fn is_ours(holder: &Id) -> bool {
+    std::env::var("QUORLOCK_TOKEN").is_ok_and(|own| holder.text() == Some(&own))
 }
 
 fn shown(left: Duration) -> String {
     format!("{:.1} s", left.as_secs_f64())
 }
 
-/// In characters.
+/// How many characters of an id are in the table, which tell holders apart; the sentence above it has all.
 const SHORT: usize = 10;
