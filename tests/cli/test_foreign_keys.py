@@ -100,7 +100,7 @@ def test_a_user_without_scripts_sees_texts(servers: Servers) -> None:
     _write(cluster, b"\xff")
     ended = call("status", "job", nodes=nodes)
     assert ended.code == 69
-    assert "is no text, which takes the right +eval to read" in " ".join(ended.out.split())
+    assert "is no text, which takes EVAL (+eval) to read" in " ".join(ended.out.split())
 
 
 @pytest.mark.parametrize("key", ["quorlock:owner:{job}", "quorlock:sequencer:{job}"])

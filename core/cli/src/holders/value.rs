@@ -42,7 +42,7 @@ impl Value {
         match reply {
             ServerReply::Nothing => Ok(None),
             ServerReply::Text(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
-                Err("the key's value is no text, which takes the right +eval to read".to_owned())
+                Err("the key's value is no text, which takes EVAL (+eval) to read".to_owned())
             }
             ServerReply::Text(text) => {
                 let bytes = text.clone().into_bytes();
