@@ -247,6 +247,39 @@ def test_release_by_force_of_a_split_lock(cluster3: Cluster) -> None:
     assert cluster3.values("job") == [None] * 3
 
 
+def test_release_by_force_while_others_wait(cluster3: Cluster, start: Start) -> None:
+    for server in cluster3:
+        server.command("SET", "job", "holder", "PX", 60_000)
+    waiter = start("run", "--wait", "30s", "job", "--", *TELLS, nodes=cluster3.urls)
+    eventually(lambda: all(server.keys("quorlock:queue:*") for server in cluster3))
+    time.sleep(0.3)
+    ended = call("release", "job", "--force", "--yes", nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "released 'job', which was held by holder\n"
+    assert cluster3.values("job").count(waiter.line()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "outcome"),
+    [
+        (("release", "job", "--token", "x"), 0, (1, "not-held")),
+        (("release", "job", "--token", "x"), 3, (3, "held-by-another")),
+        (("release", "job", "--force", "--yes"), 0, (1, "not-held")),
+        (("extend", "job", "--token", "x"), 0, (1, "not-held")),
+        (("extend", "job", "--token", "x"), 3, (3, "held-by-another")),
+    ],
+)
+def test_what_was_not_done_is_told_to_programs(
+    cluster3: Cluster, words: tuple[str, ...], keys: int, outcome: tuple[int, str]
+) -> None:
+    for server in cluster3[:keys]:
+        server.command("SET", "job", "holder", "PX", 60_000)
+    ended = call(*words, "--json", nodes=cluster3.urls)
+    assert ended.code == outcome[0]
+    assert json.loads(ended.out) == {"name": "job", "outcome": outcome[1]}
+    assert ended.err.startswith("quorlock: 'job' is ")
+
+
 @pytest.mark.parametrize(
     "words",
     [

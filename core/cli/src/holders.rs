@@ -3,14 +3,17 @@
 
 mod reading;
 mod status;
+mod value;
 
 use quorlock::{
-    Answer, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
+    Address, Answer, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
+    ServerConnection,
 };
 use serde_json::json;
 
 use self::reading::Quorum;
 pub(crate) use self::status::status;
+use self::value::Value;
 use crate::arguments::{Extend, Release, Verify};
 use crate::context::Context;
 use crate::failure::{Failure, code};
@@ -29,7 +32,7 @@ pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failur
 
 fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
     let lease = locks.lease([name], token)?;
-    held(name, &context.engine.block_on(lease.check()))?;
+    held(context, name, &context.engine.block_on(lease.check()))?;
     let (outcome, votes) = context.engine.block_on(lease.release_told())?;
     match outcome {
         ReleaseOutcome::Released => {
@@ -37,8 +40,8 @@ fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Resu
             context.output.line(&format!("released '{name}'"));
             Ok(code::DONE)
         }
-        ReleaseOutcome::Taken => Err(held_by_another(name)),
-        ReleaseOutcome::Expired => Err(not_held(name)),
+        ReleaseOutcome::Taken => Err(held_by_another(context, name)),
+        ReleaseOutcome::Expired => Err(not_held(context, name)),
         ReleaseOutcome::Unknown => Err(no_quorum(name, &votes.now())),
     }
 }
@@ -50,31 +53,51 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
     if holders.is_empty() {
         return match reading::quorum(&readings) {
             Quorum::Unknown => Err(reading::unknown(name, &readings)),
-            _ => Err(Failure::outcome(code::NO, format!("'{name}' is not held"))),
+            _ => Err(not_done(context, name, NOT_HELD, format!("'{name}' is not held"))),
         };
     }
     let named: Vec<_> = holders.iter().map(|it| reading::named(&readings, it)).collect();
     let named = named.join(" and ");
-    let mut outcomes = Vec::new();
+    let mut faults = Vec::new();
     for holder in &holders {
-        let lease = locks.lease([name], holder)?;
-        outcomes.push(context.engine.block_on(lease.release_told())?);
+        faults.extend(take(context, locks, name, holder)?);
     }
     let after = reading::of(context, name)?;
     match reading::quorum(&after) {
-        Quorum::Held(_) | Quorum::Divided => {
-            return Err(Failure::outcome(
-                code::HELD_BY_ANOTHER,
-                format!("'{name}' was taken from {named}, and another holds it now"),
-            ));
-        }
+        // Somebody who waited may have it by now.
+        _ if holders.iter().all(|holder| reading::is_rid_of(&after, holder)) => {}
         Quorum::Unknown => return Err(reading::unknown(name, &after)),
-        Quorum::Free => {}
+        _ => {
+            let why = if faults.is_empty() { "" } else { ": " };
+            let message = format!("'{name}' is still held by {named}{why}{}", faults.join("; "));
+            return Err(not_done(context, name, STILL_HELD, message));
+        }
     }
-    let told = json!({"name": name, "outcome": "released", "holders": holders});
+    let ids: Vec<_> = holders.iter().map(Value::for_programs).collect();
+    let told = json!({"name": name, "outcome": "released", "holders": ids});
     context.output.json(&told);
     context.output.line(&format!("released '{name}', which was held by {named}"));
     Ok(code::DONE)
+}
+
+/// Deletes the holder's keys; returns what has kept nodes from it.
+fn take(
+    context: &Context,
+    locks: &Redlock,
+    name: &str,
+    holder: &Value,
+) -> Result<Vec<String>, Failure> {
+    if let Some(lease) = holder.text().and_then(|token| locks.lease([name], token).ok()) {
+        let (_, votes) = context.engine.block_on(lease.release_told())?;
+        return Ok(faults(&votes.now()));
+    }
+    // The value of another program, which is no token.
+    let visit = async |connection: &mut ServerConnection, address: &Address| {
+        holder.delete(connection, &format!("{}{name}", address.key_prefix())).await
+    };
+    let deleted = context.engine.block_on(context.each_node(&visit));
+    let nodes = context.addresses.iter().zip(deleted);
+    Ok(nodes.filter_map(|(node, it)| Some(format!("{node}: {}", it.err()?))).collect())
 }
 
 /// Keeps a lock in its holder's place.
@@ -82,7 +105,7 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     let (locks, name) = (context.locks()?, &options.name);
     let token = options.token.as_deref().expect("the command line was checked");
     let lease = locks.lock(name).ttl(options.ttl).lease(token)?;
-    let validity = held(name, &context.engine.block_on(prolong(&lease)))?;
+    let validity = held(context, name, &context.engine.block_on(prolong(&lease)))?;
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -110,7 +133,11 @@ pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure>
 
 /// The result of an operation on a lease that was taken over, with what the nodes say if it is not
 /// held.
-fn held<T: Copy>(name: &str, result: &Result<T, LockError>) -> Result<T, Failure> {
+fn held<T: Copy>(
+    context: &Context,
+    name: &str,
+    result: &Result<T, LockError>,
+) -> Result<T, Failure> {
     match result {
         Ok(value) => Ok(*value),
         Err(error) if error.kind() == ErrorKind::LeaseLost => {
@@ -119,28 +146,45 @@ fn held<T: Copy>(name: &str, result: &Result<T, LockError>) -> Result<T, Failure
             let others = error.votes().iter().filter(is_other).count();
             // With this number of keys, nobody else can get it.
             let is_held = 2 * others >= error.votes().len().max(1);
-            Err(if is_held { held_by_another(name) } else { not_held(name) })
+            Err(if is_held { held_by_another(context, name) } else { not_held(context, name) })
         }
         Err(error) => Err(error.clone().into()),
     }
 }
 
-fn held_by_another(name: &str) -> Failure {
+fn held_by_another(context: &Context, name: &str) -> Failure {
     let message = format!("'{name}' is held by another: quorlock status {name} tells whom");
-    Failure::outcome(code::HELD_BY_ANOTHER, message)
+    not_done(context, name, STILL_HELD, message)
 }
 
-fn not_held(name: &str) -> Failure {
-    Failure::outcome(code::NO, format!("'{name}' is not held with this token"))
+fn not_held(context: &Context, name: &str) -> Failure {
+    let message = format!("'{name}' is not held with this token");
+    not_done(context, name, NOT_HELD, message)
+}
+
+/// The failure of an outcome that is told to programs as well, as one of success is.
+fn not_done(
+    context: &Context,
+    name: &str,
+    (code, outcome): (u8, &str),
+    message: String,
+) -> Failure {
+    context.output.json(&json!({"name": name, "outcome": outcome}));
+    Failure::outcome(code, message)
 }
 
 fn no_quorum(name: &str, votes: &[NodeReport]) -> Failure {
-    let faults: Vec<String> = votes
-        .iter()
-        .filter_map(|vote| Some(format!("{}: {}", vote.address, vote.detail()?)))
-        .collect();
-    Failure::new(
-        code::NO_QUORUM,
-        format!("too few nodes answered to release '{name}': {}", faults.join("; ")),
-    )
+    let faults = faults(votes).join("; ");
+    let message = format!("too few nodes answered to release '{name}': {faults}");
+    Failure::new(code::NO_QUORUM, message)
 }
+
+/// What has kept nodes from answering.
+fn faults(votes: &[NodeReport]) -> Vec<String> {
+    let told = votes.iter().filter_map(|it| Some(format!("{}: {}", it.address, it.detail()?)));
+    told.collect()
+}
+
+/// The status of an outcome, and its name for programs.
+const NOT_HELD: (u8, &str) = (code::NO, "not-held");
+const STILL_HELD: (u8, &str) = (code::HELD_BY_ANOTHER, "held-by-another");

@@ -119,6 +119,11 @@ impl Node {
         self.facts.as_ref().is_ok_and(|facts| !facts.rights.lacking.is_empty())
     }
 
+    /// Whether its server is known not to have what locks need.
+    fn lacks_commands(&self) -> bool {
+        self.facts.as_ref().is_ok_and(|facts| facts.rights.miss_vital())
+    }
+
     /// Whether it depends on a lock's name whether the access list covers its key.
     fn has_untold_keys(&self) -> bool {
         self.facts.as_ref().is_ok_and(|facts| facts.rights.has_lock_keys.is_none())

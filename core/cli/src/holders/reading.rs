@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnection, ServerReply};
+use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnection};
 
+use super::value::{self, Value};
 use crate::context::{Context, are_one_server};
 use crate::failure::{Failure, code};
 use crate::server_info::ServerInfo;
@@ -18,9 +19,8 @@ pub(super) struct Reading {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
     /// Its value.
-    pub(super) holder: String,
-    /// How much longer the node keeps it; `None` for ever.
-    pub(super) left: Option<Duration>,
+    pub(super) holder: Value,
+    pub(super) left: Left,
     /// What the holder says of itself.
     pub(super) owner: Option<Holder>,
     /// The holder's fencing token, if it has recorded it.
@@ -29,11 +29,21 @@ pub(super) struct Key {
     pub(super) waiters: Option<i64>,
 }
 
+/// How much longer a node keeps a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    In(Duration),
+    /// It has no ttl.
+    Never,
+    /// The node does not tell, and why.
+    Untold(String),
+}
+
 /// What a quorum says.
 pub(super) enum Quorum {
     Free,
     /// With the value of its keys.
-    Held(String),
+    Held(Value),
     /// Nobody else can get it, but no holder is known to have a quorum.
     Divided,
     Unknown,
@@ -71,8 +81,10 @@ async fn read(
 ) -> Result<(Option<String>, Option<Key>), Fault> {
     let key = format!("{}{name}", address.key_prefix());
     let (record_key, owner_key) = (SequencerRecord::key(&key), Holder::record_key(&key));
-    let calls: [&[&str]; 5] =
-        [&["INFO"], &["GET", &key], &["PTTL", &key], &["GET", &record_key], &["GET", &owner_key]];
+    let (tell, pttl): (_, &[&str]) = (Value::script(), &["PTTL", &key]);
+    let [of_key, of_record, of_owner] =
+        [&key, &record_key, &owner_key].map(|key| ["EVAL", &tell, "1", key]);
+    let calls: [&[&str]; 5] = [&["INFO"], &of_key, pttl, &of_record, &of_owner];
     let replies = connection.ask_all(&calls).await?;
     let [info, holder, left, record, owner] = &replies[..] else {
         return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
@@ -85,26 +97,44 @@ async fn read(
         ));
     }
     let run = info.run_id().map(str::to_owned);
-    let holder = match holder {
-        ServerReply::Text(holder) => holder.clone(),
-        ServerReply::Nothing => return Ok((run, None)),
-        other => return Err(refused(other)),
+    let has_scripts = !value::refuses_scripts(holder);
+    let (holder, left) = if has_scripts {
+        (Value::told(holder), left.clone())
+    } else {
+        let holder = connection.ask(&["GET", &key]).await?;
+        (Value::told_as_text(&holder), connection.ask(pttl).await?)
     };
+    let Some(holder) = holder.map_err(|words| untold(&words))? else { return Ok((run, None)) };
     let left = match left.number() {
         Some(-2) => return Ok((run, None)),
-        Some(left) => u64::try_from(left).ok().map(Duration::from_millis),
-        None => None,
+        Some(left) => {
+            u64::try_from(left).map_or(Left::Never, |it| Left::In(Duration::from_millis(it)))
+        }
+        None => Left::Untold(match left.refusal() {
+            Some(words) if words.starts_with("NOPERM") => "the access list lacks +pttl".to_owned(),
+            words => format!("PTTL is refused: {}", words.unwrap_or_default()),
+        }),
     };
-    let record = record.text().and_then(SequencerRecord::parse);
-    let token = record.filter(|record| record.holder() == holder).map(|record| record.token());
-    let owner = owner.text().and_then(|text| Holder::parse(text, &holder));
     let waiters = connection.waiters(&key).await?;
+    let (record, owner) = if has_scripts {
+        (Value::told(record).ok(), Value::told(owner).ok())
+    } else {
+        // Last, since a reply that is too large breaks the connection.
+        let record = connection.ask(&["GET", &record_key]).await;
+        let owner = connection.ask(&["GET", &owner_key]).await;
+        [record, owner].map(|reply| Value::told_as_text(&reply.ok()?).ok()).into()
+    };
+    let text = |value: Option<Option<Value>>| value.flatten()?.text().map(str::to_owned);
+    // Records are of holders whose id is a text.
+    let id = holder.text();
+    let record = text(record).and_then(|text| SequencerRecord::parse(&text));
+    let token = record.filter(|it| Some(it.holder()) == id).map(|record| record.token());
+    let owner = text(owner).zip(id).and_then(|(text, id)| Holder::parse(&text, id));
     Ok((run, Some(Key { holder, left, owner, token, waiters })))
 }
 
 /// The fault of a node that does not tell.
-fn refused(reply: &ServerReply) -> Fault {
-    let words = reply.refusal().unwrap_or("it answered something else than a key");
+fn untold(words: &str) -> Fault {
     Fault::new(FaultKind::Other, format!("it does not tell: {words}"))
 }
 
@@ -114,7 +144,7 @@ pub(super) fn quorum(readings: &[Reading]) -> Quorum {
     let keys: Vec<&Key> = keys(readings).collect();
     let free = readings.iter().filter(|reading| matches!(reading.says, Ok(None))).count();
     if keys.len() > readings.len() - majority {
-        let count = |holder: &str| keys.iter().filter(|key| key.holder == holder).count();
+        let count = |holder: &Value| keys.iter().filter(|key| key.holder == *holder).count();
         let most = keys.iter().map(|key| &key.holder).max_by_key(|holder| count(holder));
         let most = most.filter(|holder| count(holder) >= majority);
         return most.map_or(Quorum::Divided, |holder| Quorum::Held(holder.clone()));
@@ -123,30 +153,58 @@ pub(super) fn quorum(readings: &[Reading]) -> Quorum {
 }
 
 /// The different values of the keys.
-pub(super) fn holders(readings: &[Reading]) -> Vec<String> {
-    let mut holders: Vec<String> = keys(readings).map(|key| key.holder.clone()).collect();
+pub(super) fn holders(readings: &[Reading]) -> Vec<Value> {
+    let mut holders: Vec<Value> = keys(readings).map(|key| key.holder.clone()).collect();
     holders.sort();
     holders.dedup();
     holders
 }
 
 /// What the holder with this id says of itself, to any node.
-pub(super) fn owner<'a>(readings: &'a [Reading], holder: &str) -> Option<&'a Holder> {
-    keys(readings).filter(|key| key.holder == holder).find_map(|key| key.owner.as_ref())
+pub(super) fn owner<'a>(readings: &'a [Reading], holder: &Value) -> Option<&'a Holder> {
+    keys(readings).filter(|key| key.holder == *holder).find_map(|key| key.owner.as_ref())
 }
 
 /// The holder in words: its id, and what it says of itself.
-pub(super) fn named(readings: &[Reading], holder: &str) -> String {
+pub(super) fn named(readings: &[Reading], holder: &Value) -> String {
     match owner(readings, holder) {
-        None => printable(holder),
-        Some(owner) => format!("{} ({owner})", printable(holder)),
+        None => holder.to_string(),
+        Some(owner) => format!("{holder} ({owner})"),
     }
 }
 
-/// The holder's id without characters that a terminal would obey: others have written it. (What it
-/// says of itself has none any more when it has been read.)
-pub(super) fn printable(id: &str) -> String {
-    id.replace(char::is_control, "\u{fffd}")
+/// Whether a quorum has no key of this holder any more.
+pub(super) fn is_rid_of(readings: &[Reading], holder: &Value) -> bool {
+    let is_rid = |reading: &&Reading| {
+        reading.says.as_ref().is_ok_and(|key| key.as_ref().is_none_or(|key| key.holder != *holder))
+    };
+    readings.iter().filter(is_rid).count() > readings.len() / 2
+}
+
+/// After what time a quorum will be free if nobody renews or takes a key.
+pub(super) fn left(readings: &[Reading]) -> Left {
+    let majority = readings.len() / 2 + 1;
+    let lefts = || readings.iter().map(|reading| reading.says.as_ref().map(Option::as_ref));
+    let mut ends: Vec<Duration> = lefts()
+        .filter_map(|says| match says.map(|key| key.map(|key| &key.left)) {
+            Ok(None) => Some(Duration::ZERO),
+            Ok(Some(Left::In(left))) => Some(*left),
+            _ => None,
+        })
+        .collect();
+    ends.sort();
+    if let Some(end) = ends.get(majority - 1) {
+        return Left::In(*end);
+    }
+    let never = keys(readings).filter(|key| key.left == Left::Never).count();
+    if never > readings.len() - majority {
+        return Left::Never;
+    }
+    let why = keys(readings).find_map(|key| match &key.left {
+        Left::Untold(why) => Some(why.clone()),
+        _ => None,
+    });
+    Left::Untold(why.unwrap_or_else(|| "too few nodes tell".to_owned()))
 }
 
 pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {

@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use quorlock::Holder;
 use serde_json::{Value, json};
 
-use super::reading::{self, Key, Quorum, Reading};
+use super::reading::{self, Key, Left, Quorum, Reading};
+use super::value::Value as Id;
 use crate::arguments::Status;
 use crate::context::Context;
 use crate::failure::{Failure, code};
@@ -44,14 +45,25 @@ fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     text = format!("{text}\n{}", table.render());
     let mut problems = Table::new(&["node", "problem"]);
     for reading in readings {
-        if let Err(fault) = &reading.says {
-            problems.row(vec![Cell::plain(&reading.address), Cell::plain(&fault.to_string())]);
+        if let Some(problem) = problem(reading) {
+            problems.row(vec![Cell::plain(&reading.address), Cell::plain(&problem)]);
         }
     }
     if !problems.is_empty() {
         text = format!("{text}\n\n{}", problems.render());
     }
     text
+}
+
+/// What keeps the node from telling, in whole or in part.
+fn problem(reading: &Reading) -> Option<String> {
+    match &reading.says {
+        Err(fault) => Some(fault.to_string()),
+        Ok(Some(Key { left: Left::Untold(why), .. })) => {
+            Some(format!("it does not tell how long it keeps the key: {why}"))
+        }
+        Ok(_) => None,
+    }
 }
 
 fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
@@ -65,20 +77,20 @@ fn sentence(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     let whose = if is_ours(holder) { " (this command's)" } else { "" };
     let token = own.iter().find_map(|key| key.token);
     let token = token.map_or_else(String::new, |token| format!(", fencing token {token}"));
-    let left = match own.iter().map(|key| key.left).min().flatten() {
-        Some(left) => format!(", for {} more unless renewed", shown(left)),
-        None => ", for ever: its key has no ttl".to_owned(),
+    let left = match reading::left(readings) {
+        Left::In(left) => format!(", for {} more unless renewed", shown(left)),
+        Left::Never => ", for ever: its key has no ttl".to_owned(),
+        Left::Untold(why) => format!("; for how long cannot be told: {why}"),
     };
     let (count, all) = (own.len(), readings.len());
-    let holder = reading::printable(holder);
     format!("'{name}' is held by {holder}{whose} on {count} of {all} nodes{token}{left}")
 }
 
 /// A sentence about a lock whose keys are several holders', or on too few nodes.
 fn divided(name: &str, readings: &[Reading]) -> String {
-    let count = |id: &str| reading::keys(readings).filter(|key| key.holder == id).count();
+    let count = |id: &Id| reading::keys(readings).filter(|key| key.holder == *id).count();
     let holders = reading::holders(readings);
-    let holders = holders.iter().map(|id| format!("{} on {}", reading::printable(id), count(id)));
+    let holders = holders.iter().map(|id| format!("{id} on {}", count(id)));
     let (holders, all) = (holders.collect::<Vec<_>>().join(", "), readings.len());
     format!("'{name}' has no holder with a quorum, but cannot be had: {holders} of {all} nodes")
 }
@@ -113,8 +125,12 @@ fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
             vec![
                 node,
                 Cell::new("held", tone),
-                Cell::plain(&shortened(&key.holder)),
-                Cell::plain(&key.left.map_or_else(|| "for ever".to_owned(), shown)),
+                Cell::plain(&key.holder.shortened(SHORT)),
+                Cell::plain(&match &key.left {
+                    Left::In(left) => shown(*left),
+                    Left::Never => "for ever".to_owned(),
+                    Left::Untold(_) => "not told".to_owned(),
+                }),
                 Cell::plain(&key.token.map_or_else(String::new, |token| token.to_string())),
                 Cell::plain(&key.waiters.map_or_else(String::new, |count| count.to_string())),
             ]
@@ -128,9 +144,16 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
         Ok(Some(key)) => json!({
             "node": reading.address,
             "says": "held",
-            "holder": key.holder,
+            "holder": key.holder.for_programs(),
             "owner": key.owner.as_ref().map(|owner| &owner.owner),
-            "left_seconds": key.left.map(|left| rounded(left.as_secs_f64())),
+            "left_seconds": match &key.left {
+                Left::In(left) => Some(rounded(left.as_secs_f64())),
+                Left::Never | Left::Untold(_) => None,
+            },
+            "left_error": match &key.left {
+                Left::Untold(why) => Some(why),
+                Left::In(_) | Left::Never => None,
+            },
             "fencing_token": key.token,
             "waiters": key.waiters,
         }),
@@ -154,8 +177,8 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
     json!({
         "name": name,
         "state": state,
-        "holder": holder,
-        "ours": holder.is_some_and(|holder| is_ours(holder)),
+        "holder": holder.map(Id::for_programs),
+        "ours": holder.is_some_and(is_ours),
         "owner": owner.map(|owner| &owner.owner),
         "held_since": since.map(|since| rounded(since.as_secs_f64())),
         "fencing_token": token,
@@ -164,20 +187,13 @@ fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
 }
 
 /// Whether the holder is the `run` under which this command was started.
-fn is_ours(holder: &str) -> bool {
-    std::env::var("QUORLOCK_TOKEN").is_ok_and(|own| own == holder)
-}
-
-/// The beginning of an id, which tells holders apart; the sentence above the table has it all.
-fn shortened(holder: &str) -> String {
-    let (short, all) = (holder.chars().take(SHORT).collect::<String>(), holder.len());
-    let mark = if short.len() < all { "..." } else { "" };
-    format!("{}{mark}", reading::printable(&short))
+fn is_ours(holder: &Id) -> bool {
+    std::env::var("QUORLOCK_TOKEN").is_ok_and(|own| holder.text() == Some(&own))
 }
 
 fn shown(left: Duration) -> String {
     format!("{:.1} s", left.as_secs_f64())
 }
 
-/// In characters.
+/// How many characters of an id are in the table, which tell holders apart; the sentence above it has all.
 const SHORT: usize = 10;

@@ -98,6 +98,7 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
             Some(Finding::of(node, CLUSTER_MEMBER.0, problem, CLUSTER_MEMBER.1))
         }
         NodeState::Healthy => None,
+        NodeState::Connecting if node.lacks_commands() => None,
         NodeState::Connecting => Some(Finding::of(
             node,
             "undecided",
@@ -133,8 +134,19 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
         {
             None
         }
+        // So does the one about its commands; the guards cannot do without some of these.
+        NodeState::Refusing(fault) | NodeState::Down(fault)
+            if is_unknown_command(fault) && node.lacks_commands() =>
+        {
+            None
+        }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
     }
+}
+
+/// Whether the node has refused a call, or a script of it, whose command it does not have.
+fn is_unknown_command(fault: &Fault) -> bool {
+    fault.kind() == FaultKind::Other && fault.detail().to_lowercase().contains("unknown command")
 }
 
 /// That a node which is not known to be unfit has told nothing of itself.
@@ -215,6 +227,10 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
         let problem = format!("the user's access list lacks {rules}");
         find("missing-right", problem, &format!("ACL SETUSER the user with {rules}"));
     }
+    if !facts.rights.missing.is_empty() {
+        let commands = facts.rights.missing.join(", ");
+        find("missing-command", format!("the server does not have {commands}"), HAVE_COMMANDS);
+    }
     let policy = facts.eviction.as_deref().unwrap_or("noeviction");
     if policy != "noeviction" && facts.max_memory.is_some_and(|limit| limit > 0) {
         find(
@@ -255,17 +271,27 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
         };
         find("slow", problem, "use nodes that are nearer, or a longer ttl");
     }
+    findings.extend(of_push(node, facts));
+    findings
+}
+
+/// What keeps it from telling waiting clients of a free lock.
+fn of_push(node: &Node, facts: &Facts) -> Option<Finding> {
+    let (mut lacks, mut remedies) = (Vec::new(), Vec::new());
     if !facts.rights.lacking_for_push.is_empty() {
         let rules = facts.rights.lacking_for_push.join(" ");
-        find(
-            "no-push",
-            format!(
-                "it cannot tell waiting clients that a lock is free: the access list lacks {rules}"
-            ),
-            &format!("ACL SETUSER the user with {rules}"),
-        );
+        lacks.push(format!("the access list lacks {rules}"));
+        remedies.push(format!("ACL SETUSER the user with {rules}"));
     }
-    findings
+    if !facts.rights.missing_for_push.is_empty() {
+        let commands = facts.rights.missing_for_push.join(", ");
+        lacks.push(format!("the server does not have {commands}"));
+        remedies.push(HAVE_COMMANDS.to_owned());
+    }
+    let problem =
+        format!("it cannot tell waiting clients that a lock is free: {}", lacks.join("; "));
+    let remedy = remedies.join("; ");
+    (!lacks.is_empty()).then(|| Finding::of(node, "no-push", problem, &remedy))
 }
 
 /// Whether the node's clock differs from the others' by more than locks allow for.
@@ -351,6 +377,8 @@ const OWN: Offset = (0.0, 0.0);
 /// Code and remedy.
 const CLUSTER_MEMBER: (&str, &str) =
     ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)");
+const HAVE_COMMANDS: &str =
+    "take rename-command for it out of the server's configuration, or use a server that has it";
 const OF_A_HUNG_ONE: &str =
     "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);

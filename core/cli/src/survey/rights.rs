@@ -1,5 +1,5 @@
-//! What the user's access list lacks. Owns the list of what is needed, and how each is tried
-//! without changing anything.
+//! What the user's access list lacks, or the server has no command for. Owns the list of what is
+//! needed, and how each is tried without changing anything.
 
 use quorlock::{Fault, ServerConnection, ServerReply};
 
@@ -12,6 +12,10 @@ pub(super) struct Rights {
     pub(super) lacking: Vec<String>,
     /// What it takes besides to tell waiting clients of a free lock.
     pub(super) lacking_for_push: Vec<String>,
+    /// The commands that locks need and that the server does not have, as where they are renamed.
+    pub(super) missing: Vec<String>,
+    /// The same of waiting.
+    pub(super) missing_for_push: Vec<String>,
     /// Whether the keys of locks are permitted; `None` if that depends on the locks' names.
     pub(super) has_lock_keys: Option<bool>,
 }
@@ -19,13 +23,20 @@ pub(super) struct Rights {
 impl Rights {
     /// Whether the server can tell waiting clients of a free lock.
     pub(super) fn has_push(&self) -> bool {
-        self.lacking_for_push.is_empty() && !self.lacking.iter().any(|it| it == KEYS)
+        let has_all = self.lacking_for_push.is_empty() && self.missing_for_push.is_empty();
+        has_all && !self.lacking.iter().any(|it| it == KEYS)
     }
 
     /// Whether the node can grant no locks, or not all.
     pub(super) fn keep_locks_out(&self) -> bool {
         let is_vital = |rule: &String| !DISPENSABLE.contains(&rule.as_str());
-        self.lacking.iter().any(is_vital)
+        self.lacking.iter().any(is_vital) || self.miss_vital()
+    }
+
+    /// Whether the server does not have a command without which no lock can be had, or not each.
+    pub(super) fn miss_vital(&self) -> bool {
+        let is_vital = |name: &String| !DISPENSABLE_COMMANDS.contains(&name.as_str());
+        self.missing.iter().any(is_vital)
     }
 }
 
@@ -40,6 +51,9 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
     let (needed, push) = replies.split_at(NEEDED.len());
     let mut rights = Rights::default();
     for ((rule, _), reply) in NEEDED.iter().zip(needed) {
+        if is_unknown(reply) {
+            rights.missing.push(command(rule));
+        }
         let lacks = refusal(reply).map(|words| if is_about_key(words) { KEYS } else { *rule });
         if let Some(lack) = lacks.filter(|lack| !rights.lacking.iter().any(|it| it == lack)) {
             rights.lacking.push(lack.to_owned());
@@ -52,6 +66,9 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
         rights.lacking.push(format!("~{prefix}*"));
     }
     for ((rule, _), reply) in PUSH.iter().zip(push) {
+        if is_unknown(reply) {
+            rights.missing_for_push.push(command(rule));
+        }
         let lacks = refusal(reply).map(|words| match words {
             words if is_about_key(words) => KEYS,
             words if is_about_channel(words) => CHANNELS,
@@ -68,6 +85,20 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
 /// Why the user may not make the call; `None` if it may.
 fn refusal(reply: &ServerReply) -> Option<&str> {
     reply.refusal().filter(|words| words.starts_with("NOPERM"))
+}
+
+/// Whether the server does not have the command.
+fn is_unknown(reply: &ServerReply) -> bool {
+    let is_told = |words: &str| {
+        let words = words.to_lowercase();
+        words.contains("unknown command") || words.contains("unknown subcommand")
+    };
+    reply.refusal().is_some_and(is_told)
+}
+
+/// The command of a rule: `SCRIPT LOAD` of `+script|load`.
+fn command(rule: &str) -> String {
+    rule.trim_start_matches('+').replace('|', " ").to_uppercase()
 }
 
 fn is_about_key(refusal: &str) -> bool {
@@ -88,6 +119,10 @@ const CHANNELS: &str = "&quorlock:wake:*";
 /// What locks can be had without: they end with their ttl then, or something is not told. Where the
 /// guards need one of these, they do not count the node.
 const DISPENSABLE: &[&str] = &["+script|load", "+del", "+hgetall", "+hset", "+hdel", "+info"];
+
+/// The same of commands that the server does not have: the guards do without one that is not permitted, but not without
+/// one that is not there.
+const DISPENSABLE_COMMANDS: &[&str] = &["SCRIPT LOAD", "DEL", "HDEL", "INFO"];
 
 /// Each rule, and a call for it that changes nothing.
 const NEEDED: &[(&str, &[&str])] = &[
@@ -110,8 +145,10 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("+info", &["INFO", "server"]),
 ];
 
-/// The same for waiting, save for HELLO, which servers permit to all. The last of them ends what the connection can be used for.
+/// The same for waiting. Servers permit HELLO to all, but may not have it. The last of them ends what the connection can
+/// be used for.
 const PUSH: &[(&str, &[&str])] = &[
+    ("+hello", &["HELLO"]),
     ("+exists", &["EXISTS", KEY]),
     ("+zcard", &["ZCARD", KEY]),
     ("+zcount", &["ZCOUNT", KEY, "0", "0"]),

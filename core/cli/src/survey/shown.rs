@@ -125,11 +125,13 @@ fn times(facts: &Facts) -> Cell {
 
 fn rights(facts: &Facts) -> Cell {
     let push = if facts.rights.has_push() { "push" } else { "no push" };
-    if facts.rights.lacking.is_empty() {
+    let lacking = facts.rights.lacking.iter().chain(&facts.rights.missing);
+    let lacking: Vec<_> = lacking.map(String::as_str).collect();
+    if lacking.is_empty() {
         let all = if facts.rights.has_lock_keys.is_some() { "all" } else { "keys not known" };
         return Cell::plain(&format!("{all}, {push}"));
     }
-    let lacking = facts.rights.lacking.join(" ");
+    let lacking = lacking.join(" ");
     Cell::new(&format!("lacks {lacking}, {push}"), Tone::Bad)
 }
 
@@ -161,6 +163,8 @@ pub(super) fn as_json(node: &Node) -> Value {
             "lock_keys_permitted": facts.rights.has_lock_keys,
             "push": facts.rights.has_push(),
             "lacking_rights_for_push": facts.rights.lacking_for_push,
+            "missing_commands": facts.rights.missing,
+            "missing_commands_for_push": facts.rights.missing_for_push,
             "certificate_left_seconds": facts.certificate.map(|(_, ends)| ends),
         });
         fields.extend(more.as_object().cloned().unwrap_or_default());

@@ -1,0 +1,116 @@
+"""Tests `status` and `release --force` on keys that other programs wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.command import call
+from tests.cli.doctor import Servers
+from tests.support.cluster import Cluster
+
+VALUES = {
+    "empty": b"",
+    "not-utf-8": b"\xff\xfe\x80",
+    "zero": b"a\x00b",
+    "largest-token": b"x" * 1024,
+    "too-long-for-a-token": b"x" * 1025,
+    "long": b"x" * 60_000,
+    "longer-than-a-reply": b"x\xff" * 100_000,
+    "latin-1": b"caf\xe9",
+    "line-end": b"\r\n",
+}
+
+
+def _write(cluster: Cluster, value: bytes) -> None:
+    for server in cluster:
+        server.command("SET", "job", value, "PX", 60_000)
+
+
+def _status(cluster: Cluster) -> dict[str, Any]:
+    (told,) = json.loads(call("status", "job", "--json", nodes=cluster.urls).out)
+    return dict(told)
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
+def test_release_by_force_of_any_value(cluster3: Cluster, value: bytes) -> None:
+    _write(cluster3, value)
+    held = call("status", "job", nodes=cluster3.urls)
+    assert (held.code, held.err) == (1, "")
+    assert " on 3 of 3 nodes, for " in held.out
+    ended = call("release", "job", "--force", "--yes", nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("released 'job', which was held by ")
+    assert cluster3.values("job") == [None] * 3
+    assert call("run", "--try", "job", "--", "true", nodes=cluster3.urls).code == 0
+
+
+def test_release_by_force_of_different_values(cluster3: Cluster) -> None:
+    for server, value in zip(cluster3, (b"\xff", b"\xfe", b"x" * 70_000), strict=True):
+        server.command("SET", "job", value)
+    ended = call("release", "job", "--force", "--yes", nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (0, "")
+    assert cluster3.values("job") == [None] * 3
+
+
+def test_release_by_force_that_is_not_permitted(servers: Servers) -> None:
+    users = {"app": "on >pw ~* &* +@all -del"}
+    cluster = servers(3, users=users)
+    _write(cluster, b"\xff")
+    nodes = [server.url_for("app", "pw") for server in cluster]
+    ended = call("release", "job", "--force", "--yes", nodes=nodes)
+    assert (ended.code, ended.out) == (3, "")
+    assert "'job' is still held by \\xff: " in ended.err
+    assert "del" in ended.err
+
+
+@pytest.mark.parametrize("rest", ["", "x" * 9000], ids=["short", "long"])
+def test_different_values_are_different_holders(cluster3: Cluster, rest: str) -> None:
+    """Also where they are the same as far as they can be read as a text, or shown."""
+    values = [rest.encode() + end for end in (b"\xff", b"\xfe", b"\xfd")]
+    for server, value in zip(cluster3, values, strict=True):
+        server.command("SET", "job", value, "PX", 60_000)
+    told = _status(cluster3)
+    assert (told["state"], told["holder"]) == ("held", None)
+    assert len({node["holder"] for node in told["nodes"]}) == 3
+    first = call("status", "job", nodes=cluster3.urls).out.splitlines()[0]
+    assert first.startswith("'job' has no holder with a quorum, but cannot be had: ")
+    if not rest:
+        assert first.endswith(": \\xfd on 1, \\xfe on 1, \\xff on 1 of 3 nodes")
+
+
+def test_a_value_is_shown_without_what_a_terminal_obeys(cluster3: Cluster) -> None:
+    _write(cluster3, b"\x1b[2J\\x1b \xc3\xa9\xe9")
+    first = call("status", "job", nodes=cluster3.urls).out.splitlines()[0]
+    assert first.startswith("'job' is held by \\x1b[2J\\\\x1b é\\xe9 on 3 of 3 nodes")
+
+
+def test_a_user_without_scripts_sees_texts(servers: Servers) -> None:
+    """What is no text is not taken for one."""
+    cluster = servers(3, users={"watcher": "on >pw ~* +get +pttl +info"})
+    nodes = [server.url_for("watcher", "pw") for server in cluster]
+    for server in cluster:
+        server.command("SET", "quorlock:owner:{job}", "x" * 100_000)
+    _write(cluster, b"holder")
+    ended = call("status", "job", nodes=nodes)
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith("'job' is held by holder on 3 of 3 nodes")
+    _write(cluster, b"\xff")
+    ended = call("status", "job", nodes=nodes)
+    assert ended.code == 69
+    assert "is no text, which takes EVAL (+eval) to read" in " ".join(ended.out.split())
+
+
+@pytest.mark.parametrize("key", ["quorlock:owner:{job}", "quorlock:sequencer:{job}"])
+def test_a_record_that_is_too_large_is_left_out(cluster3: Cluster, key: str) -> None:
+    _write(cluster3, b"holder")
+    for server in cluster3:
+        server.command("SET", key, "holder\n5\nservice=" + "x" * 100_000)
+    ended = call("status", "job", nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith("'job' is held by holder on 3 of 3 nodes, for ")
+    assert "the holder is" not in ended.out
+    ended = call("release", "job", "--force", "--yes", nodes=cluster3.urls)
+    assert (ended.code, ended.out) == (0, "released 'job', which was held by holder\n")
