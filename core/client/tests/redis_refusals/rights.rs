@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quorlock::{NodeState, Redlock};
+use quorlock::{ErrorKind, NodeState, Redlock};
 use quorlock_protocol::{Action, Answer, FaultKind, Place, Waiter};
 use tokio::time::timeout;
 
@@ -84,6 +84,24 @@ fn the_recommended_access_list_is_enough_to_wait() {
             woken.unwrap().unwrap().release().await.unwrap();
         }
         assert_eq!(notices.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_user_who_may_take_no_place_gets_no_fair_lock() {
+    run(async {
+        for lacking in ["+exists", "+zcard", "+zrange", "+zrangebyscore", "+zrem"] {
+            let server = Server::start();
+            let waiting: Vec<_> = NEEDED_TO_WAIT.into_iter().filter(|it| *it != lacking).collect();
+            drop(user(&server, &[&NEEDED[..], &waiting, &["~r*", "~quorlock:*"]].concat()));
+            let nodes = [format!("redis://app:pw@127.0.0.1:{}", server.port())];
+            let locks = Redlock::builder().nodes(nodes).build().unwrap();
+            let lock = locks.lock("r").try_once();
+            lock.acquire().await.expect(lacking).release().await.unwrap();
+            let error = lock.fair(true).acquire().await.expect_err(lacking);
+            assert_eq!(error.kind(), ErrorKind::QuorumUnreachable, "{lacking}: {error}");
+            assert!(error.to_string().contains(lacking), "{lacking}: {error}");
+        }
     });
 }
 

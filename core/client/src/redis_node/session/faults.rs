@@ -189,9 +189,14 @@ fn not_permitted(text: &str, request: Option<&Request>) -> String {
              ~quorlock:* with ACL SETUSER"
         );
     }
+    let fair = if request.is_some_and(Request::is_fair) {
+        format!(", and for fair locks &quorlock:wake:* {QUEUE_RIGHTS},")
+    } else {
+        String::new()
+    };
     format!(
         "the user's access list does not permit {}: add +eval +evalsha +script|load +get +set +del \
-         +pexpire +pttl +time +zadd +zscore +hgetall +hset +hdel with ACL SETUSER",
+         +pexpire +pttl +time +zadd +zscore +hgetall +hset +hdel{fair} with ACL SETUSER",
         command_in(text)
     )
 }

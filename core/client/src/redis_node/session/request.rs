@@ -62,6 +62,11 @@ impl Request {
         is_plain && self.keys() == 1 && self.command.ticket == Ticket::default()
     }
 
+    /// Whether it is a grant in the order of coming.
+    pub(super) fn is_fair(&self) -> bool {
+        matches!(self.command.action, Action::Grant { place: Some(_), .. })
+    }
+
     pub(super) fn is_fenced(&self) -> bool {
         matches!(self.command.action, Action::Grant { fence: Some(_), .. })
     }
