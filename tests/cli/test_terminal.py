@@ -89,7 +89,8 @@ def test_a_key_ends_the_script_around_the_command(
     """As without `run`: a shell goes on with its next line unless it is interrupted, too."""
     for server in cluster3 if is_held else []:
         server.command("SET", "job", "another", "PX", 60_000)
-    bare = terminal(program=("sh", "-c", "echo begun; sleep 60; echo next"))
+    # The command itself tells that it runs: a key before that is another matter.
+    bare = terminal(program=("sh", "-c", "sh -c 'echo begun; exec sleep 60'; echo next"))
     bare.expect("begun")
     bare.type(key)
     script = f"echo begun; {RUN} sleep 60; echo next"
