@@ -1,6 +1,7 @@
 //! The background thread that talks to the nodes for a process's locks. Owns its tasks and work.
 
 mod adaptive_backoff;
+mod background;
 mod busy_poll;
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -11,18 +12,18 @@ mod waiters;
 use std::ffi::c_int;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::lazy;
-use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, yield_now};
 
 pub use self::adaptive_backoff::AdaptiveBackoff;
+pub use self::background::Task;
+use self::background::{Background, BackgroundTicket, FutureWith};
 pub(crate) use self::busy_poll::WaiterGuard;
 pub use self::runtime::Drive;
 use self::runtime::SharedRuntime;
@@ -50,20 +51,6 @@ struct Shared {
     connections: Connections,
     turnstiles: Turnstiles,
     waiters: Waiters,
-}
-
-/// Counts background work, such as withdrawals, for which no caller waits.
-#[derive(Default)]
-struct Background {
-    counts: Mutex<Counts>,
-    idle: Condvar,
-}
-
-#[derive(Default)]
-struct Counts {
-    under_way: usize,
-    /// How many threads wait until no background work is left; usually none.
-    waiting: usize,
 }
 
 impl Engine {
@@ -245,23 +232,9 @@ impl Engine {
     /// For the end of a process: keys of cancelled acquisitions are then gone from the nodes. Returns
     /// whether all is done. Blocks the calling thread, which must not be the engine's own.
     pub fn drain(&self, timeout: Duration) -> bool {
-        let background = &self.shared.background;
         let end = Instant::now() + timeout;
         self.pass(timeout);
-        let mut counts = background.lock();
-        counts.waiting += 1;
-        while counts.under_way > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            counts = background
-                .idle
-                .wait_timeout(counts, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(counts, _)| counts);
-        }
-        counts.waiting -= 1;
-        counts.under_way == 0
+        self.shared.background.wait_until_idle(end)
     }
 
     /// Waits until the engine, which does its work in order, has done or begun everything that it was given before, for
@@ -302,90 +275,6 @@ impl Engine {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.runtime.stop();
-    }
-}
-
-impl Background {
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-pin_project! {
-    /// A future together with a value that is dropped after it. (An async block would store the
-    /// future twice: before and after it begins.)
-    struct FutureWith<F, T> {
-        #[pin]
-        future: F,
-        value: T,
-    }
-}
-
-impl<F: Future, T> Future for FutureWith<F, T> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().future.poll(context)
-    }
-}
-
-struct BackgroundTicket(Arc<Background>);
-
-impl BackgroundTicket {
-    fn new(background: &Arc<Background>) -> Self {
-        background.lock().under_way += 1;
-        Self(Arc::clone(background))
-    }
-}
-
-impl Drop for BackgroundTicket {
-    fn drop(&mut self) {
-        let mut counts = self.0.lock();
-        counts.under_way -= 1;
-        if counts.under_way == 0 && counts.waiting > 0 {
-            self.0.idle.notify_all();
-        }
-    }
-}
-
-/// A future that runs on an [`Engine`]; dropping it drops the future there.
-#[must_use = "dropping a task cancels it"]
-pub struct Task<T> {
-    join: JoinHandle<T>,
-    /// Counts as background work from the cancellation until the future is dropped on the thread.
-    leaving: Arc<OnceLock<BackgroundTicket>>,
-    background: Arc<Background>,
-}
-
-impl<T> Task<T> {
-    /// Makes the engine's thread drop the future soon. [`Engine::drain`] waits for that, too.
-    pub fn cancel(&self) {
-        if !self.join.is_finished() {
-            self.leaving.get_or_init(|| BackgroundTicket::new(&self.background));
-            self.join.abort();
-        }
-    }
-}
-
-impl<T> Future for Task<T> {
-    /// `None` if the engine ended or the task was aborted first.
-    type Output = Option<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        match Pin::new(&mut self.join).poll(context) {
-            Poll::Ready(Ok(value)) => Poll::Ready(Some(value)),
-            Poll::Ready(Err(error)) if error.is_panic() => {
-                std::panic::resume_unwind(error.into_panic())
-            }
-            Poll::Ready(Err(_)) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        self.cancel();
     }
 }
 

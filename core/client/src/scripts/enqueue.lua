@@ -18,12 +18,7 @@ for i = 1, locks do
   if left == -1 or (left >= 0 and pttl ~= -1 and left > pttl) then pttl = left end
   if locks == 1 or left ~= -2 or redis.call('ZSCORE', queue, member) then
     local has_place = redis.call('ZSCORE', queue, member)
-    if not has_place then
-      -- Whoever may not do what it takes to leave again takes no place.
-      redis.call('EXISTS', KEYS[i])
-      at_rank(i, 0)
-      redis.call('ZREM', queue, member)
-    end
+    if not has_place then need_rights(i) end
     if has_place or redis.call('ZCARD', queue) < MOST then
       redis.call('ZADD', queue, 'NX', arrived, member)
       redis.call('ZADD', lives, millis + LIFE, member)

@@ -1,10 +1,8 @@
 -- Stands behind queue.lua, before a grant in fair mode: an earlier waiter goes first, and is called.
 local function is_behind()
   local member, arrived = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
-  -- Whoever may not do what a place takes gets no fair lock: nobody of its like has a place, so there is no order.
-  redis.call('EXISTS', KEYS[1])
-  redis.call('ZCARD', KEYS[locks + 1])
-  redis.call('ZREM', KEYS[locks + 1], 'nobody')
+  -- Without the rights there would be no order: none of those users has a place.
+  need_rights(1)
   local function has_older()
     local first = at_rank(1, 0)
     if not first or first == member then return false end

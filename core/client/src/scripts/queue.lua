@@ -26,6 +26,14 @@ local function at_rank(i, rank)
   return redis.call('ZRANGE', KEYS[locks + i], rank, rank)[1]
 end
 
+-- Fails, before anything is changed, where the user may not do what it takes to take a place and to leave again.
+local function need_rights(i)
+  redis.call('EXISTS', KEYS[i])
+  redis.call('ZCARD', KEYS[locks + i])
+  at_rank(i, 0)
+  redis.call('ZREM', KEYS[locks + i], 'nobody')
+end
+
 -- How many connections got the news; -1 if it could not be sent.
 local function tell(i, member, news)
   local process, number = string.match(member, '^w(%x+)%.(%x+)$')
