@@ -15,6 +15,7 @@
 //! | `holders` | `status`, `release`, `extend`, `verify` |
 //! | `survey` | what each node is: `nodes`, `doctor` |
 //! | `bench` | a quick look at the speed of one's own nodes |
+//! | `refusal` | why a server refuses a call |
 //! | `server_info` | what a server says of itself |
 //! | `streams` | that there are three standard streams |
 //! | `pages` | completions and the manual, generated |
@@ -28,6 +29,7 @@ mod failure;
 mod holders;
 mod output;
 mod pages;
+mod refusal;
 #[cfg(unix)]
 mod run;
 mod server_info;

@@ -7,6 +7,7 @@ use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnect
 use super::value::{self, Value};
 use crate::context::{Context, are_one_server};
 use crate::failure::{Failure, code};
+use crate::refusal::is_not_permitted;
 use crate::server_info::ServerInfo;
 
 /// What one node says.
@@ -111,7 +112,7 @@ async fn read(
             u64::try_from(left).map_or(Left::Never, |it| Left::In(Duration::from_millis(it)))
         }
         None => Left::Untold(match left.refusal() {
-            Some(words) if words.starts_with("NOPERM") => "the access list lacks +pttl".to_owned(),
+            Some(words) if is_not_permitted(words) => "the access list lacks +pttl".to_owned(),
             words => format!("PTTL is refused: {}", words.unwrap_or_default()),
         }),
     };

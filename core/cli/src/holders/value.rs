@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use quorlock::{Fault, FaultKind, ServerConnection, ServerReply};
 
+use crate::refusal::{is_not_permitted, is_unknown_command};
+
 /// A value. Two of them are equal if all their bytes are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Value {
@@ -149,7 +151,7 @@ fn words_of(reply: &ServerReply) -> String {
 pub(super) fn refuses_scripts(reply: &ServerReply) -> bool {
     reply.refusal().is_some_and(|words| {
         let is_of_eval = words.to_lowercase().contains("eval");
-        is_of_eval && (words.starts_with("NOPERM") || words.contains("unknown command"))
+        is_of_eval && (is_not_permitted(words) || is_unknown_command(words))
     })
 }
 

@@ -68,7 +68,7 @@ impl Signals {
             restore(*number);
         }
         restore(consts::SIGCHLD);
-        // Whoever has started this process may have blocked some.
+        // The process that has started this one may have blocked them.
         let _ =
             signal::pthread_sigmask(signal::SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
         let wanted = wanted.iter().chain([&consts::SIGCHLD]);

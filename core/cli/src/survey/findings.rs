@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::{Node, Survey};
+use crate::refusal::is_unknown_command;
 
 /// Something that is wrong.
 pub(super) struct Finding {
@@ -136,17 +137,14 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
         }
         // So does the one about its commands; the guards cannot do without some of these.
         NodeState::Refusing(fault) | NodeState::Down(fault)
-            if is_unknown_command(fault) && node.lacks_commands() =>
+            if fault.kind() == FaultKind::Other
+                && is_unknown_command(fault.detail())
+                && node.lacks_commands() =>
         {
             None
         }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
     }
-}
-
-/// Whether the node has refused a call, or a script of it, whose command it does not have.
-fn is_unknown_command(fault: &Fault) -> bool {
-    fault.kind() == FaultKind::Other && fault.detail().to_lowercase().contains("unknown command")
 }
 
 /// That a node which is not known to be unfit has told nothing of itself.

@@ -4,6 +4,7 @@
 use quorlock::{Fault, ServerConnection, ServerReply};
 
 use super::UNUSED_NAME;
+use crate::refusal::{is_not_permitted, is_unknown_command};
 
 /// What the user may not do.
 #[derive(Default)]
@@ -84,16 +85,12 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
 
 /// Why the user may not make the call; `None` if it may.
 fn refusal(reply: &ServerReply) -> Option<&str> {
-    reply.refusal().filter(|words| words.starts_with("NOPERM"))
+    reply.refusal().filter(|words| is_not_permitted(words))
 }
 
 /// Whether the server does not have the command.
 fn is_unknown(reply: &ServerReply) -> bool {
-    let is_told = |words: &str| {
-        let words = words.to_lowercase();
-        words.contains("unknown command") || words.contains("unknown subcommand")
-    };
-    reply.refusal().is_some_and(is_told)
+    reply.refusal().is_some_and(is_unknown_command)
 }
 
 /// The command of a rule: `SCRIPT LOAD` of `+script|load`.

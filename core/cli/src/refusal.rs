@@ -1,0 +1,12 @@
+//! Why a server refuses a call. Owns the signs in its words.
+
+/// Whether the user may not make the call.
+pub(crate) fn is_not_permitted(words: &str) -> bool {
+    words.starts_with("NOPERM")
+}
+
+/// Whether the server does not have the command, as where it is renamed.
+pub(crate) fn is_unknown_command(words: &str) -> bool {
+    let words = words.to_lowercase();
+    words.contains("unknown command") || words.contains("unknown subcommand")
+}
