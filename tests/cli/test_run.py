@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PROGRAM, call, is_alive, state
+from tests.cli.command import PROGRAM, Ended, call, is_alive, state
 from tests.cli.conftest import Start
-from tests.python.programs import has_place
+from tests.python.programs import has_place, is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -21,10 +21,6 @@ SLEEPER = ("sh", "-c", "echo $$; exec sleep 60")
 STUBBORN = ("sh", "-c", "trap 'echo told' TERM; echo $$; while :; do sleep 0.05; done")
 
 
-def _is_free(cluster: Cluster, name: str) -> bool:
-    return cluster.values(name) == [None] * len(cluster)
-
-
 def test_the_command_runs_under_the_lock_with_our_streams(cluster3: Cluster, start: Start) -> None:
     command = start("run", "job", "--", "sh", "-c", "read it; echo $it; echo err >&2; exit 7",
                     nodes=cluster3.urls)  # fmt: skip
@@ -32,7 +28,7 @@ def test_the_command_runs_under_the_lock_with_our_streams(cluster3: Cluster, sta
     command._process.stdin.write(b"word\n")  # type: ignore[union-attr]
     ended = command.end()
     assert (ended.code, ended.out, ended.err) == (7, "word\n", "err\n")
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_the_environment_names_the_lease(cluster3: Cluster) -> None:
@@ -53,20 +49,20 @@ def test_the_environment_names_the_lease(cluster3: Cluster) -> None:
 def test_a_command_that_a_signal_has_ended(cluster3: Cluster) -> None:
     ended = call("run", "job", "--", "sh", "-c", "kill -KILL $$", nodes=cluster3.urls)
     assert (ended.code, ended.err) == (128 + signal.SIGKILL, "")
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_a_command_that_cannot_be_started(cluster3: Cluster, tmp_path: Path) -> None:
     absent = call("run", "job", "--", "no-such-program", nodes=cluster3.urls)
     assert absent.code == 127
     assert "no-such-program: command not found" in absent.err
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
     plain = tmp_path / "plain"
     plain.write_text("text")
     refused = call("run", "job", "--", str(plain), nodes=cluster3.urls)
     assert refused.code == 126
     assert "cannot be executed" in refused.err
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_another_holds_it(cluster3: Cluster, start: Start) -> None:
@@ -82,14 +78,19 @@ def test_another_holds_it(cluster3: Cluster, start: Start) -> None:
     assert (quiet.code, quiet.out, quiet.err) == (75, "", "")
 
 
-def test_it_waits_until_the_lock_is_free(cluster3: Cluster, start: Start) -> None:
-    holder = start("run", "job", "--", *SLEEPER, nodes=cluster3.urls)
+def _waited(cluster: Cluster, start: Start, *words: str) -> Ended:
+    """How a command ends that has waited for `job`."""
+    holder = start("run", "job", "--", *SLEEPER, nodes=cluster.urls)
     child = int(holder.line())
-    waiting = start("run", "job", "--", "echo", "ran", nodes=cluster3.urls)
-    eventually(lambda: has_place(cluster3, "job"))
+    waiting = start(*words, nodes=cluster.urls)
+    eventually(lambda: has_place(cluster, "job"))
     os.kill(child, signal.SIGTERM)
     assert holder.end().code == 128 + signal.SIGTERM
-    ended = waiting.end()
+    return waiting.end()
+
+
+def test_it_waits_until_the_lock_is_free(cluster3: Cluster, start: Start) -> None:
+    ended = _waited(cluster3, start, "run", "job", "--", "echo", "ran")
     assert (ended.code, ended.out) == (0, "ran\n")
 
 
@@ -109,7 +110,7 @@ def test_signals_are_passed_on(cluster3: Cluster, start: Start, name: str) -> No
     command.signal(getattr(signal, f"SIG{name}"))
     ended = command.end()
     assert (ended.code, ended.out) == (9, f"got {name}\n")
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_a_child_that_a_passed_signal_ends(cluster3: Cluster, start: Start) -> None:
@@ -118,7 +119,7 @@ def test_a_child_that_a_passed_signal_ends(cluster3: Cluster, start: Start) -> N
     command.signal(signal.SIGTERM)
     assert command.end().code == 128 + signal.SIGTERM
     assert not is_alive(child)
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_a_signal_ends_the_wait(cluster3: Cluster, start: Start) -> None:
@@ -219,7 +220,7 @@ def test_a_stopped_command_is_ended_by_sigterm(cluster3: Cluster, start: Start) 
     eventually(lambda: state(child) == "T")
     command.signal(signal.SIGTERM)
     assert command.end(within=10).code == 128 + signal.SIGTERM
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_the_lock_is_held_until_the_whole_group_has_ended(cluster3: Cluster, start: Start) -> None:
@@ -234,7 +235,7 @@ def test_the_lock_is_held_until_the_whole_group_has_ended(cluster3: Cluster, sta
     assert cluster3.values("job") == holders
     os.kill(grandchild, signal.SIGTERM)
     assert command.end().code == 3
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 def test_a_lost_lock_ends_what_the_command_has_left(cluster3: Cluster, start: Start) -> None:
@@ -252,7 +253,7 @@ def test_the_command_is_told_when_run_is_killed(cluster3: Cluster, start: Start)
     child = int(command.line())
     command.signal(signal.SIGKILL)
     eventually(lambda: not is_alive(child))
-    eventually(lambda: _is_free(cluster3, "job"))
+    eventually(lambda: is_free(cluster3, "job"))
 
 
 def test_min_hold_keeps_the_lock_after_a_short_command(cluster3: Cluster) -> None:
@@ -284,12 +285,7 @@ def test_verbose_tells_what_happens(cluster3: Cluster) -> None:
 
 
 def test_verbose_tells_that_it_waits(cluster3: Cluster, start: Start) -> None:
-    holder = start("run", "job", "--", *SLEEPER, nodes=cluster3.urls)
-    child = int(holder.line())
-    waiting = start("run", "--verbose", "job", "--", "true", nodes=cluster3.urls)
-    eventually(lambda: has_place(cluster3, "job"))
-    os.kill(child, signal.SIGTERM)
-    told = waiting.end().err
+    told = _waited(cluster3, start, "run", "--verbose", "job", "--", "true").err
     assert told.count("'job' is waited for") == 1
     assert told.index("waited for") < told.index("holding 'job'")
 
@@ -305,4 +301,4 @@ def test_fifty_side_by_side_take_turns(cluster3: Cluster, start: Start, tmp_path
     ]
     assert [command.end(within=120).code for command in commands] == [0] * 50
     assert counter.read_text().strip() == "50"
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")

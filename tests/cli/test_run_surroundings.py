@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import PROGRAM, call
 from tests.cli.conftest import Start
+from tests.cli.rewriting import between
 from tests.cli.test_entry_points import NPM, PIP
-from tests.python.programs import has_place
+from tests.python.programs import has_place, is_free
 from tests.support.cluster import Cluster
-from tests.support.servers import HOST, Server
 from tests.support.wait import eventually
 
 Program = tuple[str, ...]
@@ -31,15 +27,11 @@ BLOCKING = (
 )
 
 
-def _is_free(cluster: Cluster, name: str) -> bool:
-    return cluster.values(name) == [None] * len(cluster)
-
-
 @each_program
 def test_a_command_that_a_real_time_signal_ends(cluster3: Cluster, program: Program) -> None:
     words = ("run", "job", "--", "sh", "-c", "kill -40 $$")
     assert call(*words, nodes=cluster3.urls, program=program).code == 128 + 40
-    assert _is_free(cluster3, "job")
+    assert is_free(cluster3, "job")
 
 
 @each_program
@@ -73,37 +65,18 @@ def test_orphans_of_the_command_are_reaped(
     eventually(lambda: len(children.read_text().split()) == 1)
 
 
-@contextlib.contextmanager
-def _stopping(server: Server, word: bytes, pids: list[int]) -> Iterator[str]:
-    """The address of a proxy that stops a process, once a client says `word`."""
-
-    def copy(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError), source, sink:
-            while data := source.recv(1 << 20):
-                if word in data and pids:
-                    os.kill(pids[0], signal.SIGSTOP)
-                    pids.clear()
-                sink.sendall(data)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client = listener.accept()[0]
-                upstream = socket.create_connection((server.host, server.port))
-                for pair in ((client, upstream), (upstream, client)):
-                    threading.Thread(target=copy, args=pair, daemon=True).start()
-
-    with socket.create_server((HOST, 0)) as listener:
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"redis://{HOST}:{listener.getsockname()[1]}"
-
-
 def test_the_command_is_not_started_once_the_lease_has_ended(
     cluster3: Cluster, start: Start, tmp_path: Path
 ) -> None:
     """The process stands still between the grant and the start."""
     made, pids = tmp_path / "made", [0]
-    with _stopping(cluster3[0], b"quorlock:sequencer", pids) as url:
+
+    def stop(data: bytes) -> bytes:
+        if b"quorlock:sequencer" in data and pids:
+            os.kill(pids.pop(), signal.SIGSTOP)
+        return data
+
+    with between(cluster3[0], to_server=stop) as url:
         nodes = [url, *cluster3.urls[1:]]
         command = start("run", "--ttl", "1s", "job", "--", "touch", str(made), nodes=nodes)
         pids[0] = command.pid

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.command import PROGRAM, is_alive, state
 from tests.cli.terminal import SHELL, Terminal
+from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -42,10 +43,6 @@ def shell(cluster3: Cluster, terminal: Open) -> Terminal:
     shell = terminal(program=SHELL, nodes=cluster3.urls)
     shell.expect(r"ready\$ ")
     return shell
-
-
-def _is_free(cluster: Cluster) -> bool:
-    return cluster.values("job") == [None] * len(cluster)
 
 
 def _parent(pid: int) -> int:
@@ -78,7 +75,7 @@ def test_ctrl_c_reaches_the_command_alone(cluster3: Cluster, terminal: Open) -> 
     shown.type("\x03")
     assert shown.end()[0] == 130
     assert not is_alive(child)
-    assert _is_free(cluster3)
+    assert is_free(cluster3, "job")
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x1c"], ids=["ctrl-c", "ctrl-backslash"])
@@ -112,7 +109,7 @@ def test_ctrl_c_ends_a_loop_of_the_shell(cluster3: Cluster, shell: Terminal) -> 
     shell.type("\x03")
     shell.expect(r"ready\$ ")
     assert _status(shell) == 130
-    assert _is_free(cluster3)
+    assert is_free(cluster3, "job")
 
 
 def test_modes_that_a_killed_program_leaves_are_undone(shell: Terminal) -> None:
@@ -130,11 +127,11 @@ def test_a_command_may_take_ctrl_c_for_something_else(cluster3: Cluster, shell: 
     shell.type("\x03")
     shell.expect("no\n")
     assert is_alive(child)
-    assert not _is_free(cluster3)
+    assert not is_free(cluster3, "job")
     shell.type("\x1c")  # Ctrl-\
     shell.expect(r"ready\$ ")
     assert _status(shell) == 131
-    assert _is_free(cluster3)
+    assert is_free(cluster3, "job")
 
 
 def test_ctrl_z_stops_the_job_and_fg_continues_it(cluster3: Cluster, shell: Terminal) -> None:
@@ -158,7 +155,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(cluster3: Cluster, shell: Term
     shell.type("\x04")
     shell.expect(r"ready\$ ")
     assert _status(shell) == 0
-    assert _is_free(cluster3)
+    assert is_free(cluster3, "job")
 
 
 #: Tells which of the two signals it gets first. (The handler of one can run within the other's.)
@@ -183,7 +180,7 @@ def test_the_lock_that_ended_while_the_job_was_stopped_is_lost(
     child = int(shell.expect(r"pid=(\d+)\n"))
     shell.type("\x1a")
     shell.expect(STOPPED)
-    eventually(lambda: _is_free(cluster3))
+    eventually(lambda: is_free(cluster3, "job"))
     shell.type("fg\n")
     shown = shell.expect(r"(?s)(.*)ready\$ ")
     assert "the lease on 'job' is lost" in shown
@@ -215,7 +212,7 @@ def test_a_job_in_the_background_leaves_the_terminal_alone(
     shell.type("word\n")
     shell.expect("\nread=word\n")
     shell.expect(r"ready\$ ")
-    eventually(lambda: _is_free(cluster3))
+    eventually(lambda: is_free(cluster3, "job"))
 
 
 def test_bg_continues_a_stopped_job(cluster3: Cluster, shell: Terminal) -> None:
@@ -227,7 +224,7 @@ def test_bg_continues_a_stopped_job(cluster3: Cluster, shell: Terminal) -> None:
     assert shell.foreground() == shell.pid
     shell.type("kill %1; wait %1; echo status=$?\n")
     shell.expect(r"status=143\n")
-    assert _is_free(cluster3)
+    assert is_free(cluster3, "job")
 
 
 def test_a_pipeline_keeps_the_terminal_until_the_command_wants_it(
@@ -240,7 +237,7 @@ def test_a_pipeline_keeps_the_terminal_until_the_command_wants_it(
     shell.type("word\n")
     shell.expect("\nread=word\n")
     shell.expect(r"ready\$ ")
-    assert _is_free(cluster3)
+    assert is_free(cluster3, "job")
 
 
 def test_ctrl_c_ends_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
@@ -248,7 +245,7 @@ def test_ctrl_c_ends_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
     shell.type("\x03")
     shell.expect(r"ready\$ ")
     eventually(lambda: not is_alive(child))
-    eventually(lambda: _is_free(cluster3))
+    eventually(lambda: is_free(cluster3, "job"))
 
 
 def test_ctrl_z_stops_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
@@ -261,7 +258,7 @@ def test_ctrl_z_stops_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
     shell.type("\x03")
     shell.expect(r"ready\$ ")
     eventually(lambda: not is_alive(child))
-    eventually(lambda: _is_free(cluster3))
+    eventually(lambda: is_free(cluster3, "job"))
 
 
 def test_ctrl_z_before_the_lock_is_held(cluster3: Cluster, shell: Terminal) -> None:
@@ -290,7 +287,7 @@ def test_a_terminal_that_hangs_up_ends_the_command(cluster3: Cluster, shell: Ter
     child = _begin(shell, "exec sleep 60")
     shell.hang_up()
     eventually(lambda: not is_alive(child))
-    eventually(lambda: _is_free(cluster3))
+    eventually(lambda: is_free(cluster3, "job"))
 
 
 def test_a_lost_lock_gives_the_terminal_back(cluster3: Cluster, shell: Terminal) -> None:

@@ -121,6 +121,11 @@ def has_place(cluster: Cluster, name: str) -> bool:
     return all(server.command("ZCARD", queue) for server in cluster)
 
 
+def is_free(cluster: Cluster, name: str) -> bool:
+    """Whether no server has the lock's key."""
+    return cluster.values(name) == [None] * len(cluster)
+
+
 def is_prompt(interrupt: Callable[[], float], *, within: float) -> None:
     """Ctrl-C works in time; several chances, for a machine that does other things too."""
     took: list[float] = []

@@ -16,6 +16,7 @@ import pytest
 
 from quorlock import Lease, LeaseLost, Redlock
 from tests.python.apis import Api, async_apis, both_apis, every_api
+from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -34,10 +35,6 @@ def is_kept(cluster: Cluster, token: str, least: float, most: float) -> bool:
     return stays and cluster.values("r") == [token] * len(cluster)
 
 
-def is_free(cluster: Cluster) -> bool:
-    return cluster.values("r") == [None] * len(cluster)
-
-
 @both_apis
 async def test_the_nodes_keep_a_lock_longer_than_it_is_trusted(api: Api, cluster3: Cluster) -> None:
     lock = api.Redlock(cluster3.urls, lock_delay=timedelta(seconds=LONG)).lock("r", ttl=10)
@@ -49,7 +46,7 @@ async def test_the_nodes_keep_a_lock_longer_than_it_is_trusted(api: Api, cluster
     assert await api(lease.extend(20)) < 20
     await api.until(lambda: is_kept(cluster3, lease.token, LONG + 10, LONG + 20))
     assert await api(lock.release()) == "released"
-    await api.until(lambda: is_free(cluster3))
+    await api.until(lambda: is_free(cluster3, "r"))
 
 
 @every_api
@@ -67,7 +64,7 @@ async def test_a_lost_lock_stays_closed_until_its_holder_releases_it(
     assert not await api(locks.lock("r").acquire(blocking=False))
     with pytest.raises(LeaseLost):
         await api(lock.release())
-    await api.until(lambda: is_free(cluster3))
+    await api.until(lambda: is_free(cluster3, "r"))
 
 
 @every_api
@@ -83,7 +80,7 @@ async def test_the_end_of_the_block_ends_the_delay(api: Api, cluster3: Cluster) 
             finally:
                 seen.append(is_kept(cluster3, lease.token, LONG - 10, LONG + 0.4))
     assert seen == [True]
-    await api.until(lambda: is_free(cluster3))
+    await api.until(lambda: is_free(cluster3, "r"))
 
 
 def test_a_process_that_dies_leaves_the_lock_closed(cluster3: Cluster) -> None:
@@ -116,7 +113,7 @@ async def test_an_early_release_keeps_the_lock_closed(api: Api, cluster3: Cluste
     assert not lease.is_valid
     refused = not await api(locks.lock("r").acquire(blocking=False))
     assert refused or time.monotonic() - begun >= 1.5
-    await api.until(lambda: is_free(cluster3))
+    await api.until(lambda: is_free(cluster3, "r"))
     assert time.monotonic() - begun >= 1.5
 
 
@@ -134,7 +131,7 @@ async def test_a_later_release_deletes(api: Api, cluster3: Cluster) -> None:
     assert await api(lock.acquire())
     await api.sleep(0.005)  # longer than min_hold
     assert await api(lock.release()) == "released"
-    await api.until(lambda: is_free(cluster3))
+    await api.until(lambda: is_free(cluster3, "r"))
 
 
 @both_apis
@@ -147,7 +144,7 @@ async def test_an_acquisition_that_is_given_up_keeps_nothing(api: Api, cluster3:
         if takes:  # interrupted between winning and handing out
             assert Lease(operation).is_valid
         operation.cancel()
-        await api.until(lambda: is_free(cluster3))
+        await api.until(lambda: is_free(cluster3, "r"))
 
 
 @async_apis
@@ -163,7 +160,7 @@ async def test_a_cancelled_task_keeps_nothing(api: Api, cluster3: Cluster) -> No
         await task
     cluster3[0].resume()
     cluster3[1].resume()
-    await api.until(lambda: is_free(cluster3))
+    await api.until(lambda: is_free(cluster3, "r"))
 
 
 def test_out_of_bounds_together(cluster3: Cluster) -> None:

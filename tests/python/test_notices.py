@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +32,13 @@ def told(caplog: pytest.LogCaptureFixture, name: str, cluster: Cluster) -> list[
     """The log is the process's: what managers of other tests have left is not meant."""
     records = [record for record in caplog.records if vars(record).get("notice") == name]
     return [record for record in records if vars(record)["node"] in cluster.urls]
+
+
+def settle(managers: Sequence[Redlock]) -> None:
+    """Waits until each of them has decided about every node."""
+    for locks in managers:
+        with locks.lock("r"):
+            eventually(lambda: all(it.state == "healthy" for it in locks.nodes))  # noqa: B023
 
 
 @both_apis
@@ -129,9 +136,7 @@ def test_a_long_wait_is_told_once_by_all_managers(
 ) -> None:
     cluster = servers(3)
     managers = [Redlock(cluster.urls) for _ in range(10)]
-    for locks in managers:
-        with locks.lock("r"):
-            eventually(lambda: all(it.state == "healthy" for it in locks.nodes))  # noqa: B023
+    settle(managers)
     with managers[0].lock("long", ttl=300):
         cluster[1].kill()
         cluster[1].restart()
@@ -169,9 +174,7 @@ def test_a_node_that_comes_and_goes_is_told_once_by_all_managers(
 ) -> None:
     cluster = servers(3)
     managers = [Redlock(cluster.urls) for _ in range(20)]
-    for locks in managers:
-        with locks.lock("r"):
-            eventually(lambda: all(it.state == "healthy" for it in locks.nodes))  # noqa: B023
+    settle(managers)
     for _ in range(4):
         cluster[1].kill()
         time.sleep(2.6)
