@@ -1,12 +1,12 @@
 //! The background thread that talks to the nodes for a process's locks. Owns its tasks and work.
 
 mod adaptive_backoff;
-mod background;
 mod busy_poll;
 #[cfg(target_os = "linux")]
 mod epoll;
 mod runtime;
 mod shared;
+mod task;
 mod waiters;
 
 use std::ffi::c_int;
@@ -22,12 +22,13 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, yield_now};
 
 pub use self::adaptive_backoff::AdaptiveBackoff;
-pub use self::background::Task;
-use self::background::{Background, BackgroundTicket, FutureWith};
 pub(crate) use self::busy_poll::WaiterGuard;
 pub use self::runtime::Drive;
 use self::runtime::SharedRuntime;
+use self::task::FutureWith;
+pub use self::task::Task;
 use self::waiters::Waiters;
+use crate::background::BackgroundTicket;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 use crate::tasks::Tasks;
@@ -46,7 +47,6 @@ pub struct Engine {
 /// Dropped with the last handle, which ends the thread.
 struct Shared {
     runtime: Arc<SharedRuntime>,
-    background: Arc<Background>,
     jumps: ClockJumps,
     connections: Connections,
     turnstiles: Turnstiles,
@@ -59,11 +59,11 @@ impl Engine {
     /// # Errors
     /// The operating system's error if it cannot start one.
     pub fn start() -> io::Result<Self> {
-        let (background, jumps) = (Arc::default(), ClockJumps::default());
-        let (runtime, waiters) = (SharedRuntime::start()?, Waiters::new());
+        let (runtime, jumps, waiters) =
+            (SharedRuntime::start()?, ClockJumps::default(), Waiters::new());
         let connections = Connections::on(runtime.tasks().clone());
         let turnstiles = Turnstiles::default();
-        let shared = Shared { runtime, background, jumps, connections, turnstiles, waiters };
+        let shared = Shared { runtime, jumps, connections, turnstiles, waiters };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -188,7 +188,7 @@ impl Engine {
         let leaving = Arc::new(OnceLock::new());
         // Background work that the future leaves behind is counted before the future ends.
         let join = self.hand_over(FutureWith { future, value: Arc::clone(&leaving) });
-        Task { join, leaving, background: Arc::clone(&self.shared.background) }
+        Task { join, leaving, background: Arc::clone(self.tasks().background()) }
     }
 
     /// [`Self::spawn`] for a caller on another thread that waits only for the end of `future`.
@@ -213,8 +213,8 @@ impl Engine {
 
     /// Runs `future` to its end on the thread, also without a caller; [`Self::drain`] waits for it.
     pub fn background(&self, future: impl Future<Output = ()> + Send + 'static) {
-        let ticket = BackgroundTicket::new(&self.shared.background);
-        self.hand_over(FutureWith { future, value: ticket });
+        let value = BackgroundTicket::new(self.tasks().background());
+        self.hand_over(FutureWith { future, value });
     }
 
     fn hand_over<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -232,9 +232,7 @@ impl Engine {
     /// For the end of a process: keys of cancelled acquisitions are then gone from the nodes. Returns
     /// whether all is done. Blocks the calling thread, which must not be the engine's own.
     pub fn drain(&self, timeout: Duration) -> bool {
-        let end = Instant::now() + timeout;
-        self.pass(timeout);
-        self.shared.background.wait_until_idle(end)
+        self.tasks().background().wait_until_idle(Instant::now() + timeout)
     }
 
     /// Waits until the engine, which does its work in order, has done or begun everything that it was given before, for

@@ -31,6 +31,7 @@
 mod acquiring;
 mod address;
 mod attempt;
+mod background;
 mod builder;
 mod clock;
 mod connect;

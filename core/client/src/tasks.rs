@@ -1,5 +1,5 @@
-//! Spawns the tasks of a runtime, and counts how many of them are ready to run. Knows nothing of
-//! what they do.
+//! Spawns the tasks of a runtime, and counts how many of them are ready to run and what is done for no caller. Knows
+//! nothing of what they do.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,11 +12,14 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, yield_now};
 
+use crate::background::Background;
+
 /// Where tasks are spawned, and counted while they are ready.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     handle: Handle,
     counts: Arc<Counts>,
+    background: Arc<Background>,
 }
 
 #[derive(Default)]
@@ -28,11 +31,16 @@ struct Counts {
 
 impl Tasks {
     pub(crate) fn on(handle: Handle) -> Self {
-        Self { handle, counts: Arc::default() }
+        Self { handle, counts: Arc::default(), background: Arc::default() }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// What is done for no caller.
+    pub(crate) const fn background(&self) -> &Arc<Background> {
+        &self.background
     }
 
     /// Whether no task is ready.

@@ -79,6 +79,23 @@ fn nothing_is_left_of_a_waiter_that_gives_up() {
 }
 
 #[test]
+fn draining_waits_until_the_places_are_given_up() {
+    run(async {
+        let servers = servers();
+        let waiting = manager(&servers);
+        hold(&servers);
+        let waiter = wait_for(&waiting, &servers).await;
+        for server in &servers {
+            assert_eq!(server.ask().call(&["CLIENT", "PAUSE", "200", "WRITE"]), "OK");
+        }
+        waiter.abort();
+        assert!(waiter.await.unwrap_err().is_cancelled());
+        assert!(waiting.engine().drain(HALF_A_MINUTE));
+        assert!(servers.iter().all(|it| places(it) == 0));
+    });
+}
+
+#[test]
 fn managers_that_are_alike_have_one_place_and_one_order() {
     run(async {
         let servers = servers();

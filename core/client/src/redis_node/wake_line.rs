@@ -39,12 +39,17 @@ impl WakeLine {
     pub(super) fn send(&self, command: Command, reply_to: ReplyTo) {
         let is_leave = matches!(command.action, Action::Leave { .. });
         let request = Request::new(command, reply_to, self.address.key_prefix());
-        let shared = if is_leave { self.shared.get() } else { Some(self.shared()) };
-        let Some(shared) = shared else {
-            // No place was taken over this line.
-            return request.answer(Ok(Answer::Done));
-        };
-        if self.is_closed.load(Ordering::Acquire) && !is_leave {
+        if is_leave {
+            let Some(shared) = self.shared.get() else {
+                // No place was taken over this line.
+                return request.answer(Ok(Answer::Done));
+            };
+            let background = self.connections.tasks().background();
+            return shared.send(Message::Request(request.in_background(background)));
+        }
+        // Before the question whether it is closed: a line that is made while this node is closed hears of that.
+        let shared = self.shared();
+        if self.is_closed.load(Ordering::Acquire) {
             return request.answer(Err(closed()));
         }
         shared.send(Message::Request(request));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Reply, Waiter};
 
+use crate::background::{Background, BackgroundTicket};
 use crate::clock;
 use crate::inbox::ReplyTo;
 use crate::keys::lock_key;
@@ -13,6 +14,8 @@ pub(in crate::redis_node) struct Request {
     pub(super) command: Command,
     pub(super) lock_keys: LockKeys,
     pub(super) reply_to: ReplyTo,
+    /// Counts as background work until the command is answered: nobody waits for it.
+    background: Option<BackgroundTicket>,
 }
 
 /// The lock keys that a caller waits for.
@@ -22,7 +25,12 @@ impl Request {
     pub(in crate::redis_node) fn new(command: Command, reply_to: ReplyTo, prefix: &str) -> Self {
         let names = command.claim.resources.as_slice().iter();
         let lock_keys = names.map(|name| lock_key(prefix, name).into()).collect();
-        Self { command, lock_keys, reply_to }
+        Self { command, lock_keys, reply_to, background: None }
+    }
+
+    /// Makes it background work, which the end of the process waits for.
+    pub(in crate::redis_node) fn in_background(self, background: &Arc<Background>) -> Self {
+        Self { background: Some(BackgroundTicket::new(background)), ..self }
     }
 
     /// Whose place it is about.
@@ -44,8 +52,9 @@ impl Request {
 
     /// Hands the answer to the operation that asked.
     pub(in crate::redis_node) fn answer(self, answer: Result<Answer, Fault>) {
-        let Self { command, reply_to, .. } = self;
+        let Self { command, reply_to, background, .. } = self;
         reply_to.deliver(Reply { ticket: command.ticket, answer, repeated: false });
+        drop(background);
     }
 
     /// Answers a command that was not sent because the server cannot be reached. A place that cannot be given up ends

@@ -1,52 +1,14 @@
-//! Work for which no caller waits, such as withdrawals, and tasks that become such work when they are dropped. Owns how
-//! it is counted.
+//! A future on the engine, as its caller holds it. Owns what happens to the future when the caller drops it.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use pin_project_lite::pin_project;
 use tokio::task::JoinHandle;
 
-/// The work of one engine.
-#[derive(Default)]
-pub(super) struct Background {
-    counts: Mutex<Counts>,
-    idle: Condvar,
-}
-
-#[derive(Default)]
-struct Counts {
-    under_way: usize,
-    /// How many threads wait until no background work is left; usually none.
-    waiting: usize,
-}
-
-impl Background {
-    /// Waits until nothing is under way, until `end` at most; returns whether nothing is.
-    pub(super) fn wait_until_idle(&self, end: Instant) -> bool {
-        let mut counts = self.lock();
-        counts.waiting += 1;
-        while counts.under_way > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            counts = self
-                .idle
-                .wait_timeout(counts, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(counts, _)| counts);
-        }
-        counts.waiting -= 1;
-        counts.under_way == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::background::{Background, BackgroundTicket};
 
 pin_project! {
     /// A future together with a value that is dropped after it. (An async block would store the
@@ -63,26 +25,6 @@ impl<F: Future, T> Future for FutureWith<F, T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         self.project().future.poll(context)
-    }
-}
-
-/// Counts as work under way until it is dropped.
-pub(super) struct BackgroundTicket(Arc<Background>);
-
-impl BackgroundTicket {
-    pub(super) fn new(background: &Arc<Background>) -> Self {
-        background.lock().under_way += 1;
-        Self(Arc::clone(background))
-    }
-}
-
-impl Drop for BackgroundTicket {
-    fn drop(&mut self) {
-        let mut counts = self.0.lock();
-        counts.under_way -= 1;
-        if counts.under_way == 0 && counts.waiting > 0 {
-            self.0.idle.notify_all();
-        }
     }
 }
 
