@@ -193,7 +193,7 @@ impl Machine for Acquire {
         if matches!(self.state, State::Idle) {
             if self.begins_in_queue() {
                 let delay = self.retry_delay(env);
-                self.wait_in_queue(env, delay, false);
+                self.wait_in_queue(env, delay, None);
             } else {
                 self.begin_round(env);
             }

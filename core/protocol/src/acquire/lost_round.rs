@@ -48,7 +48,7 @@ impl Acquire {
             .frees_in
             .map_or(delay, |frees_in| delay.min(frees_in.saturating_add(EXPIRY_GRAIN)));
         if self.waiter.is_some() && loss.kind == ErrorKind::NotAcquired {
-            return self.wait_in_queue(env, delay, loss.was_split);
+            return self.wait_in_queue(env, delay, Some(&loss));
         }
         self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
     }

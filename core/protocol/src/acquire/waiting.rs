@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use self::nodes::{GRAIN, REFRESH, Standing};
 pub(super) use self::nodes::{Places, Waiting};
+use super::loss::Loss;
 use super::{Acquire, State};
 use crate::backoff;
 use crate::command::{Answer, Reply};
@@ -71,14 +72,16 @@ impl Acquire {
         Some(Place { arrived: arrived.min(LATEST), waiter })
     }
 
-    /// Takes places, and waits. `delay` is the time to the next round where too few nodes can tell; `was_split` says
-    /// that some nodes granted the last round.
+    /// Takes places, and waits. `delay` is the time to the next round where too few nodes can tell; `lost` is the round
+    /// before.
     pub(super) fn wait_in_queue(
         &mut self,
         env: &mut dyn Environment,
         delay: Duration,
-        was_split: bool,
+        lost: Option<&Loss>,
     ) {
+        let was_split = lost.is_some_and(|loss| loss.was_split);
+        let frees_in = lost.and_then(|loss| loss.frees_in);
         let now = env.now();
         let Some(place) = self.place(env) else {
             self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
@@ -113,6 +116,7 @@ impl Acquire {
         self.state = State::Waiting(Box::new(Waiting {
             ticket,
             nodes: vec![Standing::UNKNOWN; nodes],
+            known_end: frees_in.map(|frees_in| now + frees_in),
             look_ends: now + self.policy.node_timeout(),
             refresh_at: now + REFRESH,
             look_at: Moment::FAR_FUTURE,
@@ -221,7 +225,7 @@ impl Acquire {
             return;
         };
         if now >= waiting.next_look(self.quorum) {
-            waiting.begin_look(now, self.policy.node_timeout());
+            waiting.begin_look(now, self.policy.node_timeout(), self.quorum);
         }
     }
 
@@ -242,7 +246,8 @@ impl Acquire {
             return;
         }
         let delay = if self.attempts == 0 { Duration::ZERO } else { self.retry_delay(env) };
-        let soonest = waiting.nodes.iter().filter_map(|node| node.frees_at).min();
+        let known = waiting.known_end.filter(|end| *end > now);
+        let soonest = waiting.nodes.iter().filter_map(|node| node.frees_at).chain(known).min();
         let until = soonest.map_or(now + delay, |end| (now + delay).min(end + GRAIN));
         let until = self.before_the_end(now, until.max(now));
         if let State::Waiting(waiting) = &mut self.state {

@@ -245,6 +245,27 @@ fn where_too_few_nodes_can_tell_rounds_follow_after_the_delay() {
 }
 
 #[test]
+fn where_no_node_can_tell_any_more_a_round_comes_at_the_known_end_of_the_keys() {
+    let slow = |policy: PolicyBuilder| policy.retry_delay(Duration::from_secs(5));
+    let lost = fault(FaultKind::NotSent);
+    let mut first_look = waiting(slow);
+    for node in 0..2 {
+        first_look.answer(node, "grant", theirs(frees_in(700)));
+    }
+    looked(&mut first_look, &lost);
+    let mut later_look = refused(slow);
+    looked(&mut later_look, &held(0, 3_700));
+    later_look.wait_until(3_000);
+    looked(&mut later_look, &lost);
+    for (mut play, end) in [(first_look, 700), (later_look, 3_700)] {
+        play.wait_until(end);
+        assert_eq!(play.count("grant"), 3);
+        play.wait_until(end + 2);
+        assert_eq!(play.count("grant"), 6);
+    }
+}
+
+#[test]
 fn nodes_that_leave_a_look_unanswered_are_not_relied_on() {
     let mut play = refused(|policy| policy);
     looked(&mut play, &held(1, 8_000));

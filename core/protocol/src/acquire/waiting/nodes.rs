@@ -32,6 +32,8 @@ pub(in crate::acquire) struct Places {
 pub(in crate::acquire) struct Waiting {
     pub(super) ticket: Ticket,
     pub(super) nodes: Vec<Standing>,
+    /// When the holders' keys end on a quorum, as was known before the look under way.
+    pub(super) known_end: Option<Moment>,
     /// Until when the answers to the look under way are waited for; the far future between looks.
     pub(super) look_ends: Moment,
     /// When the place is kept next, and the lock looked at, if nothing happens before.
@@ -107,16 +109,20 @@ impl Waiting {
         self.refresh_at.min(self.look_at).min(self.after_keys(quorum))
     }
 
-    /// When the holders' keys will have ended on a quorum. A caller behind others gives each of them the time of a
-    /// turn first.
+    /// A caller behind others gives each of them the time of a turn before it looks whether the keys have ended.
     pub(super) fn after_keys(&self, quorum: Quorum) -> Moment {
-        let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
-        ends.sort_unstable();
         let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
         // No look is worth its messages while no round may begin.
-        ends.get(quorum.size() - 1).map_or(Moment::FAR_FUTURE, |end| {
-            (*end + WaitQueue::TURN * before).max(self.not_before) + GRAIN
+        self.end_of_keys(quorum).map_or(Moment::FAR_FUTURE, |end| {
+            (end + WaitQueue::TURN * before).max(self.not_before) + GRAIN
         })
+    }
+
+    /// When the holders' keys will have ended on a quorum.
+    fn end_of_keys(&self, quorum: Quorum) -> Option<Moment> {
+        let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
+        ends.sort_unstable();
+        ends.get(quorum.size() - 1).copied()
     }
 
     /// No more answers are waited for: a node that is silent cannot be relied on to tell anything.
@@ -128,7 +134,8 @@ impl Waiting {
     }
 
     /// Asks every node. What they say from now on replaces what they said before.
-    pub(super) fn begin_look(&mut self, now: Moment, node_timeout: Duration) {
+    pub(super) fn begin_look(&mut self, now: Moment, node_timeout: Duration, quorum: Quorum) {
+        self.known_end = self.end_of_keys(quorum).or(self.known_end);
         self.look_ends = now + node_timeout;
         (self.refresh_at, self.look_at) = (now + REFRESH, Moment::FAR_FUTURE);
         for node in &mut self.nodes {
