@@ -233,10 +233,10 @@ export declare function stats(manager: ExternalObject<Manager>): string
 export declare function subscribe(manager: ExternalObject<Manager>, names: Array<string>, listener: (arg: string) => void): void
 
 /**
- * Everything that has ended since the last call, in order: for each the operation's id and the two
- * parts of its outcome.
+ * What has ended and was not taken yet, in order, the `most` oldest: for each the operation's id and the
+ * two parts of its outcome.
  */
-export declare function take(bridge: ExternalObject<Bridge>): Array<unknown>
+export declare function take(bridge: ExternalObject<Bridge>, most: number): Array<unknown>
 
 /** The TLS settings; texts are PEM. */
 export interface TlsSpec {

@@ -75,11 +75,11 @@ pub fn flush(bridge: &External<Bridge>) -> bool {
     queue.has_ended()
 }
 
-/// Everything that has ended since the last call, in order: for each the operation's id and the two
-/// parts of its outcome.
+/// What has ended and was not taken yet, in order, the `most` oldest: for each the operation's id and the
+/// two parts of its outcome.
 #[napi(ts_return_type = "Array<unknown>")]
-pub fn take(bridge: &External<Bridge>) -> Vec<Part> {
-    let ended = bridge.queue.take();
+pub fn take(bridge: &External<Bridge>, most: u32) -> Vec<Part> {
+    let ended = bridge.queue.take(most as usize);
     if let Some(loop_driver) = &bridge.loop_driver {
         loop_driver.resume(&bridge.queue);
     }

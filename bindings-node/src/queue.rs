@@ -3,11 +3,11 @@
 //!
 //! Both directions work in batches. Operations that are asked for in one turn of JavaScript start
 //! together, at its end ([`Queue::start`]). All results go into one list; the environment's thread
-//! is woken only if the list was empty, after the turn of the core's thread, and takes all results
-//! at once. It is not woken if it drives the core itself. Operations that are under way when the
+//! is woken only if the list was empty, after the turn of the core's thread, and takes many results
+//! at once, until none is left. It is not woken if it drives the core itself. Operations that are under way when the
 //! environment ends are dropped, which withdraws them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
@@ -37,8 +37,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     asked: Vec<(u32, Operation)>,
-    ended: Vec<(u32, Outcome)>,
-    /// Operations that were not cancelled; without a task until they are started.
+    ended: VecDeque<(u32, Outcome)>,
+    /// Operations that have neither ended nor were cancelled; without a task until they are started.
     running: HashMap<u32, Option<Task<()>>>,
     leases: Leases,
     /// The task that starts operations; present from the first one on.
@@ -122,21 +122,13 @@ impl Queue {
         !self.lock().ended.is_empty()
     }
 
-    /// Everything that has ended since the last call and was not cancelled.
-    pub(crate) fn take(&self) -> Vec<(u32, Outcome)> {
-        let mut state = self.lock();
-        let ended = mem::take(&mut state.ended);
-        let (kept, cancelled): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(id, outcome)| {
-            matches!(outcome, Outcome::Lost(_) | Outcome::Renewal(_))
-                || state.running.remove(id).is_some()
-        });
-        drop(state);
-        // A lease of a cancelled operation is withdrawn by its guard.
-        drop(cancelled);
-        kept
+    /// What has ended and was not taken yet: the `most` oldest results.
+    pub(crate) fn take(&self, most: usize) -> Vec<(u32, Outcome)> {
+        let ended = &mut self.lock().ended;
+        if ended.len() > most { ended.drain(..most).collect() } else { mem::take(ended).into() }
     }
 
-    /// Cancels an operation; tells whether it was still under way.
+    /// Cancels an operation; tells whether it was still under way: if not, its result is on its way.
     pub(crate) fn cancel(&self, id: u32) -> bool {
         let task = self.lock().running.remove(&id);
         task.is_some()
@@ -162,21 +154,24 @@ impl Queue {
         self.lock().leases.add(lease);
     }
 
-    /// Adds a result that belongs to no operation.
-    pub(crate) fn push(self: &Arc<Self>, id: u32, outcome: Outcome) {
-        drop(self.put(id, outcome));
+    /// An operation has ended. The returned value, if there is one, wakes the environment's thread when it is dropped.
+    /// Also tells whether no other operation is under way.
+    fn end(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<(WakeOnDrop, bool)> {
+        let mut state = self.lock();
+        // Here rather than where results are taken: the environment's thread, on which all its code runs, has less to do.
+        // What a cancelled operation has won is withdrawn by its guard.
+        let task = state.running.remove(&id)?;
+        task.into_iter().for_each(Task::detach);
+        let is_last = state.running.is_empty();
+        state.put(id, outcome).then(|| (WakeOnDrop(Arc::clone(self)), is_last))
     }
 
-    /// The returned value, if there is one, wakes the environment's thread when it is dropped. Also
-    /// tells whether no other operation is under way.
-    fn put(self: &Arc<Self>, id: u32, outcome: Outcome) -> Option<(WakeOnDrop, bool)> {
-        let mut state = self.lock();
-        if state.closed {
-            return None;
+    /// Adds a result that belongs to no operation.
+    pub(crate) fn push(self: &Arc<Self>, id: u32, outcome: Outcome) {
+        let wakes = self.lock().put(id, outcome);
+        if wakes {
+            self.call();
         }
-        let wakes = state.ended.is_empty() && !state.loop_drives;
-        state.ended.push((id, outcome));
-        wakes.then(|| (WakeOnDrop(Arc::clone(self)), state.running.len() <= 1))
     }
 
     /// The environment ends: operations under way are dropped, which withdraws them, and held
@@ -197,6 +192,17 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Adds a result; tells whether the environment's thread has to be woken.
+    fn put(&mut self, id: u32, outcome: Outcome) -> bool {
+        if self.closed {
+            return false;
+        }
+        self.ended.push_back((id, outcome));
+        self.ended.len() == 1 && !self.loop_drives
     }
 }
 
@@ -225,7 +231,7 @@ struct AnswerGuard {
 impl AnswerGuard {
     async fn run(self, operation: Operation) {
         let outcome = operation.await;
-        if let Some((wake, is_alone)) = self.queue.put(self.id, outcome) {
+        if let Some((wake, is_alone)) = self.queue.end(self.id, outcome) {
             if !is_alone {
                 // Results of the same turn are taken together.
                 yield_once().await;
@@ -251,7 +257,7 @@ async fn yield_once() {
 impl Drop for AnswerGuard {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.queue.push(self.id, Outcome::Broken);
+            drop(self.queue.end(self.id, Outcome::Broken));
         }
     }
 }

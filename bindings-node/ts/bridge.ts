@@ -1,7 +1,7 @@
 // Starts operations in the native half and receives their results. Owns what is under way in this environment
 // (each worker thread has its own) and what keeps the process alive; knows no lock.
 
-import { clearInterval, setInterval } from 'node:timers'
+import { clearInterval, setImmediate, setInterval } from 'node:timers'
 
 import {
   type Bridge,
@@ -132,9 +132,13 @@ function flush(): void {
   if (native.flush(bridge())) drain()
 }
 
-/** Handles every result since the last call. */
+/**
+ * Handles the results since the last call. If there are many, some at a time: what awaits them runs in between, so that
+ * the first need not wait for the last.
+ */
 function drain(): void {
-  const parts = native.take(bridge())
+  const parts = native.take(bridge(), MOST_AT_ONCE)
+  if (parts.length === 3 * MOST_AT_ONCE) setImmediate(drain)
   for (let index = 0; index < parts.length; index += 3) {
     const id = parts[index] as number
     const [value, beside] = [parts[index + 1], parts[index + 2]]
@@ -191,3 +195,5 @@ function nextId(): number {
 const EXIT_PATIENCE = 100
 /** After this many operations the engine is woken without waiting for the turn to end. */
 const PART = 32
+/** How many results are handled before their awaiters run. */
+const MOST_AT_ONCE = 256

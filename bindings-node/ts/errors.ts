@@ -38,8 +38,7 @@ export class LockError extends Error {
   readonly attemptCount: number
   /** How long the operation took, in milliseconds. */
   readonly elapsed: number
-  /** What every node did in the last try; empty where no node was asked. */
-  declare readonly votes: readonly LockVote[]
+  readonly #votes: readonly LockVote[]
 
   constructor(message: string, details: ErrorDetails = {}) {
     super(message)
@@ -47,8 +46,12 @@ export class LockError extends Error {
     this.resources = details.resources ?? []
     this.attemptCount = details.attemptCount ?? 0
     this.elapsed = details.elapsed ?? 0
-    // Not enumerable: a log line need not repeat what the message says.
-    Object.defineProperty(this, 'votes', { value: details.votes ?? [], configurable: true })
+    this.#votes = details.votes ?? []
+  }
+
+  /** What every node did in the last try; empty where no node was asked. */
+  get votes(): readonly LockVote[] {
+    return this.#votes
   }
 
   /**

@@ -188,7 +188,8 @@ impl Engine {
         let leaving = Arc::new(OnceLock::new());
         // Background work that the future leaves behind is counted before the future ends.
         let join = self.hand_over(FutureWith { future, value: Arc::clone(&leaving) });
-        Task { join, leaving, background: Arc::clone(self.tasks().background()) }
+        let background = Arc::clone(self.tasks().background());
+        Task { join: Some(join), leaving, background }
     }
 
     /// [`Self::spawn`] for a caller on another thread that waits only for the end of `future`.

@@ -31,7 +31,8 @@ impl<F: Future, T> Future for FutureWith<F, T> {
 /// A future that runs on an [`Engine`](super::Engine); dropping it drops the future there.
 #[must_use = "dropping a task cancels it"]
 pub struct Task<T> {
-    pub(super) join: JoinHandle<T>,
+    /// Absent once nobody waits for it any more.
+    pub(super) join: Option<JoinHandle<T>>,
     /// Counts as background work from the cancellation until the future is dropped on the thread.
     pub(super) leaving: Arc<OnceLock<BackgroundTicket>>,
     pub(super) background: Arc<Background>,
@@ -40,10 +41,15 @@ pub struct Task<T> {
 impl<T> Task<T> {
     /// Makes the engine's thread drop the future soon. [`Engine::drain`](super::Engine::drain) waits for that, too.
     pub fn cancel(&self) {
-        if !self.join.is_finished() {
+        if let Some(join) = self.join.as_ref().filter(|join| !join.is_finished()) {
             self.leaving.get_or_init(|| BackgroundTicket::new(&self.background));
-            self.join.abort();
+            join.abort();
         }
+    }
+
+    /// Lets the future run to its end without a caller.
+    pub fn detach(mut self) {
+        self.join = None;
     }
 }
 
@@ -52,7 +58,8 @@ impl<T> Future for Task<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        match Pin::new(&mut self.join).poll(context) {
+        let Some(join) = &mut self.join else { return Poll::Ready(None) };
+        match Pin::new(join).poll(context) {
             Poll::Ready(Ok(value)) => Poll::Ready(Some(value)),
             Poll::Ready(Err(error)) if error.is_panic() => {
                 std::panic::resume_unwind(error.into_panic())
