@@ -183,7 +183,8 @@ function traceHolds(
     asyncEnd(message) {
       const traced = forget(message)
       if (traced === undefined) return
-      const { outcome = 'unknown', endedAt = Date.now(), reason } = message
+      const { outcome = 'unknown', endedAt: toldAt = Date.now(), reason } = message
+      const endedAt = outcome === 'expired' ? Math.min(toldAt, traced.until) : toldAt
       duration.record(Math.max(0, endedAt - traced.begun) / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
       if (outcome === 'lost')

@@ -312,6 +312,19 @@ def test_extend(cluster3: Cluster, start: Start) -> None:
     assert absent.code == 1
 
 
+@pytest.mark.parametrize("command", ["extend", "release"])
+@pytest.mark.parametrize(
+    ("values", "code"), [(("other", "other"), 3), (("other", "third"), 3), (("other",), 1)]
+)
+def test_another_has_a_lock_if_no_majority_is_left_of_it(
+    cluster3: Cluster, command: str, values: tuple[str, ...], code: int
+) -> None:
+    for _ in range(15):
+        for server, value in zip(cluster3, values, strict=False):
+            server.command("SET", "job", value, "PX", 60_000)
+        assert call(command, "job", "--token", "mine", nodes=cluster3.urls).code == code
+
+
 def test_verify(cluster3: Cluster, holder: Holder) -> None:
     current = call("verify", holder.sequencer, nodes=cluster3.urls)
     assert (current.code, current.err) == (0, "")

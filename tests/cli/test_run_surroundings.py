@@ -42,6 +42,12 @@ def test_started_with_signals_blocked(cluster3: Cluster, program: Program) -> No
 
 
 @each_program
+def test_the_command_has_the_usual_signals(cluster3: Cluster, program: Program) -> None:
+    words = ("run", "job", "--", "sh", "-c", "kill -XFSZ $$")
+    assert call(*words, nodes=cluster3.urls, program=program).code == 128 + signal.SIGXFSZ
+
+
+@each_program
 def test_started_without_standard_streams(
     cluster3: Cluster, program: Program, tmp_path: Path
 ) -> None:

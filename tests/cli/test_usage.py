@@ -46,6 +46,14 @@ RAN = ("--", "sh", "-c", "echo ran")
             ["--nodes", "redis://a", "run", "--nodes=redis://b", "job", *RAN],
             "--nodes stands before the command and behind it",
         ),
+        (
+            ["--nodes-file", "a", "run", "--nodes-file", "b", "job", *RAN],
+            "--nodes-file stands before the command and behind it",
+        ),
+        (
+            ["--user-prefix=a", "run", "--user-prefix", "b", "job", *RAN],
+            "--user-prefix stands before the command and behind it",
+        ),
         (["run", "--owner", "a=x\ny", "job", *RAN], "without control characters"),
         (["run", "", *RAN], "must not be empty"),
         (["run", "quorlock:x", *RAN], "must not begin with"),

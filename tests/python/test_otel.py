@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from quorlock import ConfigError, QuorumUnreachable, Redlock, events, otel
+from quorlock import ConfigError, LeaseLost, QuorumUnreachable, Redlock, events, otel
 from tests.python.apis import Api, both_apis
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -231,17 +231,18 @@ def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
 
 
 @both_apis
-async def test_a_lease_that_ended_in_silence_has_expired(api: Api, seen: Seen) -> None:
-    """Its span ends with its validity, and nothing is waited for."""
+async def test_a_lease_that_has_run_out_has_expired(api: Api, seen: Seen) -> None:
+    """Its span ends with its validity, released late or not at all; nothing is waited for."""
     locks = api.Redlock(OWN_NODES)
     stop = seen.instrument(locks)
     lock, extended = (locks.lock(name, ttl=0.2, auto_extend=False) for name in ("r", "extended"))
-    assert await api(lock.acquire())
-    assert await api(extended.acquire())
+    assert [await api(it.acquire()) for it in (lock, extended)] == [True, True]
     assert extended.lease
     await api(extended.lease.extend(0.4))
     await api.until(lambda: extended.lease and not extended.lease.is_valid)
     await api.sleep(0.3)
+    with pytest.raises(LeaseLost):
+        await api(extended.lease.release())
     before = time.monotonic()
     stop()
     assert time.monotonic() - before < 0.5

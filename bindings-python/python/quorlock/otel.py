@@ -242,8 +242,10 @@ class _Instrumentation:
 
     def _ended_as(self, outcome: str, event: events.LeaseEvent, held_for: float) -> None:
         self._hold.record(held_for, {"quorlock.outcome": outcome})
-        if event.token in self._holds:
-            self._end(event.token, event.at, outcome)
+        hold = self._holds.get(event.token)
+        if hold is not None:
+            at = min(event.at, hold.until) if outcome == "expired" else event.at
+            self._end(event.token, at, outcome)
         elif len(self._ended) < _MOST_ENDED:
             self._ended[event.token] = (event.at, outcome)
 

@@ -6,7 +6,7 @@ mod status;
 mod value;
 
 use quorlock::{
-    Address, Answer, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
+    Address, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
     ServerConnection,
 };
 use serde_json::json;
@@ -32,7 +32,7 @@ pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failur
 
 fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
     let lease = locks.lease([name], token)?;
-    held(context, name, &context.engine.block_on(lease.check()))?;
+    held(context, name, token, &context.engine.block_on(lease.check()))?;
     let (outcome, votes) = context.engine.block_on(lease.release_told())?;
     match outcome {
         ReleaseOutcome::Released => {
@@ -105,7 +105,7 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     let (locks, name) = (context.locks()?, &options.name);
     let token = options.token.as_deref().expect("the command line was checked");
     let lease = locks.lock(name).ttl(options.ttl).lease(token)?;
-    let validity = held(context, name, &context.engine.block_on(prolong(&lease)))?;
+    let validity = held(context, name, token, &context.engine.block_on(prolong(&lease)))?;
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -131,21 +131,21 @@ pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure>
     Ok(if is_current { code::DONE } else { code::NO })
 }
 
-/// The result of an operation on a lease that was taken over, with what the nodes say if it is not
-/// held.
+/// The result of an operation on the lease with this token, with what the nodes say if it is not held.
 fn held<T: Copy>(
     context: &Context,
     name: &str,
+    token: &str,
     result: &Result<T, LockError>,
 ) -> Result<T, Failure> {
     match result {
         Ok(value) => Ok(*value),
         Err(error) if error.kind() == ErrorKind::LeaseLost => {
-            let is_other =
-                |vote: &&NodeReport| matches!(vote.answer, Some(Ok(Answer::Theirs { .. })));
-            let others = error.votes().iter().filter(is_other).count();
+            // All nodes are asked: the votes are those of the nodes that answered before the loss was certain.
+            let readings = reading::of(context, name)?;
+            let others = reading::keys(&readings).filter(|key| key.holder.text() != Some(token));
             // With this number of keys, nobody else can get it.
-            let is_held = 2 * others >= error.votes().len().max(1);
+            let is_held = 2 * others.count() >= readings.len();
             Err(if is_held { held_by_another(context, name) } else { not_held(context, name) })
         }
         Err(error) => Err(error.clone().into()),

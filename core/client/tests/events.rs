@@ -179,6 +179,24 @@ fn a_loss_is_told_with_its_reason_and_once() {
 }
 
 #[test]
+fn a_lease_that_has_run_out_was_held_no_longer() {
+    run(async {
+        let told = Told::default();
+        let locks = in_memory(&told);
+        let ttl = Duration::from_millis(100);
+        let lease = locks.lock("r").ttl(ttl).acquire().await.expect("free").into_lease();
+        until("it has run out", || !lease.is_valid()).await;
+        tokio::time::sleep(2 * ttl).await;
+        lease.release().await.expect("once");
+        let kinds = told.kinds();
+        let EventKind::Released { outcome, held_for, .. } = &kinds[1] else { panic!("{kinds:?}") };
+        assert_eq!(*outcome, "expired");
+        assert!(*held_for <= ttl, "{held_for:?}");
+        assert!(locks.stats().hold_seconds.sum <= ttl.as_secs_f64());
+    });
+}
+
+#[test]
 fn a_lease_whose_handle_is_dropped_is_told_as_abandoned() {
     run(async {
         let told = Told::default();

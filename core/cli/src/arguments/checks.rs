@@ -7,14 +7,14 @@ use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use quorlock_protocol::Resource;
 
-use super::{Arguments, Command, Run};
+use super::{Arguments, Command, Common, Run};
 use crate::failure::{Failure, code};
 
 /// Reads a command line, without the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Failure> {
     let words: Vec<OsString> = [OsString::from("quorlock")].into_iter().chain(arguments).collect();
     let arguments = Arguments::try_parse_from(&words).map_err(|error| of_clap(&error))?;
-    check_nodes(&arguments, &words)?;
+    check_places(&arguments.common, &words)?;
     let token = match &arguments.command {
         Command::Release(release) if release.force && !release.yes => {
             return Err(Failure::usage(
@@ -37,16 +37,20 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arg
     Ok(arguments)
 }
 
-/// Of options before the command and behind it, only the latter count: fewer nodes than were named.
-fn check_nodes(arguments: &Arguments, words: &[OsString]) -> Result<(), Failure> {
+/// Of options before the command and behind it, only the latter count: other nodes, for example, than were named.
+fn check_places(common: &Common, words: &[OsString]) -> Result<(), Failure> {
     let own = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
-    let named = own.filter(|word| *word == "--nodes" || word.starts_with("--nodes=")).count();
-    if named > arguments.common.nodes.len() {
-        return Err(Failure::usage(
-            "--nodes stands before the command and behind it: name all nodes in one of the places",
-        ));
+    let own: Vec<&str> = own.filter_map(|word| word.split('=').next()).collect();
+    let counted = [("--nodes", common.nodes.len()), ("--nodes-file", 1), ("--user-prefix", 1)];
+    let is_lost = |(option, counted): &(&str, usize)| {
+        own.iter().filter(|word| *word == option).count() > *counted
+    };
+    match counted.iter().find(|it| is_lost(it)) {
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option} stands before the command and behind it: use one of the places"
+        ))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn check_run(run: &Run) -> Result<(), Failure> {

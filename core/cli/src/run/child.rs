@@ -11,7 +11,9 @@ use std::process::Command;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg, pthread_sigmask};
+use nix::sys::signal::{
+    SigHandler, SigSet, SigmaskHow, Signal as Number, killpg, pthread_sigmask, signal,
+};
 use nix::unistd::{Pid, getpgrp, getpid, getppid};
 
 use super::signals::Signal;
@@ -162,6 +164,9 @@ fn prepare(parent: Pid, terminal: Option<&Terminal>) -> io::Result<()> {
         terminal.give(getpgrp());
     }
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    // Python ignores it, and what is ignored would stay so. (The standard library restores SIGPIPE.)
+    // SAFETY: no handler is installed.
+    unsafe { signal(Number::SIGXFSZ, SigHandler::SigDfl)? };
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         nix::sys::prctl::set_pdeathsig(Number::SIGTERM)?;

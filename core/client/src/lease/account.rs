@@ -64,6 +64,12 @@ impl State {
         Before { until, ttl, failures: self.life.renewal_failures() }
     }
 
+    /// For how long it was held: until now, or until its validity was over.
+    fn held_for(&self, now: Moment) -> Duration {
+        let until = self.life.lease().map_or(now, |lease| lease.until().min(now));
+        until.since(self.life.since())
+    }
+
     fn take_hold(&mut self) -> HoldSpan {
         self.extras.as_mut().map(|extras| std::mem::take(&mut extras.hold)).unwrap_or_default()
     }
@@ -116,7 +122,7 @@ impl Shared {
 
     pub(super) fn account_lost(&self, reason: LossReason) {
         let mut state = self.lock();
-        let held_for = self.now().since(state.life.since());
+        let held_for = state.held_for(self.now());
         let (lease, hold) = (self.info(&state), state.take_hold());
         drop(state);
         hold.end(HoldSpan::LOST);
@@ -133,7 +139,7 @@ impl Shared {
         EndOfLease {
             telemetry: Arc::clone(&self.manager.telemetry),
             token: state.life.fencing_token(),
-            held_for: now.since(state.life.since()),
+            held_for: state.held_for(now),
             was_over,
             is_acquired: self.is_acquired(),
             hold: state.take_hold(),
