@@ -5,6 +5,8 @@ use std::time::Duration;
 use quorlock::embed::UndeliveredLease;
 use quorlock::{Holder, LockError, NodeReport, ReleaseOutcome};
 
+use crate::errors::Failure;
+
 /// The result of an operation.
 pub(crate) enum Outcome {
     Acquired(UndeliveredLease),
@@ -14,7 +16,8 @@ pub(crate) enum Outcome {
     Answer(bool),
     Count(u32),
     Holder(Option<Holder>),
-    Failed(LockError),
+    /// Described on the core's thread, to leave JavaScript's the more time for all its code.
+    Failed(Box<Failure>),
     /// The operation panicked.
     Broken,
     /// Not the end of an operation: a watched lease was lost.
@@ -26,6 +29,6 @@ pub(crate) enum Outcome {
 
 impl From<LockError> for Outcome {
     fn from(error: LockError) -> Self {
-        Self::Failed(error)
+        Self::Failed(Box::new(Failure::new(&error)))
     }
 }

@@ -67,7 +67,8 @@ pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
         Outcome::Holder(holder) => {
             (holder.map_or(NOTHING, |holder| Part::I(holder.into())), NOTHING)
         }
-        Outcome::Failed(error) | Outcome::Lost(error) => (NOTHING, failed(&error)),
+        Outcome::Failed(failure) => (NOTHING, Part::F(failure.into_fields())),
+        Outcome::Lost(error) => (NOTHING, failed(&error)),
         Outcome::Renewal(votes) => (Part::G(NodeVote::list(&votes)), NOTHING),
         Outcome::Broken => (NOTHING, Part::F(Failure::broken().into_fields())),
     }
