@@ -80,7 +80,7 @@ impl Failure<'_> {
             Some(Ok(Answer::Theirs { frees, .. })) => Some(frees),
             _ => None,
         });
-        let (mut longest, mut never) = (None, 0);
+        let (mut longest, mut never) = (None, 0_u32);
         for free in frees {
             match free {
                 Frees::In(time) => longest = longest.max(Some(time)),
@@ -88,7 +88,8 @@ impl Failure<'_> {
                 Frees::Unknown => {}
             }
         }
-        if never > 0 {
+        let without_end = never as usize + tally.failed + tally.missing;
+        if never > 0 && self.quorum().is_blocked_by(without_end) {
             let _ = write!(
                 text,
                 "; on {} the key has no ttl (another program made it): it will not expire, delete it \

@@ -61,6 +61,9 @@ fn a_key_without_an_end_is_told_as_such() {
     let text = explain(ErrorKind::NotAcquired, &answers[..1], 0);
     assert!(text.contains("on 1 node the key has no ttl"), "{text}");
     assert!(text.contains("delete it if its owner is gone"), "{text}");
+    let one = [theirs(Frees::Never), theirs(frees_in(10)), theirs(frees_in(30))];
+    let text = explain(ErrorKind::NotAcquired, &one, 0);
+    assert!(text.contains("3 of 3 nodes refused; free in at most 30 ms"), "{text}");
 }
 
 #[test]
