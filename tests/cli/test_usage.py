@@ -16,7 +16,10 @@ RAN = ("--", "sh", "-c", "echo ran")
     ("words", "told"),
     [
         (["fly"], "unrecognized subcommand 'fly'"),
-        (["run", "--bogus", "job", *RAN], "unexpected argument '--bogus'"),
+        (
+            ["run", "--bogus", "job", *RAN],
+            "unexpected argument '--bogus' found\n\nUsage: quorlock run",
+        ),
         ([], "Usage: quorlock"),
         (["run"], "run needs the name of a lock"),
         (["run", "job"], "run needs a command behind '--', as in: quorlock run job -- CMD"),

@@ -13,7 +13,7 @@ use crate::failure::{Failure, code};
 /// Reads a command line, without the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Failure> {
     let words: Vec<OsString> = [OsString::from("quorlock")].into_iter().chain(arguments).collect();
-    let arguments = Arguments::try_parse_from(&words).map_err(|error| of_clap(&error))?;
+    let arguments = Arguments::try_parse_from(&words).map_err(of_clap)?;
     check_places(&arguments.common, &words)?;
     let token = match &arguments.command {
         Command::Release(release) if release.force && !release.yes => {
@@ -73,7 +73,7 @@ fn check_run(run: &Run) -> Result<(), Failure> {
 }
 
 /// The failure behind an error of the parser. Help and the version are printed, and end well.
-fn of_clap(error: &clap::Error) -> Failure {
+fn of_clap(mut error: clap::Error) -> Failure {
     let ends_well = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if ends_well {
         crate::output::write(|| error.print());
@@ -85,13 +85,15 @@ fn of_clap(error: &clap::Error) -> Failure {
     if let (ErrorKind::ValueValidation, Some(ContextValue::String(value))) =
         (error.kind(), error.get(ContextKind::InvalidValue))
     {
-        let reason = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+        let reason = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
         let option = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(option)) => option.as_str(),
             _ => "an argument",
         };
         return Failure::usage(format!("{value:?} is wrong for {option}: {reason}"));
     }
+    // The tip to write it behind '--' is wrong here: it would be a word of the command.
+    error.remove(ContextKind::Suggested);
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     Failure::usage(text.trim_end())
