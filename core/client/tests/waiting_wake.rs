@@ -44,10 +44,7 @@ fn a_key_that_is_deleted_by_hand_wakes_the_waiter() {
 #[test]
 fn a_waiter_is_woken_after_its_connections_were_lost() {
     run(async {
-        let servers = servers();
-        let waiting = manager(&servers);
-        hold(&servers);
-        let waiter = wait_for(&waiting, &servers).await;
+        let (servers, _waiting, waiter) = held_and_waited_for().await;
         for server in &servers {
             assert_eq!(server.ask().call(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
         }
@@ -64,10 +61,7 @@ fn a_waiter_is_woken_after_its_connections_were_lost() {
 #[test]
 fn nothing_is_left_of_a_waiter_that_gives_up() {
     run(async {
-        let servers = servers();
-        let waiting = manager(&servers);
-        hold(&servers);
-        let waiter = wait_for(&waiting, &servers).await;
+        let (servers, waiting, waiter) = held_and_waited_for().await;
         waiter.abort();
         eventually("no place", || servers.iter().all(|it| places(it) == 0)).await;
         let lock = waiting.lock("r").timeout(Duration::from_millis(50));
@@ -81,10 +75,7 @@ fn nothing_is_left_of_a_waiter_that_gives_up() {
 #[test]
 fn draining_waits_until_the_places_are_given_up() {
     run(async {
-        let servers = servers();
-        let waiting = manager(&servers);
-        hold(&servers);
-        let waiter = wait_for(&waiting, &servers).await;
+        let (servers, waiting, waiter) = held_and_waited_for().await;
         for server in &servers {
             assert_eq!(server.ask().call(&["CLIENT", "PAUSE", "200", "WRITE"]), "OK");
         }
@@ -167,6 +158,15 @@ async fn wait_for(locks: &Redlock, servers: &[Server]) -> Waiter {
     eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
     eventually("the watches", || servers.iter().all(is_tracking)).await;
     waiter
+}
+
+/// A lock that somebody holds who knows nothing of queues, and a caller that waits for it.
+async fn held_and_waited_for() -> (Vec<Server>, Redlock, Waiter) {
+    let servers = servers();
+    let waiting = manager(&servers);
+    hold(&servers);
+    let waiter = wait_for(&waiting, &servers).await;
+    (servers, waiting, waiter)
 }
 
 /// Waits until the waiter has the lock, which must be soon, and releases it.

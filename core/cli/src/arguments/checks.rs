@@ -85,7 +85,8 @@ fn of_clap(mut error: clap::Error) -> Failure {
     if let (ErrorKind::ValueValidation, Some(ContextValue::String(value))) =
         (error.kind(), error.get(ContextKind::InvalidValue))
     {
-        let reason = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+        let reason =
+            std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
         let option = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(option)) => option.as_str(),
             _ => "an argument",
