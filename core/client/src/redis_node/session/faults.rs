@@ -48,8 +48,8 @@ pub(super) fn of_checkup(error: &ServerError) -> Fault {
     }
     let what = lacking(error, "the guards' keys");
     let words = format!(
-        "the user's access list {what}: add ~quorlock:* and +eval +get +set +pexpire +time with ACL SETUSER, or set \
-         restart_guard to \"off\" and clock_guard to false"
+        "the user's access list {what}: add ~quorlock:* and +eval +get +set +pexpire +pttl +time +hgetall +hset +hdel \
+         with ACL SETUSER, or set restart_guard to \"off\" and clock_guard to false"
     );
     Fault::new(FaultKind::NotPermitted, words)
 }

@@ -252,7 +252,7 @@ impl GuardProbe {
             return None;
         }
         self.gate = Gate::Undecided;
-        hold_back(answers);
+        self.hold_back(answers);
         self.probe(now)
     }
 
@@ -265,14 +265,19 @@ impl GuardProbe {
         batch: &Batch,
     ) {
         if !batch.requests().iter().all(|request| self.vouches(request, (sent, now))) {
-            hold_back(answers);
+            self.hold_back(answers);
         }
     }
-}
 
-fn hold_back(answers: &mut [Result<Answer, Fault>]) {
-    for answer in answers.iter_mut().filter(|it| matches!(it, Ok(Answer::Ours { .. }))) {
-        *answer = Err(gate::undecided());
+    /// What does not count is told with the reason: after a probe that has failed, its fault.
+    fn hold_back(&self, answers: &mut [Result<Answer, Fault>]) {
+        let fault = match &self.gate {
+            Gate::Broken(fault) => fault.clone(),
+            Gate::Open(_) | Gate::Quarantined(_) | Gate::Undecided => gate::undecided(),
+        };
+        for answer in answers.iter_mut().filter(|it| matches!(it, Ok(Answer::Ours { .. }))) {
+            *answer = Err(fault.clone());
+        }
     }
 }
 

@@ -1,0 +1,48 @@
+"""Tests what the command names as the cause where nodes do not do their part, on real servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.command import call
+from tests.cli.doctor import Servers
+from tests.support.cluster import Cluster
+
+
+def _without(servers: Servers, rules: str) -> tuple[Cluster, list[str]]:
+    """Three servers, and their addresses for a user to whom these rules apply as well."""
+    cluster = servers(3, users={"app": f"on >pw ~* &* +@all {rules}"})
+    return cluster, [server.url_for("app", "pw") for server in cluster]
+
+
+def _hold(cluster: Cluster, token: str = "holder") -> None:
+    for server in cluster:
+        server.command("SET", "job", token, "PX", 60_000)
+
+
+#: Without it, nothing is found out of what a node may have forgotten.
+FOR_THE_GUARDS = {
+    "-time": "does not permit the command TIME on the guards' keys",
+    "-hgetall": "does not permit the command HGETALL on the guards' keys",
+    "resetkeys ~job": "does not cover the guards' keys",
+}
+#: Those that every check-up of a node takes.
+GUARDS_RIGHTS = ("+eval", "+get", "+set", "+pexpire", "+pttl", "+time", "+hgetall", "+hset")
+
+
+@pytest.mark.parametrize(("rules", "told"), FOR_THE_GUARDS.items(), ids=FOR_THE_GUARDS.keys())
+def test_extend_without_a_right_of_the_guards(servers: Servers, rules: str, told: str) -> None:
+    cluster, nodes = _without(servers, rules)
+    _hold(cluster)
+    ended = call("extend", "job", "--token", "holder", nodes=nodes)
+    assert (ended.code, ended.out) == (69, "")
+    assert told in ended.err
+    assert "quarantine" not in ended.err
+
+
+@pytest.mark.parametrize("right", GUARDS_RIGHTS)
+def test_the_remedy_names_every_right_of_the_guards(servers: Servers, right: str) -> None:
+    _, nodes = _without(servers, right.replace("+", "-"))
+    ended = call("run", "--try", "job", "--", "true", nodes=nodes)
+    assert ended.code == 69
+    assert f" {right} " in ended.err.partition("on the guards' keys: add ")[2]
