@@ -68,6 +68,8 @@ def test_too_few_nodes_for_a_lock(servers: Servers) -> None:
     code, told = doctor(cluster.urls)
     assert code == 2
     assert finding(told, "no-quorum")["severity"] == "unfit"
+    remedy = "bring the other nodes back: this is found out once 2 of 3 answer"
+    assert finding(told, "undecided")["remedy"] == remedy
     plain = call("doctor", nodes=cluster.urls)
     assert plain.code == 2
     assert plain.out.splitlines()[-1] == "A lock cannot be had now, or is not safe."

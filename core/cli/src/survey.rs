@@ -109,6 +109,15 @@ impl Node {
         self.state == NodeState::Healthy && !is_kept_out && !self.is_too_far()
     }
 
+    /// Whether it tells the guards what it remembers, as a majority has to before they decide about any.
+    fn answers_guards(&self) -> bool {
+        match self.state {
+            NodeState::Healthy | NodeState::Quarantined(_) => true,
+            NodeState::Connecting => !self.lacks_commands(),
+            NodeState::Unresponsive | NodeState::Refusing(_) | NodeState::Down(_) => false,
+        }
+    }
+
     /// Whether it answers, but later than locks wait for it.
     fn is_too_far(&self) -> bool {
         self.facts.as_ref().is_ok_and(Facts::is_too_far)

@@ -100,12 +100,7 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
         }
         NodeState::Healthy => None,
         NodeState::Connecting if node.lacks_commands() => None,
-        NodeState::Connecting => Some(Finding::of(
-            node,
-            "undecided",
-            "it is not known yet whether it remembers its locks",
-            "ask again in a moment",
-        )),
+        NodeState::Connecting => Some(of_undecided(survey, node)),
         // Commands may just be on their way: another finding tells how long that takes.
         NodeState::Unresponsive if node.is_too_far() => None,
         NodeState::Unresponsive => {
@@ -145,6 +140,17 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
         }
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
     }
+}
+
+fn of_undecided(survey: &Survey, node: &Node) -> Finding {
+    let problem = "it is not known yet whether it remembers its locks";
+    let (quorum, all) = (survey.quorum(), survey.nodes.len());
+    let remedy = if survey.nodes.iter().filter(|node| node.answers_guards()).count() < quorum {
+        format!("bring the other nodes back: this is found out once {quorum} of {all} answer")
+    } else {
+        "ask again in a moment".to_owned()
+    };
+    Finding::of(node, "undecided", problem, &remedy)
 }
 
 /// That a node which is not known to be unfit has told nothing of itself.
