@@ -46,3 +46,14 @@ def test_the_remedy_names_every_right_of_the_guards(servers: Servers, right: str
     ended = call("run", "--try", "job", "--", "true", nodes=nodes)
     assert ended.code == 69
     assert f" {right} " in ended.err.partition("on the guards' keys: add ")[2]
+
+
+def test_a_release_that_nodes_refuse(servers: Servers) -> None:
+    """They have answered, and said why."""
+    _, nodes = _without(servers, "-del")
+    ended = call("run", "--try", "--ttl", "2s", "a", "b", "--", "true", nodes=nodes)
+    assert ended.code == 0
+    told = "quorlock: too few nodes have confirmed the release of 'a', 'b': "
+    assert ended.err.startswith(told)
+    assert "the user's access list does not permit the command DEL: " in ended.err
+    assert ended.err.endswith("; it will be free in 2.00 s at the most\n")

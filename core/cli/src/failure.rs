@@ -3,7 +3,7 @@
 
 use std::io;
 
-use quorlock::{ConfigError, ErrorKind, LockError};
+use quorlock::{ConfigError, ErrorKind, Fault, LockError, NodeReport};
 
 /// The statuses that a command exits with. 64 and above follow `sysexits.h`, like `flock` and
 /// `consul lock`.
@@ -80,6 +80,26 @@ fn without_passwords(text: &str) -> String {
     }
     shown.push_str(rest);
     shown
+}
+
+/// What has kept a node, by its address, from doing what it was asked.
+pub(crate) type NodeFault = (String, Fault);
+
+/// The faults among the nodes' answers.
+pub(crate) fn faults(votes: &[NodeReport]) -> Vec<NodeFault> {
+    let fault = |vote: &NodeReport| vote.answer.as_ref()?.as_ref().err().cloned();
+    votes.iter().filter_map(|it| Some((it.address.to_string(), fault(it)?))).collect()
+}
+
+/// `message`, with the faults that are the reason, if any are known.
+pub(crate) fn because(message: &str, faults: &[NodeFault]) -> String {
+    let why = Fault::list(faults.iter().map(|(address, fault)| (address.as_str(), fault)));
+    if why.is_empty() { message.to_owned() } else { format!("{message}: {why}") }
+}
+
+/// That it is not known whether a quorum has released `names`, and why.
+pub(crate) fn unconfirmed(names: &str, votes: &[NodeReport]) -> String {
+    because(&format!("too few nodes have confirmed the release of {names}"), &faults(votes))
 }
 
 /// The status to exit with in place of `code`, and a message on standard error, if standard output could

@@ -6,8 +6,7 @@ mod status;
 mod value;
 
 use quorlock::{
-    Address, ErrorKind, Lease, LockError, NodeReport, Redlock, ReleaseOutcome, Sequencer,
-    ServerConnection,
+    Address, ErrorKind, Lease, LockError, Redlock, ReleaseOutcome, Sequencer, ServerConnection,
 };
 use serde_json::json;
 
@@ -16,7 +15,7 @@ pub(crate) use self::status::status;
 use self::value::Value;
 use crate::arguments::{Extend, Release, Verify};
 use crate::context::Context;
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, NodeFault, because, code, faults, unconfirmed};
 
 /// Gives a lock back.
 pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failure> {
@@ -42,7 +41,10 @@ fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Resu
         }
         ReleaseOutcome::Taken => Err(held_by_another(context, name)),
         ReleaseOutcome::Expired => Err(not_held(context, name)),
-        ReleaseOutcome::Unknown => Err(no_quorum(name, &votes.now())),
+        ReleaseOutcome::Unknown => {
+            let message = unconfirmed(&format!("'{name}'"), &votes.now());
+            Err(Failure::new(code::NO_QUORUM, message))
+        }
     }
 }
 
@@ -68,8 +70,7 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
         _ if holders.iter().all(|holder| reading::is_rid_of(&after, holder)) => {}
         Quorum::Unknown => return Err(reading::unknown(name, &after)),
         _ => {
-            let why = if faults.is_empty() { "" } else { ": " };
-            let message = format!("'{name}' is still held by {named}{why}{}", faults.join("; "));
+            let message = because(&format!("'{name}' is still held by {named}"), &faults);
             return Err(not_done(context, name, STILL_HELD, message));
         }
     }
@@ -86,7 +87,7 @@ fn take(
     locks: &Redlock,
     name: &str,
     holder: &Value,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<NodeFault>, Failure> {
     if let Some(lease) = holder.text().and_then(|token| locks.lease([name], token).ok()) {
         let (_, votes) = context.engine.block_on(lease.release_told())?;
         return Ok(faults(&votes.now()));
@@ -97,7 +98,7 @@ fn take(
     };
     let deleted = context.engine.block_on(context.each_node(&visit));
     let nodes = context.addresses.iter().zip(deleted);
-    Ok(nodes.filter_map(|(node, it)| Some(format!("{node}: {}", it.err()?))).collect())
+    Ok(nodes.filter_map(|(node, it)| Some((node.to_string(), it.err()?))).collect())
 }
 
 /// Keeps a lock in its holder's place.
@@ -171,18 +172,6 @@ fn not_done(
 ) -> Failure {
     context.output.json(&json!({"name": name, "outcome": outcome}));
     Failure::outcome(code, message)
-}
-
-fn no_quorum(name: &str, votes: &[NodeReport]) -> Failure {
-    let faults = faults(votes).join("; ");
-    let message = format!("too few nodes answered to release '{name}': {faults}");
-    Failure::new(code::NO_QUORUM, message)
-}
-
-/// What has kept nodes from answering.
-fn faults(votes: &[NodeReport]) -> Vec<String> {
-    let told = votes.iter().filter_map(|it| Some(format!("{}: {}", it.address, it.detail()?)));
-    told.collect()
 }
 
 /// The status of an outcome, and its name for programs.

@@ -22,7 +22,7 @@ use self::supervision::{End, Supervision};
 use self::terminal::Terminal;
 use crate::arguments::Run;
 use crate::context::Context;
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, code, unconfirmed};
 use crate::output::{complain, mention};
 
 /// What the main thread waits for.
@@ -167,15 +167,16 @@ impl Held<'_> {
         let Self { context, lease, options } = self;
         let asked = Instant::now();
         let lease = lease.into_lease();
-        let outcome = context.engine.block_on(lease.release());
-        let lost = outcome.as_ref().ok().and_then(|outcome| lease.loss(*outcome));
+        let released = context.engine.block_on(lease.release_told());
+        let outcome = released.as_ref().map(|(outcome, _)| *outcome);
+        let lost = outcome.ok().and_then(|outcome| lease.loss(outcome));
         if options.verbose && lost.is_none() && matches!(outcome, Ok(ReleaseOutcome::Released)) {
             mention(&format!("released after {}", seconds(asked.elapsed())));
         }
-        if matches!(outcome, Ok(ReleaseOutcome::Unknown)) {
+        if let Ok((ReleaseOutcome::Unknown, votes)) = &released {
             complain(&format!(
-                "too few nodes answered to the release of {}: it will be free in {} at the most",
-                names(&options.names),
+                "{}; it will be free in {} at the most",
+                unconfirmed(&names(&options.names), &votes.now()),
                 seconds((options.ttl + options.lock_delay).max(options.min_hold))
             ));
         }

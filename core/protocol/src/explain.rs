@@ -187,31 +187,12 @@ impl Failure<'_> {
         (held_back, left.get(wanted - 1).copied())
     }
 
-    /// `redis://a:6379, redis://b:6379: connection refused; redis://c:6379: timed out`.
     fn list_faults(&self) -> String {
-        let mut told: Vec<(String, String)> = Vec::new();
-        for (vote, address) in self.report.votes.iter().zip(self.addresses) {
-            let (Vote::Failed, Some(Err(fault))) = (vote.vote, &vote.answer) else {
-                continue;
-            };
-            let fault = fault.to_string();
-            // Some faults already name the node that they are about.
-            if fault.starts_with(address) {
-                told.push((String::new(), fault));
-                continue;
-            }
-            match told.iter_mut().find(|(_, same)| *same == fault) {
-                Some((nodes, _)) => {
-                    let _ = write!(nodes, ", {address}");
-                }
-                None => told.push(((*address).to_owned(), fault)),
-            }
-        }
-        let line = |(nodes, fault): &(String, String)| {
-            if nodes.is_empty() { fault.clone() } else { format!("{nodes}: {fault}") }
-        };
-        let lines: Vec<_> = told.iter().map(line).collect();
-        lines.join("; ")
+        let votes = self.report.votes.iter().zip(self.addresses);
+        Fault::list(votes.filter_map(|(vote, address)| match (vote.vote, &vote.answer) {
+            (Vote::Failed, Some(Err(fault))) => Some((*address, fault)),
+            _ => None,
+        }))
     }
 }
 

@@ -155,6 +155,24 @@ impl Fault {
     pub fn detail(&self) -> &str {
         &self.detail
     }
+
+    /// Several nodes' faults, each with the node's address, in one line in which nothing stands twice:
+    /// `redis://a:6379, redis://b:6379: connection refused; redis://c:6379: timed out`.
+    pub fn list<'a>(faults: impl IntoIterator<Item = (&'a str, &'a Self)>) -> String {
+        let mut told: Vec<(Vec<&str>, &Self)> = Vec::new();
+        for (address, fault) in faults {
+            match told.iter_mut().find(|(_, same)| same.detail == fault.detail) {
+                Some((nodes, _)) => nodes.push(address),
+                None => told.push((vec![address], fault)),
+            }
+        }
+        let line = |(nodes, fault): &(Vec<&str>, &Self)| {
+            // Some faults already name the node that they are about.
+            let names_it = nodes.first().is_some_and(|node| fault.detail.starts_with(node));
+            if names_it { fault.to_string() } else { format!("{}: {fault}", nodes.join(", ")) }
+        };
+        told.iter().map(line).collect::<Vec<_>>().join("; ")
+    }
 }
 
 impl fmt::Display for Fault {

@@ -6,7 +6,7 @@ use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnect
 
 use super::value::{self, Value};
 use crate::context::{Context, are_one_server};
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, because, code};
 use crate::refusal::is_not_permitted;
 use crate::server_info::ServerInfo;
 
@@ -214,12 +214,8 @@ pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {
 
 /// The failure where too few nodes tell.
 pub(super) fn unknown(name: &str, readings: &[Reading]) -> Failure {
-    let faults: Vec<String> = readings
-        .iter()
-        .filter_map(|it| Some(format!("{}: {}", it.address, it.says.as_ref().err()?)))
-        .collect();
-    Failure::new(
-        code::NO_QUORUM,
-        format!("too few nodes tell who holds '{name}': {}", faults.join("; ")),
-    )
+    let fault = |it: &Reading| Some((it.address.clone(), it.says.as_ref().err()?.clone()));
+    let faults: Vec<_> = readings.iter().filter_map(fault).collect();
+    let message = because(&format!("too few nodes tell who holds '{name}'"), &faults);
+    Failure::new(code::NO_QUORUM, message)
 }

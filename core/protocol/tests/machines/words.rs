@@ -182,6 +182,17 @@ fn outcomes_votes_and_losses_have_names() {
 }
 
 #[test]
+fn a_fault_of_several_nodes_is_told_once() {
+    let [lost, twice] = ["the connection was lost", "redis://b:6379 and redis://c:6379 are one"]
+        .map(|words| Fault::new(FaultKind::Other, words));
+    let [a, b, c] = NODES;
+    assert_eq!(Fault::list([]), "");
+    assert_eq!(Fault::list([(a, &lost), (b, &lost)]), format!("{a}, {b}: {lost}"));
+    let all = [(a, &lost), (b, &twice), (c, &twice)];
+    assert_eq!(Fault::list(all), format!("{a}: {lost}; {twice}"));
+}
+
+#[test]
 fn permanent_faults_are_not_those_that_may_have_acted() {
     for kind in FaultKind::ALL {
         assert!(!(kind.is_permanent() && kind.may_have_acted()), "{kind:?}");
