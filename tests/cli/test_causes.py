@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from collections.abc import Iterator
+
 import pytest
 
 from tests.cli.command import call
@@ -18,6 +22,16 @@ def _without(servers: Servers, rules: str) -> tuple[Cluster, list[str]]:
 def _hold(cluster: Cluster, token: str = "holder") -> None:
     for server in cluster:
         server.command("SET", "job", token, "PX", 60_000)
+
+
+@contextlib.contextmanager
+def _full(cluster: Cluster) -> Iterator[None]:
+    """Two of the servers take no more connections."""
+    with contextlib.ExitStack() as connected:
+        for server in cluster[:2]:
+            server.command("CONFIG", "SET", "maxclients", "1")
+            connected.enter_context(socket.create_connection((server.host, server.port)))
+        yield
 
 
 #: Without it, nothing is found out of what a node may have forgotten.
@@ -57,3 +71,14 @@ def test_a_release_that_nodes_refuse(servers: Servers) -> None:
     assert ended.err.startswith(told)
     assert "the user's access list does not permit the command DEL: " in ended.err
     assert ended.err.endswith("; it will be free in 2.00 s at the most\n")
+
+
+@pytest.mark.parametrize("words", [("status", "job"), ("release", "job", "--force", "--yes")])
+def test_servers_with_too_many_clients(servers: Servers, words: tuple[str, ...]) -> None:
+    cluster = servers(3)
+    with _full(cluster):
+        ended = call(*words, nodes=cluster.urls)
+    assert ended.code == 69
+    told = " ".join((ended.out + ended.err).split())
+    assert "max number of clients reached" in told
+    assert "connection was lost" not in told

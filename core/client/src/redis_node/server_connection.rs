@@ -9,7 +9,7 @@ use redis::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::faults::{not_connected, silent};
-use super::session::{log_in_calls, refused};
+use super::session::{log_in_calls, of_connection, refused};
 use super::transport::{self, Outgoing, Pipe, Socket, plain};
 use crate::address::Address;
 use crate::keys::lives_key;
@@ -99,7 +99,8 @@ impl ServerConnection {
     /// Sends one call, and waits for its reply.
     ///
     /// # Errors
-    /// A [`Fault`] if the connection breaks. A refusal by the server is a reply.
+    /// A [`Fault`] if the connection breaks, or the server takes no more connections, or none from
+    /// this machine. Any other refusal by the server is a reply.
     pub async fn ask(&mut self, words: &[&str]) -> Result<ServerReply, Fault> {
         Ok(reply(self.exchange(&mut Outgoing::from(&call(words))).await?))
     }
@@ -145,7 +146,11 @@ impl ServerConnection {
     }
 
     async fn next_reply(&mut self) -> Result<Value, Fault> {
-        poll_fn(|context| self.pipe.poll_reply(context)).await.map(Value::from)
+        let value = poll_fn(|context| self.pipe.poll_reply(context)).await.map(Value::from)?;
+        match &value {
+            Value::ServerError(error) => of_connection(error).map_or(Ok(value), Err),
+            _ => Ok(value),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ mod wire;
 
 pub(super) use self::arrivals::{Arrivals, SILENT};
 pub(super) use self::facts::Facts;
-pub(super) use self::faults::{of_queue, of_reply, replica};
+pub(super) use self::faults::{of_connection, of_queue, of_reply, replica};
 pub(super) use self::gate::Gate;
 pub(super) use self::guard_probe::GuardProbe;
 pub(super) use self::handshake::{ClientId, Handshake, Known, Told, log_in_calls, refused};

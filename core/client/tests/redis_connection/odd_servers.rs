@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{NodeSettings, NodeState};
+use quorlock::{NodeSettings, NodeState, ServerConnection};
 use quorlock_protocol::{Action, Answer, Fault, FaultKind};
 
 use crate::is_healthy;
@@ -178,6 +178,21 @@ fn a_server_that_speaks_first_is_heard() {
                 assert!(fault.detail().contains(part), "{hangs_up}: {fault}");
             });
         }
+    }
+}
+
+#[test]
+fn a_server_that_refuses_the_connection_says_why_to_tools() {
+    for (words, kind) in [
+        (&b"-ERR max number of clients reached\r\n"[..], FaultKind::TooManyClients),
+        (b"-DENIED Redis is running in protected mode\r\n", FaultKind::NotPermitted),
+    ] {
+        run(async {
+            let address = greeter(words, true).await.parse().unwrap();
+            let mut connection = ServerConnection::open(&address).await.unwrap();
+            let fault = connection.ask_all(&[&["INFO"], &["TIME"]]).await.unwrap_err();
+            assert_eq!(fault.kind(), kind, "{fault}");
+        });
     }
 }
 

@@ -35,6 +35,14 @@ pub(crate) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault 
     Fault::new(kind, detail)
 }
 
+/// The fault behind an error with which the server refuses the connection itself, in place of the first
+/// reply; it closes the connection then. `None` if the error is an answer to a call.
+pub(crate) fn of_connection(error: &ServerError) -> Option<Fault> {
+    let fault = of_reply(error, None);
+    let is_of_connection = fault.kind() == FaultKind::TooManyClients || error.code() == "DENIED";
+    is_of_connection.then_some(fault)
+}
+
 /// The fault behind an error that the server replied to a check-up.
 pub(super) fn of_checkup(error: &ServerError) -> Fault {
     let fault = of_reply(error, None);
