@@ -73,6 +73,16 @@ def test_a_release_that_nodes_refuse(servers: Servers) -> None:
     assert ended.err.endswith("; it will be free in 2.00 s at the most\n")
 
 
+def test_verify_without_the_right_to_the_records(servers: Servers) -> None:
+    cluster, nodes = _without(servers, "resetkeys ~job")
+    ended = call("verify", "job@7", nodes=nodes)
+    assert (ended.code, ended.out) == (69, "")
+    told = (
+        "the user's access list does not cover the records of sequencers: add ~quorlock:* and +get"
+    )
+    assert f"0 granted, 3 failed ({', '.join(cluster.urls)}: {told}" in ended.err
+
+
 @pytest.mark.parametrize("words", [("status", "job"), ("release", "job", "--force", "--yes")])
 def test_servers_with_too_many_clients(servers: Servers, words: tuple[str, ...]) -> None:
     cluster = servers(3)

@@ -31,6 +31,7 @@ pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
 use self::faults::closed;
 pub use self::server_connection::{ServerConnection, ServerReply};
+pub(crate) use self::session::of_record;
 use self::session::{PlainCall, Request};
 pub use self::settings::NodeSettings;
 use self::wake_line::WakeLine;

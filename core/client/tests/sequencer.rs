@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use quorlock::{ErrorKind, Redlock, Sequencer};
+use quorlock::{ErrorKind, FaultKind, Redlock, Sequencer};
 
 use self::support::server::Server;
 use self::support::*;
@@ -183,5 +183,34 @@ fn nodes_that_are_down_leave_it_open() {
         servers[1].kill();
         let error = locks.verify(&sequencer).await.expect_err("no quorum");
         assert_eq!(error.kind(), ErrorKind::QuorumUnreachable);
+    });
+}
+
+#[test]
+fn a_key_of_another_type_in_the_record_s_place_is_named() {
+    run(async {
+        let servers = three();
+        let locks = manager(&servers);
+        for server in &servers[..2] {
+            server.ask().call(&["LPUSH", "quorlock:sequencer:{r}", "foreign"]);
+        }
+        let sequencer: Sequencer = "r@7".parse().unwrap();
+        let error = locks.verify(&sequencer).await.expect_err("too few nodes tell");
+        assert_eq!(error.kind(), ErrorKind::QuorumUnreachable);
+        assert!(error.to_string().contains("look at quorlock:sequencer:* with TYPE"), "{error}");
+        let faults = error.votes().iter().filter_map(|it| it.answer.as_ref()?.as_ref().err());
+        let kinds: Vec<_> = faults.map(quorlock::Fault::kind).collect();
+        assert_eq!(kinds, [FaultKind::WrongType; 2]);
+    });
+}
+
+#[test]
+fn memory_keeps_no_records() {
+    run(async {
+        let locks = Redlock::builder().nodes(["memory://r1", "memory://r2", "memory://r3"]);
+        let locks = locks.build().expect("three nodes");
+        let error = locks.verify(&"r@7".parse().unwrap()).await.expect_err("none has a record");
+        assert_eq!(error.kind(), ErrorKind::QuorumUnreachable);
+        assert!(error.to_string().contains("keep no records of sequencers"), "{error}");
     });
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use quorlock_protocol::{
-    Claim, ErrorKind, HolderId, Inspect, Inspection, Resource, Resources, Standing,
+    Claim, ErrorKind, Fault, FaultKind, HolderId, Inspect, Inspection, Resource, Resources,
+    RoundReport, Standing, Vote,
 };
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
@@ -22,7 +23,8 @@ use super::Sequencer;
 use crate::error::LockError;
 use crate::keys::lock_key;
 use crate::manager::{Manager, Redlock};
-use crate::node::ServerNode;
+use crate::node::{Node, ServerNode};
+use crate::redis_node::of_record;
 
 /// Which holder has which token, as it stands beside a lock whose holder has recorded its sequencer
 /// ([`Lease::record_sequencer`](crate::Lease::record_sequencer)).
@@ -114,30 +116,61 @@ impl Manager {
         self.nodes.iter().filter_map(|node| node.server())
     }
 
-    /// The holders that a server knows for the token, and how many servers have answered.
-    async fn holders_of(&self, sequencer: &Sequencer, resources: &Resources) -> Known {
+    /// What each node tells of the record beside the locks.
+    async fn ask_records(&self, resources: &Resources) -> Told {
         let read = |key: &str| redis::cmd("GET").arg(key).to_owned();
-        let servers = self.servers().map(|server| call_each(server, resources, read));
-        let mut asked: FuturesUnordered<_> =
-            servers.map(|calls| async { common_record(calls).await }).collect();
-        let mut known = Known::default();
+        let asked = |node: &dyn Node| node.server().map(|it| call_each(it, resources, read));
+        let mut told = Told(vec![None; self.nodes.len()]);
+        let mut asking: FuturesUnordered<_> = self
+            .nodes
+            .iter()
+            .map(|node| asked(&**node))
+            .enumerate()
+            .map(|(node, calls)| async move {
+                let Some(calls) = calls else {
+                    return (node, Some(Err(Fault::new(FaultKind::Other, KEEPS_NONE))));
+                };
+                (node, common_record(calls).await)
+            })
+            .collect();
         let reading = async {
-            while let Some(record) = asked.next().await {
-                known.answers += usize::from(record.is_some());
-                let record = record.flatten().filter(|record| record.token == sequencer.token());
-                known.records.extend(record);
+            while let Some((node, says)) = asking.next().await {
+                told.0[node] = says;
             }
         };
         // Without an answer by then, the others must do.
         let _ = timeout(self.policy.node_timeout(), reading).await;
-        known
+        drop(asking);
+        told
     }
 }
 
-#[derive(Default)]
-struct Known {
-    records: BTreeSet<Record>,
-    answers: usize,
+/// What the nodes tell of a record: `None` for one that has not answered.
+struct Told(Vec<Option<Result<Option<Record>, Fault>>>);
+
+impl Told {
+    /// How many nodes have told whether there is a record.
+    fn answers(&self) -> usize {
+        self.0.iter().flatten().flatten().count()
+    }
+
+    /// The holders that nodes know for the token.
+    fn records_of(&self, token: u64) -> BTreeSet<&Record> {
+        self.0.iter().flatten().flatten().flatten().filter(|it| it.token == token).collect()
+    }
+
+    /// Puts what has kept nodes from telling into a round in which they have told something else.
+    fn explain(&self, report: &mut RoundReport) {
+        for (says, vote) in self.0.iter().zip(&mut report.votes) {
+            let fault = match says {
+                _ if vote.vote == Vote::Failed => continue,
+                Some(Ok(_)) => continue,
+                Some(Err(fault)) => fault.clone(),
+                None => Fault::new(FaultKind::TimedOut, UNTOLD),
+            };
+            (vote.vote, vote.answer) = (Vote::Failed, Some(Err(fault)));
+        }
+    }
 }
 
 impl Redlock {
@@ -169,11 +202,11 @@ impl Redlock {
     ) -> Result<bool, LockError> {
         let manager = &*self.manager;
         manager.settle(None).await?;
-        let known = manager.holders_of(sequencer, resources).await;
+        let told = manager.ask_records(resources).await;
         // A quorum was told of every lease that was recorded, so that one of any quorum knows it.
-        let mut is_certain = known.answers >= manager.quorum.size();
+        let mut is_certain = told.answers() >= manager.quorum.size();
         let mut unclear = None;
-        for record in &known.records {
+        for record in told.records_of(sequencer.token()) {
             let inspection = manager.inspect_holder(record, resources).await?;
             match &inspection.standing {
                 Standing::Held(lease) if lease.until() > manager.clock.now() => return Ok(true),
@@ -188,7 +221,10 @@ impl Redlock {
             inspection
         } else {
             // Which nodes cannot be asked is told by a round.
-            manager.look(Manager::fresh_holder(), resources, manager.policy).await
+            let holder = Manager::fresh_holder();
+            let mut inspection = manager.look(holder, resources, manager.policy).await;
+            told.explain(&mut inspection.report);
+            inspection
         };
         let spent = (1, manager.clock.now().since(inspection.report.started));
         let rounds = [inspection.report];
@@ -218,20 +254,22 @@ impl Manager {
 }
 
 /// The record that stands beside all of the locks on one server: `None` if it did not answer.
-async fn common_record(calls: Vec<oneshot::Receiver<Value>>) -> Option<Option<Record>> {
+async fn common_record(
+    calls: Vec<oneshot::Receiver<Value>>,
+) -> Option<Result<Option<Record>, Fault>> {
     let mut common: Option<Option<Record>> = None;
     for call in calls {
         let record = match call.await.ok()? {
             Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok().and_then(Record::parse),
             Value::Nil => None,
-            _ => return None,
+            other => return Some(Err(of_record(&other))),
         };
         common = Some(match common {
             Some(other) if other != record => None,
             _ => record,
         });
     }
-    common
+    common.map(Ok)
 }
 
 /// Makes a call for each of the records on one server.
@@ -243,6 +281,9 @@ fn call_each(
     let key = |resource: &Resource| Record::key(&lock_key(server.key_prefix(), resource));
     resources.as_slice().iter().map(|resource| server.call(call(&key(resource)))).collect()
 }
+
+const KEEPS_NONE: &str = "nodes of memory:// keep no records of sequencers";
+const UNTOLD: &str = "it has not told its record of the sequencer in time";
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,10 @@
 //! decides nothing.
 
 use quorlock_protocol::{Fault, FaultKind};
-use redis::ServerError;
+use redis::{ServerError, Value};
 
 use super::request::Request;
-use crate::redis_node::transport::plain;
+use crate::redis_node::transport::{garbled, plain};
 
 /// The fault behind an error that the server replied to `request` (to the log-in if there is none).
 pub(crate) fn of_reply(error: &ServerError, request: Option<&Request>) -> Fault {
@@ -92,6 +92,23 @@ pub(crate) fn of_queue(error: &ServerError) -> Fault {
         ),
         FaultKind::WrongType => "a key of another type is in the place of a queue of waiters: look at \
                                  quorlock:queue:* and quorlock:alive:* with TYPE, then delete or rename what is foreign"
+            .to_owned(),
+        _ => return fault,
+    };
+    Fault::new(fault.kind(), words)
+}
+
+/// The fault behind a reply that is none to the question for the record of a sequencer.
+pub(crate) fn of_record(reply: &Value) -> Fault {
+    let Value::ServerError(error) = reply else { return garbled() };
+    let fault = of_reply(error, None);
+    let words = match fault.kind() {
+        FaultKind::NotPermitted => format!(
+            "the user's access list {}: add ~quorlock:* and +get with ACL SETUSER",
+            lacking(error, "the records of sequencers")
+        ),
+        FaultKind::WrongType => "a key of another type is in the place of the record of a sequencer: look at \
+                                 quorlock:sequencer:* with TYPE, then delete or rename what is foreign"
             .to_owned(),
         _ => return fault,
     };
