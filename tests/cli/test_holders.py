@@ -280,19 +280,25 @@ def test_what_was_not_done_is_told_to_programs(
     assert ended.err.startswith("quorlock: 'job' is ")
 
 
+UNKNOWN = {"name": "job", "outcome": "unknown"}
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "told"),
     [
-        ["release", "job", "--token", "x"],
-        ["release", "job", "--force", "--yes"],
-        ["extend", "job", "--token", "x"],
-        ["verify", "job@1"],
+        (["release", "job", "--token", "x"], UNKNOWN),
+        (["release", "job", "--force", "--yes"], UNKNOWN),
+        (["extend", "job", "--token", "x"], UNKNOWN),
+        (["verify", "job@1"], {"sequencer": "job@1", "current": None}),
     ],
 )
-def test_without_a_quorum(cluster3: Cluster, words: list[str]) -> None:
+def test_without_a_quorum(cluster3: Cluster, words: list[str], told: dict[str, object]) -> None:
     _make_unreachable(cluster3)
     ended = call("--timeout", "500ms", *words, nodes=cluster3.urls)
     assert (ended.code, ended.out) == (69, ""), ended
+    assert "connection refused" in ended.err
+    ended = call("--timeout", "500ms", "--json", *words, nodes=cluster3.urls)
+    assert (ended.code, json.loads(ended.out)) == (69, told)
     assert "connection refused" in ended.err
 
 

@@ -165,7 +165,7 @@ pub(crate) struct Status {
 /// Give a lock back.
 ///
 /// Exits with 0 if it was released, 1 if it was not held, 3 if another holds it, and 69 if too few
-/// nodes answer to tell.
+/// nodes answer to tell; the outcome is "unknown" then in --json.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -190,7 +190,7 @@ pub(crate) struct Release {
 /// Extend a lock that another program holds, such as one that hands its work over.
 ///
 /// Exits with 0 if it was extended, 1 if it was not held, 3 if another holds it, and 69 if too few
-/// nodes answer.
+/// nodes answer; the outcome is "unknown" then in --json.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -211,7 +211,8 @@ pub(crate) struct Extend {
 /// Tell whether a lease of `run` is still the one that is held.
 ///
 /// Takes what `run` gives its command in QUORLOCK_SEQUENCER. Exits with 0 if a quorum holds that
-/// lease, with that fencing token, 1 if not, and 69 if too few nodes answer to tell.
+/// lease, with that fencing token, 1 if not, and 69 if too few nodes answer to tell; "current" is null
+/// then in --json.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

@@ -52,6 +52,11 @@ impl Failure {
         Self { is_told_by_code: true, ..Self::new(code, message) }
     }
 
+    /// Whether too few nodes have told.
+    pub(crate) const fn is_without_quorum(&self) -> bool {
+        self.code == code::NO_QUORUM
+    }
+
     /// Writes it to standard error, unless `is_quiet` and the status says it; returns the status.
     pub(crate) fn tell(&self, is_quiet: bool) -> u8 {
         let is_told = is_quiet && self.is_told_by_code;

@@ -8,12 +8,12 @@ mod value;
 use quorlock::{
     Address, ErrorKind, Lease, LockError, Redlock, ReleaseOutcome, Sequencer, ServerConnection,
 };
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use self::reading::Quorum;
 pub(crate) use self::status::status;
 use self::value::Value;
-use crate::arguments::{Extend, Release, Verify};
+use crate::arguments::{Command, Extend, Release, Verify};
 use crate::context::Context;
 use crate::failure::{Failure, NodeFault, because, code, faults, unconfirmed};
 
@@ -130,6 +130,20 @@ pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure>
     let said = if is_current { "is the one that is held" } else { "is not held any more" };
     context.output.line(&format!("{sequencer} {said}"));
     Ok(if is_current { code::DONE } else { code::NO })
+}
+
+/// What programs are told of a command whose outcome is not known, if it has one.
+pub(crate) fn unknown(command: &Command) -> Option<Json> {
+    match command {
+        Command::Release(Release { name, .. }) | Command::Extend(Extend { name, .. }) => {
+            Some(json!({"name": name, "outcome": "unknown"}))
+        }
+        Command::Verify(options) => {
+            let sequencer: Sequencer = options.sequencer.parse().ok()?;
+            Some(json!({"sequencer": sequencer.to_string(), "current": null}))
+        }
+        _ => None,
+    }
 }
 
 /// The result of an operation on the lease with this token, with what the nodes say if it is not held.
