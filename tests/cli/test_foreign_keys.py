@@ -87,6 +87,23 @@ def test_a_value_is_shown_without_what_a_terminal_obeys(cluster3: Cluster) -> No
     assert first.startswith("'job' is held by \\x1b[2J\\\\x1b é\\xe9 on 3 of 3 nodes")
 
 
+#: Letters that turn the direction of writing, end lines, or are not seen.
+ODD = "\u202e\u2066\u2028\u2029\ufeff\x9b\U000e0041"
+
+
+def test_letters_that_change_how_a_line_is_shown(cluster3: Cluster) -> None:
+    holder = f"a{ODD}é"
+    _write(cluster3, holder.encode())
+    for server in cluster3:
+        server.command("SET", "quorlock:owner:{job}", f"{holder}\n0\nservice=bil{ODD}ling")
+    seen = call("status", "job", nodes=cluster3.urls).out
+    assert "is held by a\\xe2\\x80\\xae\\xe2\\x81\\xa6" in seen
+    assert f"the holder is bil{len(ODD) * chr(0xFFFD)}ling" in seen
+    told = call("status", "job", "--json", nodes=cluster3.urls).out
+    assert not {*ODD} & {*seen, *told}
+    assert json.loads(told)[0]["holder"] == holder
+
+
 def test_a_user_without_scripts_sees_texts(servers: Servers) -> None:
     """What is no text is not taken for one."""
     cluster = servers(3, users={"watcher": "on >pw ~* +get +pttl +info"})

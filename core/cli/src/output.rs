@@ -2,11 +2,13 @@
 
 mod table;
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
+use quorlock::alters_line;
 use serde_json::Value;
 
 pub(crate) use self::table::{Cell, Table, Tone};
@@ -36,9 +38,25 @@ impl Output {
     /// Prints `value` if a program reads.
     pub(crate) fn json(self, value: &Value) {
         if self.is_json {
-            print(&value.to_string());
+            print(&plain_json(value));
         }
     }
+}
+
+/// JSON as people may see it on a terminal, too: letters that would change how the line is shown are escaped,
+/// which means the same to programs.
+fn plain_json(value: &Value) -> String {
+    let mut text = String::new();
+    for letter in value.to_string().chars() {
+        if alters_line(letter) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(letter);
+        }
+    }
+    text
 }
 
 /// A number for programs, to the millionth: no clock here tells more.

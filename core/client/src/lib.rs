@@ -82,7 +82,7 @@ pub use owner::Holder;
 pub use quorlock_protocol::{
     Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, LossReason, Notice,
     OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine,
-    QuarantineReason, ReleaseOutcome, RestartGuard, Vote, WaitMode,
+    QuarantineReason, ReleaseOutcome, RestartGuard, Vote, WaitMode, alters_line,
 };
 pub use redis_node::{NodeSettings, RedisNode, ServerConnection, ServerReply};
 pub use replies::Replies;

@@ -7,7 +7,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorlock_protocol::{ConfigError, HolderId};
+use quorlock_protocol::{ConfigError, HolderId, alters_line};
 
 /// What a manager says of itself beside the locks that it holds: the user's words, the host and the
 /// process id.
@@ -90,7 +90,7 @@ impl Holder {
     }
 
     /// Reads the value of the record's key, if it is of the holder with this id: the lock key's
-    /// value. Control characters, which only other programs write, are replaced by U+FFFD.
+    /// value. Letters that would change how a terminal or a log shows the line are replaced by U+FFFD.
     pub fn parse(text: &str, holder: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         if lines.next()? != holder {
@@ -105,7 +105,7 @@ impl Holder {
 
 /// Without what would change how a terminal or a log shows it.
 fn shown(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(alters_line, "\u{fffd}")
 }
 
 fn host() -> Option<String> {
@@ -130,7 +130,8 @@ mod tests {
         assert_eq!(holder.since, Some(since));
         assert!(holder.to_string().starts_with("billing on web-3, pid 812, for "), "{holder}");
         assert_eq!(Holder::parse(&text, "another"), None, "of an earlier holder");
-        let odd = Holder::parse("me\n5\nservice=\u{1b}[31mred\r", "me").expect("another's record");
+        let odd =
+            Holder::parse("me\n5\nservice=\u{1b}[31mred\u{202e}", "me").expect("another's record");
         assert!(odd.to_string().starts_with("\u{fffd}[31mred\u{fffd}"), "{odd}");
     }
 

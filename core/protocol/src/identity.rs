@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use crate::error::ConfigError;
+use crate::shown::alters_line;
 
 /// What is protected: the name of a lock, and (with an optional prefix) the key on every node.
 ///
@@ -185,7 +186,7 @@ impl Resources {
 }
 
 impl fmt::Display for Resources {
-    /// `'a'`, or `'a', 'b'` for several; control characters are written as in Rust's texts.
+    /// `'a'`, or `'a', 'b'` for several; letters that would change how the line is shown are written as in Rust's texts.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, name) in self.names().enumerate() {
             if index > 0 {
@@ -193,7 +194,7 @@ impl fmt::Display for Resources {
             }
             formatter.write_char('\'')?;
             for letter in name.chars() {
-                if letter.is_control() {
+                if alters_line(letter) {
                     write!(formatter, "{}", letter.escape_default())?;
                 } else {
                     formatter.write_char(letter)?;

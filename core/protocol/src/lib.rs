@@ -83,6 +83,7 @@ mod policy;
 mod queue;
 mod quorum;
 mod round;
+mod shown;
 mod time;
 mod validity;
 mod withdraw;
@@ -113,6 +114,7 @@ pub use policy::{
 pub use queue::{News, Tell, WaitQueue, WakeCause};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
+pub use shown::alters_line;
 pub use time::{Moment, Ttl};
 pub use validity::Drift;
 pub use withdraw::{ReleaseOutcome, Withdraw, Withdrawal};

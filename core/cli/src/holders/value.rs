@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use quorlock::{Fault, FaultKind, ServerConnection, ServerReply};
+use quorlock::{Fault, FaultKind, ServerConnection, ServerReply, alters_line};
 
 use crate::refusal::{is_not_permitted, is_unknown_command};
 
@@ -104,7 +104,8 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// A text, with control characters, bytes that are no text, and the backslash as in `\x1b`.
+/// A text, with letters that would change how the line is shown, bytes that are no text, and the backslash as
+/// in `\x1b`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     let escape = |text: &mut String, bytes: &[u8]| {
@@ -116,7 +117,7 @@ fn escaped(bytes: &[u8]) -> String {
         for letter in chunk.valid().chars() {
             if letter == '\\' {
                 text.push_str("\\\\");
-            } else if letter.is_control() {
+            } else if alters_line(letter) {
                 escape(&mut text, letter.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 text.push(letter);

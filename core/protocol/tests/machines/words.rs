@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{
     Answer, Dependence, ErrorKind, Failure, Fault, FaultKind, Frees, LossReason, NodeId, NodeVote,
-    Notice, Policy, QuarantineReason, ReleaseOutcome, RoundReport, Vote,
+    Notice, Policy, QuarantineReason, ReleaseOutcome, Resources, RoundReport, Vote,
 };
 
 use crate::support::{absent, fault, frees_in, ours, resources, theirs};
@@ -179,6 +179,12 @@ fn outcomes_votes_and_losses_have_names() {
     assert_eq!(votes.map(Vote::name), ["missing", "granted", "refused", "failed"]);
     let reasons = [LossReason::Expired, LossReason::Gone, LossReason::HeldTooLong];
     assert_eq!(reasons.map(LossReason::describe).iter().collect::<BTreeSet<_>>().len(), 3);
+}
+
+#[test]
+fn a_name_does_not_change_how_its_line_is_shown() {
+    let names = Resources::new(["a\u{202e}", "\u{1b}é"]).expect("two names");
+    assert_eq!(names.to_string(), r"'a\u{202e}', '\u{1b}é'");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quorlock_protocol::{Fault, FaultKind};
+use quorlock_protocol::{Fault, FaultKind, alters_line};
 
 /// The fault of a server that does not speak the protocol.
 pub(crate) fn garbled() -> Fault {
@@ -29,7 +29,7 @@ pub(super) fn io_words(error: &io::Error) -> String {
 /// The text that the other side sent, made fit for one line of a log.
 pub(crate) fn plain(text: &str) -> String {
     let text: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_QUOTE).collect();
+        text.chars().map(|c| if alters_line(c) { ' ' } else { c }).take(LONGEST_QUOTE).collect();
     text.trim().to_owned()
 }
 
