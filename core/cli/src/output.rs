@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
-use quorlock::alters_line;
+use quorlock::embed::alters_line;
 use serde_json::Value;
 
 pub(crate) use self::table::{Cell, Table, Tone};

@@ -82,14 +82,17 @@ pub use owner::Holder;
 pub use quorlock_protocol::{
     Answer, ConfigError, Dependence, ErrorKind, Fault, FaultKind, Frees, LossReason, Notice,
     OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, Quarantine,
-    QuarantineReason, ReleaseOutcome, RestartGuard, Vote, WaitMode, alters_line,
+    QuarantineReason, ReleaseOutcome, RestartGuard, Vote, WaitMode,
 };
 pub use redis_node::{NodeSettings, RedisNode, ServerConnection, ServerReply};
 pub use replies::Replies;
 pub use sequencer::{Record as SequencerRecord, Sequencer};
 
-/// For event loops that drive an [`Engine`] on their own thread, as the bindings for Python and Node do.
+/// For the command and the bindings for Python and Node: what they share, and how event loops drive an [`Engine`] on
+/// their own thread.
 pub mod embed {
+    pub use quorlock_protocol::alters_line;
+
     pub use crate::engine::{AdaptiveBackoff, Drive};
     pub use crate::guard::UndeliveredLease;
     pub use crate::observe::Value;

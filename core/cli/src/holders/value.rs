@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use quorlock::{Fault, FaultKind, ServerConnection, ServerReply, alters_line};
+use quorlock::embed::alters_line;
+use quorlock::{Fault, FaultKind, ServerConnection, ServerReply};
 
 use crate::refusal::{is_not_permitted, is_unknown_command};
 
