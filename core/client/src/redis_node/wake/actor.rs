@@ -131,9 +131,7 @@ impl Actor {
 
     fn deadline(&self) -> Option<Instant> {
         if !self.waiters.is_empty() {
-            return Some(
-                self.watches.next_read().map_or(self.next_sweep, |at| at.min(self.next_sweep)),
-            );
+            return Some(self.next_sweep);
         }
         self.is_unused().then_some(self.used + self.idle)
     }
@@ -147,12 +145,6 @@ impl Actor {
         let now = Instant::now();
         if self.is_unused() && now >= self.used + self.idle {
             self.state = State::Closed(None);
-        }
-        let reads = self.watches.due_reads();
-        if let State::Open(live) = &mut self.state {
-            for key in reads {
-                live.read(key);
-            }
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_EVERY;

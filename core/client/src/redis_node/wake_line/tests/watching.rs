@@ -101,39 +101,10 @@ fn however_often_a_key_changes_it_is_read_seldom() {
             ask.call(&["EVAL", changes, "1", "r"]);
         }
         a.held().await;
-        let reads = reads(&server);
+        let stats = ask.call(&["INFO", "commandstats"]);
+        let reads = stats.split("cmdstat_pttl:calls=").nth(1).unwrap();
+        let reads: u32 = reads.split(',').next().unwrap().parse().unwrap();
         assert!(reads <= 21, "{reads} reads");
-    });
-}
-
-/// How often keys were read since the statistics were reset.
-fn reads(server: &Server) -> u32 {
-    let stats = server.ask().call(&["INFO", "commandstats"]);
-    let reads = stats.split("cmdstat_pttl:calls=").nth(1).unwrap();
-    reads.split(',').next().unwrap().parse().unwrap()
-}
-
-#[test]
-fn a_server_that_keeps_few_keys_in_mind_is_not_asked_without_end() {
-    run(async {
-        let server = Server::start();
-        let line = line(&server);
-        let mut ask = server.ask();
-        ask.call(&["CONFIG", "SET", "tracking-table-max-keys", "5"]);
-        ask.call(&["CONFIG", "RESETSTAT"]);
-        let names: Vec<_> = (0..20).map(|number| format!("r{number}")).collect();
-        let mut callers = Vec::new();
-        for (number, name) in (1..).zip(&names) {
-            hold(&server, name, 60_000);
-            let mut caller = Caller::new(number, &[name]);
-            assert!(caller.enqueue(&line).await.0.is_told);
-            callers.push(caller);
-        }
-        sleep(Duration::from_secs(2)).await;
-        let reads = reads(&server);
-        assert!(reads < 20 * 15, "{reads} reads");
-        ask.call(&["DEL", "r7"]);
-        while callers[7].next_news().await != FREED {}
     });
 }
 
