@@ -246,8 +246,8 @@ impl Acquire {
             return;
         }
         let delay = if self.attempts == 0 { Duration::ZERO } else { self.retry_delay(env) };
-        let known = waiting.known_end.filter(|end| *end > now);
-        let soonest = waiting.nodes.iter().filter_map(|node| node.frees_at).chain(known).min();
+        let ends = waiting.nodes.iter().filter_map(|node| node.frees_at);
+        let soonest = ends.chain(waiting.known_end).min();
         let until = soonest.map_or(now + delay, |end| (now + delay).min(end + GRAIN));
         let until = self.before_the_end(now, until.max(now));
         if let State::Waiting(waiting) = &mut self.state {
