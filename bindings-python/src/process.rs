@@ -47,7 +47,8 @@ pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
     process().map(|process| &process.loop_driving)
 }
 
-/// Waits until cancelled and dropped operations have withdrawn their keys, for `seconds` at most.
+/// For the end of the process: gives up the places of threads that still wait, and waits until that is done and
+/// cancelled and dropped operations have withdrawn their keys, for `seconds` at most.
 ///
 /// Returns whether nothing is left.
 #[pyfunction]
@@ -56,7 +57,10 @@ pub(crate) fn drain(py: Python<'_>, seconds: f64) -> bool {
         return true;
     };
     let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    py.detach(|| process.engine.drain(timeout))
+    py.detach(|| {
+        process.engine.leave_queues();
+        process.engine.drain(timeout)
+    })
 }
 
 /// From now on `number` is posted to the queue when there is a notice to log.

@@ -14,7 +14,7 @@ from tests.cli.command import PROGRAM, call
 from tests.cli.conftest import Start
 from tests.cli.rewriting import between
 from tests.cli.test_entry_points import NPM, PIP
-from tests.python.programs import has_place, is_free
+from tests.python.programs import has_no_place, has_place, is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -105,4 +105,4 @@ def test_who_gives_up_leaves_its_place(cluster3: Cluster, start: Start, ends: st
         if not wait:
             command.signal(signal.SIGTERM)
         assert command.end().code == (75 if wait else 128 + signal.SIGTERM)
-        assert not has_place(cluster3, "job")
+        assert has_no_place(cluster3, "job")

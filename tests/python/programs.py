@@ -117,8 +117,16 @@ def interrupt_the_wait(program: Program, cluster: Cluster, *, hung: bool) -> flo
 
 def has_place(cluster: Cluster, name: str) -> bool:
     """Whether a caller waits for the lock, as every server says."""
-    queue = f"quorlock:queue:{{{name}}}"
-    return all(server.command("ZCARD", queue) for server in cluster)
+    return all(_places(cluster, name))
+
+
+def has_no_place(cluster: Cluster, name: str) -> bool:
+    """Whether nobody waits for the lock, as every server says."""
+    return not any(_places(cluster, name))
+
+
+def _places(cluster: Cluster, name: str) -> list[int]:
+    return [server.command("ZCARD", f"quorlock:queue:{{{name}}}") for server in cluster]
 
 
 def is_free(cluster: Cluster, name: str) -> bool:

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from tests.python.programs import Program, run, unexpected
+from tests.python.programs import Program, has_no_place, has_place, run, unexpected
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 #: Seconds from the last line of the program to its end, on a shared machine.
 QUICK = 1.0
@@ -174,3 +175,19 @@ def test_no_thread_is_started_once_the_interpreter_ends(cluster3: Cluster) -> No
         nodes=cluster3.urls,
     )
     assert out == "[]"
+
+
+def test_no_place_is_left_of_a_thread_that_waits(cluster3: Cluster) -> None:
+    for server in cluster3:
+        server.command("SET", "r", "another", "PX", 60_000)
+    code = """
+        import threading, quorlock
+        threading.Thread(target=quorlock.redlock("r").acquire, daemon=True).start()
+        input()
+    """
+    for _ in range(5):
+        with Program(code, nodes=cluster3.urls) as program:
+            eventually(lambda: has_place(cluster3, "r"))
+            program.write("\n")
+            assert program.end()[0] == 0
+        assert has_no_place(cluster3, "r")

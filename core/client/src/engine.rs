@@ -236,6 +236,13 @@ impl Engine {
         self.tasks().background().wait_until_idle(Instant::now() + timeout)
     }
 
+    /// Gives up the places in the nodes' queues of all callers that wait, as background work, for the end of a process
+    /// in which threads still wait. They are called by nobody from then on.
+    pub fn leave_queues(&self) {
+        self.shared.connections.leave_queues();
+        self.wake_thread();
+    }
+
     /// Waits until the engine, which does its work in order, has done or begun everything that it was given before, for
     /// `timeout` at most. Blocks the calling thread, which must not be the engine's own.
     pub fn pass(&self, timeout: Duration) {

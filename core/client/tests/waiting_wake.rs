@@ -87,6 +87,17 @@ fn draining_waits_until_the_places_are_given_up() {
 }
 
 #[test]
+fn an_engine_gives_up_the_places_of_all_who_wait() {
+    run(async {
+        let (servers, waiting, waiter) = held_and_waited_for().await;
+        waiting.engine().leave_queues();
+        assert!(waiting.engine().drain(HALF_A_MINUTE));
+        assert!(servers.iter().all(|it| places(it) == 0));
+        drop(waiter);
+    });
+}
+
+#[test]
 fn managers_that_are_alike_have_one_place_and_one_order() {
     run(async {
         let servers = servers();

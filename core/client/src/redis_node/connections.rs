@@ -99,6 +99,11 @@ impl Connections {
         &self.0.wake_lines
     }
 
+    /// Gives up the places of all callers that wait, as background work.
+    pub(crate) fn leave_queues(&self) {
+        self.0.wake_lines.leave_all(self.0.tasks.background());
+    }
+
     /// What is told of nodes that are out.
     pub(super) fn outages(&self) -> &Outages {
         &self.0.outages

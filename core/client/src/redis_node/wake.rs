@@ -30,6 +30,7 @@ pub(super) use self::scripts::Script;
 use super::faults::closed;
 use super::settings::NodeSettings;
 use crate::address::Address;
+use crate::background::{Background, BackgroundTicket};
 use crate::tasks::Tasks;
 
 /// The wake connections of an engine, one for each server and log-in, which exist as long as a node uses them.
@@ -60,6 +61,14 @@ impl SharedLine {
 }
 
 impl WakeLines {
+    /// Gives up all places, as background work.
+    pub(super) fn leave_all(&self, background: &Arc<Background>) {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in lines.iter().filter_map(Weak::upgrade) {
+            line.send(Message::LeaveAll(BackgroundTicket::new(background)));
+        }
+    }
+
     /// The line to the server of `address`; `idle` says how long a new one keeps a connection without a waiter.
     pub(super) fn find_or_start(
         &self,

@@ -21,6 +21,7 @@ use super::request::Request;
 use super::waiters::Waiters;
 use super::watches::Watches;
 use crate::address::Address;
+use crate::background::BackgroundTicket;
 use crate::redis_node::backoff::Backoff;
 use crate::redis_node::faults::{closed, no_answer};
 use crate::redis_node::settings::NodeSettings;
@@ -30,6 +31,8 @@ pub(in crate::redis_node) enum Message {
     Request(Request),
     /// A manager was closed.
     Close,
+    /// The process ends: nobody waits any more.
+    LeaveAll(BackgroundTicket),
 }
 
 /// The task.
@@ -107,6 +110,7 @@ impl Actor {
             match self.next().await {
                 Input::Message(Some(Message::Request(request))) => self.handle_request(request),
                 Input::Message(Some(Message::Close)) => self.closes_early = true,
+                Input::Message(Some(Message::LeaveAll(ticket))) => self.leave_all(ticket),
                 Input::Message(None) => return self.finish().await,
                 Input::Opened(result) => self.handle_opened(result),
                 Input::Event(event) => self.handle_event(event),

@@ -152,11 +152,22 @@ impl Live {
         if self.in_flight.len() > MOST_DROPS {
             return;
         }
-        let call = ScriptCall::leave(waiter, lock_key);
+        self.leave(waiter, &[lock_key.into()], ());
+    }
+
+    /// Gives up the place of a waiter, without telling anybody; `until_then` is dropped once that is answered.
+    pub(super) fn leave(
+        &mut self,
+        waiter: Waiter,
+        lock_keys: &[Arc<str>],
+        until_then: impl Send + 'static,
+    ) {
+        let call = ScriptCall::leave(waiter, lock_keys);
         let (mut connection, digests) = (self.connection.clone(), self.digests.clone());
         self.add(async move {
             // If it fails, the place ends by itself.
             let _ = call.send(&mut connection, &digests).await;
+            drop(until_then);
             Event::Nothing
         });
     }

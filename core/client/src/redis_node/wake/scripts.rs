@@ -88,10 +88,10 @@ impl ScriptCall {
         Some(Self { script, lock_keys: lock_keys.to_vec(), arguments })
     }
 
-    /// The call that gives up the place of a waiter that is not known here.
-    pub(super) fn leave(waiter: Waiter, lock_key: &str) -> Self {
+    /// The call that gives up the place of a waiter.
+    pub(super) fn leave(waiter: Waiter, lock_keys: &[Arc<str>]) -> Self {
         let arguments = vec![waiter.to_string()];
-        Self { script: Script::Leave, lock_keys: vec![lock_key.into()], arguments }
+        Self { script: Script::Leave, lock_keys: lock_keys.to_vec(), arguments }
     }
 
     /// Sends it; the server need not know the script any more.

@@ -89,6 +89,11 @@ impl Waiters {
         self.0.is_empty()
     }
 
+    /// Removes all waiters.
+    pub(super) fn take_all(&mut self) -> Vec<(Waiter, LockKeys)> {
+        self.0.drain().map(|(waiter, entry)| (waiter, entry.lock_keys)).collect()
+    }
+
     /// Removes waiters whose places have ended on the server: their operation ended without giving them up.
     pub(super) fn drop_silent(&mut self) -> Vec<(Waiter, LockKeys)> {
         let is_silent = |entry: &Entry| entry.under_way == 0 && entry.asked.elapsed() > SILENCE;

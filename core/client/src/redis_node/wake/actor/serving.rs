@@ -8,6 +8,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::{Actor, State};
+use crate::background::BackgroundTicket;
 use crate::redis_node::backoff::Backoff;
 use crate::redis_node::wake::calls::Failure;
 use crate::redis_node::wake::lacks::Way;
@@ -40,6 +41,18 @@ impl Actor {
         self.waiters.enter(waiter, &request);
         live.subscribe(waiter.process);
         live.send(request);
+    }
+
+    /// Gives up all places; `ticket` is dropped once that is answered.
+    pub(super) fn leave_all(&mut self, ticket: BackgroundTicket) {
+        let State::Open(live) = &mut self.state else {
+            return;
+        };
+        let ticket = Arc::new(ticket);
+        for (waiter, lock_keys) in self.waiters.take_all() {
+            live.leave(waiter, &lock_keys, Arc::clone(&ticket));
+        }
+        self.watches.clear();
     }
 
     pub(super) fn handle_event(&mut self, event: Event) {
