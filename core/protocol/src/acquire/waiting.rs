@@ -236,19 +236,27 @@ impl Acquire {
         free.min(waiting.try_at).min(waiting.next_look(self.quorum)).min(waiting.look_ends)
     }
 
-    /// The look has ended: where too few nodes can tell, the next round comes by itself.
+    /// The look has ended: where too few nodes can tell that the lock is free, or when its keys end, the next round comes
+    /// by itself.
     fn plan_polling(&mut self, env: &mut dyn Environment) {
         let now = env.now();
         let State::Waiting(waiting) = &self.state else {
             return;
         };
-        if waiting.nodes.iter().filter(|node| node.is_told).count() >= self.quorum.size() {
+        let told_end = waiting.end_of_keys(self.quorum);
+        let is_told =
+            waiting.nodes.iter().filter(|node| node.is_told).count() >= self.quorum.size();
+        if is_told && told_end.is_some() {
             return;
         }
-        let delay = if self.attempts == 0 { Duration::ZERO } else { self.retry_delay(env) };
-        let ends = waiting.nodes.iter().filter_map(|node| node.frees_at);
-        let soonest = ends.chain(waiting.known_end).min();
-        let until = soonest.map_or(now + delay, |end| (now + delay).min(end + GRAIN));
+        let end = told_end.or(waiting.known_end).map_or(Moment::FAR_FUTURE, |end| end + GRAIN);
+        let until = if is_told {
+            end
+        } else if self.attempts == 0 {
+            now
+        } else {
+            end.min(now + self.retry_delay(env))
+        };
         let until = self.before_the_end(now, until.max(now));
         if let State::Waiting(waiting) = &mut self.state {
             waiting.try_at = waiting.try_at.min(until);

@@ -266,6 +266,22 @@ fn where_no_node_can_tell_any_more_a_round_comes_at_the_known_end_of_the_keys() 
 }
 
 #[test]
+fn a_round_comes_at_the_known_end_of_the_keys_where_too_few_nodes_tell_it() {
+    let mut play = waiting(|policy| policy);
+    for node in 0..2 {
+        play.answer(node, "grant", theirs(frees_in(700)));
+    }
+    let queued = Queued { rank: Some(0), is_free: false, is_told: true };
+    play.answer(0, "enqueue", held(0, 700));
+    play.answer(1, "enqueue", Ok(Answer::Queued { queued, frees: Frees::Never }));
+    play.answer(2, "enqueue", fault(FaultKind::NotSent));
+    play.wait_until(701);
+    assert_eq!(play.count("grant"), 3);
+    play.wait_until(702);
+    assert_eq!(play.count("grant"), 6);
+}
+
+#[test]
 fn nodes_that_leave_a_look_unanswered_are_not_relied_on() {
     let mut play = refused(|policy| policy);
     looked(&mut play, &held(1, 8_000));

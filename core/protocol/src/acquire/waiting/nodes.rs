@@ -109,7 +109,7 @@ impl Waiting {
         self.refresh_at.min(self.look_at).min(self.after_keys(quorum))
     }
 
-    /// A caller behind others gives each of them the time of a turn before it looks whether the keys have ended.
+    /// When to look whether the keys have ended. A caller behind others gives each of them the time of a turn first.
     pub(super) fn after_keys(&self, quorum: Quorum) -> Moment {
         let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
         // No look is worth its messages while no round may begin.
@@ -118,8 +118,8 @@ impl Waiting {
         })
     }
 
-    /// When the holders' keys will have ended on a quorum.
-    fn end_of_keys(&self, quorum: Quorum) -> Option<Moment> {
+    /// When the holders' keys will have ended on a quorum, if so many nodes have told in this look.
+    pub(super) fn end_of_keys(&self, quorum: Quorum) -> Option<Moment> {
         let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
         ends.sort_unstable();
         ends.get(quorum.size() - 1).copied()
