@@ -2,7 +2,7 @@
 //! are shown instead is the caller's.
 
 /// Whether a letter would change how a terminal or a log shows the line that it is in: control characters,
-/// ends of lines and paragraphs, marks that turn the direction of writing, and letters that nobody sees.
+/// ends of lines and paragraphs, marks that turn the direction of writing, and most letters that nobody sees.
 /// (The two that join or part letters, U+200C and U+200D, belong to the writing of many languages.)
 ///
 /// ```

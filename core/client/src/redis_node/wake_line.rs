@@ -47,7 +47,7 @@ impl WakeLine {
             let background = self.connections.tasks().background();
             return shared.send(Message::Request(request.in_background(background)));
         }
-        // Before the question whether it is closed: a line that is made while this node is closed hears of that.
+        // Made before `is_closed` is read: if `close` runs meanwhile, it finds this line and closes it.
         let shared = self.shared();
         if self.is_closed.load(Ordering::Acquire) {
             return request.answer(Err(closed()));

@@ -31,5 +31,6 @@ mod settings;
 mod support;
 mod waiting;
 mod waiting_ends;
+mod waiting_first;
 mod withdraw;
 mod words;

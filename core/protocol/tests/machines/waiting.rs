@@ -37,6 +37,11 @@ pub(crate) fn free(rank: u32) -> Result<Answer, Fault> {
     Ok(Answer::Queued { queued, frees: Frees::In(Duration::ZERO) })
 }
 
+fn held_without_end() -> Result<Answer, Fault> {
+    let queued = Queued { rank: Some(0), is_free: false, is_told: true };
+    Ok(Answer::Queued { queued, frees: Frees::Never })
+}
+
 fn tell(play: &mut Play<Acquire>, node: u8, news: News) {
     play.machine.handle_news(&mut play.stage, NodeId(node), news);
     play.settle();
@@ -188,8 +193,7 @@ fn behind_an_endless_key(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) ->
     for node in 0..2 {
         play.answer(node, "grant", theirs(Frees::Never));
     }
-    let queued = Queued { rank: Some(0), is_free: false, is_told: true };
-    looked(&mut play, &Ok(Answer::Queued { queued, frees: Frees::Never }));
+    looked(&mut play, &held_without_end());
     play
 }
 
@@ -271,9 +275,8 @@ fn a_round_comes_at_the_known_end_of_the_keys_where_too_few_nodes_tell_it() {
     for node in 0..2 {
         play.answer(node, "grant", theirs(frees_in(700)));
     }
-    let queued = Queued { rank: Some(0), is_free: false, is_told: true };
     play.answer(0, "enqueue", held(0, 700));
-    play.answer(1, "enqueue", Ok(Answer::Queued { queued, frees: Frees::Never }));
+    play.answer(1, "enqueue", held_without_end());
     play.answer(2, "enqueue", fault(FaultKind::NotSent));
     play.wait_until(701);
     assert_eq!(play.count("grant"), 3);
@@ -364,38 +367,4 @@ fn a_late_answer_to_the_look_of_an_earlier_wait_says_nothing() {
         play.reply(node, Reply { ticket, answer: free(0), repeated: false });
     }
     assert_eq!(play.count("grant"), 6, "the lock was free before another took it");
-}
-
-#[test]
-fn fair_takes_a_place_first_and_shows_it_with_the_grant() {
-    let mut play = waiting(|policy| policy.fair(true));
-    assert_eq!((play.count("grant"), play.targets("enqueue")), (0, vec![0, 1, 2]));
-    looked(&mut play, &free(0));
-    let Action::Grant { place: Some(place), .. } = play.last(1, "grant").action else { panic!() };
-    assert_eq!(play.last(1, "enqueue").action, Action::Enqueue { place });
-    for node in 0..2 {
-        play.answer(node, "grant", ours(1_000));
-    }
-    assert!(play.outcome().result.unwrap().was_queued);
-}
-
-#[test]
-fn a_fair_try_takes_no_place() {
-    let play = waiting(|policy| policy.fair(true).try_once());
-    assert_eq!((play.count("grant"), play.count("enqueue")), (3, 0));
-    assert!(matches!(play.last(0, "grant").action, Action::Grant { place: Some(_), .. }));
-}
-
-#[test]
-fn queueing_first_without_company_wins_like_a_first_round() {
-    let (now, known) = (Moment::from_millis(0), FencingToken::default());
-    let machine = Acquire::new(now, resources(), policy(|it| it), quorum(3), known);
-    let waiter = Waiter { process: 7, number: 1 };
-    let mut play = Play::start(machine.queued_as(waiter).queue_first());
-    looked(&mut play, &free(0));
-    for node in 0..2 {
-        play.answer(node, "grant", ours(1_000));
-    }
-    assert_eq!(play.count("leave"), 3);
-    assert!(!play.outcome().result.unwrap().was_queued, "its release has nobody to call");
 }

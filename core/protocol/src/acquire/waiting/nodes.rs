@@ -118,7 +118,7 @@ impl Waiting {
         })
     }
 
-    /// When the holders' keys will have ended on a quorum, if so many nodes have told in this look.
+    /// When the keys of a quorum will have ended; `None` if too few nodes have told in this look.
     pub(super) fn end_of_keys(&self, quorum: Quorum) -> Option<Moment> {
         let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
         ends.sort_unstable();
