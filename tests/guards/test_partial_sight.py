@@ -6,14 +6,19 @@ unreachable node does not keep a new client from judging clocks.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 
+from quorlock import Lock
 from tests.guards.side_by_side import Case, side_by_side
 from tests.guards.testbed import UNGUARDED, Testbed, assert_kept_out, assert_let_in, restart_empty
+from tests.python.programs import Program
+from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 pytestmark = [
@@ -25,8 +30,18 @@ pytestmark = [
 TTL = 30.0
 
 
-def founder_that_was_cut_off(testbed: Testbed, *, unguarded: bool = False) -> None:
-    """Two nodes restart. Somebody reaches them alone, and uses them. The third still knows."""
+class Known(NamedTuple):
+    """A lock of three nodes, two of which have forgotten it."""
+
+    lock: Lock
+    cluster: Cluster
+    #: When they had restarted.
+    restarted: float
+
+
+def known_to_the_third(testbed: Testbed) -> Known:
+    """Two of three nodes restart. Somebody reaches them alone, and uses them. The third still
+    knows."""
     cluster = testbed.servers()
     proxies = [testbed.proxy(server) for server in cluster]
     holder = testbed.warm([proxy.url for proxy in proxies])
@@ -38,11 +53,20 @@ def founder_that_was_cut_off(testbed: Testbed, *, unguarded: bool = False) -> No
     restarted = time.monotonic()
     founder = testbed.client([*cluster.urls[:2], proxies[2].url])
     testbed.touch(founder, "other")
-    new = testbed.client(cluster.urls, **(UNGUARDED if unguarded else {}))
+    return Known(lock, cluster, restarted)
+
+
+def founder_that_was_cut_off(testbed: Testbed, *, unguarded: bool = False, late: float = 0) -> None:
+    """The third node's first answers to a newcomer each come this late."""
+    lock, cluster, restarted = known_to_the_third(testbed)
+    third = testbed.proxy(cluster[2])
+    third.delay(late)
+    new = testbed.client([*cluster.urls[:2], third.url], **(UNGUARDED if unguarded else {}))
     if unguarded:
         assert_let_in(new)
         return
     assert_kept_out(lock, new, patience=4)
+    third.heal()
     second = new.lock("r")
     assert second.acquire(timeout=2 * TTL)
     assert lock.lease is not None
@@ -50,6 +74,35 @@ def founder_that_was_cut_off(testbed: Testbed, *, unguarded: bool = False) -> No
     # The nodes are used again as soon as the lock that they may have forgotten is over.
     assert time.monotonic() - restarted < TTL * 1.01 + 4
     second.release()
+
+
+NEWCOMER = """
+import os
+from quorlock import LockNotAcquired, QuorumUnreachable, Redlock
+locks = Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.002)
+try:
+    print(locks.lock("r").acquire(timeout=4))
+except (LockNotAcquired, QuorumUnreachable) as error:
+    print(error.code)
+"""
+
+
+def newcomer_that_is_paused(testbed: Testbed) -> None:
+    """It stands still while it connects to the third node, for longer than that may take."""
+    lock, cluster, _ = known_to_the_third(testbed)
+    third = testbed.proxy(cluster[2])
+    third.stall()
+    with Program(NEWCOMER, nodes=[*cluster.urls[:2], third.url]) as newcomer:
+        eventually(lambda: third.connections)
+        time.sleep(0.3)  # for what the other two answer
+        newcomer.signal(signal.SIGSTOP)
+        third.heal()
+        time.sleep(1.5)
+        newcomer.signal(signal.SIGCONT)
+        told = newcomer.line()
+    assert lock.lease is not None
+    assert lock.lease.validity > 0, "the schedule took too long to mean anything"
+    assert told in ("False", "QUORUM_UNREACHABLE"), told
 
 
 def newcomer_with_a_node_missing(testbed: Testbed, who: str) -> None:
@@ -80,6 +133,8 @@ def newcomer_with_a_node_missing(testbed: Testbed, who: str) -> None:
 @side_by_side(
     {
         "founder that was cut off": founder_that_was_cut_off,
+        "founder that was cut off, third node is slow": partial(founder_that_was_cut_off, late=0.1),
+        "founder that was cut off, newcomer is paused": newcomer_that_is_paused,
         "founder that was cut off, unguarded": partial(founder_that_was_cut_off, unguarded=True),
         **{
             f"newcomer with a node missing, {who}": partial(newcomer_with_a_node_missing, who=who)

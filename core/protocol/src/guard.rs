@@ -334,10 +334,15 @@ impl Guards {
         self.look_since = self.look_since.max(since);
     }
 
-    /// Whether every node was tried, or was given `patience` to be reached.
-    fn has_contacted_all(&self, patience: Duration, now: Moment) -> bool {
-        let all = self.records.iter().all(|record| record.contact != Contact::Unknown);
-        all || self.contact_since.is_some_and(|since| now.since(since) >= patience)
+    /// Whether every node has answered, or could not be reached.
+    fn has_tried_all(&self) -> bool {
+        self.records.iter().all(|record| record.contact != Contact::Unknown)
+    }
+
+    /// Whether all nodes had been given `patience` to be reached when the look was sent that is
+    /// answered now. (If this process was paused since, other answers are still to be read.)
+    fn has_waited(&self, patience: Duration, sent: Moment) -> bool {
+        self.contact_since.is_some_and(|since| sent.since(since) >= patience)
     }
 
     /// Without canaries a clock step concerns only this client.

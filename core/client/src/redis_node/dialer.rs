@@ -58,10 +58,19 @@ impl Dialer {
         abandoned: Option<&ClientId>,
         silent: Option<&Arc<Connection>>,
     ) -> Result<Link, Fault> {
-        // Boxed: the task needs the memory only while it connects.
-        let dialing = self.find_way(abandoned, silent).boxed();
         let limit = self.settings.connect_timeout;
-        timeout(limit, dialing).await.unwrap_or_else(|_| Err(no_answer(&self.address, limit)))
+        loop {
+            let begun = Instant::now();
+            // Boxed: the task needs the memory only while it connects.
+            let dialing = self.find_way(abandoned, silent).boxed();
+            let result = timeout(limit, dialing).await;
+            let result = result.unwrap_or_else(|_| Err(no_answer(&self.address, limit)));
+            // A process that was paused meanwhile has learned nothing about the node.
+            let was_paused = begun.elapsed() > limit.saturating_mul(5) / 4;
+            if result.is_ok() || !was_paused {
+                return result;
+            }
+        }
     }
 
     async fn find_way(

@@ -9,7 +9,9 @@ use super::checkup::{Pass, Ruling};
 use super::holdings::Holding;
 use super::notes::GRAIN;
 use super::quarantine::Quarantine;
-use super::{Guards, LONG_WAIT, LONGEST_FORGOTTEN, LOOK_AGAIN, NodeRecord, Notice, RestartGuard};
+use super::{
+    Contact, Guards, LONG_WAIT, LONGEST_FORGOTTEN, LOOK_AGAIN, NodeRecord, Notice, RestartGuard,
+};
 use crate::identity::NodeId;
 use crate::time::{Moment, Ttl};
 
@@ -40,6 +42,9 @@ impl Guards {
             self.tell_quarantine(node, Quarantine { until, reason }, now);
             return Ruling::Quarantined(Quarantine { until, reason });
         }
+        if !others_remember && !self.is_old(age) && !self.has_asked_others(node) {
+            return Ruling::Undecided(now + LOOK_AGAIN);
+        }
         let record = &mut self.records[node.index()];
         record.is_vouched |= others_remember;
         // A client that uses long locks expects that others used them, too, and no node is left
@@ -61,6 +66,22 @@ impl Guards {
         };
         let others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
         others.filter(|(_, record)| remembers(record)).count()
+    }
+
+    /// Whether every other node has told which long locks it knows, since this client found the memory of
+    /// `node`, or cannot be reached. A node that does neither is not waited for beyond the floor.
+    fn has_asked_others(&self, node: NodeId) -> bool {
+        let record = &self.records[node.index()];
+        let Some(found) = record.memory.as_ref().map(|memory| memory.found) else {
+            return false;
+        };
+        let has_told = |other: &NodeRecord| match other.contact {
+            Contact::Unknown => false,
+            Contact::Down => true,
+            Contact::Heard => other.looked_at >= found,
+        };
+        let mut others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
+        others.all(|(_, other)| has_told(other)) || record.looked_at.since(found) >= self.floor
     }
 
     /// When grants begin to count at a node whose memory has this age.

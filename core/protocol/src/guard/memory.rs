@@ -98,7 +98,7 @@ impl Guards {
             };
         }
         let (longer, shorter) = canary.since_beat(look.checkup.clock.micros, env.wall_micros());
-        if shorter > IDLE && !self.note_idle(look, now) {
+        if shorter > IDLE && !self.note_idle(look) {
             return Ruling::Undecided(now + FIRST_CONTACT_IF_IDLE);
         }
         self.judge_idle(now);
@@ -106,7 +106,7 @@ impl Guards {
         if longer < BEAT_EVERY && !self.has_news_for(look, canary, wall, now) {
             return self.rule_gate(look.node, now);
         }
-        if !self.has_contacted_all(FIRST_CONTACT, now) {
+        if !self.has_tried_all() && !self.has_waited(FIRST_CONTACT, sent) {
             // A node that was not asked yet may know that this is an older state of the memory:
             // after one more beat nobody could tell.
             return Ruling::Undecided(now + FIRST_CONTACT);
@@ -115,12 +115,16 @@ impl Guards {
     }
 
     /// Records that nobody, this client included, has used the node for a while. Returns `false` if
-    /// the node is to stay idle for now, until it is known whether any other node has forgotten.
-    fn note_idle(&mut self, look: Look<'_>, now: Moment) -> bool {
+    /// the node is to stay idle for now, until it is known whether any other node has forgotten, and
+    /// since when.
+    fn note_idle(&mut self, look: Look<'_>) -> bool {
         let sent = look.checkup.clock.sent;
         self.records[look.node.index()].idle = Some(sent);
         let forgot = self.records.iter().filter_map(|record| record.forgot).max();
-        self.has_contacted_all(FIRST_CONTACT_IF_IDLE, now)
+        let all_have_memories =
+            self.records.iter().all(|record| record.memory.is_some() || !record.is_heard());
+        let is_known = all_have_memories && self.has_tried_all();
+        (is_known || self.has_waited(FIRST_CONTACT_IF_IDLE, sent))
             && forgot.is_none_or(|forgot| sent > forgot)
     }
 

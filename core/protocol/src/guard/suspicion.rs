@@ -125,10 +125,8 @@ impl Guards {
     /// Requests one more look at nodes whose notes lack a clock that this client knows by now: at
     /// the first looks most clocks were unknown.
     pub(super) fn spread_leads(&mut self, now: Moment) {
-        if !self.has_new_clock
-            || !self.watches_clocks
-            || !self.has_contacted_all(FIRST_CONTACT, now)
-        {
+        let all_are_known = self.has_tried_all() || self.has_waited(FIRST_CONTACT, now);
+        if !self.has_new_clock || !self.watches_clocks || !all_are_known {
             return;
         }
         self.has_new_clock = false;

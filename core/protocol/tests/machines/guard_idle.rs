@@ -92,6 +92,23 @@ fn a_client_that_finds_a_node_idle_asks_the_others_before_it_beats() {
 }
 
 #[test]
+fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster_whichever_answers_first() {
+    for order in [[2, 0, 1, 0, 1, 2], [2, 0, 1, 1, 0, 2], [0, 2, 1, 0, 1, 2], [0, 1, 2, 0, 1, 2]] {
+        let (mut cluster, client) = settled_in(3);
+        drop(client);
+        cluster.pass(40_000);
+        cluster.restart(2);
+        let mut newcomer = cluster.client(|it| it);
+        newcomer.latency = 1;
+        for node in order {
+            newcomer.look(&mut cluster, node);
+        }
+        newcomer.look_around(&mut cluster);
+        assert_eq!(newcomer.view(), "ooo", "{order:?}");
+    }
+}
+
+#[test]
 fn a_far_node_that_forgot_is_used_at_once_in_an_idle_cluster() {
     for (late, view) in [(300, "ooo"), (600, "ooq")] {
         let (mut cluster, client) = settled_in(3);

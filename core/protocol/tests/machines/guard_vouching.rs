@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{ClockReading, Ruling};
 
-use crate::guard_world::{TERM, node_id, settled_in};
+use crate::guard_world::{Cluster, TERM, Watcher, node_id, settled_in};
 
 #[test]
 fn a_node_whose_clock_was_stepped_does_not_vouch_for_another() {
@@ -29,6 +29,58 @@ fn a_node_whose_clock_was_stepped_does_not_vouch_for_another() {
         };
         assert_eq!(pass.longest == Duration::MAX, !is_stepped, "longest: {:?}", pass.longest);
     }
+}
+
+/// A lock of a minute, of which only node 2 knows: the others have forgotten it, and a client that reaches them
+/// alone has used them since. The client has looked at node 2 before the lock was taken, and at no other.
+fn known_to_one_node() -> (Cluster, Watcher) {
+    let (mut cluster, client) = settled_in(3);
+    drop(client);
+    let mut early = cluster.client(|it| it);
+    early.latency = 1;
+    (early.cut_off[0], early.cut_off[1]) = (true, true);
+    early.look_around(&mut cluster);
+    let mut holder = cluster.settled(|it| it);
+    assert!(holder.lock(&mut cluster, 60_000).is_some());
+    cluster.restart_each([0, 1]);
+    let mut founder = cluster.client(|it| it);
+    founder.cut_off[2] = true;
+    while founder.view() != "oo-" {
+        founder.look_around(&mut cluster);
+        cluster.pass(1_000);
+    }
+    (cluster, early)
+}
+
+#[test]
+fn young_memories_count_once_every_node_has_told_what_it_knows() {
+    let (mut cluster, _) = known_to_one_node();
+    let mut newcomer = cluster.client(|it| it);
+    cluster.nodes[2].hangs = true;
+    for _ in 0..30 {
+        newcomer.look_around(&mut cluster);
+        assert_eq!(newcomer.view(), "??-");
+        cluster.pass(60);
+    }
+    cluster.nodes[2].hangs = false;
+    newcomer.look_around(&mut cluster);
+    assert_eq!(newcomer.view(), "qqo");
+}
+
+#[test]
+fn young_memories_wait_for_no_node_that_is_down_or_hangs() {
+    let (mut cluster, mut early) = known_to_one_node();
+    let mut newcomer = cluster.client(|it| it);
+    newcomer.cut_off[2] = true;
+    newcomer.look_around(&mut cluster);
+    assert_eq!(newcomer.view(), "oo-", "a limit that the manual names");
+    cluster.nodes[2].hangs = true;
+    early.cut_off.fill(false);
+    early.look_around(&mut cluster);
+    assert_eq!(early.view(), "???");
+    cluster.pass(10_000);
+    early.look_around(&mut cluster);
+    assert_eq!(early.view(), "oo?");
 }
 
 #[test]
