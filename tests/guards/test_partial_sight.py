@@ -76,6 +76,16 @@ def founder_that_was_cut_off(testbed: Testbed, *, unguarded: bool = False, late:
     second.release()
 
 
+def newcomers_with_little_time(testbed: Testbed) -> None:
+    """The third node's first answers come later than they can wait."""
+    lock, cluster, _ = known_to_the_third(testbed)
+    third = testbed.proxy(cluster[2])
+    third.delay(0.1)
+    for patience in (0.02, 0.05, 0.1, 0.2, 0.4):
+        new = testbed.client([*cluster.urls[:2], third.url], retry_delay=0.002)
+        assert_kept_out(lock, new, patience=patience)
+
+
 NEWCOMER = """
 import os
 from quorlock import LockNotAcquired, QuorumUnreachable, Redlock
@@ -134,6 +144,7 @@ def newcomer_with_a_node_missing(testbed: Testbed, who: str) -> None:
     {
         "founder that was cut off": founder_that_was_cut_off,
         "founder that was cut off, third node is slow": partial(founder_that_was_cut_off, late=0.1),
+        "founder that was cut off, newcomers with little time": newcomers_with_little_time,
         "founder that was cut off, newcomer is paused": newcomer_that_is_paused,
         "founder that was cut off, unguarded": partial(founder_that_was_cut_off, unguarded=True),
         **{

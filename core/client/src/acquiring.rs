@@ -153,6 +153,12 @@ impl Call {
         time.saturating_sub(self.manager.clock.now().since(started))
     }
 
+    /// For how long nodes may connect: the try needs the rest of the time.
+    fn to_connect(&self, started: Moment) -> Option<Duration> {
+        let left = self.left(self.policy.timeout()?, started);
+        Some(left.saturating_sub(TO_TRY).max(left / 2))
+    }
+
     /// For how long a caller waits in line.
     fn patience(&self, started: Moment) -> Option<Duration> {
         self.policy.longest_wait().map(|longest| self.left(longest, started))
@@ -169,7 +175,7 @@ impl Call {
         let (manager, resources) = (&self.manager, &self.resources);
         let once = || self.policy.to_builder().timeout(None).retry_limit(Some(0)).build();
         let policy = if is_last { once()? } else { *self.policy };
-        manager.settle(policy.timeout().map(|timeout| self.left(timeout, started))).await?;
+        manager.settle(self.to_connect(started)).await?;
         let known = FencingToken(manager.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, manager.quorum, known)
             .queued_as(manager.engine.draw_waiter());
