@@ -47,7 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<operation::Operation>()?;
     module.add_class::<completion_queue::CompletionQueue>()?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
-    module.add_function(wrap_pyfunction!(process::drain, module)?)?;
+    module.add_function(wrap_pyfunction!(process::end_operations, module)?)?;
     module.add_function(wrap_pyfunction!(fork::generation, module)?)?;
     module.add_function(wrap_pyfunction!(process::listen, module)?)?;
     module.add_function(wrap_pyfunction!(process::take_notices, module)?)?;

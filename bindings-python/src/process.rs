@@ -52,7 +52,7 @@ pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
 ///
 /// Returns whether nothing is left.
 #[pyfunction]
-pub(crate) fn drain(py: Python<'_>, seconds: f64) -> bool {
+pub(crate) fn end_operations(py: Python<'_>, seconds: f64) -> bool {
     let Some(process) = process() else {
         return true;
     };

@@ -19,7 +19,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Callable
 
-from ._native import CompletionQueue, drain, generation, report
+from ._native import CompletionQueue, end_operations, generation, report
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
@@ -161,7 +161,7 @@ def finish() -> None:
         it.close()
         if it.thread is not threading.current_thread():
             it.thread.join(max(0.0, until - time.monotonic()))
-    drain(_WITHDRAWAL_GRACE)
+    end_operations(_WITHDRAWAL_GRACE)
 
 
 def _renew() -> None:
