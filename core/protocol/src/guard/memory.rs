@@ -322,22 +322,23 @@ impl Guards {
         if let Some(ruling) = self.found(env, look) {
             return ruling;
         }
-        if self.is_not_founded(since.max(self.contact_changed), now) {
+        let unchanged = look.checkup.clock.sent.since(since.max(self.contact_changed));
+        if self.is_not_founded(unchanged, now) {
             return self.begin_memory(env, look, QuarantineReason::NoHistory);
         }
         Ruling::Undecided(now + SETTING_UP / 16)
     }
 
     /// Whether it is certain that no client is founding the cluster now, given that nothing has
-    /// changed since `since`.
-    fn is_not_founded(&self, since: Moment, now: Moment) -> bool {
+    /// changed for the time `unchanged`.
+    fn is_not_founded(&self, unchanged: Duration, now: Moment) -> bool {
         let memories = self.records.iter().filter_map(|record| record.memory.as_ref());
         let begun: Vec<_> = memories
             .map(|memory| memory.whole_age(now))
             .map(|age| age.checked_sub(AGES_AGO).unwrap_or(age))
             .collect();
         let is_odd = begun.iter().any(|age| *age > 3 * SETTING_UP);
-        is_odd || (begun.is_empty() && now.since(since) >= SETTING_UP)
+        is_odd || (begun.is_empty() && unchanged >= SETTING_UP)
     }
 
     /// The age of the nodes of a new cluster: no lock was ever asked for that they do not know.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{PolicyBuilder, RestartGuard};
+use quorlock_protocol::{PolicyBuilder, RestartGuard, Ruling};
 
 use crate::guard_world::{Cluster, PretendNode, TERM, Watcher, settled_in, used};
 
@@ -172,6 +172,21 @@ fn a_founder_that_reaches_only_nodes_that_forgot_founds_nothing() {
         give_up_on_a_founder(&mut narrow, &mut cluster);
         assert_eq!(narrow.view().matches('q').count(), 2, "{}", narrow.view());
     }
+}
+
+#[test]
+fn a_client_that_was_paused_founds_the_cluster_all_the_same() {
+    let mut cluster = Cluster::fresh(3);
+    let mut client = cluster.client(|it| it);
+    client.look(&mut cluster, 0);
+    let asked = client.ask(&mut cluster, 0, None);
+    cluster.pass(2_000);
+    // The others' answers have come, too, and are read next.
+    assert!(matches!(client.hear(&cluster, 0, &asked), Ruling::Undecided(_)));
+    client.look(&mut cluster, 1);
+    client.look(&mut cluster, 2);
+    client.look_around(&mut cluster);
+    assert_eq!(client.view(), "ooo");
 }
 
 #[test]
