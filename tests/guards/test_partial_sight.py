@@ -39,10 +39,10 @@ class Known(NamedTuple):
     restarted: float
 
 
-def known_to_the_third(testbed: Testbed) -> Known:
+def known_to_the_third(testbed: Testbed, cluster: Cluster | None = None) -> Known:
     """Two of three nodes restart. Somebody reaches them alone, and uses them. The third still
     knows."""
-    cluster = testbed.servers()
+    cluster = cluster or testbed.servers()
     proxies = [testbed.proxy(server) for server in cluster]
     holder = testbed.warm([proxy.url for proxy in proxies])
     lock = testbed.hold(holder, "r", ttl=TTL)
@@ -86,10 +86,19 @@ def newcomers_with_little_time(testbed: Testbed) -> None:
         assert_kept_out(lock, new, patience=patience)
 
 
-NEWCOMER = """
-import os
+#: What an old client does before.
+WARM = """
+locks.lock("warm").acquire()
+while any(node.state != "healthy" for node in locks.nodes):
+    time.sleep(0.01)
+print("been there")
+sys.stdin.readline()
+"""
+CLIENT = """
+import os, sys, time
 from quorlock import LockNotAcquired, QuorumUnreachable, Redlock
 locks = Redlock(os.environ["QUORLOCK_NODES"].split(","), retry_delay=0.002)
+{warm}
 try:
     print(locks.lock("r").acquire(timeout=4))
 except (LockNotAcquired, QuorumUnreachable) as error:
@@ -102,14 +111,35 @@ def newcomer_that_is_paused(testbed: Testbed) -> None:
     lock, cluster, _ = known_to_the_third(testbed)
     third = testbed.proxy(cluster[2])
     third.stall()
-    with Program(NEWCOMER, nodes=[*cluster.urls[:2], third.url]) as newcomer:
+    with Program(CLIENT.format(warm=""), nodes=[*cluster.urls[:2], third.url]) as newcomer:
         eventually(lambda: third.connections)
         time.sleep(0.3)  # for what the other two answer
         newcomer.signal(signal.SIGSTOP)
         third.heal()
         time.sleep(1.5)
         newcomer.signal(signal.SIGCONT)
-        told = newcomer.line()
+        assert_refused(newcomer, lock)
+
+
+def old_client_that_was_paused(testbed: Testbed) -> None:
+    """It could not reach the third node when it was paused, and does not know that it can now."""
+    cluster = testbed.servers()
+    third = testbed.proxy(cluster[2])
+    with Program(CLIENT.format(warm=WARM), nodes=[*cluster.urls[:2], third.url]) as client:
+        assert client.line() == "been there"
+        third.refuse()
+        time.sleep(2.5)  # until it tries every two seconds
+        client.signal(signal.SIGSTOP)
+        lock, _, _ = known_to_the_third(testbed, cluster)
+        third.heal()
+        third.delay(0.1)
+        client.write("\n")
+        client.signal(signal.SIGCONT)
+        assert_refused(client, lock)
+
+
+def assert_refused(client: Program, lock: Lock) -> None:
+    told = client.line()
     assert lock.lease is not None
     assert lock.lease.validity > 0, "the schedule took too long to mean anything"
     assert told in ("False", "QUORUM_UNREACHABLE"), told
@@ -146,6 +176,7 @@ def newcomer_with_a_node_missing(testbed: Testbed, who: str) -> None:
         "founder that was cut off, third node is slow": partial(founder_that_was_cut_off, late=0.1),
         "founder that was cut off, newcomers with little time": newcomers_with_little_time,
         "founder that was cut off, newcomer is paused": newcomer_that_is_paused,
+        "founder that was cut off, old client was paused": old_client_that_was_paused,
         "founder that was cut off, unguarded": partial(founder_that_was_cut_off, unguarded=True),
         **{
             f"newcomer with a node missing, {who}": partial(newcomer_with_a_node_missing, who=who)

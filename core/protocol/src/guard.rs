@@ -216,8 +216,9 @@ impl Guards {
         is_recent && self.own_long_locks.are_covered(key_ttl, (&record.sure, &self.holdings), now)
     }
 
-    /// A node cannot be reached.
+    /// A try to reach a node has failed.
     pub fn handle_down(&mut self, node: NodeId, now: Moment) {
+        self.records[node.index()].failed_at = now;
         self.note_contact(node, Contact::Down, now);
     }
 

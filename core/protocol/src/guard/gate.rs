@@ -69,7 +69,7 @@ impl Guards {
     }
 
     /// Whether every other node has told which long locks it knows, since this client found the memory of
-    /// `node`, or cannot be reached. A node that does neither is not waited for beyond the floor.
+    /// `node`, or could not be reached since. A node of which neither is true is not waited for beyond the floor.
     fn has_asked_others(&self, node: NodeId) -> bool {
         let record = &self.records[node.index()];
         let Some(found) = record.memory.as_ref().map(|memory| memory.found) else {
@@ -77,7 +77,7 @@ impl Guards {
         };
         let has_told = |other: &NodeRecord| match other.contact {
             Contact::Unknown => false,
-            Contact::Down => true,
+            Contact::Down => other.failed_at >= found,
             Contact::Heard => other.looked_at >= found,
         };
         let mut others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());

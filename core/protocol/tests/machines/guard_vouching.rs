@@ -68,6 +68,23 @@ fn young_memories_count_once_every_node_has_told_what_it_knows() {
 }
 
 #[test]
+fn a_node_that_could_not_be_reached_before_is_tried_again_before_young_memories_count() {
+    let (mut cluster, mut early) = known_to_one_node();
+    early.cut_off[2] = true;
+    early.look(&mut cluster, 2);
+    // It can be reached again; this client has been paused, and does not know.
+    cluster.pass(1_000);
+    early.cut_off.fill(false);
+    early.look(&mut cluster, 0);
+    early.look(&mut cluster, 1);
+    early.look(&mut cluster, 0);
+    assert_eq!(early.view(), "??-");
+    early.look(&mut cluster, 2);
+    early.follow_up(&mut cluster);
+    assert_eq!(early.view(), "qqo");
+}
+
+#[test]
 fn young_memories_wait_for_no_node_that_is_down_or_hangs() {
     let (mut cluster, mut early) = known_to_one_node();
     let mut newcomer = cluster.client(|it| it);
