@@ -146,25 +146,34 @@ pub(crate) fn unknown(command: &Command) -> Option<Json> {
     }
 }
 
-/// The result of an operation on the lease with this token, with what the nodes say if it is not held.
+/// The result of an operation on the lease with this token, with what the nodes say if they have not done it.
 fn held<T: Copy>(
     context: &Context,
     name: &str,
     token: &str,
     result: &Result<T, LockError>,
 ) -> Result<T, Failure> {
-    match result {
-        Ok(value) => Ok(*value),
-        Err(error) if error.kind() == ErrorKind::LeaseLost => {
-            // All nodes are asked: the votes are those of the nodes that answered before the loss was certain.
-            let readings = reading::of(context, name)?;
-            let others = reading::keys(&readings).filter(|key| key.holder.text() != Some(token));
-            // With this number of keys, nobody else can get it.
-            let is_held = 2 * others.count() >= readings.len();
-            Err(if is_held { held_by_another(context, name) } else { not_held(context, name) })
-        }
-        Err(error) => Err(error.clone().into()),
+    let error = match result {
+        Ok(value) => return Ok(*value),
+        Err(error) => error,
+    };
+    let is_lost = error.kind() == ErrorKind::LeaseLost;
+    if !is_lost && error.kind() != ErrorKind::QuorumUnreachable {
+        return Err(error.clone().into());
     }
+    // All nodes are asked: the votes are those of the nodes that answered before the error was certain.
+    let readings = reading::of(context, name)?;
+    let is_half = |count: usize| 2 * count >= readings.len();
+    let others = reading::keys(&readings).filter(|key| key.holder.text() != Some(token)).count();
+    // With this number of keys, nobody else can get it.
+    if is_half(others) {
+        return Err(held_by_another(context, name));
+    }
+    // The other nodes are too few for a quorum, whatever they have.
+    if is_lost || is_half(others + reading::free(&readings)) {
+        return Err(not_held(context, name));
+    }
+    Err(error.clone().into())
 }
 
 fn held_by_another(context: &Context, name: &str) -> Failure {

@@ -143,14 +143,13 @@ fn untold(words: &str) -> Fault {
 pub(super) fn quorum(readings: &[Reading]) -> Quorum {
     let majority = readings.len() / 2 + 1;
     let keys: Vec<&Key> = keys(readings).collect();
-    let free = readings.iter().filter(|reading| matches!(reading.says, Ok(None))).count();
     if keys.len() > readings.len() - majority {
         let count = |holder: &Value| keys.iter().filter(|key| key.holder == *holder).count();
         let most = keys.iter().map(|key| &key.holder).max_by_key(|holder| count(holder));
         let most = most.filter(|holder| count(holder) >= majority);
         return most.map_or(Quorum::Divided, |holder| Quorum::Held(holder.clone()));
     }
-    if free >= majority { Quorum::Free } else { Quorum::Unknown }
+    if free(readings) >= majority { Quorum::Free } else { Quorum::Unknown }
 }
 
 /// The different values of the keys.
@@ -206,6 +205,11 @@ pub(super) fn left(readings: &[Reading]) -> Left {
         _ => None,
     });
     Left::Untold(why.unwrap_or_else(|| "too few nodes tell".to_owned()))
+}
+
+/// How many nodes have no key of it.
+pub(super) fn free(readings: &[Reading]) -> usize {
+    readings.iter().filter(|reading| matches!(reading.says, Ok(None))).count()
 }
 
 pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {
