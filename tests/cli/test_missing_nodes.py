@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -34,3 +35,41 @@ def test_who_has_a_lock_beside_a_dead_node(
     nodes = [cluster3[0].url, slow.url, DEAD]
     ended = call(command, "job", "--token", "mine", nodes=nodes)
     assert ended.code == code, ended
+
+
+#: Each with how many nodes hang, and the exit code.
+OF_HOLDERS = [
+    (("status", "job"), 2, 69),
+    (("status", "job", "a", "b"), 1, 1),
+    (("release", "job", "--token", "mine"), 2, 69),
+    (("release", "job", "--force", "--yes"), 1, 0),
+    (("extend", "job", "--token", "mine"), 2, 69),
+    (("extend", "job", "--token", "other"), 1, 3),
+    (("verify", "job@7"), 2, 69),
+    (("run", "--try", "job", "--", "true"), 2, 69),
+]
+
+
+@pytest.mark.parametrize(("words", "hung", "code"), OF_HOLDERS)
+def test_nodes_that_hang_are_waited_for_once(
+    cluster3: Cluster, words: tuple[str, ...], hung: int, code: int
+) -> None:
+    for server in cluster3:
+        server.command("SET", "job", "mine", "PX", 60_000)
+    for server in cluster3[:hung]:
+        server.pause()
+    began = time.monotonic()
+    ended = call("--timeout", "1s", *words, nodes=cluster3.urls)
+    assert ended.code == code, ended
+    assert time.monotonic() - began < 1.9
+
+
+@pytest.mark.parametrize("how", [("--token", "mine"), ("--force", "--yes")])
+def test_a_release_beside_a_dead_node(cluster3: Cluster, how: tuple[str, ...]) -> None:
+    for server in cluster3:
+        server.command("SET", "job", "mine", "PX", 60_000)
+    began = time.monotonic()
+    ended = call("release", "job", *how, nodes=[*cluster3.urls[:2], DEAD])
+    assert (ended.code, ended.err) == (0, "")
+    assert time.monotonic() - began < 1
+    assert cluster3.values("job")[:2] == [None] * 2

@@ -40,7 +40,7 @@ pub(crate) struct Common {
     /// What every key on the nodes begins with.
     #[arg(long, global = true, value_name = "PREFIX", value_parser = prefix)]
     pub(crate) user_prefix: Option<String>,
-    /// How long nodes that do not answer are waited for.
+    /// How long nodes that do not answer are waited for, in all.
     #[arg(long, global = true, value_name = "DURATION", default_value = "2s", value_parser = patience, allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
     /// Print JSON.
@@ -107,8 +107,8 @@ pub(crate) struct Run {
     /// How long the nodes keep the lock after the last renewal.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
-    /// How long to try, while another holds the lock or too few nodes answer. Without it, until the lock is held, and no
-    /// longer than --timeout while too few nodes answer.
+    /// How long to try, while another holds the lock or too few nodes answer. Without it, until the lock is held; while too
+    /// few nodes answer, no longer than --timeout once they have been connected, which may take as long.
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
     /// Give up at once if another holds the lock.

@@ -55,7 +55,7 @@ pub(crate) fn bench(context: &Context, options: &Bench) -> Result<u8, Failure> {
         let pings = context.engine.block_on(pings(context, in_flight, time));
         all.push(pings.map_err(|fault| Failure::new(code::NO_QUORUM, fault.to_string()))?);
     }
-    context.engine.drain(context.timeout);
+    context.tell_the_rest();
     let mut table = Table::new(&["what", "in flight", "a second", "p50", "p90", "p99"]);
     for measured in &all {
         let percentiles = [50, 90, 99].map(|percent| millis(measured.percentile(percent)));

@@ -2,6 +2,7 @@
 //! their messages never repeat a password.
 
 use std::fs;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use quorlock::{
@@ -18,7 +19,7 @@ pub(crate) struct Context {
     pub(crate) engine: Engine,
     pub(crate) output: Output,
     /// How long nodes have to connect and to answer before they count as unreachable.
-    pub(crate) timeout: std::time::Duration,
+    pub(crate) timeout: Duration,
     /// For each address, why it is no node of the manager's, if so: another leads to the same server.
     pub(crate) left_out: Vec<Option<Fault>>,
 }
@@ -67,19 +68,39 @@ impl Context {
         &self,
         visit: &impl AsyncFn(&mut ServerConnection, &Address) -> Result<T, Fault>,
     ) -> Vec<Result<T, Fault>> {
-        let visits = self.addresses.iter().map(|address| {
-            let visit = async |connection: &mut ServerConnection| visit(connection, address).await;
-            ServerConnection::visit(address, self.timeout, visit)
-        });
-        join_all(visits).await
+        let addresses = self.addresses.iter();
+        join_all(addresses.map(|address| visit_within(self.timeout, address, visit))).await
+    }
+
+    /// Gives nodes that were not needed for an outcome the time to hear of it. One that is dead or hangs must not
+    /// keep a script waiting.
+    pub(crate) fn tell_the_rest(&self) {
+        self.engine.drain(TO_HEAR);
     }
 
     fn builder(&self) -> Builder {
-        let settings = NodeSettings { connect_timeout: self.timeout, ..NodeSettings::default() };
+        // A quarter more than that is waited for a first connection.
+        let connect_timeout = self.timeout * 4 / 5;
+        let settings = NodeSettings { connect_timeout, ..NodeSettings::default() };
         let builder = Redlock::builder().engine(self.engine.clone()).node_settings(settings);
         let kept = self.addresses.iter().zip(&self.left_out).filter(|(_, fault)| fault.is_none());
         kept.fold(builder, |builder, (address, _)| builder.address(address.clone()))
     }
+}
+
+/// Asks one node over a connection of its own.
+pub(crate) async fn visit_within<T>(
+    limit: Duration,
+    address: &Address,
+    visit: &impl AsyncFn(&mut ServerConnection, &Address) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let visit = async |connection: &mut ServerConnection| visit(connection, address).await;
+    ServerConnection::visit(address, limit, visit).await
+}
+
+/// Whether nothing has come from the node.
+pub(crate) fn is_silence(fault: &Fault) -> bool {
+    matches!(fault.kind(), FaultKind::TimedOut | FaultKind::NotSent)
 }
 
 /// The words for two addresses that lead to one server.
@@ -160,3 +181,5 @@ fn texts(common: &Common) -> Result<String, Failure> {
     }
     Ok(texts)
 }
+
+const TO_HEAR: Duration = Duration::from_millis(250);

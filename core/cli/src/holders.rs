@@ -1,15 +1,19 @@
 //! Who holds a lock, and giving it back or keeping it in the holder's place: `status`, `release`,
 //! `extend`, `verify`. Owns their outcomes; the locks' rules are the crate `quorlock`'s.
 
+mod asking;
 mod reading;
 mod status;
 mod value;
 
+use std::time::Duration;
+
 use quorlock::{
-    Address, ErrorKind, Lease, LockError, Redlock, ReleaseOutcome, Sequencer, ServerConnection,
+    Address, ErrorKind, Lock, LockError, Redlock, ReleaseOutcome, Sequencer, ServerConnection,
 };
 use serde_json::{Value as Json, json};
 
+use self::asking::Asking;
 use self::reading::Quorum;
 pub(crate) use self::status::status;
 use self::value::Value;
@@ -19,19 +23,18 @@ use crate::failure::{Failure, NodeFault, because, code, faults, unconfirmed};
 
 /// Gives a lock back.
 pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failure> {
-    let locks = context.locks()?;
+    let (asking, locks) = (Asking::new(context), context.locks()?);
     let released = match &options.token {
-        Some(token) => by_token(context, &locks, &options.name, token),
-        None => by_force(context, &locks, &options.name),
+        Some(token) => by_token(&asking, &locks, &options.name, token),
+        None => by_force(&asking, &locks, &options.name),
     };
-    // Nodes that were not needed for the outcome are asked as well.
-    context.engine.drain(context.timeout);
+    context.tell_the_rest();
     released
 }
 
-fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
-    let lease = locks.lease([name], token)?;
-    held(context, name, token, &context.engine.block_on(lease.check()))?;
+fn by_token(asking: &Asking<'_>, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
+    let (context, lease) = (asking.context, locks.lease([name], token)?);
+    held(asking, name, token, &context.engine.block_on(lease.check()))?;
     let (outcome, votes) = context.engine.block_on(lease.release_told())?;
     match outcome {
         ReleaseOutcome::Released => {
@@ -49,8 +52,8 @@ fn by_token(context: &Context, locks: &Redlock, name: &str, token: &str) -> Resu
 }
 
 /// Takes the keys from every holder that has one.
-fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failure> {
-    let readings = reading::of(context, name)?;
+fn by_force(asking: &Asking<'_>, locks: &Redlock, name: &str) -> Result<u8, Failure> {
+    let (context, readings) = (asking.context, reading::of(asking, name)?);
     let holders = reading::holders(&readings);
     if holders.is_empty() {
         return match reading::quorum(&readings) {
@@ -62,9 +65,9 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
     let named = named.join(" and ");
     let mut faults = Vec::new();
     for holder in &holders {
-        faults.extend(take(context, locks, name, holder)?);
+        faults.extend(take(asking, locks, name, holder)?);
     }
-    let after = reading::of(context, name)?;
+    let after = reading::of(asking, name)?;
     match reading::quorum(&after) {
         // Somebody who waited may have it by now.
         _ if holders.iter().all(|holder| reading::is_rid_of(&after, holder)) => {}
@@ -83,30 +86,29 @@ fn by_force(context: &Context, locks: &Redlock, name: &str) -> Result<u8, Failur
 
 /// Deletes the holder's keys; returns what has kept nodes from it.
 fn take(
-    context: &Context,
+    asking: &Asking<'_>,
     locks: &Redlock,
     name: &str,
     holder: &Value,
 ) -> Result<Vec<NodeFault>, Failure> {
     if let Some(lease) = holder.text().and_then(|token| locks.lease([name], token).ok()) {
-        let (_, votes) = context.engine.block_on(lease.release_told())?;
+        let (_, votes) = asking.context.engine.block_on(lease.release_told())?;
         return Ok(faults(&votes.now()));
     }
     // The value of another program, which is no token.
     let visit = async |connection: &mut ServerConnection, address: &Address| {
         holder.delete(connection, &format!("{}{name}", address.key_prefix())).await
     };
-    let deleted = context.engine.block_on(context.each_node(&visit));
-    let nodes = context.addresses.iter().zip(deleted);
+    let nodes = asking.context.addresses.iter().zip(asking.each_node(&visit));
     Ok(nodes.filter_map(|(node, it)| Some((node.to_string(), it.err()?))).collect())
 }
 
 /// Keeps a lock in its holder's place.
 pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure> {
-    let (locks, name) = (context.locks()?, &options.name);
+    let (asking, locks, name) = (Asking::new(context), context.locks()?, &options.name);
     let token = options.token.as_deref().expect("the command line was checked");
-    let lease = locks.lock(name).ttl(options.ttl).lease(token)?;
-    let validity = held(context, name, token, &context.engine.block_on(prolong(&lease)))?;
+    let extended = prolong(&asking, locks.lock(name).ttl(options.ttl), token);
+    let validity = held(&asking, name, token, &context.engine.block_on(extended))?;
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -115,7 +117,18 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
 }
 
 /// Extends the lease, and the records that its holder has made of its sequencer and of itself.
-async fn prolong(lease: &Lease) -> Result<std::time::Duration, LockError> {
+async fn prolong(asking: &Asking<'_>, lock: Lock, token: &str) -> Result<Duration, LockError> {
+    // It tells at once of a lease that has ended, where an extension tries again for want of a quorum.
+    let checked = lock.clone().lease(token)?.check().await;
+    let left = asking.left();
+    let may_extend =
+        |error: &LockError| error.kind() == ErrorKind::QuorumUnreachable && !left.is_zero();
+    if let Err(error) = checked
+        && !may_extend(&error)
+    {
+        return Err(error);
+    }
+    let lease = lock.timeout(left).lease(token)?;
     let validity = lease.extend(None).await?;
     // Sent behind the records on each node's connection: once it is answered, these are kept, too.
     lease.check().await?;
@@ -148,7 +161,7 @@ pub(crate) fn unknown(command: &Command) -> Option<Json> {
 
 /// The result of an operation on the lease with this token, with what the nodes say if they have not done it.
 fn held<T: Copy>(
-    context: &Context,
+    asking: &Asking<'_>,
     name: &str,
     token: &str,
     result: &Result<T, LockError>,
@@ -158,20 +171,21 @@ fn held<T: Copy>(
         Err(error) => error,
     };
     let is_lost = error.kind() == ErrorKind::LeaseLost;
-    if !is_lost && error.kind() != ErrorKind::QuorumUnreachable {
+    let may_tell = error.kind() == ErrorKind::QuorumUnreachable && !asking.left().is_zero();
+    if !is_lost && !may_tell {
         return Err(error.clone().into());
     }
     // All nodes are asked: the votes are those of the nodes that answered before the error was certain.
-    let readings = reading::of(context, name)?;
+    let readings = reading::of(asking, name)?;
     let is_half = |count: usize| 2 * count >= readings.len();
     let others = reading::keys(&readings).filter(|key| key.holder.text() != Some(token)).count();
     // With this number of keys, nobody else can get it.
     if is_half(others) {
-        return Err(held_by_another(context, name));
+        return Err(held_by_another(asking.context, name));
     }
     // The other nodes are too few for a quorum, whatever they have.
     if is_lost || is_half(others + reading::free(&readings)) {
-        return Err(not_held(context, name));
+        return Err(not_held(asking.context, name));
     }
     Err(error.clone().into())
 }

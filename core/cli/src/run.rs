@@ -68,12 +68,13 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     let lease = match wait(&events) {
         Ok(Ok(acquired)) => acquired.deliver(),
         Ok(Err(error)) => {
-            tell_nodes(&locks);
+            context.tell_the_rest();
             return Err(error.into());
         }
         Err(signal) => {
             drop((acquiring, events));
-            tell_nodes(&locks);
+            // The nodes still have to hear that nobody waits.
+            context.tell_the_rest();
             if signal.is_of_keyboard() && Terminal::open().is_some_and(|it| it.is_ours()) {
                 end_by_key(signal, false);
             }
@@ -106,11 +107,6 @@ fn lock(locks: &Redlock, options: &Run) -> Lock {
         Some(wait) => lock.timeout(wait),
         None => lock,
     }
-}
-
-/// The nodes still have to hear that nobody waits.
-fn tell_nodes(locks: &Redlock) {
-    locks.engine().drain(TO_HEAR);
 }
 
 /// Waits until the lock is held, or a signal ends the wait.
@@ -223,7 +219,5 @@ fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// How long the nodes have to answer that the wait is given up: one that hangs must not keep a script waiting.
-const TO_HEAR: Duration = Duration::from_millis(250);
 /// How long the nodes that are not needed for the outcome have to answer to the release.
 const PATIENCE: Duration = Duration::from_millis(100);

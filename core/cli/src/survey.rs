@@ -9,14 +9,14 @@ mod shown;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
-use quorlock::{Address, Fault, FaultKind, NodeState, ServerConnection};
+use quorlock::{Address, Fault, NodeState, ServerConnection};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use self::facts::Facts;
 use self::findings::{Finding, Severity};
 use crate::arguments::Nodes;
-use crate::context::Context;
+use crate::context::{Context, is_silence};
 use crate::failure::{Failure, code};
 use crate::output::{print, unwritten};
 
@@ -144,9 +144,7 @@ impl Node {
 fn told(state: NodeState, facts: &Result<Facts, Fault>) -> NodeState {
     match (state, facts) {
         (NodeState::Connecting, Err(fault)) => NodeState::Down(fault.clone()),
-        (NodeState::Down(_), Err(fault)) if fault.kind() == FaultKind::TimedOut => {
-            NodeState::Down(fault.clone())
-        }
+        (NodeState::Down(_), Err(fault)) if is_silence(fault) => NodeState::Down(fault.clone()),
         (state, _) => state,
     }
 }

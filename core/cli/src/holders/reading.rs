@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnection};
 
+use super::asking::Asking;
 use super::value::{self, Value};
-use crate::context::{Context, are_one_server};
+use crate::context::are_one_server;
 use crate::failure::{Failure, because, code};
 use crate::refusal::is_not_permitted;
 use crate::server_info::ServerInfo;
@@ -51,14 +52,14 @@ pub(super) enum Quorum {
 }
 
 /// Asks every node. Like locks, it refuses nodes of which two are one server.
-pub(super) fn of(context: &Context, name: &str) -> Result<Vec<Reading>, Failure> {
+pub(super) fn of(asking: &Asking<'_>, name: &str) -> Result<Vec<Reading>, Failure> {
     let reads = async |connection: &mut ServerConnection, address: &Address| {
         read(connection, address, name).await
     };
-    let answers = context.engine.block_on(context.each_node(&reads));
+    let answers = asking.each_node(&reads);
     let mut runs: Vec<(String, &Address)> = Vec::new();
     let mut readings = Vec::new();
-    for (address, answer) in context.addresses.iter().zip(answers) {
+    for (address, answer) in asking.context.addresses.iter().zip(answers) {
         let (run, says) = match answer {
             Ok((run, key)) => (run, Ok(key)),
             Err(fault) => (None, Err(fault)),
