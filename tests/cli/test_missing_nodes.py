@@ -73,3 +73,11 @@ def test_a_release_beside_a_dead_node(cluster3: Cluster, how: tuple[str, ...]) -
     assert (ended.code, ended.err) == (0, "")
     assert time.monotonic() - began < 1
     assert cluster3.values("job")[:2] == [None] * 2
+
+
+def test_bench_beside_a_node_that_hangs(cluster3: Cluster) -> None:
+    """It measures the answers of all nodes."""
+    cluster3[2].pause()
+    ended = call("bench", "--seconds", "0.4", "--timeout", "500ms", nodes=cluster3.urls, within=5)
+    assert (ended.code, ended.out) == (69, "")
+    assert "a node does not answer PING" in ended.err

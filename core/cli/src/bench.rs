@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
-use quorlock::{Fault, Redlock, ServerConnection};
+use quorlock::{Fault, FaultKind, Redlock, ServerConnection};
 use serde_json::{Value, json};
 
 use crate::arguments::Bench;
@@ -52,7 +52,9 @@ pub(crate) fn bench(context: &Context, options: &Bench) -> Result<u8, Failure> {
     let mut all = Vec::new();
     for in_flight in [1, TOGETHER] {
         all.push(context.engine.block_on(pairs(&locks, in_flight, time))?);
-        let pings = context.engine.block_on(pings(context, in_flight, time));
+        let limit = time + context.timeout;
+        let pings = context.engine.block_on_for(limit, pings(context, in_flight, time));
+        let pings = pings.unwrap_or_else(|| Err(Fault::new(FaultKind::TimedOut, SILENT)));
         all.push(pings.map_err(|fault| Failure::new(code::NO_QUORUM, fault.to_string()))?);
     }
     context.tell_the_rest();
@@ -137,3 +139,4 @@ fn millis(time: Duration) -> String {
 }
 
 const TOGETHER: usize = 16;
+const SILENT: &str = "a node does not answer PING: quorlock doctor tells which";
