@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 
 import pytest
 
 from tests.cli.command import ROOT, call
-from tests.cli.doctor import Servers, beside, codes, doctor, in_order
+from tests.cli.doctor import Servers, beside, codes, doctor, finding, in_order
 from tests.support.cluster import Cluster
+from tests.support.hostile_server import HostileServer
 
 _PAGE = (ROOT / "docs" / "servers.md").read_text()
 _LISTED = re.findall(r"\+\S+", _PAGE.partition("ACL SETUSER app")[2].partition("\n")[0])
@@ -120,3 +122,18 @@ def test_a_password_that_is_not_given(healthy: Cluster, servers: Servers) -> Non
     code, told = doctor(nodes)
     assert (code, codes(told)) == (1, {"wrong-password"})
     assert "push" not in told["nodes"][2], "nobody has been asked about rights"
+
+
+def test_a_server_in_protected_mode(healthy: Cluster) -> None:
+    """Real ones let their own machine in."""
+
+    def refuse(connection: socket.socket) -> None:
+        connection.sendall(b"-DENIED Redis is running in protected mode because ...\r\n")
+        connection.close()
+
+    with HostileServer(refuse) as server:
+        code, told = doctor(beside(healthy, server.url))
+    assert (code, codes(told)) == (1, {"unreachable"})
+    assert "in protected mode" in finding(told, "unreachable")["problem"]
+    remedy = finding(told, "unreachable")["remedy"]
+    assert remedy.startswith("set a password and put it into the address, set bind, or turn ")

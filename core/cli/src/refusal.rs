@@ -5,6 +5,11 @@ pub(crate) fn is_not_permitted(words: &str) -> bool {
     words.starts_with("NOPERM")
 }
 
+/// Whether the server takes no connections from other machines.
+pub(crate) fn is_protected(words: &str) -> bool {
+    words.contains("protected mode")
+}
+
 /// Whether the server does not have the command, as where it is renamed.
 pub(crate) fn is_unknown_command(words: &str) -> bool {
     let words = words.to_lowercase();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::{Node, Survey};
-use crate::refusal::is_unknown_command;
+use crate::refusal::{is_protected, is_unknown_command};
 
 /// Something that is wrong.
 pub(super) struct Finding {
@@ -178,6 +178,7 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
         FaultKind::Unauthenticated => {
             ("wrong-password", "correct the user name and password in the address")
         }
+        FaultKind::NotPermitted if is_protected(fault.detail()) => ("unreachable", LET_OTHERS_IN),
         FaultKind::NotPermitted => ("missing-right", "add what is missing with ACL SETUSER"),
         FaultKind::Replica => ("replica", "give the address of its master, or leave it out"),
         FaultKind::NotIndependent if has_twin(survey, node) => {
@@ -383,6 +384,7 @@ const CLUSTER_MEMBER: (&str, &str) =
     ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)");
 const HAVE_COMMANDS: &str =
     "take rename-command for it out of the server's configuration, or use a server that has it";
+const LET_OTHERS_IN: &str = "set a password and put it into the address, set bind, or turn protected mode off (protected-mode no)";
 const OF_A_HUNG_ONE: &str =
     "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);
