@@ -88,7 +88,8 @@ def test_a_value_is_shown_without_what_a_terminal_obeys(cluster3: Cluster) -> No
 
 
 #: Letters that turn the direction of writing, end lines, or are not seen.
-ODD = "\u202e\u2066\u2028\u2029\ufeff\x9b\U000e0041"
+NO_CONTROLS = "\u202e\u2066\u2028\u2029\ufeff\U000e0041\u00ad\u180e\u3164\u115f\u1160\uffa0"
+ODD = f"{NO_CONTROLS}\x9b"
 
 
 def test_letters_that_change_how_a_line_is_shown(cluster3: Cluster) -> None:
@@ -102,6 +103,31 @@ def test_letters_that_change_how_a_line_is_shown(cluster3: Cluster) -> None:
     told = call("status", "job", "--json", nodes=cluster3.urls).out
     assert not {*ODD} & {*seen, *told}
     assert json.loads(told)[0]["holder"] == holder
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("status",), 1),
+        (("release", "--token", "holder"), 0),
+        (("release", "--token", "other"), 3),
+        (("release", "--force", "--yes"), 0),
+        (("extend", "--token", "holder"), 0),
+        (("run", "--try", "-v", "--", "true"), 75),
+    ],
+)
+def test_a_name_does_not_change_how_a_line_is_shown(
+    cluster3: Cluster, words: tuple[str, ...], code: int
+) -> None:
+    name = f"سلام{NO_CONTROLS}👩\u200d🔬"
+    for server in cluster3:
+        server.command("SET", name, "holder", "PX", 60_000)
+    ended = call(words[0], name, *words[1:], nodes=cluster3.urls)
+    assert ended.code == code
+    shown = ended.out + ended.err
+    assert not {*NO_CONTROLS} & {*shown}
+    assert "'سلام\\u{202e}\\u{2066}\\u{2028}" in shown
+    assert "\\u{ffa0}👩\u200d🔬'" in shown
 
 
 def test_a_user_without_scripts_sees_texts(servers: Servers) -> None:

@@ -39,7 +39,7 @@ fn by_token(asking: &Asking<'_>, locks: &Redlock, name: &str, token: &str) -> Re
     match outcome {
         ReleaseOutcome::Released => {
             context.output.json(&json!({"name": name, "outcome": "released"}));
-            context.output.line(&format!("released '{name}'"));
+            context.output.words(&format!("released '{name}'"));
             Ok(code::DONE)
         }
         ReleaseOutcome::Taken => Err(held_by_another(context, name)),
@@ -80,7 +80,7 @@ fn by_force(asking: &Asking<'_>, locks: &Redlock, name: &str) -> Result<u8, Fail
     let ids: Vec<_> = holders.iter().map(Value::for_programs).collect();
     let told = json!({"name": name, "outcome": "released", "holders": ids});
     context.output.json(&told);
-    context.output.line(&format!("released '{name}', which was held by {named}"));
+    context.output.words(&format!("released '{name}', which was held by {named}"));
     Ok(code::DONE)
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
-    context.output.line(&format!("extended '{name}': it is held for {seconds:.2} s more"));
+    context.output.words(&format!("extended '{name}': it is held for {seconds:.2} s more"));
     Ok(code::DONE)
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure>
     let is_current = context.engine.block_on(context.locks()?.verify(&sequencer))?;
     context.output.json(&json!({"sequencer": sequencer.to_string(), "current": is_current}));
     let said = if is_current { "is the one that is held" } else { "is not held any more" };
-    context.output.line(&format!("{sequencer} {said}"));
+    context.output.words(&format!("{sequencer} {said}"));
     Ok(if is_current { code::DONE } else { code::NO })
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
-use quorlock::embed::alters_line;
+use quorlock::embed::{alters_line, plain_line};
 use serde_json::Value;
 
 pub(crate) use self::table::{Cell, Table, Tone};
@@ -35,6 +35,11 @@ impl Output {
         }
     }
 
+    /// Prints words for people in which a name from the command line or from others may stand.
+    pub(crate) fn words(self, text: &str) {
+        self.line(&plain(text));
+    }
+
     /// Prints `value` if a program reads.
     pub(crate) fn json(self, value: &Value) {
         if self.is_json {
@@ -59,6 +64,11 @@ fn plain_json(value: &Value) -> String {
     text
 }
 
+/// Lines for people, without letters that would change how one of them is shown.
+pub(crate) fn plain(text: &str) -> String {
+    text.split('\n').map(plain_line).collect::<Vec<_>>().join("\n")
+}
+
 /// A number for programs, to the millionth: no clock here tells more.
 pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
@@ -68,12 +78,12 @@ pub(crate) fn rounded(number: f64) -> f64 {
 pub(crate) fn complain(message: &str) {
     let mark = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     // Without a standard error nobody can be told.
-    let _ = writeln!(anstream::stderr(), "{mark}quorlock:{mark:#} {message}");
+    let _ = writeln!(anstream::stderr(), "{mark}quorlock:{mark:#} {}", plain(message));
 }
 
 /// Writes a message that tells what happens to standard error.
 pub(crate) fn mention(message: &str) {
-    let _ = writeln!(anstream::stderr(), "quorlock: {message}");
+    let _ = writeln!(anstream::stderr(), "quorlock: {}", plain(message));
 }
 
 /// Writes a line to standard output; what fails, [`unwritten`] tells.

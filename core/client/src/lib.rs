@@ -91,7 +91,7 @@ pub use sequencer::{Record as SequencerRecord, Sequencer};
 /// For the command and the bindings for Python and Node: what they share, and how event loops drive an [`Engine`] on
 /// their own thread.
 pub mod embed {
-    pub use quorlock_protocol::alters_line;
+    pub use quorlock_protocol::{alters_line, plain_line};
 
     pub use crate::engine::{AdaptiveBackoff, Drive};
     pub use crate::guard::UndeliveredLease;

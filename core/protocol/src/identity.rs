@@ -1,11 +1,11 @@
 //! The names of resources, nodes, holders and fencing tokens. Owns the rules that make a name
 //! valid.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::ConfigError;
-use crate::shown::alters_line;
+use crate::shown::plain_line;
 
 /// What is protected: the name of a lock, and (with an optional prefix) the key on every node.
 ///
@@ -192,15 +192,7 @@ impl fmt::Display for Resources {
             if index > 0 {
                 formatter.write_str(", ")?;
             }
-            formatter.write_char('\'')?;
-            for letter in name.chars() {
-                if alters_line(letter) {
-                    write!(formatter, "{}", letter.escape_default())?;
-                } else {
-                    formatter.write_char(letter)?;
-                }
-            }
-            formatter.write_char('\'')?;
+            write!(formatter, "'{}'", plain_line(name))?;
         }
         Ok(())
     }

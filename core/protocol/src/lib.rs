@@ -114,7 +114,7 @@ pub use policy::{
 pub use queue::{News, Tell, WaitQueue, WakeCause};
 pub use quorum::{Quorum, Tally, Verdict, Vote};
 pub use round::{NodeVote, Round, RoundReport};
-pub use shown::alters_line;
+pub use shown::{alters_line, plain_line};
 pub use time::{Moment, Ttl};
 pub use validity::Drift;
 pub use withdraw::{ReleaseOutcome, Withdraw, Withdrawal};

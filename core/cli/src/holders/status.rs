@@ -11,7 +11,7 @@ use super::value::Value as Id;
 use crate::arguments::Status;
 use crate::context::Context;
 use crate::failure::{Failure, code};
-use crate::output::{Cell, Table, Tone, rounded};
+use crate::output::{Cell, Table, Tone, plain, rounded};
 
 /// Shows who holds the locks.
 pub(crate) fn status(context: &Context, options: &Status) -> Result<u8, Failure> {
@@ -40,7 +40,7 @@ fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     for reading in readings {
         table.row(row(reading, quorum));
     }
-    let mut text = sentence(name, readings, quorum);
+    let mut text = plain(&sentence(name, readings, quorum));
     if let Some(owner) = owner(readings, quorum) {
         text = format!("{text}\n{}", introduction(owner));
     }

@@ -5,6 +5,8 @@ use std::io::{IsTerminal as _, stdout};
 
 use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Row, Width};
 
+use super::plain;
+
 /// A table that is filled row by row.
 pub(crate) struct Table {
     inner: comfy_table::Table,
@@ -135,7 +137,7 @@ impl Cell {
     }
 
     pub(crate) fn new(text: &str, tone: Tone) -> Self {
-        let cell = comfy_table::Cell::new(text);
+        let cell = comfy_table::Cell::new(plain(text));
         Self(match tone {
             Tone::Plain => cell,
             Tone::Good => cell.fg(Color::Green),
