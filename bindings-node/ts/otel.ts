@@ -183,9 +183,8 @@ function traceHolds(
     asyncEnd(message) {
       const traced = forget(message)
       if (traced === undefined) return
-      const { outcome = 'unknown', endedAt: toldAt = Date.now(), reason } = message
-      const endedAt = outcome === 'expired' ? Math.min(toldAt, traced.until) : toldAt
-      duration.record(Math.max(0, endedAt - traced.begun) / 1000, { 'quorlock.outcome': outcome })
+      const { outcome = 'unknown', endedAt = Date.now(), heldFor = 0, reason } = message
+      duration.record(heldFor / 1000, { 'quorlock.outcome': outcome })
       traced.span.setAttribute('quorlock.outcome', outcome)
       if (outcome === 'lost')
         traced.span.setStatus({ code: SpanStatusCode.ERROR, message: `lost: ${reason}` })

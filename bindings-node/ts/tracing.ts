@@ -18,7 +18,7 @@ export interface AcquireMessage {
   error?: unknown
 }
 
-/** The message of `quorlock:hold`; the last three are there in the end. */
+/** The message of `quorlock:hold`; the last four are there in the end. */
 export interface HoldMessage {
   readonly redlock: Redlock
   /** Undefined once the lock was collected as garbage, which following it does not prevent. */
@@ -28,8 +28,10 @@ export interface HoldMessage {
   outcome?: string
   /** Why it was lost. */
   reason?: string
-  /** When it ended, in milliseconds since 1970. */
+  /** When it ended, in milliseconds since 1970: that may be told later. */
   endedAt?: number
+  /** For how long it was held, in milliseconds. */
+  heldFor?: number
 }
 
 type Channel = diagnostics.TracingChannel<object>
@@ -66,6 +68,13 @@ export async function traceAcquire(
   return lock
 }
 
+/** What is told of the end of a hold. */
+interface EndOfHold {
+  readonly token: string
+  readonly at: number
+  readonly heldFor: number
+}
+
 function traceHold(redlock: Redlock, lock: Lock): void {
   // Weak: a lock that nobody has any more is given up, also while it is followed.
   const { resources, value: token } = lock
@@ -77,12 +86,15 @@ function traceHold(redlock: Redlock, lock: Lock): void {
       return weak.deref()
     },
   }
+  const begun = Date.now()
   const channel = holding as Channel
   channel.traceSync(() => {}, message)
-  const end = (event: { token: string; at: number }, outcome: string, reason?: string): void => {
+  const end = (event: EndOfHold, outcome: string, reason?: string): void => {
+    const { at, heldFor } = event
     if (event.token !== token) return
     for (const stop of stops) stop()
-    Object.assign(message, { outcome, endedAt: event.at }, reason === undefined ? {} : { reason })
+    const ended = { outcome, endedAt: Math.min(at, begun + heldFor), heldFor }
+    Object.assign(message, ended, reason === undefined ? {} : { reason })
     channel.asyncStart.publish(message)
     channel.asyncEnd.publish(message)
   }

@@ -8,49 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import StatusCode
 
 from quorlock import ConfigError, LeaseLost, QuorumUnreachable, Redlock, events, otel
 from tests.python.apis import Api, both_apis
+from tests.python.exporters import Seen
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 OWN_NODES = ["memory://", "memory://", "memory://"]
-
-
-class Seen:
-    """What the exporters have received."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self._reader = InMemoryMetricReader()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.meters = MeterProvider([self._reader])
-
-    def instrument(self, locks: Any, **options: Any) -> Any:
-        return otel.instrument(
-            locks, tracer_provider=self.tracers, meter_provider=self.meters, **options
-        )
-
-    def spans(self, name: str) -> list[Any]:
-        return [span for span in self._exporter.get_finished_spans() if span.name == name]
-
-    def points(self, name: str) -> list[Any]:
-        data: Any = self._reader.get_metrics_data()
-        return [
-            point
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == name
-            for point in metric.data.data_points
-        ]
 
 
 class Beginnings(SpanProcessor):
@@ -232,25 +199,28 @@ def test_the_end_within_a_callback_waits_for_no_other(seen: Seen) -> None:
 
 @both_apis
 async def test_a_lease_that_has_run_out_has_expired(api: Api, seen: Seen) -> None:
-    """Its span ends with its validity, released late or not at all; nothing is waited for."""
+    """Its span ends with its validity, released late, lost or not at all; nothing is waited for."""
     locks = api.Redlock(OWN_NODES)
     stop = seen.instrument(locks)
     lock, extended = (locks.lock(name, ttl=0.2, auto_extend=False) for name in ("r", "extended"))
-    assert [await api(it.acquire()) for it in (lock, extended)] == [True, True]
+    lost = locks.lock("lost", ttl=0.6, auto_extend=False)
+    assert [await api(it.acquire()) for it in (lock, extended, lost)] == [True, True, True]
     assert extended.lease
     await api(extended.lease.extend(0.4))
-    await api.until(lambda: extended.lease and not extended.lease.is_valid)
+    await api.until(lambda: lost.lease and not lost.lease.is_valid)
     await api.sleep(0.3)
-    with pytest.raises(LeaseLost):
-        await api(extended.lease.release())
+    for end in (extended.lease.release, lost.lease.extend):
+        with pytest.raises(LeaseLost):
+            await api(end())
     before = time.monotonic()
     stop()
     assert time.monotonic() - before < 0.5
     spans = sorted(seen.spans("quorlock.hold"), key=lambda span: span.end_time - span.start_time)
-    assert [span.attributes["quorlock.outcome"] for span in spans] == ["expired", "expired"]
-    first, second = ((span.end_time - span.start_time) / 1e9 for span in spans)
+    assert [span.attributes["quorlock.outcome"] for span in spans] == ["expired", "expired", "lost"]
+    first, second, third = ((span.end_time - span.start_time) / 1e9 for span in spans)
     assert 0.1 < first < 0.25
-    assert 0.3 < second < 0.6
+    assert 0.3 < second < 0.5
+    assert 0.5 < third < 0.7
 
 
 @both_apis

@@ -244,8 +244,8 @@ class _Instrumentation:
         self._hold.record(held_for, {"quorlock.outcome": outcome})
         hold = self._holds.get(event.token)
         if hold is not None:
-            at = min(event.at, hold.until) if outcome == "expired" else event.at
-            self._end(event.token, at, outcome)
+            # Its end may be told late.
+            self._end(event.token, min(event.at, hold.began + held_for), outcome)
         elif len(self._ended) < _MOST_ENDED:
             self._ended[event.token] = (event.at, outcome)
 
@@ -257,7 +257,7 @@ class _Instrumentation:
         span.set_attribute("quorlock.outcome", outcome)
         if outcome == "lost":
             span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
-        span.end(int(at * 1e9))
+        span.end(int(max(at, hold.began) * 1e9))
 
 
 class _Hold:
@@ -266,8 +266,9 @@ class _Hold:
     def __init__(self, span: Span, lease: LeaseState) -> None:
         self.span = span
         self._lease = weakref.ref(lease)
-        # : When its validity ends, in seconds since 1970.
-        self.until = time.time() + lease.validity
+        # : When it began, and when its validity ends, in seconds since 1970.
+        self.began = time.time()
+        self.until = self.began + lease.validity
 
     def is_valid(self) -> bool:
         lease = self._lease()
