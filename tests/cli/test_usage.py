@@ -54,6 +54,10 @@ RAN = ("--", "sh", "-c", "echo ran")
             "--nodes-file stands before the command and behind it",
         ),
         (
+            [b"--nodes-file=\xff", "run", b"--nodes-file=\xff", "job", *RAN],
+            "--nodes-file stands before the command and behind it",
+        ),
+        (
             ["--user-prefix=a", "run", "--user-prefix", "b", "job", *RAN],
             "--user-prefix stands before the command and behind it",
         ),

@@ -39,8 +39,10 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arg
 
 /// Of options before the command and behind it, only the latter count: other nodes, for example, than were named.
 fn check_places(common: &Common, words: &[OsString]) -> Result<(), Failure> {
-    let own = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
-    let own: Vec<&str> = own.filter_map(|word| word.split('=').next()).collect();
+    let own = words.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy());
+    // The name of a file may be no text.
+    let own: Vec<String> =
+        own.filter_map(|word| Some(word.split('=').next()?.to_owned())).collect();
     let counted = [("--nodes", common.nodes.len()), ("--nodes-file", 1), ("--user-prefix", 1)];
     let is_lost = |(option, counted): &(&str, usize)| {
         own.iter().filter(|word| *word == option).count() > *counted
