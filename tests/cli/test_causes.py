@@ -83,6 +83,15 @@ def test_verify_without_the_right_to_the_records(servers: Servers) -> None:
     assert f"0 granted, 3 failed ({', '.join(cluster.urls)}: {told}" in ended.err
 
 
+def test_verify_of_a_record_that_is_too_large(cluster3: Cluster) -> None:
+    for server in cluster3:
+        server.command("SET", "quorlock:sequencer:{job}", 100_000 * "x")
+    ended = call("verify", "job@7", nodes=cluster3.urls)
+    assert (ended.code, ended.out) == (69, "")
+    assert "it told its record of the sequencer, as it is by one above 64 KiB: look at" in ended.err
+    assert "in time" not in ended.err
+
+
 @pytest.mark.parametrize("words", [("status", "job"), ("release", "job", "--force", "--yes")])
 def test_servers_with_too_many_clients(servers: Servers, words: tuple[str, ...]) -> None:
     cluster = servers(3)

@@ -128,14 +128,14 @@ impl Manager {
             .enumerate()
             .map(|(node, calls)| async move {
                 let Some(calls) = calls else {
-                    return (node, Some(Err(Fault::new(FaultKind::Other, KEEPS_NONE))));
+                    return (node, Err(Fault::new(FaultKind::Other, KEEPS_NONE)));
                 };
                 (node, common_record(calls).await)
             })
             .collect();
         let reading = async {
             while let Some((node, says)) = asking.next().await {
-                told.0[node] = says;
+                told.0[node] = Some(says);
             }
         };
         // Without an answer by then, the others must do.
@@ -253,23 +253,24 @@ impl Manager {
     }
 }
 
-/// The record that stands beside all of the locks on one server: `None` if it did not answer.
-async fn common_record(
-    calls: Vec<oneshot::Receiver<Value>>,
-) -> Option<Result<Option<Record>, Fault>> {
+/// The record that stands beside all of the locks on one server.
+async fn common_record(calls: Vec<oneshot::Receiver<Value>>) -> Result<Option<Record>, Fault> {
     let mut common: Option<Option<Record>> = None;
     for call in calls {
-        let record = match call.await.ok()? {
+        let Ok(reply) = call.await else {
+            return Err(Fault::new(FaultKind::Broken, CUT_OFF));
+        };
+        let record = match reply {
             Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok().and_then(Record::parse),
             Value::Nil => None,
-            other => return Some(Err(of_record(&other))),
+            other => return Err(of_record(&other)),
         };
         common = Some(match common {
             Some(other) if other != record => None,
             _ => record,
         });
     }
-    common.map(Ok)
+    Ok(common.flatten())
 }
 
 /// Makes a call for each of the records on one server.
@@ -283,6 +284,8 @@ fn call_each(
 }
 
 const KEEPS_NONE: &str = "nodes of memory:// keep no records of sequencers";
+const CUT_OFF: &str = "the connection was lost before it told its record of the sequencer, as it is by one above \
+                       64 KiB: look at quorlock:sequencer:* with STRLEN, then delete or rename what is foreign";
 const UNTOLD: &str = "it has not told its record of the sequencer in time";
 
 #[cfg(test)]
