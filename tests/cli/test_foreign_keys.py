@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from tests.cli.command import call
+from tests.cli.command import ROOT, call
 from tests.cli.doctor import Servers
 from tests.support.cluster import Cluster
 
+PAGE = (ROOT / "docs" / "on-call.md").read_text()
 VALUES = {
     "empty": b"",
     "not-utf-8": b"\xff\xfe\x80",
@@ -45,6 +47,19 @@ def test_release_by_force_of_any_value(cluster3: Cluster, value: bytes) -> None:
     assert ended.out.startswith("released 'job', which was held by ")
     assert cluster3.values("job") == [None] * 3
     assert call("run", "--try", "job", "--", "true", nodes=cluster3.urls).code == 0
+
+
+@pytest.mark.parametrize(("count", "code"), [(1, 0), (2, 69)])
+def test_keys_of_another_type_count_as_nodes_that_fail(
+    cluster3: Cluster, count: int, code: int
+) -> None:
+    for server in cluster3[:count]:
+        server.command("RPUSH", "job", "x")
+    ended = call("status", "job", nodes=cluster3.urls)
+    assert ended.code == code
+    signs = re.search(r"^\| `(cannot tell)`, and below it `([^`]+)` ", PAGE, re.MULTILINE)
+    assert signs
+    assert all(sign in ended.out for sign in signs.groups())
 
 
 def test_release_by_force_of_different_values(cluster3: Cluster) -> None:
