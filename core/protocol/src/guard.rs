@@ -218,6 +218,7 @@ impl Guards {
 
     /// A try to reach a node has failed.
     pub fn handle_down(&mut self, node: NodeId, now: Moment) {
+        self.records[node.index()].failed_at = now;
         self.note_contact(node, Contact::Down, now);
     }
 
@@ -332,16 +333,6 @@ impl Guards {
     fn look_around(&mut self, since: Moment) {
         self.has_news |= since > self.look_since;
         self.look_since = self.look_since.max(since);
-    }
-
-    /// That a node could not be reached before says nothing about now: it may have what others have
-    /// forgotten.
-    fn forget_failed_tries(&mut self) {
-        for record in &mut self.records {
-            if record.contact == Contact::Down {
-                record.contact = Contact::Unknown;
-            }
-        }
     }
 
     /// Whether every node has answered, or could not be reached.

@@ -77,7 +77,7 @@ impl Guards {
         };
         let has_told = |other: &NodeRecord| match other.contact {
             Contact::Unknown => false,
-            Contact::Down => true,
+            Contact::Down => other.failed_at >= found,
             Contact::Heard => other.looked_at >= found,
         };
         let mut others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());

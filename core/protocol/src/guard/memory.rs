@@ -214,7 +214,6 @@ impl Guards {
                 }
                 if is_young {
                     self.look_around(found);
-                    self.forget_failed_tries();
                 }
                 memory
             }

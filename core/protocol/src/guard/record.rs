@@ -13,6 +13,8 @@ use crate::time::Moment;
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct NodeRecord {
     pub(super) contact: Contact,
+    /// When the last try to reach it failed.
+    pub(super) failed_at: Moment,
     /// The memory that its canary named at the last look.
     pub(super) memory: Option<Memory>,
     /// The last memory name that this client gave to the node.
@@ -49,7 +51,6 @@ pub(super) struct NodeRecord {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Contact {
-    /// Not tried, or not since a node was found to have forgotten.
     #[default]
     Unknown,
     Down,
