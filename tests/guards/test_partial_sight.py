@@ -106,6 +106,29 @@ except (LockNotAcquired, QuorumUnreachable) as error:
 """
 
 
+def third_node_refuses_at_first(testbed: Testbed) -> None:
+    lock, cluster, _ = known_to_the_third(testbed)
+    third = testbed.proxy(cluster[2])
+    third.refuse()
+    with Program(CLIENT.format(warm=""), nodes=[*cluster.urls[:2], third.url]) as newcomer:
+        time.sleep(0.3)
+        third.heal()
+        assert_refused(newcomer, lock)
+
+
+def newcomer_that_is_paused_briefly(testbed: Testbed) -> None:
+    """The pause is a little longer than connecting may take."""
+    lock, cluster, _ = known_to_the_third(testbed)
+    third = testbed.proxy(cluster[2])
+    third.delay(0.1)
+    with Program(CLIENT.format(warm=""), nodes=[*cluster.urls[:2], third.url]) as newcomer:
+        eventually(lambda: third.connections)
+        newcomer.signal(signal.SIGSTOP)
+        time.sleep(1.1)
+        newcomer.signal(signal.SIGCONT)
+        assert_refused(newcomer, lock)
+
+
 def newcomer_that_is_paused(testbed: Testbed) -> None:
     """It stands still while it connects to the third node, for longer than that may take."""
     lock, cluster, _ = known_to_the_third(testbed)
@@ -175,7 +198,9 @@ def newcomer_with_a_node_missing(testbed: Testbed, who: str) -> None:
         "founder that was cut off": founder_that_was_cut_off,
         "founder that was cut off, third node is slow": partial(founder_that_was_cut_off, late=0.1),
         "founder that was cut off, newcomers with little time": newcomers_with_little_time,
+        "founder that was cut off, third node refuses at first": third_node_refuses_at_first,
         "founder that was cut off, newcomer is paused": newcomer_that_is_paused,
+        "founder that was cut off, newcomer is paused briefly": newcomer_that_is_paused_briefly,
         "founder that was cut off, old client was paused": old_client_that_was_paused,
         "founder that was cut off, unguarded": partial(founder_that_was_cut_off, unguarded=True),
         **{

@@ -189,6 +189,16 @@ impl NodeGuard {
         self.guards.with(|guards| guards.handle_down(self.node, now));
     }
 
+    /// The node has refused to be looked at.
+    pub(crate) fn handle_refusal(&self, now: Moment) {
+        self.guards.with(|guards| guards.handle_refusal(self.node, now));
+    }
+
+    /// The connection to the node was lost, and is made anew.
+    pub(crate) fn handle_lost(&self, now: Moment) {
+        self.guards.with(|guards| guards.handle_lost(now));
+    }
+
     /// Tells programs that the state of the node has changed.
     pub(crate) fn tell_change(&self, from: &NodeState, to: &NodeState) {
         self.guards.shared.observer.tell_change(self.node, from, to);

@@ -81,7 +81,7 @@ pub use self::store::GuardStore;
 use self::suspicion::Suspicion;
 use self::times::{
     AGES_AGO, BEAT_EVERY, FIRST_CONTACT, FIRST_CONTACT_IF_IDLE, FLOOR, FLOOR_TTL, IDLE, LONG_WAIT,
-    LONGEST_FORGOTTEN, LOOK_AGAIN, LOOKED_AT_WITHIN, NOT_ASKED_WITHIN,
+    LONGEST_FORGOTTEN, LOOK_AGAIN, LOOKED_AT_WITHIN, NOT_ASKED_WITHIN, UNREACHABLE_AFTER,
 };
 use crate::identity::NodeId;
 use crate::machine::Environment;
@@ -220,6 +220,16 @@ impl Guards {
     pub fn handle_down(&mut self, node: NodeId, now: Moment) {
         self.records[node.index()].failed_at = now;
         self.note_contact(node, Contact::Down, now);
+    }
+
+    /// A node has refused to be looked at, so its grants do not count.
+    pub fn handle_refusal(&mut self, node: NodeId, now: Moment) {
+        self.note_contact(node, Contact::Down, now);
+    }
+
+    /// The connection to a node was lost, and is made anew.
+    pub fn handle_lost(&mut self, now: Moment) {
+        self.contact_changed = now;
     }
 
     fn note_contact(&mut self, node: NodeId, contact: Contact, now: Moment) {

@@ -105,6 +105,9 @@ impl Actor {
     /// The link that replaces `lost`: at once if the node can be reached, otherwise when it can.
     /// Commands without an answer are sent again first, so that no newer request overtakes them.
     async fn replace(&mut self, lost: Link, fault: Fault) -> Option<Link> {
+        if let Some(node_guard) = self.dialer.node_guard() {
+            node_guard.handle_lost(clock::now());
+        }
         self.abandoned = lost.client().cloned().or_else(|| self.abandoned.take());
         let has_proved = lost.session().has_proved(Now::read());
         self.failed_connects = if has_proved { 1 } else { self.failed_connects + 1 };

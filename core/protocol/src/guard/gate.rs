@@ -11,6 +11,7 @@ use super::notes::GRAIN;
 use super::quarantine::Quarantine;
 use super::{
     Contact, Guards, LONG_WAIT, LONGEST_FORGOTTEN, LOOK_AGAIN, NodeRecord, Notice, RestartGuard,
+    UNREACHABLE_AFTER,
 };
 use crate::identity::NodeId;
 use crate::time::{Moment, Ttl};
@@ -77,11 +78,12 @@ impl Guards {
         };
         let has_told = |other: &NodeRecord| match other.contact {
             Contact::Unknown => false,
-            Contact::Down => other.failed_at >= found,
+            Contact::Down => other.failed_at >= found + UNREACHABLE_AFTER,
             Contact::Heard => other.looked_at >= found,
         };
         let mut others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
-        others.all(|(_, other)| has_told(other)) || record.looked_at.since(found) >= self.floor
+        let since = found.max(self.contact_changed);
+        others.all(|(_, other)| has_told(other)) || record.looked_at.since(since) >= self.floor
     }
 
     /// When grants begin to count at a node whose memory has this age.

@@ -90,6 +90,11 @@ fn young_memories_wait_for_no_node_that_is_down_or_hangs() {
     let mut newcomer = cluster.client(|it| it);
     newcomer.cut_off[2] = true;
     newcomer.look_around(&mut cluster);
+    assert_eq!(newcomer.view(), "??-", "one refused connection proves nothing");
+    cluster.pass(400);
+    for node in [2, 0, 1] {
+        newcomer.look(&mut cluster, node);
+    }
     assert_eq!(newcomer.view(), "oo-", "a limit that the manual names");
     cluster.nodes[2].hangs = true;
     early.cut_off.fill(false);
@@ -98,6 +103,40 @@ fn young_memories_wait_for_no_node_that_is_down_or_hangs() {
     cluster.pass(10_000);
     early.look_around(&mut cluster);
     assert_eq!(early.view(), "oo?");
+}
+
+#[test]
+fn young_memories_wait_for_a_node_that_refuses_to_be_looked_at() {
+    let (mut cluster, _) = known_to_one_node();
+    let mut newcomer = cluster.client(|it| it);
+    for (wait, view) in [(0, "??-"), (5_000, "??-"), (5_000, "oo-")] {
+        cluster.pass(wait);
+        let now = newcomer.now(&cluster);
+        newcomer.guards.handle_refusal(node_id(2), now);
+        newcomer.look(&mut cluster, 0);
+        newcomer.look(&mut cluster, 1);
+        newcomer.look(&mut cluster, 0);
+        assert_eq!(newcomer.view(), view);
+    }
+}
+
+#[test]
+fn the_wait_for_a_node_that_hangs_begins_anew_with_its_connection() {
+    let (mut cluster, mut early) = known_to_one_node();
+    cluster.nodes[2].hangs = true;
+    early.cut_off.fill(false);
+    early.look_around(&mut cluster);
+    cluster.pass(10_000);
+    // Its answers may have come while this client was paused; they are asked for over the next connection.
+    let now = early.now(&cluster);
+    early.guards.handle_lost(now);
+    early.look_around(&mut cluster);
+    assert_eq!(early.view(), "???");
+    cluster.nodes[2].hangs = false;
+    for node in [2, 0, 1] {
+        early.look(&mut cluster, node);
+    }
+    assert_eq!(early.view(), "qqo");
 }
 
 #[test]
