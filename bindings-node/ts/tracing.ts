@@ -71,7 +71,6 @@ export async function traceAcquire(
 /** What is told of the end of a hold. */
 interface EndOfHold {
   readonly token: string
-  readonly at: number
   readonly heldFor: number
 }
 
@@ -90,10 +89,11 @@ function traceHold(redlock: Redlock, lock: Lock): void {
   const channel = holding as Channel
   channel.traceSync(() => {}, message)
   const end = (event: EndOfHold, outcome: string, reason?: string): void => {
-    const { at, heldFor } = event
+    const { heldFor } = event
     if (event.token !== token) return
     for (const stop of stops) stop()
-    const ended = { outcome, endedAt: Math.min(at, begun + heldFor), heldFor }
+    // Its end may be told late, and the clock be set meanwhile.
+    const ended = { outcome, endedAt: begun + heldFor, heldFor }
     Object.assign(message, ended, reason === undefined ? {} : { reason })
     channel.asyncStart.publish(message)
     channel.asyncEnd.publish(message)

@@ -110,3 +110,25 @@ def test_fencing_tokens_grow_whatever_the_clock_says(cluster3: Cluster) -> None:
         nodes=cluster3.urls,
     )
     assert out == "done"
+
+
+@pytest.mark.usefixtures("_settable_clock")
+def test_the_span_of_a_hold_lasts_as_long_as_the_hold(cluster3: Cluster) -> None:
+    out = run(
+        HEAD
+        + f"""
+    from tests.python.exporters import Seen
+    seen = Seen()
+    stop = seen.instrument(locks)
+    for seconds in (-{HOUR}, {HOUR}):
+        with locks.lock("r"):
+            step(seconds)
+            time.sleep(0.3)
+    stop()
+    took = [(span.end_time - span.start_time) / 1e9 for span in seen.spans("quorlock.hold")]
+    assert len(took) == 2 and all(0.25 < seconds < 20 for seconds in took), took
+    print("done")
+    """,
+        nodes=cluster3.urls,
+    )
+    assert out == "done"

@@ -244,8 +244,8 @@ class _Instrumentation:
         self._hold.record(held_for, {"quorlock.outcome": outcome})
         hold = self._holds.get(event.token)
         if hold is not None:
-            # Its end may be told late.
-            self._end(event.token, min(event.at, hold.began + held_for), outcome)
+            # Its end may be told late, and the clock be set meanwhile.
+            self._end(event.token, hold.began + held_for, outcome)
         elif len(self._ended) < _MOST_ENDED:
             self._ended[event.token] = (event.at, outcome)
 
