@@ -23,6 +23,14 @@ export interface Settled {
   readonly error: Failure | undefined
 }
 
+/** How an operation can be ended before it has a result. */
+export interface Ending {
+  /** Ends it when it aborts. */
+  readonly signal: AbortSignal
+  /** Gets the result if that was on its way already. */
+  late(settled: Settled): void
+}
+
 /** What is called when a watched lease changes. */
 export interface Watcher {
   /** It is lost; nothing comes after this. */
@@ -43,36 +51,36 @@ let anchor: NodeJS.Timeout | undefined
 /**
  * Starts an operation and waits for its end, which keeps the process alive. Never rejects.
  *
- * Resolves with `undefined` if `signal` aborts first; the operation is then withdrawn.
+ * Resolves with `undefined` if the signal of `ending` aborts first; the operation is then withdrawn.
  */
-export function run(start: (id: number) => void, signal: AbortSignal): Promise<Settled | undefined>
-export function run(start: (id: number) => void, signal?: undefined): Promise<Settled>
+export function run(start: (id: number) => void, ending?: undefined): Promise<Settled>
 export function run(
   start: (id: number) => void,
-  signal?: AbortSignal,
-): Promise<Settled | undefined> {
+  ending: Ending | undefined,
+): Promise<Settled | undefined>
+export function run(start: (id: number) => void, ending?: Ending): Promise<Settled | undefined> {
   return new Promise((resolve) => {
     const id = nextId()
+    const settle = ending === undefined ? resolve : orAborted(id, ending, resolve)
     start(id)
     ref()
-    waiting.set(id, signal === undefined ? resolve : orAborted(id, signal, resolve))
+    waiting.set(id, settle)
     flushSoon()
   })
 }
 
-/** Registers who receives the end of operation `id`, which is cancelled when `signal` aborts. */
+/** Registers who receives the end of operation `id`, which is cancelled when the signal aborts. */
 function orAborted(
   id: number,
-  signal: AbortSignal,
+  { signal, late }: Ending,
   resolve: (settled: Settled | undefined) => void,
 ): (settled: Settled) => void {
   const unlisten = onAbort(signal, () => {
-    // False: the result is on its way already.
-    if (!native.cancel(bridge(), id)) return
     unlisten()
+    resolve(undefined)
+    if (!native.cancel(bridge(), id)) return void waiting.set(id, late)
     waiting.delete(id)
     unref()
-    resolve(undefined)
   })
   return (settled) => {
     unlisten()

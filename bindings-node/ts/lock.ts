@@ -4,7 +4,7 @@
 import { describe, wrongType } from './errors'
 import { inspect } from 'node:util'
 
-import { run } from './bridge'
+import { run, type Settled } from './bridge'
 import { defineAsyncDispose } from './dispose'
 import type { Holder } from './holder'
 import { LossWatch, type RedlockAbortSignal } from './loss'
@@ -272,13 +272,6 @@ export class Lock {
   }
 
   /** @internal */
-  _withdraw(): void {
-    this.#isReleased = true
-    this.#loss?.end()
-    native.withdraw(this.#lease)
-  }
-
-  /** @internal */
   get _isReleased(): boolean {
     return this.#isReleased
   }
@@ -333,4 +326,9 @@ const CLOCK_GRAIN = 2
 export function checkLock(lock: unknown): Lock {
   if (lock instanceof Lock) return lock
   throw wrongType(`a Lock is wanted, as acquire() gives it, not ${describe(lock)}`)
+}
+
+/** Gives back what an acquisition has won that nobody waits for any more. */
+export function giveBack({ value, error }: Settled): void {
+  if (error === undefined) native.withdraw(value as NativeLease)
 }

@@ -12,7 +12,7 @@ import { Emitter } from './emitter'
 import { describe, wrongType } from './errors'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
-import { checkLock, Lock, type Won } from './lock'
+import { checkLock, giveBack, Lock, type Won } from './lock'
 import {
   type Failure,
   native,
@@ -177,8 +177,12 @@ export class Redlock extends Emitter {
       if (signal?.aborted) throw reasonOf(signal)
     }
     const start = (id: number): void => native.acquire(this.#native, id, names, millis, given)
-    const settled = signal === undefined ? await run(start) : await run(start, signal)
-    if (settled === undefined) throw reasonOf(signal as AbortSignal)
+    const settled = await run(start, signal && { signal, late: giveBack })
+    // The signal may have aborted after the result was told and before this code ran.
+    if (settled === undefined || signal?.aborted) {
+      if (settled !== undefined) giveBack(settled)
+      throw reasonOf(signal as AbortSignal)
+    }
     if (settled.error !== undefined) {
       const { rounds } = settled.error
       const error = this._failure(settled.error, 'acquire')
@@ -191,11 +195,6 @@ export class Redlock extends Emitter {
       value: settled.beside as string,
       isExtended: options?.autoExtend ?? this.settings.autoExtend ?? false,
     })
-    // The signal may have aborted after the lock was won and before this code ran.
-    if (signal?.aborted) {
-      lock._withdraw()
-      throw reasonOf(signal)
-    }
     lock._report()
     return lock
   }

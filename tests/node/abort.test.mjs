@@ -97,6 +97,42 @@ describe('abort', () => {
     await own.quit()
   })
 
+  it('rejects at once also where results wait for the event loop, and gives back what was won', async () => {
+    const proxies = await Promise.all(cluster.servers.map((server) => server.proxy()))
+    const own = new Redlock(proxies.map(({ url }) => url))
+    const held = await own.acquire('a', 60_000)
+    // The answers come while this thread is busy.
+    for (const proxy of proxies) await proxy.delay(30)
+    for (const count of [1, 5, 40]) {
+      const reason = new Error('enough')
+      const controller = new AbortController()
+      const { signal } = controller
+      const begin = (/** @type {number} */ number) => [
+        own.acquire(['a', `b${number}`], 60_000, { retryCount: 0, signal }),
+        own.acquire(`c${number}`, 60_000, { signal }),
+      ]
+      const all = Promise.allSettled(
+        Array.from({ length: count }, (_, number) => begin(number)).flat(),
+      )
+      await new Promise((resolve) => setImmediate(resolve))
+      for (const blocked = performance.now(); performance.now() < blocked + 500;);
+      controller.abort(reason)
+      let turns = 0
+      const turn = () => void (turns += 1)
+      setImmediate(turn)
+      for (const result of await all)
+        assert.equal(result.status === 'rejected' && result.reason, reason)
+      assert.equal(turns, 0, 'at once')
+      assert.equal(getEventListeners(signal, 'abort').length, 0)
+    }
+    const left = async () =>
+      (await Promise.all(cluster.servers.map((server) => server.keys('c*')))).flatMap(Object.keys)
+    await eventually(async () => (await left()).length === 0)
+    await held.release()
+    await own.quit()
+    for (const proxy of proxies) await proxy.close()
+  })
+
   it('may end many waits at once, without a warning of a leak', async () => {
     /** @type {Error[]} */
     const warnings = []
