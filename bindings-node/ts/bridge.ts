@@ -1,8 +1,7 @@
 // Starts operations in the native half and receives their results. Owns what is under way in this environment
 // (each worker thread has its own) and what keeps the process alive; knows no lock.
 
-import { clearInterval, setImmediate, setInterval } from 'node:timers'
-
+import { atEndOfTurn, clearInterval, hasNextTurn, inNextTurn, setInterval } from './event_loop'
 import {
   type Bridge,
   type Failure,
@@ -129,7 +128,7 @@ function flushSoon(): void {
   if (asked === PART) flush()
   if (isFlushing) return
   isFlushing = true
-  process.nextTick(() => {
+  atEndOfTurn(() => {
     isFlushing = false
     if (asked > 0) flush()
   })
@@ -145,8 +144,8 @@ function flush(): void {
  * the first need not wait for the last.
  */
 function drain(): void {
-  const parts = native.take(bridge(), MOST_AT_ONCE)
-  if (parts.length === 3 * MOST_AT_ONCE) setImmediate(drain)
+  const parts = native.take(bridge(), hasNextTurn() ? MOST_AT_ONCE : ALL)
+  if (parts.length === 3 * MOST_AT_ONCE) inNextTurn(drain)
   for (let index = 0; index < parts.length; index += 3) {
     const id = parts[index] as number
     const [value, beside] = [parts[index + 1], parts[index + 2]]
@@ -205,3 +204,4 @@ const EXIT_PATIENCE = 100
 const PART = 32
 /** How many results are handled before their awaiters run. */
 const MOST_AT_ONCE = 256
+const ALL = 2 ** 32 - 1

@@ -2,11 +2,9 @@
 // the same clients would lock other keys than this library, and both would grant one lock: the user must
 // learn of that.
 
-import { performance } from 'node:perf_hooks'
-import { clearTimeout, setTimeout } from 'node:timers'
-
 import type { Answer, ClientObject, Place } from './client_objects'
 import { ConfigError, QuorumUnreachableError } from './errors'
+import { clearTimeout, setTimeout, uptime } from './event_loop'
 
 /** A client object with what it used when it was read. */
 interface Watched {
@@ -100,8 +98,8 @@ export class ClientStates {
    * answers count for the next lock.
    */
   #askAgain(): Promise<void> | undefined {
-    if (performance.now() - this.#askedAt < ASK_AGAIN_AFTER) return undefined
-    this.#askedAt = performance.now()
+    if (uptime() - this.#askedAt < ASK_AGAIN_AFTER) return undefined
+    this.#askedAt = uptime()
     const answers = this.#watched.flatMap((watched) => {
       const answer = watched.isAsking ? undefined : watched.object.ask()
       return answer === undefined ? [] : [this.#learn(watched, answer)]
@@ -155,7 +153,7 @@ export class ClientStates {
     const known = this.#watched.filter(({ isKnown }) => isKnown)
     this.#compare()
     this.#isSettled = true
-    this.#askedAt = performance.now()
+    this.#askedAt = uptime()
     // All must be equal: those that have not answered yet are assumed to be the same as the others.
     const db = known[0]?.place.db
     const found = new Map<number, number>()

@@ -1,8 +1,7 @@
 // What a warning holds, and how it becomes one of the process where no listener takes it. Owns what is told once
 // although every manager of the process sees it.
 
-import { performance } from 'node:perf_hooks'
-
+import { uptime } from './event_loop'
 import type { Notice } from './native'
 
 /**
@@ -43,7 +42,7 @@ function isNews({ name, message, address }: Notice): boolean {
   // A node that was down and is up is down anew, also if another manager sees it this time.
   const opposite = OPPOSITE[name]
   if (opposite !== undefined) told.delete(`${opposite} ${address}`)
-  const [key, at] = [`${name} ${address}`, performance.now()]
+  const [key, at] = [`${name} ${address}`, uptime()]
   const gist = message.replaceAll(/\d+\.\d+ s/g, '')
   const before = told.get(key)
   if (before?.gist === gist && at - before.at < SAME_EVENT) return false

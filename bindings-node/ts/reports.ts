@@ -3,6 +3,7 @@
 
 import type { EventEmitter } from 'node:events'
 
+import { throwUncaught } from './event_loop'
 import { lateVotes, type LockVote } from './stats'
 
 /** Emits to the listeners of one Redlock. */
@@ -44,9 +45,7 @@ export class Reports {
       try {
         this.#emitter.emit('error', error)
       } catch (thrown) {
-        process.nextTick(() => {
-          throw thrown
-        })
+        throwUncaught(thrown)
       }
     }
   }

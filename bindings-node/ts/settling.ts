@@ -1,7 +1,7 @@
 // Waits at an end for what is under way: events come in a later turn of the event loop. Owns how long, and that
 // the process is kept alive for a moment only.
 
-import { clearTimeout, setTimeout } from 'node:timers'
+import { clearTimeout, setTimeout } from './event_loop'
 
 /** Waits until everything was told. */
 export class Settling {

@@ -1,9 +1,9 @@
 // Converts the nodes' votes into users' words and into node-redlock's statistics. Nothing here decides.
 
-import { setTimeout } from 'node:timers'
 import { inspect } from 'node:util'
 
 import { type ErrorDetails, NodeError, ResourceLockedError } from './errors'
+import { setTimeout, uptime } from './event_loop'
 import type { NodeVote } from './native'
 import { withoutStack } from './stacks'
 
@@ -165,9 +165,9 @@ export async function lateVotes(
   patience: number,
   alive: boolean,
 ): Promise<LockVote[]> {
-  const end = performance.now() + patience
+  const end = uptime() + patience
   let votes = look()
-  while (votes.some((vote) => vote.outcome === 'missing') && performance.now() < end) {
+  while (votes.some((vote) => vote.outcome === 'missing') && uptime() < end) {
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, LOOK_EVERY)
       if (!alive) timer.unref()
