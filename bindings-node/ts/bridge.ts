@@ -1,7 +1,14 @@
 // Starts operations in the native half and receives their results. Owns what is under way in this environment
 // (each worker thread has its own) and what keeps the process alive; knows no lock.
 
-import { atEndOfTurn, clearInterval, hasNextTurn, inNextTurn, setInterval } from './event_loop'
+import {
+  atEndOfTurn,
+  clearInterval,
+  hasNextTurn,
+  inNextTurn,
+  setInterval,
+  throwUncaught,
+} from './event_loop'
 import {
   type Bridge,
   type Failure,
@@ -147,18 +154,23 @@ function drain(): void {
   const parts = native.take(bridge(), hasNextTurn() ? MOST_AT_ONCE : ALL)
   if (parts.length === 3 * MOST_AT_ONCE) inNextTurn(drain)
   for (let index = 0; index < parts.length; index += 3) {
-    const id = parts[index] as number
-    const [value, beside] = [parts[index + 1], parts[index + 2]]
-    const error = Array.isArray(beside)
-      ? readFailure(beside as unknown as FailureFields)
-      : undefined
-    const resolve = waiting.get(id)
-    if (resolve === undefined) tell(id, value, error)
-    else {
-      waiting.delete(id)
-      unref()
-      resolve({ value, beside, error })
+    try {
+      deliver(parts[index] as number, parts[index + 1], parts[index + 2])
+    } catch (thrown) {
+      // Of one result: the others have nothing to do with it.
+      throwUncaught(thrown)
     }
+  }
+}
+
+function deliver(id: number, value: unknown, beside: unknown): void {
+  const error = Array.isArray(beside) ? readFailure(beside as unknown as FailureFields) : undefined
+  const resolve = waiting.get(id)
+  if (resolve === undefined) tell(id, value, error)
+  else {
+    waiting.delete(id)
+    unref()
+    resolve({ value, beside, error })
   }
 }
 

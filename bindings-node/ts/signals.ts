@@ -1,6 +1,8 @@
 // Listens to the AbortSignals that users pass. Owns the rule of one listener per signal: many waits may share
 // one signal, and Node warns of a leak at the eleventh listener.
 
+import { throwUncaught } from './event_loop'
+
 /** The one listener of a signal, and the callbacks that it calls. */
 interface Listening {
   callbacks: Set<() => void>
@@ -44,10 +46,15 @@ function listen(signal: AbortSignal): Listening {
   }
   const stop = (): void => {
     signals.delete(signal)
-    signal.removeEventListener('abort', tell)
+    try {
+      signal.removeEventListener('abort', tell)
+    } catch (thrown) {
+      // Signals may be of a polyfill. Whoever waits has nothing to do with it.
+      throwUncaught(thrown)
+    }
   }
   const listening = { callbacks, stop }
-  signals.set(signal, listening)
   signal.addEventListener('abort', tell)
+  signals.set(signal, listening)
   return listening
 }

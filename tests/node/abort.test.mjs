@@ -177,6 +177,43 @@ describe('abort', () => {
     await held.release()
   })
 
+  it(
+    'with a signal that throws on its removal takes no result from anyone',
+    { timeout: 20_000 },
+    async () => {
+      /** @type {unknown[]} */
+      const uncaught = []
+      const listeners = process.listeners('uncaughtException')
+      process.removeAllListeners('uncaughtException')
+      process.on('uncaughtException', (error) => void uncaught.push(error))
+      const thrown = new Error('cannot remove')
+      const removeEventListener = () => {
+        throw thrown
+      }
+      const signal = /** @type {any} */ (
+        Object.assign(new EventTarget(), { aborted: false, removeEventListener })
+      )
+      const all = Array.from({ length: 40 }, (_, number) =>
+        redlock.acquire(`a${number}`, 60_000, number === 0 ? { signal } : {}),
+      )
+      for (const lock of await Promise.all(all)) await lock.release()
+      process.removeAllListeners('uncaughtException')
+      for (const listener of listeners) process.on('uncaughtException', listener)
+      assert.deepEqual(uncaught, [thrown])
+    },
+  )
+
+  it('with a signal that takes no listener begins nothing', async () => {
+    const thrown = new Error('cannot add')
+    const addEventListener = () => {
+      throw thrown
+    }
+    const signal = /** @type {any} */ ({ aborted: false, addEventListener })
+    for (let time = 0; time < 2; time += 1)
+      await assert.rejects(redlock.acquire('a', 60_000, { signal }), thrown)
+    await (await redlock.acquire('a', 60_000, { retryCount: 0 })).release()
+  })
+
   it('by a timeout of the platform', async () => {
     const held = await redlock.acquire('a', 60_000)
     await assert.rejects(
