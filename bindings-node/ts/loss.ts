@@ -1,6 +1,8 @@
 // Turns the loss of a lease into an AbortSignal. Owns the wait for it; the core decides when a lease is lost.
 // Renewals that are reported meanwhile are passed on.
 
+import { AsyncResource } from 'node:async_hooks'
+
 import { ref, unref, watch } from './bridge'
 import type { Failure, NativeLease, NodeVote } from './native'
 
@@ -18,9 +20,13 @@ export interface LossHandlers {
   renewed(votes: readonly NodeVote[]): void
 }
 
-/** Waits for the loss of one lease. Does not keep the lease in memory. */
+/**
+ * Waits for the loss of one lease, and tells it in the asynchronous context in which it was made. Does not keep the
+ * lease in memory.
+ */
 export class LossWatch {
   readonly #controller = new AbortController()
+  readonly #context = new AsyncResource('QuorlockLossWatch', { requireManualDestroy: true })
   readonly #forget: () => void
   #holds: boolean
 
@@ -32,7 +38,12 @@ export class LossWatch {
       this.end()
       if (error !== undefined) this.abort(errorOf(error))
     }
-    this.#forget = watch(lease, { lost, renewed })
+    // Otherwise the context would be that of any other request whose result is delivered at the same time.
+    const inContext = this.#context.runInAsyncScope.bind(this.#context)
+    this.#forget = watch(lease, {
+      lost: (error) => inContext(lost, undefined, error),
+      renewed: (votes) => inContext(renewed, undefined, votes),
+    })
   }
 
   /** Aborts when the lease is lost. */

@@ -1,6 +1,7 @@
 // Tests that the loss of a lock is reported in time, whatever the nodes and the event loop do, and that
 // nothing else is reported as a loss.
 import assert from 'node:assert/strict'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, it } from 'node:test'
 import { LeaseLostError, Redlock } from 'quorlock'
@@ -60,6 +61,26 @@ describe('loss', () => {
       assert.equal(lock.expiration, 0)
       return took - validity
     })
+  })
+
+  it('is told in the context of who watches the lock, also while others use theirs', async () => {
+    const context = new AsyncLocalStorage()
+    /** @type {unknown[]} */
+    const seen = []
+    await context.run('holder', async () => {
+      for (let number = 0; number < 20; number += 1) {
+        const { signal } = await redlock.acquire(`a${number}`, 200 + 5 * number)
+        signal.addEventListener('abort', () => seen.push(context.getStore()))
+      }
+    })
+    await context.run('other', async () => {
+      while (seen.length < 20) {
+        const end = performance.now() + 2
+        while (performance.now() < end);
+        await (await redlock.acquire('b', 60_000)).release()
+      }
+    })
+    assert.deepEqual(new Set(seen), new Set(['holder']))
   })
 
   it('is told at once by a signal asked for afterwards', async () => {
