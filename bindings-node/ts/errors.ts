@@ -51,7 +51,8 @@ export class LockError extends Error {
 
   /** What every node did in the last try; empty where no node was asked. */
   get votes(): readonly LockVote[] {
-    return this.#votes
+    // What only inherits from an error, or is a Proxy of one, has none: loggers read all properties of such.
+    return #votes in this ? this.#votes : []
   }
 
   /**
@@ -78,6 +79,7 @@ export class ExecutionError extends LockError {
 
   /** The statistics of every try, oldest first; the latest 16. None of the promises rejects. */
   get attempts(): ReadonlyArray<Promise<ExecutionStats>> {
+    if (!(#attempts in this)) return []
     if (typeof this.#attempts === 'function') this.#attempts = this.#attempts()
     return this.#attempts
   }

@@ -96,3 +96,20 @@ describe('the votes of a lock', () => {
     await redlock.quit()
   })
 })
+
+describe('the votes of an error', () => {
+  it('can be read of what inherits from it or stands for it', async () => {
+    const own = new Redlock(['memory://votes-a'], { retryCount: 0 })
+    const lock = await own.acquire('a', 60_000)
+    const error = await own.acquire('a', 60_000).catch((caught) => caught)
+    assert.equal(error.votes.length, 1)
+    assert.equal(error.attempts.length, 1)
+    for (const like of [Object.create(error), new Proxy(error, {})]) {
+      assert.deepEqual(like.votes, [])
+      assert.deepEqual(like.attempts, [])
+      assert.equal(like.code, 'LOCK_NOT_ACQUIRED')
+    }
+    await lock.release()
+    await own.quit()
+  })
+})
