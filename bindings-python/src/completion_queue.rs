@@ -22,7 +22,6 @@ pub(crate) struct CompletionQueue {
 pub(crate) struct Inner {
     slot: Mutex<Slot>,
     arrived: Condvar,
-    wake_fd: Option<WakeFd>,
 }
 
 #[derive(Default)]
@@ -31,6 +30,7 @@ struct Slot {
     /// The reader was woken and has not emptied the queue yet.
     is_woken: bool,
     closed: bool,
+    wake_fd: Option<Arc<WakeFd>>,
 }
 
 /// A completion: the number that was registered, and the loss if it is one.
@@ -51,8 +51,9 @@ impl Inner {
         }
         slot.posted.push(Completion { number, loss });
         let first = !std::mem::replace(&mut slot.is_woken, true);
+        let wake_fd = slot.wake_fd.clone();
         drop(slot);
-        match &self.wake_fd {
+        match wake_fd {
             Some(wake_fd) if first => wake_fd.wake(),
             Some(_) => {}
             None => self.arrived.notify_one(),
@@ -64,10 +65,10 @@ impl Inner {
     }
 
     fn take(&self) -> Vec<Completion> {
-        if let Some(wake_fd) = &self.wake_fd {
+        let mut slot = self.lock();
+        if let Some(wake_fd) = &slot.wake_fd {
             wake_fd.drain();
         }
-        let mut slot = self.lock();
         slot.is_woken = false;
         std::mem::take(&mut slot.posted)
     }
@@ -81,7 +82,11 @@ impl Inner {
     }
 
     fn close(&self) {
-        self.lock().closed = true;
+        let mut slot = self.lock();
+        slot.closed = true;
+        let wake_fd = slot.wake_fd.take();
+        drop(slot);
+        drop(wake_fd);
         self.arrived.notify_all();
     }
 }
@@ -91,14 +96,15 @@ impl CompletionQueue {
     #[new]
     #[pyo3(signature = (*, with_fd))]
     fn new(with_fd: bool) -> PyResult<Self> {
-        let wake_fd = if with_fd { Some(WakeFd::new()?) } else { None };
-        let inner = Inner { slot: Mutex::default(), arrived: Condvar::new(), wake_fd };
+        let wake_fd = if with_fd { Some(Arc::new(WakeFd::new()?)) } else { None };
+        let slot = Mutex::new(Slot { wake_fd, ..Slot::default() });
+        let inner = Inner { slot, arrived: Condvar::new() };
         Ok(Self { inner: ForkLocal::new(Arc::new(inner)) })
     }
 
-    /// The file descriptor to watch for reading; `None` without one.
+    /// The file descriptor to watch for reading; `None` without one, and once it is closed.
     fn fileno(&self) -> Option<i32> {
-        self.inner.get()?.wake_fd.as_ref().map(WakeFd::fileno)
+        self.inner.get()?.lock().wake_fd.as_deref().map(WakeFd::fileno)
     }
 
     /// The completions so far, without waiting: pairs of a number and the `LeaseLost` or None.
@@ -121,7 +127,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Lets a waiting thread return, and drops later completions.
+    /// Lets a waiting thread return, closes the descriptor, and drops later completions.
     fn close(&self) {
         if let Some(inner) = self.inner.get() {
             inner.close();

@@ -86,6 +86,27 @@ class UvloopApi(AsyncioApi):
         uvloop.run(test)
 
 
+class NoReaders(asyncio.SelectorEventLoop):
+    """As the Proactor loop of Windows."""
+
+    def add_reader(self, *_: Any) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def close_during_a_wait(loop: asyncio.AbstractEventLoop, lock: Any, seconds: float) -> Any:
+    """Closes the loop so long after a task has begun to wait for the lock; gives the task."""
+
+    async def begin() -> Any:
+        task: Any = asyncio.ensure_future(lock.__aenter__())
+        task._log_destroy_pending = False
+        await asyncio.sleep(seconds)
+        return task
+
+    task = loop.run_until_complete(begin())
+    loop.close()
+    return task
+
+
 BLOCKING, ASYNCIO, UVLOOP = Api(), AsyncioApi(), UvloopApi()
 
 

@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 import pytest
+import uvloop
 
 from quorlock import Redlock, _async, _sync, aio
-from tests.python.apis import Api, async_apis
+from tests.python.apis import Api, NoReaders, async_apis, close_during_a_wait
 from tests.python.programs import Program, interrupt_the_wait, is_prompt, run
 from tests.support.cluster import Cluster
 
@@ -101,23 +102,27 @@ async def test_a_cancelled_release_still_gives_the_lock_back(api: Api, cluster3:
     assert not lease.is_valid
 
 
-def test_a_loop_that_is_closed_during_a_wait_leaves_no_key(cluster3: Cluster) -> None:
+@pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop, NoReaders])
+def test_a_loop_that_is_closed_during_a_wait_leaves_no_key(cluster3: Cluster, make: Any) -> None:
+    """Also if the task that waited is referred to."""
+    lock = aio.Redlock(cluster3.urls).lock("r", ttl=20, timeout=60)
+    with Redlock(cluster3.urls).lock("r", ttl=60):
+        task = close_during_a_wait(make(), lock, 0.1)
+    time.sleep(0.3)  # time in which it could be won
+    until_free(cluster3, within=5)
+    assert not task.done()
+
+
+@pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_loop_that_is_closed_as_a_wait_begins_leaves_no_key(cluster3: Cluster, make: Any) -> None:
     lock = aio.Redlock(cluster3.urls).lock("r", ttl=20)
-    loop = asyncio.new_event_loop()
-
-    async def begin() -> None:
-        task.append(asyncio.create_task(lock.acquire()))
-        await asyncio.sleep(0)
-
-    task: list[asyncio.Task[bool]] = []
-    loop.run_until_complete(begin())
-    task[0].cancel()
-    loop.run_until_complete(asyncio.wait(task))
-    if not task[0].cancelled():
-        # It has ended in that one turn.
-        loop.run_until_complete(lock.release())
-    loop.close()
-    until_free(cluster3)
+    for _ in range(10):
+        task = close_during_a_wait(make(), lock, 0)
+        if task.done():
+            # It has ended in that one turn.
+            asyncio.run(task.result().release())
+        time.sleep(0.02)  # time in which it could be won
+        until_free(cluster3, within=5)
 
 
 @pytest.mark.parametrize("hung", [False, True], ids=["contended", "hung"])

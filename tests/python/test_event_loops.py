@@ -12,17 +12,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from quorlock import LeaseLost, LockError, _loops, aio
-from tests.python.apis import memory_nodes
+from quorlock import LeaseLost, LockError, Redlock, _loops, aio
+from tests.python.apis import NoReaders, close_during_a_wait, memory_nodes
 from tests.support.cluster import Cluster
-
-
-class NoReaders(asyncio.SelectorEventLoop):
-    """As the Proactor loop of Windows."""
-
-    def add_reader(self, *_: Any) -> None:  # type: ignore[override]
-        raise NotImplementedError
-
 
 LOOPS = [asyncio.SelectorEventLoop, uvloop.new_event_loop, NoReaders]
 
@@ -76,6 +68,17 @@ def test_one_manager_serves_many_loops_one_after_the_other(cluster3: Cluster) ->
         assert run(main())
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 6, "loops leave their queues behind"
+
+
+@pytest.mark.parametrize("make", LOOPS[:2], ids=["asyncio", "uvloop"])
+def test_loops_closed_during_a_wait_leave_no_descriptors(cluster3: Cluster, make: Any) -> None:
+    locks = aio.Redlock(cluster3.urls)
+    with Redlock(cluster3.urls).lock("r", ttl=60):
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            close_during_a_wait(make(), locks.lock("r", timeout=60), 0.01)
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) <= before + 6, "they leave their queues behind"
 
 
 def test_one_manager_serves_loops_in_several_threads(cluster3: Cluster) -> None:
@@ -176,7 +179,7 @@ def test_ctrl_c_during_a_delivery_keeps_nobody_waiting(
         cancelled.cancel()
         with monkeypatch.context() as patch:
             patch.setattr(post, "queue", Full())
-            patch.setattr(post, "_futures", {1: cancelled, 2: struck, 3: other})
+            patch.setattr(post._reader(), "futures", {1: cancelled, 2: struck, 3: other})
             post.deliver()
         assert struck.done()
         assert other.done()

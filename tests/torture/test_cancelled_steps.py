@@ -193,5 +193,6 @@ async def as_new(api: Api, locks: Redlock, cluster: Cluster) -> None:
     # The library's own book of what it waits for on this loop.
     post = _loops.router_of(asyncio.get_running_loop())
     assert isinstance(post, _loops.LoopRouter)
-    assert not post._futures
+    assert not post._futures()
+    assert not post.operations
     await block(locks)

@@ -27,29 +27,29 @@ async def finished(operation: Operation) -> None:
         raise RuntimeError(_NO_LOOP) from None
     if not has_listener[0]:
         listen()
-    if not operation.begin_on_loop() or not await _ended_here(operation):
-        router = router_of(loop)
-        future: asyncio.Future[None] = loop.create_future()
-        number = router.expect_on_loop(operation, future)
-        try:
+    router = router_of(loop)
+    number = 0
+    try:
+        router.operations.add(operation)
+        if not operation.begin_on_loop() or not await _ended_here(operation):
+            future: asyncio.Future[None] = loop.create_future()
+            number = router.expect_on_loop(operation, future)
             await future
-        except BaseException:
-            router.forget(number)
-            operation.cancel()
-            raise
+    except BaseException:
+        router.forget(number)
+        operation.cancel()
+        raise
+    finally:
+        router.operations.discard(operation)
 
 
 async def _ended_here(operation: Operation) -> bool:
     """Drive the operation on this thread unless it takes long; tells whether it has ended."""
-    try:
-        while True:
-            await asyncio.sleep(0)  # all other tasks run before this thread waits
-            has_ended = operation.drive_on_loop()
-            if has_ended is not None:
-                return has_ended
-    except BaseException:
-        operation.cancel()
-        raise
+    while True:
+        await asyncio.sleep(0)  # all other tasks run before this thread waits
+        has_ended = operation.drive_on_loop()
+        if has_ended is not None:
+            return has_ended
 
 
 def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
@@ -64,36 +64,47 @@ def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
         lease._watch = router_of(loop).watch(lease, Watch(told))
 
 
+class _Operations(set["Operation"]):
+    """What the tasks of one loop wait for. If it is closed, nobody takes the results."""
+
+    def cancel_all(self) -> None:
+        while self:
+            self.pop().cancel()
+
+
 class LoopRouter(CompletionRouter):
     """The router of one event loop: calls everything back on the loop's own thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(with_fd=True)
         self.loop = weakref.ref(loop)
-        self._futures: dict[int, asyncio.Future[None]] = {}
+        self.operations = _Operations()
+        reader = _Reader(self)
+        self._reader = weakref.ref(reader)
         fileno = self.queue.fileno()
         assert fileno is not None  # noqa: S101 - it was made with a descriptor
-        loop.add_reader(fileno, self.deliver)
+        loop.add_reader(fileno, reader)
 
     def expect_on_loop(self, operation: Operation, future: asyncio.Future[None]) -> int:
         """Resolve the future when the operation has ended; returns what `forget` takes."""
         number = next(self._ids)
-        self._futures[number] = future
+        self._futures()[number] = future
         operation.announce(self.queue, number)
         return number
 
     def forget(self, number: int) -> None:
         """Do not resolve this future any more."""
-        self._futures.pop(number, None)
+        self._futures().pop(number, None)
 
     def deliver(self) -> None:
         """Resolve and call back for every completion that was posted. Does not wait."""
+        futures = self._futures()
         losses: list[tuple[int, LeaseLost | None]] = []
         for number, loss in self.queue.take():
             if loss is not None:
                 losses.append((number, loss))
                 continue
-            future = self._futures.pop(number, None)
+            future = futures.pop(number, None)
             if future is not None:
                 _resolve(future)
         if losses:
@@ -104,18 +115,51 @@ class LoopRouter(CompletionRouter):
         watch.callback = _running(watch.callback)
         return super().watch(lease, watch)
 
+    def end(self) -> None:
+        """The loop is closed: cancel what is under way for it, and close the descriptor."""
+        self.operations.cancel_all()
+        self.queue.close()
+
+    def _futures(self) -> dict[int, asyncio.Future[None]]:
+        reader = self._reader()
+        return {} if reader is None else reader.futures
+
+
+class _Reader:
+    """What the loop calls when completions were posted.
+
+    Only the loop keeps it, so it goes when the loop is closed or dropped, and with it what refers
+    to the loop.
+    """
+
+    def __init__(self, router: LoopRouter) -> None:
+        self.futures: dict[int, asyncio.Future[None]] = {}
+        self._router = router
+
+    def __call__(self) -> None:
+        self._router.deliver()
+
+    def __del__(self) -> None:
+        self._router.end()
+
 
 class ThreadRouter:
     """For a loop that watches no file descriptors: the dispatcher's thread calls into it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
+        self.operations = _Operations()
         self._router = dispatcher()
         self.generation = self._router.generation
 
     def expect_on_loop(self, operation: Operation, future: asyncio.Future[None]) -> int:
         """As `LoopRouter.expect_on_loop`."""
-        return self._router.expect(operation, lambda: self._soon(lambda: _resolve(future)))
+
+        def tell() -> None:
+            if not self._soon(lambda: _resolve(future)):
+                operation.cancel()
+
+        return self._router.expect(operation, tell)
 
     def forget(self, number: int) -> None:
         """As `CompletionRouter.forget`."""
@@ -127,10 +171,20 @@ class ThreadRouter:
         watch.callback = lambda loss: self._soon(lambda: callback(loss))
         return self._router.watch(lease, watch)
 
-    def _soon(self, call: Callable[[], object]) -> None:
+    def end(self) -> None:
+        """The loop is closed: cancel what is under way for it."""
+        self.operations.cancel_all()
+
+    def _soon(self, call: Callable[[], object]) -> bool:
+        """Whether the loop will call it: not if it is closed."""
         loop = self.loop()
-        if loop is not None and not loop.is_closed():
+        if loop is None:
+            return False
+        try:
             loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return False
+        return True
 
 
 def router_of(loop: asyncio.AbstractEventLoop) -> LoopRouter | ThreadRouter:
@@ -141,6 +195,7 @@ def router_of(loop: asyncio.AbstractEventLoop) -> LoopRouter | ThreadRouter:
     router = _routers.get(loop)
     if router is None or router.generation != generation():
         with _making:
+            _end_closed()
             try:
                 router = LoopRouter(loop)
             except (NotImplementedError, OSError):
@@ -202,6 +257,13 @@ def is_thrown_away(kind: type[BaseException] | None, watch: Watch | None) -> boo
     except RuntimeError:
         return True
     return isinstance(watch, Interruption) and not watch.is_for(task)
+
+
+def _end_closed() -> None:
+    """End the routers of loops that are closed and have not told so."""
+    for loop, router in list(_routers.items()):
+        if loop.is_closed():
+            router.end()
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
