@@ -1,6 +1,7 @@
 // Tests acquiring and releasing on real servers: what the lock tells, and which keys the nodes have.
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Lock, LockNotHeldError, Redlock, ResourceLockedError } from 'quorlock'
 import { withLocks } from './support/locks.mjs'
 import { startServers } from './support/servers.mjs'
@@ -167,6 +168,29 @@ describe('acquire', () => {
     assert.equal(await redlock.isLocked('a'), false)
     await assert.rejects(lock.check(), { code: 'LEASE_LOST' })
     await other.quit()
+  })
+
+  it('leaves no key where a close ends it', async () => {
+    const proxies = await Promise.all(cluster.servers.map((server) => server.proxy()))
+    const urls = proxies.map((proxy) => proxy.url)
+    await Promise.all(proxies.map((proxy) => proxy.delay(10)))
+    /** @type {string[]} */
+    const ended = []
+    for (let moment = 0; moment < 24; moment += 4) {
+      const own = new Redlock(urls, { nodeTimeout: 5000 })
+      await (await own.acquire('warm', 1000)).release()
+      const names = Array.from({ length: 20 }, (_, number) => `a${moment}-${number}`)
+      const acquiring = names.map((name) => own.acquire(name, 60_000))
+      await sleep(moment)
+      await own.close()
+      const results = await Promise.allSettled(acquiring)
+      ended.push(...names.filter((_, at) => results[at]?.status === 'rejected'))
+    }
+    assert.ok(ended.length > 0, 'all were quicker')
+    await sleep(100) // what was sent to the nodes has arrived
+    const values = () => Promise.all(ended.map((name) => cluster.values(name)))
+    await eventually(async () => (await values()).flat().every((value) => value === null), 5000)
+    await Promise.all(proxies.map((proxy) => proxy.close()))
   })
 
   it('tells the state of every node', async () => {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,8 +18,9 @@ from quorlock import (
     LocksClosed,
     LockTimeout,
 )
-from tests.python.apis import Api, both_apis, every_api, memory_nodes
+from tests.python.apis import Api, async_apis, both_apis, every_api, memory_nodes
 from tests.support.cluster import Cluster
+from tests.support.proxy import FaultProxy
 
 
 @every_api
@@ -217,6 +220,30 @@ async def test_a_closed_redlock_refuses_to_work(api: Api) -> None:
         with pytest.raises(LocksClosed) as closed:
             await api(call())
         assert closed.value.resource == "r"
+
+
+@async_apis
+async def test_a_close_during_acquisitions_leaves_no_key(
+    api: Api, cluster3: Cluster, fault_proxy: Callable[..., FaultProxy]
+) -> None:
+    proxies = [fault_proxy(server) for server in cluster3]
+    for it in proxies:
+        it.delay(0.01)
+    ended = []
+    for moment in range(0, 24, 4):
+        locks = api.Redlock([it.url for it in proxies], node_timeout=5)
+        async with locks.lock("warm"):
+            pass
+        names = [f"r{moment}-{number}" for number in range(20)]
+        tasks = [asyncio.ensure_future(locks.lock(name, ttl=60).acquire()) for name in names]
+        await asyncio.sleep(moment / 1000)
+        locks.close()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        both = zip(names, results, strict=True)
+        ended += [name for name, result in both if isinstance(result, LocksClosed)]
+    assert ended, "all were quicker"
+    await asyncio.sleep(0.1)  # what was sent to the nodes has arrived
+    await api.until(lambda: all(cluster3.values(name) == [None] * 3 for name in ended), within=5)
 
 
 @both_apis

@@ -99,6 +99,8 @@ impl Call {
 
     /// Acquires the lock, on a task of the engine; counts what came of it.
     async fn run(&self) -> Result<LeaseGuard, LockError> {
+        // Before it is seen whether the manager is closed; until what is left of it is asked back.
+        let _needed = self.manager.need_nodes();
         let attempt = Attempt::new(&self.manager);
         match self.acquire().await {
             Ok(lease) => {
@@ -176,6 +178,7 @@ impl Call {
         let once = || self.policy.to_builder().timeout(None).retry_limit(Some(0)).build();
         let policy = if is_last { once()? } else { *self.policy };
         manager.settle(self.to_connect(started)).await?;
+        manager.check_open(resources)?;
         let known = FencingToken(manager.known.load(Ordering::Relaxed));
         let machine = Acquire::new(started, resources.clone(), policy, manager.quorum, known)
             .queued_as(manager.engine.draw_waiter());

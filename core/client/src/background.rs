@@ -1,16 +1,20 @@
-//! Work for which no caller waits, such as withdrawals. Owns how it is counted; runs none of it.
+//! Work that is under way, such as withdrawals, for which no caller waits. Owns how it is counted; runs none of it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The background work of one runtime.
-#[derive(Default)]
+use tokio::sync::Notify;
+
+/// The background work of one runtime, or the work for which the nodes of one manager are needed.
+#[derive(Debug, Default)]
 pub(crate) struct Background {
     counts: Mutex<Counts>,
     idle: Condvar,
+    /// The same for tasks.
+    idle_told: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Counts {
     under_way: usize,
     /// How many threads wait until no background work is left; usually none.
@@ -36,12 +40,30 @@ impl Background {
         counts.under_way == 0
     }
 
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().under_way == 0
+    }
+
+    /// Waits until nothing is under way, on a task.
+    pub(crate) async fn idle(&self) {
+        loop {
+            // It hears what is told from here on.
+            let told = self.idle_told.notified();
+            if self.is_idle() {
+                return;
+            }
+            told.await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Counts as work under way until it is dropped.
+#[derive(Debug)]
 pub(crate) struct BackgroundTicket(Arc<Background>);
 
 impl BackgroundTicket {
@@ -55,8 +77,13 @@ impl Drop for BackgroundTicket {
     fn drop(&mut self) {
         let mut counts = self.0.lock();
         counts.under_way -= 1;
-        if counts.under_way == 0 && counts.waiting > 0 {
+        if counts.under_way > 0 {
+            return;
+        }
+        if counts.waiting > 0 {
             self.0.idle.notify_all();
         }
+        drop(counts);
+        self.0.idle_told.notify_waiters();
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use quorlock_protocol::ReleaseOutcome;
 
+use crate::background::BackgroundTicket;
 use crate::error::LockError;
 use crate::lease::Lease;
 
@@ -64,6 +65,8 @@ impl Drop for LeaseGuard {
 #[derive(Debug)]
 pub struct UndeliveredLease {
     lease: Option<Lease>,
+    /// A close leaves the nodes open for a moment, so that it can still be taken back.
+    _needed: Option<BackgroundTicket>,
 }
 
 impl UndeliveredLease {
@@ -75,7 +78,8 @@ impl UndeliveredLease {
 
 impl From<LeaseGuard> for UndeliveredLease {
     fn from(mut guard: LeaseGuard) -> Self {
-        Self { lease: guard.lease.take() }
+        let needed = guard.lease.as_ref().map(Lease::need_nodes);
+        Self { lease: guard.lease.take(), _needed: needed }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use quorlock_protocol::{Claim, FencingToken, LeaseLife, Moment, Policy, Stage, Won};
 use tokio::sync::Notify;
 
+use crate::background::BackgroundTicket;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
 use crate::inbox::CompactVotes;
@@ -198,6 +199,11 @@ impl Lease {
     pub fn is_watched(&self) -> bool {
         let state = self.shared.lock();
         state.renewal != OperationId::default() || state.life.lost().is_some()
+    }
+
+    /// [`Manager::need_nodes`](crate::manager::Manager::need_nodes) of its manager.
+    pub(crate) fn need_nodes(&self) -> BackgroundTicket {
+        self.shared.manager.need_nodes()
     }
 
     /// The engine whose thread does the work.

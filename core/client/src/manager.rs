@@ -1,6 +1,7 @@
 //! The manager: one user's nodes, and the way into every operation on locks over them. Owns the
 //! settings and connections that its locks share.
 
+mod closing;
 mod waiting;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use quorlock_protocol::{
 };
 use tokio::sync::oneshot;
 
+use crate::background::Background;
 use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
@@ -77,6 +79,8 @@ pub(crate) struct Manager {
     /// The list of nodes was found to be wrong before that.
     mistaken: AtomicBool,
     closed: AtomicBool,
+    /// What the nodes are still needed for once it is closed.
+    under_way: Arc<Background>,
     /// For each node, whether people were told that it cannot tell waiters.
     told_no_push: Box<[AtomicBool]>,
 }
@@ -125,23 +129,6 @@ impl Redlock {
     pub fn engine(&self) -> &Engine {
         &self.manager.engine
     }
-
-    /// Gives up the connections: those that no other manager of the engine uses are closed, once
-    /// what was sent is answered (five seconds later if the manager is only dropped). Locks that
-    /// are still held are no longer renewed and expire; every later operation fails with
-    /// [`ErrorKind::Closed`], and so do acquisitions that wait. Closing twice does nothing.
-    pub fn close(&self) {
-        self.manager.closed.store(true, Ordering::Release);
-        self.manager.turnstile.close(self.manager.number);
-        for node in self.manager.nodes.iter() {
-            node.close();
-        }
-    }
-
-    /// Whether [`Self::close`] was called.
-    pub fn is_closed(&self) -> bool {
-        self.manager.is_closed()
-    }
 }
 
 impl fmt::Debug for Redlock {
@@ -182,6 +169,7 @@ impl Manager {
             proven: AtomicBool::new(false),
             mistaken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            under_way: Arc::default(),
             told_no_push,
         }
     }
@@ -283,7 +271,7 @@ impl Manager {
         if let Some(mut last) = left.pop() {
             let driver = driver.clone();
             let mut tell = Some(tell);
-            self.engine.background(async move {
+            self.background(async move {
                 let watch = |machine: &mut Withdraw| {
                     if let Some(tell) = tell.take_if(|_| machine.has_asked_all()) {
                         let _ = tell.send(());
@@ -301,7 +289,7 @@ impl Manager {
         for mut withdraw in left {
             let driver = self.driver();
             withdraw.restart();
-            self.engine.background(async move { driver.run(&mut withdraw, |_| {}).await });
+            self.background(async move { driver.run(&mut withdraw, |_| {}).await });
         }
     }
 
@@ -317,17 +305,6 @@ impl Manager {
 
     pub(crate) fn name_votes(&self, round: &RoundReport) -> Vec<NodeReport> {
         name_votes(&round.votes, &self.addresses)
-    }
-
-    pub(crate) fn check_open(&self, resources: &Resources) -> Result<(), LockError> {
-        if self.is_closed() {
-            return Err(self.error(ErrorKind::Closed, resources, &[], (0, Duration::ZERO)));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
     }
 
     pub(crate) fn fresh_holder() -> HolderId {

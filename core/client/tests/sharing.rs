@@ -352,13 +352,6 @@ fn builder<S: AsRef<str>>(engine: &Engine, nodes: impl IntoIterator<Item = S>) -
     Redlock::builder().engine(engine.clone()).nodes(nodes).policy(policy)
 }
 
-/// The names of those who are connected to `server` over TCP.
-fn connections(server: &Server) -> Vec<String> {
-    let list = server.ask().call(&["CLIENT", "LIST"]);
-    let lines = list.lines().filter(|line| line.contains("addr=127.0.0.1:"));
-    lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
-}
-
 const MANY: i64 = 1_000;
 const MOMENT: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_secs(3600);

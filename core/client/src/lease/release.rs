@@ -176,7 +176,7 @@ impl Lease {
                 })
                 .await;
         };
-        self.shared.manager.engine.background(work);
+        self.shared.manager.background(work);
     }
 
     /// Tells other clients that the lock has ended, whatever keys are left of it; a least hold

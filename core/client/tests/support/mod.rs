@@ -50,6 +50,13 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
+/// The names of those who are connected to `server` over TCP.
+pub fn connections(server: &Server) -> Vec<String> {
+    let list = server.ask().call(&["CLIENT", "LIST"]);
+    let lines = list.lines().filter(|line| line.contains("addr=127.0.0.1:"));
+    lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
 /// Locks and releases, so that every node is connected and its canary stands.
 pub async fn warm_up(locks: &Redlock) {
     locks.lock("warm").acquire().await.expect("a quorum").release().await.expect("released");

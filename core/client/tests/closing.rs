@@ -1,0 +1,87 @@
+//! Tests over real servers that a manager that is closed leaves no key of what was under way.
+
+mod support;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorlock::{Engine, ErrorKind, Policy, Redlock};
+use support::proxy::Proxy;
+use support::server::Server;
+use support::*;
+use tokio::time::{Instant, sleep};
+
+#[test]
+fn an_acquisition_that_is_ended_by_a_close_leaves_no_key() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let proxies = join_all(servers.iter().map(|it| Proxy::to(it.port()))).await;
+        let locks = manager(proxies.iter().map(Proxy::url));
+        warm_up(&locks).await;
+        proxies.iter().for_each(Proxy::hold);
+        let lock = locks.lock("r").ttl(LONG);
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        // Time for the nodes to be asked. Nothing tells that: what is said does not reach them.
+        sleep(Duration::from_millis(100)).await;
+        locks.close();
+        assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        proxies.iter().for_each(Proxy::release);
+        all_hung_up(&servers).await;
+        assert!(servers.iter().all(|it| keys(it) == 0), "keys are left");
+    });
+}
+
+#[test]
+fn a_lease_that_is_dropped_just_before_a_close_leaves_no_key() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        for _ in 0..10 {
+            let locks = manager(urls(&servers));
+            warm_up(&locks).await;
+            drop(locks.lock("r").ttl(LONG).acquire().await.unwrap());
+            locks.close();
+            all_hung_up(&servers).await;
+            assert!(servers.iter().all(|it| keys(it) == 0), "keys are left");
+        }
+    });
+}
+
+#[test]
+fn a_node_that_hangs_keeps_the_others_open_for_a_moment_only() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let locks = manager(urls(&servers));
+        warm_up(&locks).await;
+        servers[0].pause();
+        let lock = locks.lock("r").ttl(LONG);
+        // The one that hangs is asked again and again to delete its key.
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let since = Instant::now();
+        locks.close();
+        locks.close();
+        all_hung_up(&servers[1..]).await;
+        assert!(since.elapsed() < Duration::from_secs(4), "they were kept for a while");
+        servers[0].resume();
+    });
+}
+
+/// A manager with an engine of its own.
+fn manager(nodes: impl IntoIterator<Item = String>) -> Redlock {
+    let engine = Engine::start().unwrap();
+    let policy = Policy::builder().node_timeout(Duration::from_secs(10)).build().unwrap();
+    Redlock::builder().engine(engine).nodes(nodes).policy(policy).build().unwrap()
+}
+
+/// Waits until the servers have answered everything, and the connections have ended.
+async fn all_hung_up(servers: &[Server]) {
+    for server in servers {
+        eventually("no connection", || connections(server).is_empty()).await;
+    }
+}
+
+/// How many keys of the lock the server has.
+fn keys(server: &Server) -> i64 {
+    server.ask().number(&["EXISTS", "r"])
+}
+
+const LONG: Duration = Duration::from_secs(60);
