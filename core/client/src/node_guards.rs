@@ -189,14 +189,9 @@ impl NodeGuard {
         self.guards.with(|guards| guards.handle_down(self.node, now));
     }
 
-    /// The node has refused to be looked at.
-    pub(crate) fn handle_refusal(&self, now: Moment) {
-        self.guards.with(|guards| guards.handle_refusal(self.node, now));
-    }
-
-    /// The connection to the node was lost, and is made anew.
-    pub(crate) fn handle_lost(&self, now: Moment) {
-        self.guards.with(|guards| guards.handle_lost(now));
+    /// A try to reach the node has failed: it was unreachable at that moment.
+    pub(crate) fn handle_failed_try(&self, at: Moment) {
+        self.guards.guards().handle_failed_try(self.node, at);
     }
 
     /// Tells programs that the state of the node has changed.

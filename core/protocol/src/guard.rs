@@ -216,20 +216,15 @@ impl Guards {
         is_recent && self.own_long_locks.are_covered(key_ttl, (&record.sure, &self.holdings), now)
     }
 
-    /// A try to reach a node has failed.
+    /// A node cannot be reached, or its looks fail.
     pub fn handle_down(&mut self, node: NodeId, now: Moment) {
-        self.records[node.index()].failed_at = now;
         self.note_contact(node, Contact::Down, now);
     }
 
-    /// A node has refused to be looked at, so its grants do not count.
-    pub fn handle_refusal(&mut self, node: NodeId, now: Moment) {
-        self.note_contact(node, Contact::Down, now);
-    }
-
-    /// The connection to a node was lost, and is made anew.
-    pub fn handle_lost(&mut self, now: Moment) {
-        self.contact_changed = now;
+    /// A try to reach a node has failed: the moment at which the node was unreachable is its beginning where the
+    /// connection was refused or broken, and its end where nothing was answered in all of its time.
+    pub fn handle_failed_try(&mut self, node: NodeId, at: Moment) {
+        self.records[node.index()].failed_at = at;
     }
 
     fn note_contact(&mut self, node: NodeId, contact: Contact, now: Moment) {
@@ -272,6 +267,9 @@ impl Guards {
     fn read(&mut self, look: Look<'_>, now: Moment) {
         let Checkup { clock, notes, .. } = look.checkup;
         let record = &mut self.records[look.node.index()];
+        if let Some(memory) = &mut record.memory {
+            memory.watched += clock.sent.since(record.looked_at).min(LOOK_AGAIN);
+        }
         record.recheck = false;
         record.empty_at = (look.checkup.canary == CanaryKey::Absent).then_some(clock.sent);
         record.looked_at = clock.sent;

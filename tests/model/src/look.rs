@@ -28,6 +28,7 @@ impl World {
         };
         if !is_up {
             guarding.guards.handle_down(NodeId(node), now);
+            guarding.guards.handle_failed_try(NodeId(node), now);
         }
         if matches!(ruling, Some(Ruling::Open(_))) {
             guarding.is_silent |= !guarding.guards.notes_for(NodeId(node), now).holdings.is_empty();

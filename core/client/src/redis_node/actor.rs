@@ -79,7 +79,7 @@ impl Actor {
     }
 
     pub(super) async fn run(mut self) {
-        let first = self.dialer.dial(None, None).await;
+        let first = self.dialer.dial(None).await;
         let mut link = match first {
             Ok(link) => Some(link),
             Err(fault) => self.wait_while_down(fault).await,
@@ -105,9 +105,6 @@ impl Actor {
     /// The link that replaces `lost`: at once if the node can be reached, otherwise when it can.
     /// Commands without an answer are sent again first, so that no newer request overtakes them.
     async fn replace(&mut self, lost: Link, fault: Fault) -> Option<Link> {
-        if let Some(node_guard) = self.dialer.node_guard() {
-            node_guard.handle_lost(clock::now());
-        }
         self.abandoned = lost.client().cloned().or_else(|| self.abandoned.take());
         let has_proved = lost.session().has_proved(Now::read());
         self.failed_connects = if has_proved { 1 } else { self.failed_connects + 1 };
@@ -121,7 +118,7 @@ impl Actor {
             Err(fault.clone())
         } else {
             self.set_state(NodeState::Connecting);
-            self.dialer.dial(self.abandoned.as_ref(), None).await
+            self.dialer.dial(self.abandoned.as_ref()).await
         };
         match redial {
             Ok(mut link) => {
@@ -146,7 +143,7 @@ impl Actor {
             let delay = backoff.next();
             let mut attempt = std::pin::pin!(async move {
                 sleep(delay).await;
-                dialer.dial(abandoned.as_ref(), None).await
+                dialer.dial(abandoned.as_ref()).await
             });
             let result = loop {
                 select! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use quorlock_protocol::Fault;
+use quorlock_protocol::{Fault, FaultKind};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -18,7 +18,7 @@ use super::log_in::{ask, inquire};
 use super::session::{ClientId, Facts, GuardProbe, Now, replica};
 use super::settings::NodeSettings;
 use crate::address::Address;
-use crate::clock::ToldClock;
+use crate::clock::{self, ToldClock};
 use crate::node_guards::NodeGuard;
 
 /// Makes links to the node.
@@ -53,8 +53,19 @@ impl Dialer {
     }
 
     /// A link that is ready for commands, within the time for connecting; it ends `abandoned` on
-    /// the server. If possible it uses another connection than `silent`.
-    pub(super) async fn dial(
+    /// the server. The guards are told of a failure.
+    pub(super) async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
+        let began = clock::now();
+        let result = self.try_to_dial(abandoned, None).await;
+        if let (Err(fault), Some(node_guard)) = (&result, &self.node_guard) {
+            let was_silent = fault.kind() == FaultKind::TimedOut;
+            node_guard.handle_failed_try(if was_silent { clock::now() } else { began });
+        }
+        result
+    }
+
+    /// The same; if possible it uses another connection than `silent`.
+    async fn try_to_dial(
         &self,
         abandoned: Option<&ClientId>,
         silent: Option<&Arc<Connection>>,
@@ -175,7 +186,7 @@ impl Dialer {
         let (since, mut backoff) = (Instant::now(), Backoff::new(&self.settings));
         loop {
             sleep(backoff.next()).await;
-            let Ok(mut link) = self.dial(None, Some(&silent)).await else {
+            let Ok(mut link) = self.try_to_dial(None, Some(&silent)).await else {
                 continue;
             };
             link.wait(GRACE).await;

@@ -72,18 +72,16 @@ impl Guards {
     /// Whether every other node has told which long locks it knows, since this client found the memory of
     /// `node`, or could not be reached since. A node of which neither is true is not waited for beyond the floor.
     fn has_asked_others(&self, node: NodeId) -> bool {
-        let record = &self.records[node.index()];
-        let Some(found) = record.memory.as_ref().map(|memory| memory.found) else {
+        let Some(memory) = &self.records[node.index()].memory else {
             return false;
         };
         let has_told = |other: &NodeRecord| match other.contact {
             Contact::Unknown => false,
-            Contact::Down => other.failed_at >= found + UNREACHABLE_AFTER,
-            Contact::Heard => other.looked_at >= found,
+            Contact::Down => other.failed_at >= memory.found + UNREACHABLE_AFTER,
+            Contact::Heard => other.looked_at >= memory.found,
         };
         let mut others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
-        let since = found.max(self.contact_changed);
-        others.all(|(_, other)| has_told(other)) || record.looked_at.since(since) >= self.floor
+        others.all(|(_, other)| has_told(other)) || memory.watched >= self.floor
     }
 
     /// When grants begin to count at a node whose memory has this age.

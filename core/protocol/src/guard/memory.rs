@@ -30,6 +30,8 @@ pub(super) struct Memory {
     age: (Duration, Moment),
     /// Whether this client has known another memory of the node.
     had_another: bool,
+    /// For how long this client has looked at it since; of a pause of the client, a second counts.
+    pub(super) watched: Duration,
 }
 
 impl Memory {
@@ -207,6 +209,7 @@ impl Guards {
                     canary: canary.clone(),
                     age: (told, now),
                     had_another: had_another || another.is_some_and(|it| it.had_another),
+                    watched: Duration::ZERO,
                 };
                 let is_young = memory.age(now) < old_age;
                 if record.begun != Some(canary.id) {

@@ -27,8 +27,8 @@ pub(super) const FIRST_CONTACT: Duration = Duration::from_millis(100);
 /// The same where nobody has used the nodes for a while. A node that forgot then counts at once,
 /// but only if it is looked at before the others get a new beat; otherwise it waits for the floor.
 pub(super) const FIRST_CONTACT_IF_IDLE: Duration = Duration::from_millis(500);
-/// Where too few nodes remember, a node counts as unreachable by a try that failed this long after another was
-/// found to have forgotten: one refused or broken connection proves nothing.
+/// Where too few nodes remember, a node counts as unreachable if it was so this long after another was found to
+/// have forgotten: one refused or broken connection proves nothing.
 pub(super) const UNREACHABLE_AFTER: Duration = Duration::from_millis(350);
 /// When to look again, at the latest, at a node without a decision.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);

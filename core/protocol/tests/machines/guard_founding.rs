@@ -216,7 +216,10 @@ fn a_cluster_is_not_new_before_every_node_was_reached() {
     give_up_on_a_founder(&mut client, &mut cluster);
     assert_eq!(client.view(), "qq-");
     cluster.pass(TERM);
-    client.look_around(&mut cluster);
+    // The third is tried once more before the second counts.
+    for _ in 0..2 {
+        client.look_around(&mut cluster);
+    }
     assert_eq!(client.view(), "oo-");
 }
 

@@ -203,7 +203,7 @@ impl GuardProbe {
         let node_guard = self.node_guard.as_ref()?;
         self.gate = match gate::read(value, (sent, now), facts) {
             Err(fault) => {
-                node_guard.handle_refusal(now);
+                node_guard.handle_down(now);
                 Gate::Broken(fault)
             }
             Ok(checkup) => {

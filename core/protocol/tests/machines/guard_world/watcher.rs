@@ -72,6 +72,7 @@ impl Watcher {
         let id = node_id(node);
         if !cluster.nodes[node].is_up || self.cut_off[node] {
             self.guards.handle_down(id, self.now(cluster));
+            self.guards.handle_failed_try(id, self.now(cluster));
             self.rulings[node] = None;
             return Ruling::Undecided(Moment::FAR_FUTURE);
         }
