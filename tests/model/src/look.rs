@@ -19,6 +19,7 @@ impl World {
     /// One look at one node, as often as there is something to write.
     pub(crate) fn look(&mut self, scope: &Scope, client: u8, node: u8) {
         self.hear_clocks(scope, client, node);
+        self.try_to_reach(scope, client);
         let is_cut = scope.cuts.contains(&(client, node));
         let is_up = self.nodes[usize::from(node)].health == Health::Up && !is_cut;
         let ruling = if is_up { self.ask(scope, client, node) } else { None };
@@ -28,7 +29,6 @@ impl World {
         };
         if !is_up {
             guarding.guards.handle_down(NodeId(node), now);
-            guarding.guards.handle_failed_try(NodeId(node), now);
         }
         if matches!(ruling, Some(Ruling::Open(_))) {
             guarding.is_silent |= !guarding.guards.notes_for(NodeId(node), now).holdings.is_empty();
@@ -43,6 +43,23 @@ impl World {
             self.clients[usize::from(client)].has_looked(node, scope.quorum());
         }
         self.note(client, node, seen);
+    }
+
+    /// Every node that a client cannot reach is tried again and again meanwhile.
+    fn try_to_reach(&mut self, scope: &Scope, client: u8) {
+        let now = self.boot(scope, client);
+        let nodes = (0_u8..).zip(&self.nodes);
+        let gone: Vec<u8> = nodes
+            .filter(|(node, site)| {
+                site.health != Health::Up || scope.cuts.contains(&(client, *node))
+            })
+            .map(|(node, _)| node)
+            .collect();
+        if let Some(guarding) = self.guarding_mut(client) {
+            for node in gone {
+                guarding.guards.handle_failed_try(NodeId(node), now);
+            }
+        }
     }
 
     fn ask(&mut self, scope: &Scope, client: u8, node: u8) -> Option<Ruling> {
