@@ -49,7 +49,7 @@ function listen(signal: AbortSignal): Listening {
     try {
       signal.removeEventListener('abort', tell)
     } catch (thrown) {
-      // Signals may be of a polyfill. Whoever waits has nothing to do with it.
+      // The signal of a polyfill may throw. The caller that waits gets its result all the same.
       throwUncaught(thrown)
     }
   }

@@ -72,7 +72,7 @@ impl Context {
         join_all(addresses.map(|address| visit_within(self.timeout, address, visit))).await
     }
 
-    /// Gives nodes that were not needed for an outcome the time to hear of it. One that is dead or hangs must not
+    /// Waits briefly for the nodes that an outcome did not need. One that is dead or hangs must not
     /// keep a script waiting.
     pub(crate) fn tell_the_rest(&self) {
         self.engine.drain(TO_HEAR);

@@ -343,6 +343,12 @@ impl Guards {
         self.look_since = self.look_since.max(since);
     }
 
+    /// What is known of every node but this one.
+    fn others(&self, node: NodeId) -> impl Iterator<Item = &NodeRecord> {
+        let others = self.records.iter().enumerate().filter(move |(it, _)| *it != node.index());
+        others.map(|(_, record)| record)
+    }
+
     /// Whether every node has answered, or could not be reached.
     fn has_tried_all(&self) -> bool {
         self.records.iter().all(|record| record.contact != Contact::Unknown)

@@ -65,8 +65,7 @@ impl Guards {
             let is_old = record.memory.as_ref().is_some_and(|it| self.is_old(it.age(now)));
             record.is_heard() && record.alarm.is_none() && is_asked && (record.is_vouched || is_old)
         };
-        let others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
-        others.filter(|(_, record)| remembers(record)).count()
+        self.others(node).filter(|record| remembers(record)).count()
     }
 
     /// Whether every other node has told which long locks it knows, since this client found the memory of
@@ -80,8 +79,7 @@ impl Guards {
             Contact::Down => other.failed_at >= memory.found + UNREACHABLE_AFTER,
             Contact::Heard => other.looked_at >= memory.found,
         };
-        let mut others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
-        others.all(|(_, other)| has_told(other)) || memory.watched >= self.floor
+        self.others(node).all(has_told) || memory.watched >= self.floor
     }
 
     /// When grants begin to count at a node whose memory has this age.

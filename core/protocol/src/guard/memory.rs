@@ -141,8 +141,7 @@ impl Guards {
                 continue;
             };
             let is_idle = |other: &NodeRecord| other.idle.is_some_and(|idle| idle > forgot);
-            let others = self.records.iter().enumerate().filter(|(it, _)| *it != node.index());
-            let idle = others.filter(|(_, other)| is_idle(other)).count();
+            let idle = self.others(node).filter(|other| is_idle(other)).count();
             if memory.age(now) >= NOT_ASKED_WITHIN || idle < self.quorum.size() {
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::guard_world::{Cluster, settled_in};
+use crate::guard_world::{Cluster, Watcher, settled_in};
 
 #[test]
 fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster() {
@@ -76,14 +76,20 @@ fn idle_nodes_that_forgot_do_not_vouch_for_each_other() {
     assert!(u128::from(cluster.now) + newcomer.left(&cluster, 0) >= u128::from(until));
 }
 
-#[test]
-fn a_client_that_finds_a_node_idle_asks_the_others_before_it_beats() {
+/// Nodes that nobody has used for a while, of which node 2 has forgotten, and a client that has not looked yet.
+fn idle_with_a_node_that_forgot() -> (Cluster, Watcher) {
     let (mut cluster, client) = settled_in(3);
     drop(client);
     cluster.pass(40_000);
     cluster.restart(2);
     let mut newcomer = cluster.client(|it| it);
     newcomer.latency = 1;
+    (cluster, newcomer)
+}
+
+#[test]
+fn a_client_that_finds_a_node_idle_asks_the_others_before_it_beats() {
+    let (mut cluster, mut newcomer) = idle_with_a_node_that_forgot();
     let beats = cluster.nodes[0].store.clone();
     newcomer.look(&mut cluster, 0);
     assert_eq!((newcomer.view(), &cluster.nodes[0].store), ("?--".into(), &beats));
@@ -94,12 +100,7 @@ fn a_client_that_finds_a_node_idle_asks_the_others_before_it_beats() {
 #[test]
 fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster_whichever_answers_first() {
     for order in [[2, 0, 1, 0, 1, 2], [2, 0, 1, 1, 0, 2], [0, 2, 1, 0, 1, 2], [0, 1, 2, 0, 1, 2]] {
-        let (mut cluster, client) = settled_in(3);
-        drop(client);
-        cluster.pass(40_000);
-        cluster.restart(2);
-        let mut newcomer = cluster.client(|it| it);
-        newcomer.latency = 1;
+        let (mut cluster, mut newcomer) = idle_with_a_node_that_forgot();
         for node in order {
             newcomer.look(&mut cluster, node);
         }
@@ -111,12 +112,7 @@ fn a_node_that_forgot_is_used_at_once_in_an_idle_cluster_whichever_answers_first
 #[test]
 fn a_far_node_that_forgot_is_used_at_once_in_an_idle_cluster() {
     for (late, view) in [(300, "ooo"), (600, "ooq")] {
-        let (mut cluster, client) = settled_in(3);
-        drop(client);
-        cluster.pass(40_000);
-        cluster.restart(2);
-        let mut newcomer = cluster.client(|it| it);
-        newcomer.latency = 1;
+        let (mut cluster, mut newcomer) = idle_with_a_node_that_forgot();
         newcomer.look(&mut cluster, 0);
         newcomer.look(&mut cluster, 1);
         cluster.pass(late);
