@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use quorlock_protocol::Fault;
 use tokio::select;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection::{Connection, Owner, Share};
 use super::log_in::log_in;
@@ -52,21 +52,31 @@ struct Attempt {
     life: Weak<()>,
 }
 
+/// An attempt, for a user that waits for it.
+struct UnderWay {
+    began: Instant,
+    making: Shared<Making>,
+}
+
 type Making = BoxFuture<'static, Result<Arc<Connected>, Fault>>;
 
 /// The result of an attempt.
 struct Connected {
     share: Share,
-    /// `None` if the old connection, which was silent, answers again.
+    /// `None` if it is an existing connection: the old one, which was silent and answers again, or one that another
+    /// attempt has made.
     told: Option<Facts>,
     /// The older connection that the server has ended.
     ended: Option<ClientId>,
 }
 
 /// What a user wants of a connection.
+#[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) address: &'a Arc<Address>,
-    /// How long a connection that is being made may take before another attempt is started.
+    /// When the user began to try.
+    pub(super) since: Instant,
+    /// How long an attempt that began before may take, until one is made that begins now.
     pub(super) patience: Duration,
     /// This connection does not answer. It is replaced only if it still does not once another one
     /// is ready.
@@ -109,21 +119,51 @@ impl Connections {
         &self.0.outages
     }
 
-    /// A share in the existing connection, or in one that is made now.
+    /// A share in the existing connection, or in one that is being made. It fails only if an attempt has failed that
+    /// began after the user did: what came of an older one tells nothing of the server as it is now.
     pub(super) async fn reach(&self, wish: &Wish<'_>) -> Result<Reached, Fault> {
-        let making = match self.0.find_or_make(wish) {
-            Ok(share) => return Ok(Reached { share, told: None, is_new: false }),
-            Err(making) => making,
+        let UnderWay { began, making } = match self.0.find_or_make(wish, wish.patience) {
+            Ok(share) => return Ok(Reached::existing(share)),
+            Err(under_way) => under_way,
         };
-        let Connected { share, told, ended } = &*making.await?;
+        if began >= wish.since {
+            return Ok(Reached::made(&*making.await?, wish));
+        }
+        if let Ok(Ok(made)) = timeout_at(began + wish.patience, making.clone()).await {
+            return Ok(Reached::made(&made, wish));
+        }
+        match self.0.find_or_make(wish, Duration::ZERO) {
+            Ok(share) => Ok(Reached::existing(share)),
+            Err(own) => select! {
+                biased;
+                Ok(made) = making => Ok(Reached::made(&made, wish)),
+                made = own.making => Ok(Reached::made(&*made?, wish)),
+            },
+        }
+    }
+}
+
+impl Reached {
+    fn existing(share: Share) -> Self {
+        Self { share, told: None, is_new: false }
+    }
+
+    fn made(connected: &Connected, wish: &Wish<'_>) -> Self {
+        let Connected { share, told, ended } = connected;
         let is_asked = wish.abandoned.is_none_or(|it| ended.as_ref() == Some(it));
         let (share, is_new) = (share.connection().share(), told.is_some());
-        Ok(Reached { share, told: told.clone().filter(|_| is_asked), is_new })
+        Self { share, told: told.clone().filter(|_| is_asked), is_new }
     }
 }
 
 impl Registry {
-    fn find_or_make(self: &Arc<Self>, wish: &Wish<'_>) -> Result<Share, Shared<Making>> {
+    /// The existing connection, or the attempt to make one: if none is under way that began at most `earlier` before
+    /// the user did, one that begins now.
+    fn find_or_make(
+        self: &Arc<Self>,
+        wish: &Wish<'_>,
+        earlier: Duration,
+    ) -> Result<Share, UnderWay> {
         let mut entries = self.lock();
         entries.retain(Entry::is_of_use);
         let index = index_for(&mut entries, wish.address);
@@ -131,19 +171,28 @@ impl Registry {
         if let Some(current) = entry.usable(wish.silent) {
             return Ok(current.share());
         }
-        if let Some(making) = entry.under_way(wish) {
-            return Err(making);
+        if let Some(under_way) = entry.under_way(wish, earlier) {
+            return Err(under_way);
         }
         let (making, attempt) = Attempt::begin(self, wish);
         entry.attempt = attempt;
-        Err(making)
+        Err(UnderWay { began: Instant::now(), making })
     }
 
-    /// Makes `connection` the one for its address.
-    fn enter(&self, connection: &Arc<Connection>) {
+    /// Makes `connection` the one for its address, in place of the `silent` one. If another attempt was quicker, its
+    /// connection stays, and is returned.
+    fn enter(
+        &self,
+        connection: &Arc<Connection>,
+        silent: Option<&Arc<Connection>>,
+    ) -> Option<Share> {
         let mut entries = self.lock();
         let index = index_for(&mut entries, connection.address());
+        if let Some(quicker) = entries[index].usable(silent) {
+            return Some(quicker.share());
+        }
         entries[index].current = Some(Arc::clone(connection));
+        None
     }
 
     fn has(&self, connection: &Arc<Connection>) -> bool {
@@ -239,12 +288,12 @@ impl Entry {
         self.current.as_ref().filter(|_| !is_silent)
     }
 
-    /// The attempt that is under way, unless it has taken too long: another one may be quicker.
-    fn under_way(&self, wish: &Wish<'_>) -> Option<Shared<Making>> {
+    fn under_way(&self, wish: &Wish<'_>, earlier: Duration) -> Option<UnderWay> {
         let attempt = self.attempt.as_ref()?;
-        let is_fit = attempt.began.elapsed() < wish.patience
-            && (wish.silent.is_some() || !attempt.is_beside);
-        if is_fit { attempt.result.upgrade() } else { None }
+        let is_fit =
+            attempt.began + earlier >= wish.since && (wish.silent.is_some() || !attempt.is_beside);
+        let making = attempt.result.upgrade().filter(|_| is_fit)?;
+        Some(UnderWay { began: attempt.began, making })
     }
 }
 
@@ -274,14 +323,15 @@ async fn make(
     let owner: Weak<dyn Owner> = registry.clone();
     let share = Connection::over(Pipe::new(stream), &address, owner);
     let told = log_in(&share, &address, abandoned.as_ref()).await?;
-    if let Some(silent) = silent.filter(|silent| !silent.has_ended()) {
+    if let Some(silent) = silent.as_ref().filter(|silent| !silent.has_ended()) {
         share.wait(GRACE).await;
         if silent.was_heard_after(since) {
             return Ok(Arc::new(Connected { share: silent.share(), told: None, ended: None }));
         }
     }
-    if let Some(registry) = registry.upgrade() {
-        registry.enter(share.connection());
+    let quicker = registry.upgrade().and_then(|it| it.enter(share.connection(), silent.as_ref()));
+    if let Some(share) = quicker {
+        return Ok(Arc::new(Connected { share, told: None, ended: None }));
     }
     Ok(Arc::new(Connected { share, told: Some(told), ended: abandoned }))
 }

@@ -70,9 +70,12 @@ impl Dialer {
         abandoned: Option<&ClientId>,
         silent: Option<&Arc<Connection>>,
     ) -> Result<Link, Fault> {
-        // Boxed: the task needs the memory only while it connects.
-        let dialing = self.find_way(abandoned, silent).boxed();
         let limit = self.settings.connect_timeout;
+        let patience = self.settings.hang_after.min(limit / 4);
+        let (address, since) = (&self.address, Instant::now());
+        let wish = Wish { address, since, patience, silent, abandoned };
+        // Boxed: the task needs the memory only while it connects.
+        let dialing = self.find_way(wish).boxed();
         select! {
             biased;
             result = dialing => result,
@@ -80,17 +83,13 @@ impl Dialer {
         }
     }
 
-    async fn find_way(
-        &self,
-        abandoned: Option<&ClientId>,
-        silent: Option<&Arc<Connection>>,
-    ) -> Result<Link, Fault> {
-        let mut reached = self.reach(abandoned, silent).await?;
+    async fn find_way(&self, wish: Wish<'_>) -> Result<Link, Fault> {
+        let mut reached = self.connections.reach(&wish).await?;
         loop {
             let Reached { share, told, is_new } = reached;
             let told = match told {
                 Some(told) => Ok(told),
-                None => match self.ask(&share, abandoned).await {
+                None => match self.ask(&share, &wish).await {
                     Ok(told) => told,
                     Err(other) => {
                         reached = other?;
@@ -102,20 +101,11 @@ impl Dialer {
             match self.begin(share, told).await {
                 // A connection that already existed may have ended unnoticed.
                 Err(_) if connection.has_ended() && !is_new => {
-                    reached = self.reach(abandoned, silent).await?;
+                    reached = self.connections.reach(&wish).await?;
                 }
                 result => return result,
             }
         }
-    }
-
-    async fn reach(
-        &self,
-        abandoned: Option<&ClientId>,
-        silent: Option<&Arc<Connection>>,
-    ) -> Result<Reached, Fault> {
-        let (address, patience) = (&self.address, self.settings.connect_timeout);
-        self.connections.reach(&Wish { address, patience, silent, abandoned }).await
     }
 
     /// Asks over an existing connection which server it is. If that is silent, another connection
@@ -123,9 +113,10 @@ impl Dialer {
     async fn ask(
         &self,
         share: &Share,
-        abandoned: Option<&ClientId>,
+        wish: &Wish<'_>,
     ) -> Result<Result<Facts, Fault>, Result<Reached, Fault>> {
         let connection = share.connection();
+        let wish_other = Wish { silent: Some(connection), ..*wish };
         let other = async {
             loop {
                 let since = Instant::now();
@@ -133,7 +124,7 @@ impl Dialer {
                 if connection.was_heard_after(since) {
                     continue;
                 }
-                let other = self.reach(abandoned, Some(connection)).await;
+                let other = self.connections.reach(&wish_other).await;
                 let is_same = |it: &Reached| Arc::ptr_eq(it.share.connection(), connection);
                 if !other.as_ref().is_ok_and(is_same) {
                     return other;
@@ -141,7 +132,7 @@ impl Dialer {
             }
         };
         let asking = async {
-            match abandoned {
+            match wish.abandoned {
                 Some(abandoned) => ask(share, Some(abandoned)).await,
                 None => inquire(connection).await,
             }
