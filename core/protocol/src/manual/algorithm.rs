@@ -10,15 +10,24 @@
 //! 4. The validity is `ttl - elapsed - drift`, counted from before the first command was sent. If nothing
 //!    is left the round is lost, whatever the votes.
 //! 5. A lost round is revoked on every node to which its grant went, on the same ordered connection, without
-//!    making anyone wait. The next round follows after a random delay, or sooner if the refusals say that
-//!    the holder runs out.
+//!    making anyone wait. A caller that another holder refused waits (below). Otherwise, and with `wait = poll`, the
+//!    next round follows after a random delay, or sooner if the refusals say when the holder's keys end.
+//!
+//! # Wait
+//!
+//! A caller that waits takes a place in the queue for the lock on every node, over a second connection. A release calls
+//! the first waiter of each queue, and the first also watches the key. When a quorum of nodes says that the lock is
+//! free and that it is the caller's turn, a round follows and is counted as always: queues never grant. Where too few
+//! nodes can tell, rounds follow after the retry delay. With `fair`, a node refuses a grant while an earlier caller has
+//! a place that counts.
 //!
 //! # Fencing tokens
 //!
 //! Every node remembers the highest token it has seen, `f`, in each of 16,384 buckets of names, and has a clock of its
 //! own, `T`. A round proposes `P`, the same to every node: the middle one of the nodes' clocks in microseconds, or one
 //! more than the highest token known; the wall clock of the client only while it knows none of theirs. A granting node
-//! answers `t`, the larger of `f + 1` and of `P` brought within a second of `T`, and remembers it, at once or while the key that it made still stands; a client that it refuses may raise `f` to his `P`.
+//! answers `t`, the larger of `f + 1` and of `P` brought within a second of `T`, and remembers it, at once or while the
+//! key that it made still stands; a client that it refuses may raise `f` to its own `P`.
 //! The token is the highest `t`. If a quorum answered exactly that, the lease is handed out after one round trip;
 //! otherwise the token is first written back until a quorum knows it. So it is with a lease that is taken over: its
 //! token is the highest fence of a quorum of nodes with its keys, once a quorum of them knows it.

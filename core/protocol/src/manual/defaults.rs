@@ -7,8 +7,11 @@
 //! | drift constant | 2 ms | nodes expire at a grain of 1 ms, and their clock may be 1 ms old |
 //! | node timeout | ttl / 50, from 50 ms to 250 ms | only matters where the quorum needs the slow node; small against the ttl |
 //! | timeout | none | a lock of the standard library waits too; Node keeps node-redlock's ten retries instead |
-//! | retry delay | 100 ms, jitter 50 ms | ten tries a second cost a node nothing; the spread keeps rivals from splitting votes in step |
+//! | retry limit | none | a caller that sets no limit waits until it holds the lock |
+//! | retry delay | 100 ms, jitter 50 ms | for callers that poll: ten tries a second cost a node little; the spread keeps rivals from splitting votes in step |
 //! | unreachable timeout | 3 s | outlasts the restart of a node, and tells a wrong address soon |
+//! | fencing | on | without a token the protected resource cannot refuse a late holder |
+//! | auto extend | off; on in blocks and decorators | there the code says where the work ends |
 //! | renewal | after a third of the validity | two more tries fit in before the end |
 //! | max hold | 24 h | a stuck process must not hold for ever |
 //! | restart guard | auto | a node that forgets is the rule without `appendfsync always`; a new cluster must not stand still first |
@@ -19,4 +22,4 @@
 //! | wait | push | a caller that is called comes sooner and asks less; nodes that cannot call are polled anyway |
 //! | fair | off | order costs one more round trip where the lock is free, and holds only among those who ask for it |
 //! | on unreachable | raise | work without its lock must never be what nobody asked for |
-//! | fence retention | 120 s | after that the clocks of the nodes have overtaken any forgotten token, unless they differ by more than a minute and a half |
+//! | fence retention | 120 s | after that the clocks of the nodes have overtaken any forgotten token, unless they differ by more than a minute |

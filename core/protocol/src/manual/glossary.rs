@@ -1,10 +1,15 @@
-//! One word per idea, used everywhere with this meaning and no other.
+//! One word per idea, used everywhere with this meaning and no other. Where a word has two meanings, both stand here.
+//!
+//! # Locks
 //!
 //! | word | meaning |
 //! |---|---|
 //! | resource | what is protected; its name is the key on every node |
-//! | node | one independent Redis or Valkey master |
+//! | node | what votes: one independent Redis or Valkey master, or a node in the process (`memory://`) |
+//! | server | the process behind a node; several addresses may lead to one server, which then has one vote |
+//! | holder | the client that holds the lock |
 //! | holder id | the random value of one round, and the value of the key |
+//! | owner | what a holder says of itself in a record beside the lock (the option `owner`); proves nothing |
 //! | claim | the resources and the holder id of one round |
 //! | ttl | how long a lease is to last; what is asked of the nodes, where there is no lock-delay |
 //! | lock-delay | how much longer than the ttl the nodes are asked to keep the key, trusted by nobody |
@@ -15,12 +20,79 @@
 //! | vote | granted, refused, failed or missing |
 //! | verdict | pending, won or lost |
 //! | round | one command to all nodes |
+//! | attempt, try | one round of an acquisition, with its withdrawal if it is lost |
+//! | ticket | the number that ties a reply to the round that asked |
 //! | fencing token | a number that grows with every acquisition; the protected resource checks it |
+//! | fence | the highest fencing token that a node has granted or was asked for, kept for each bucket of names |
 //! | acquire, extend, release | what users do |
 //! | grant, extend, revoke | what nodes do |
 //! | refused | held by another: an answer, not a fault |
 //! | fault | the node broke: no answer, or an error |
+//! | error | what the caller of an operation gets (`ErrorKind`); it names the faults of the nodes |
 //! | lost | proved to be over |
 //! | unknown | cannot be told |
 //! | heal | to give a node that lost its memory the key of a proven lease again |
 //! | withdraw | to take back what an acquisition asked for, because no one wants it any more |
+//!
+//! # Waiting
+//!
+//! | word | meaning |
+//! |---|---|
+//! | waiter | an acquisition that waits for a lock, by the name that nodes know it by |
+//! | queue | the waiters for one lock key on one node, in the order in which they came |
+//! | place | a waiter's entry in the queues: the same on every node |
+//! | line | the callers of one process that wait behind the one that has the place |
+//! | look (of a waiter) | the command that takes or keeps a place and tells how the lock stands |
+//! | to call | of a node: to tell the first waiter that the lock is free |
+//! | turn | the 50 ms for which a called waiter goes before the others |
+//! | news | what a node tells a waiter without being asked; a hint, never a vote |
+//! | watch | to have the server tell when a lock key changes |
+//! | wake connection | the second connection to a server, for queues and news |
+//!
+//! # Guards
+//!
+//! | word | meaning |
+//! |---|---|
+//! | guards | they decide which nodes' grants count: a node that may have forgotten locks must not vote |
+//! | memory | the keys of a node since the last time that it lost some; it has a name, a number of beats and an age |
+//! | canary | the key that shows which memory a node has: it is lost together with the node's other keys |
+//! | beat | one rewriting of a canary, which counts them |
+//! | look (of the guards) | the call that reads and writes a node's canary and notes, and reads its clock; a session calls it a probe |
+//! | check-up | what such a look has read |
+//! | run, line (of a server) | what changes when the server starts anew, and when it takes its keys from elsewhere |
+//! | notes | what clients leave on a node for each other: holdings and sightings |
+//! | floor | ten seconds, or a lower `max_ttl`: a node that may have forgotten locks is held back for this time at least |
+//! | long lock | a lock that asks for keys for longer than the floor |
+//! | holding | a note that long locks may be held, of what length, and since when |
+//! | sighting | a note on another node: how many beats its memory had, and how far its clock was ahead |
+//! | quarantine | the time in which a node's grants do not count; the node is held back |
+//! | founding | one client's declaration that a cluster is new, so that its nodes have forgotten nothing |
+//! | newcomer | a client that has not looked at the nodes before |
+//!
+//! # Time
+//!
+//! | word | meaning |
+//! |---|---|
+//! | boot clock | the system's monotonic clock, which goes on while the machine sleeps, and is never corrected |
+//! | lost time | time for which this machine stood still together with its clocks, as the nodes show |
+//! | lease clock | the boot clock and the lost time that one manager has found; leases end by it |
+//!
+//! # The client
+//!
+//! | word | meaning |
+//! |---|---|
+//! | manager | nodes and settings, and the locks over them: a `Redlock` object |
+//! | engine | the runtime with one thread that all managers of a process share: connections, timers, renewal |
+//! | to drive | a machine: to hand it replies and the time, and send what it says; the engine: to run its tasks |
+//! | link | a session together with its share of a connection |
+//! | session | the conversation with one server for one node: what is sent, in what order, and again |
+//! | batch | requests that go out in one call |
+//!
+//! # The search
+//!
+//! | word | meaning |
+//! |---|---|
+//! | world | nodes, clients and messages at one virtual time: the state that is searched |
+//! | scope | how large a world is, and which faults may happen in it |
+//! | schedule | a list of steps; a golden schedule is one written by hand, as a test |
+//! | mutant | the code, changed to be wrong in one way: the search must notice it |

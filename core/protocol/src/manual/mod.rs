@@ -1,4 +1,4 @@
-//! The manual: what the protocol does and why, for those who want to trust it. Documentation only.
+//! The manual: what the protocol does and why, and a glossary, for those who want to trust it. Documentation only.
 
 pub mod algorithm;
 pub mod defaults;
