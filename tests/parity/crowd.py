@@ -1,4 +1,7 @@
-"""Does what crowd.mjs does, for test_restart_under_many.py: blocking, or (`aio`) with asyncio."""
+"""Many Python clients that hold a lock each, for test_restart_under_many.py; as crowd.mjs in Node.
+
+They use the blocking API, or that for asyncio (`aio`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Ours. Variants: `plain` (no fencing, no guards: what the others do), `using` (a block, renewed).
+// Quorlock. Variants: `plain` (no fencing, no guards: what the others do), `using` (a block, renewed).
 // Waits until it holds the lock, as the others are asked to: its own default is to give up after ten tries.
 import { createRequire } from 'node:module'
 import { Redlock } from '../../../bindings-node/index.mjs'

@@ -1,4 +1,4 @@
-"""Ours for asyncio. Variant: `plain` (no fencing, no guards: what the others do)."""
+"""Quorlock for asyncio. Variant: `plain` (no fencing, no guards: what the others do)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ours for blocking code. Variants: `plain` (what the others do, no more), `block` (`with`)."""
+"""Quorlock for blocking code. Variants: `plain` (what the others do, no more), `block` (`with`)."""
 
 from __future__ import annotations
 

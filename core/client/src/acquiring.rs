@@ -1,5 +1,5 @@
-//! One acquisition, from the line in which its caller stands to the lease or the error. Owns what is left when it ends
-//! early; the rounds are the machine's.
+//! Runs one acquisition: its caller waits behind earlier callers of this process, then tries until it has a lease or an
+//! error. Owns what must be taken back when it ends early; the machine `Acquire` decides about the rounds.
 
 use std::future::{Future, ready};
 use std::pin::Pin;

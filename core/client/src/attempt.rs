@@ -1,4 +1,4 @@
-//! Counts one acquisition, however it ends, and tells of it. Decides nothing.
+//! Counts one acquisition as a whole, however it ends, and reports it as an event. Decides nothing.
 
 use crate::error::LockError;
 use crate::lease::Lease;

@@ -1,4 +1,5 @@
-//! Work that is under way, such as withdrawals, for which no caller waits. Owns how it is counted; runs none of it.
+//! Counts the work for which no caller waits, such as withdrawals, so that the end of a process or a manager can wait
+//! for it. Runs none of it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! Which locks others waited for a moment ago. A caller that has just released one of them takes a place in the
-//! queue at once: a plain try would often win against those that were called first. Owns how long that counts.
+//! Remembers for a moment which locks others waited for when a caller of this process released them. A caller that
+//! comes back for one takes a place in the queue at once: a plain try would often win against those that were called
+//! first. Owns how long that counts.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

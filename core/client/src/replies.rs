@@ -1,4 +1,4 @@
-//! A place where replies arrive, for code that implements, wraps or tests a node. Owns only the
+//! Receives the replies of a node, for code that implements, wraps or tests one. Owns only the
 //! waiting.
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// A place with no replies yet.
+    /// No replies yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,5 +1,5 @@
-//! Callers of one process that wait for the same lock: one at a time tries, the others stand in line. Owns the order
-//! and the passing on; knows no command.
+//! Lets one caller of a process at a time try for a lock that several want; the others wait in line, in the order in
+//! which they came. Owns that order, and who tries next; knows no command.
 
 mod registry;
 

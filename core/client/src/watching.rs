@@ -1,4 +1,4 @@
-//! What programs that watch a manager ask for: its figures and its events. Owns nothing.
+//! The methods of a manager for programs that watch it: its figures and its events. Owns nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

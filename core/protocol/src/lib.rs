@@ -8,7 +8,7 @@
 //!
 //! # Where things are
 //!
-//! | room | what it owns |
+//! | item | what it owns |
 //! |---|---|
 //! | [`Acquire`] | rounds until one is won, each lost one withdrawn, back-off in between |
 //! | [`LeaseLife`] | a lease from the won round to its end: what may be done with it when, and what becomes of its keys |
@@ -17,13 +17,14 @@
 //! | [`Inspect`] | what the nodes say of a claim, without changing it |
 //! | [`Withdraw`] | taking a claim back from every node, for a release or after a lost round |
 //! | [`WaitQueue`], [`Place`] | who waits for a lock on one node, in which order, and who is called when it is free |
+//! | [`CountWaiters`] | how many wait for a lock, as a hint |
 //! | [`Round`] | one command to all nodes, and their votes |
 //! | [`Quorum`], [`Tally`], [`Verdict`] | what votes add up to |
 //! | [`Drift`], [`Lease`] | for how long a won round may be trusted |
 //! | [`Guards`] | which nodes may have forgotten locks, so that their grants must not count |
 //! | [`Policy`] | every setting, with its default and bounds |
 //! | [`ErrorKind`], [`FaultKind`] | what goes wrong for users, and on nodes |
-//! | [`manual`] | the algorithm, what is promised, past bugs, why each default |
+//! | [`manual`] | the algorithm, what is promised, past bugs, why each default, and a glossary |
 //!
 //! # The life of a lock
 //!

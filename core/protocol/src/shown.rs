@@ -1,5 +1,5 @@
-//! Which letters of a text that others have written must not be shown as they are. Owns the list, and how a name
-//! is shown; texts of other kinds are shown as their modules say.
+//! Tells which letters of texts from outside must not be shown as they are, since they would alter a terminal's or a
+//! log's line. Owns the list, and how a name is shown; texts of other kinds are shown as their modules say.
 
 /// Whether a letter would change how a terminal or a log shows the line that it is in: control characters,
 /// ends of lines and paragraphs, marks that turn the direction of writing, and letters that nobody sees, such

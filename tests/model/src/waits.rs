@@ -1,5 +1,5 @@
-//! What must hold of waiting in queues: a free lock is taken soon, fair callers get it in their order, nothing is left
-//! behind, and few messages are sent. Owns these checks, and what the world remembers for them.
+//! Checks what must hold of waiting in queues: a free lock is taken soon, fair callers get it in their order, nothing
+//! is left behind, and few messages are sent. Owns these checks, and what the world remembers for them.
 
 use crate::client::{Client, Phase, Status};
 use crate::print::fingerprint;

@@ -1,5 +1,5 @@
-//! The second connections of the world in motion: what nodes do with commands for their queues, who hears what their
-//! queues say, and how the first in a queue watches the key. Owns no property.
+//! Carries out what happens on the second connections of the world, which are for waiting: what nodes do with commands
+//! for their queues, who gets which news, and how the first in a queue watches the key. Owns no property.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What the managers of an engine have in common. Only gives access; the parts are elsewhere.
+//! Gives the managers of an engine access to what they share: clock jumps, connections, and the lines of callers.
+//! Owns none of these.
 
 use super::Engine;
 use crate::clock::ClockJumps;

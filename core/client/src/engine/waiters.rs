@@ -1,4 +1,5 @@
-//! The names of a process's acquisitions in the nodes' queues. Owns the process's number.
+//! Gives each acquisition of a process a name of its own, by which the nodes' queues know it. Owns the number of the
+//! process.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

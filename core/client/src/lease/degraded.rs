@@ -1,5 +1,5 @@
-//! A lease that is none: no quorum could be reached, and its caller goes on without the lock, as
-//! `on_unreachable` says. Owns what is refused of it.
+//! A lease without a lock: no quorum could be reached, and its caller goes on all the same, as the
+//! setting `on_unreachable` says. Owns which operations such a lease refuses.
 
 use std::sync::Arc;
 

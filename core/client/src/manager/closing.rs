@@ -1,4 +1,4 @@
-//! The end of a manager. Owns what its nodes are still needed for then, and for how long; knows no command.
+//! Closes a manager. Owns for which work its nodes are still needed then, and for how long; knows no command.
 
 use std::future::Future;
 use std::sync::Arc;

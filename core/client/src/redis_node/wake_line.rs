@@ -1,4 +1,5 @@
-//! A node's way to its server's wake connection. Owns which commands are let through; the connection does the rest.
+//! Passes a node's commands for queues to the wake connection of its server, which is apart from the one for locks.
+//! Owns which commands are passed on; the connection does the rest.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Which managers of an engine share their lines: those with equal nodes and equal settings. Owns the list of them.
+//! Finds the managers of an engine whose callers wait in the same lines: those with equal nodes and equal settings.
+//! Owns the list of such groups.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -1,4 +1,5 @@
-//! How a round begins: with a holder id, a ticket and a deadline of its own.
+//! Begins a round, with a holder id of its own, a ticket (by which replies are told from those to earlier rounds) and a
+//! deadline.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a lost round says about the next one. Owns the reading of its votes; decides nothing.
+//! Reads from the votes of a lost round what the acquisition must know before the next one. Decides nothing.
 
 use std::time::Duration;
 

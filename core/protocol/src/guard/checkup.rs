@@ -1,5 +1,6 @@
-//! What a client reads at a look at a node, and what it is to do about that node then. Owns these
-//! types, which the guards and the node code exchange; knows no wire format.
+//! What a client reads when it looks at a node for the guards (canary, notes, clock), and what it is
+//! to do about that node then. Owns these types, which the guards and the code of nodes exchange;
+//! knows no wire format.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! Decides which memory a node has: whether it is the one that its canary names, and how long ago
-//! it may have forgotten locks. Owns what the canary key is to contain; knows no clock step.
+//! Decides which memory a node has (its keys since it last lost some): whether it is the one that its
+//! canary names, and how long ago it may have forgotten locks. Owns what the canary key is to contain;
+//! knows no clock step.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Records what clients have seen of nodes and leave on the other nodes: how often each memory was
-//! beaten, and how far the clocks were apart. Owns how these are joined; decides nothing about a
-//! node.
+//! Records what clients have seen of nodes and leave on the other nodes: how many beats each memory
+//! had (how often its canary was written), and how far the clocks were apart. Owns how these are
+//! joined; decides nothing about a node.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Counts {
     ended: Vec<u64>,
 }
 
-/// How often a memory was beaten.
+/// How many beats a memory had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Count {
     beats: u64,

@@ -1,5 +1,5 @@
-//! What a node stores for the guards, and what a look does with it, for nodes that are not servers.
-//! The script for real nodes does the same, and a test compares the two.
+//! What a node stores for the guards, and how a client's look reads and changes it, for nodes that
+//! are not servers. The script for real nodes does the same, and a test compares the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

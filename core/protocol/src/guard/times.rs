@@ -1,5 +1,5 @@
-//! The durations that the guards use: how often to look, how long to wait, when a node is idle.
-//! Owns these constants.
+//! The durations that the guards use: how often to look at nodes, how long to wait, when a node is
+//! idle. Owns these constants.
 
 use std::time::Duration;
 

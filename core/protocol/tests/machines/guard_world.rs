@@ -1,4 +1,4 @@
-//! A pretend cluster for the guards: nodes that restart, forget and set their clocks, and clients that
+//! A simulated cluster for the guards: nodes that restart, forget and set their clocks, and clients that
 //! look at them and take locks as the shipping client does. Knows none of the rules.
 
 mod watcher;

@@ -1,4 +1,4 @@
-//! The queue of one lock key on one node.
+//! Tests the queue of one lock key on one node.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A stage for one machine: virtual time, counted randomness, and replies by hand.
+//! Runs one machine in a test: the test sets the time and gives the replies, and random numbers are counted up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use quorlock_protocol::{
     Resources, WorkEnd, WorkId,
 };
 
-/// The world as the test sets it.
+/// The machine's environment, as the test sets it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) now: Moment,
@@ -37,7 +37,7 @@ impl Environment for Stage {
     }
 }
 
-/// A machine on its stage, and all that it has sent so far.
+/// A machine with its environment, and all that it has sent so far.
 pub(crate) struct Play<M: Machine> {
     pub(crate) machine: M,
     pub(crate) stage: Stage,

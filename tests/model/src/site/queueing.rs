@@ -1,5 +1,5 @@
 //! The queues of waiters on a node of the world: the shipping `WaitQueue`, one for each resource. Owns who is told
-//! what; the messages themselves are the world's.
+//! what; the world carries the messages.
 
 use std::time::Duration;
 

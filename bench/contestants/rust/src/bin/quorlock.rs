@@ -1,4 +1,4 @@
-//! Ours. Variants: `plain` (no fencing, no guards: what the others do),
+//! Quorlock. Variants: `plain` (no fencing, no guards: what the others do),
 //! `engine` (called on the thread that does the work), `blocking` (by code without a runtime).
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
-//! Makes the node remember fences. Its table of fences must exist, and expire late enough, before a fencing token is
-//! granted and as long as the connection lasts. Owns when the node is told to keep the table, and whether that worked:
-//! otherwise no token counts.
+//! Makes a node keep its table of fences (for each bucket of names, the highest fencing token). The table must exist,
+//! and expire late enough, before a token is granted and as long as the connection lasts. Owns when the node is told to
+//! keep it, and whether that worked: otherwise no token counts.
 
 use std::time::Duration;
 

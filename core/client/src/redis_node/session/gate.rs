@@ -1,5 +1,6 @@
-//! The gate for grants to a node: it applies what the guards decided. Owns the call of a check-up
-//! and the words for grants that are not sent; decides nothing itself.
+//! Whether grants may be sent to a node: applies what the guards decided about it, as it may have
+//! forgotten locks. Owns the call by which a node is looked at for the guards, and the words for
+//! grants that are not sent; decides nothing itself.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! A session's part in the guards: when it probes its node, what the probes have shown, and which
-//! grants count after that. Owns the gate; sends nothing itself.
+//! A session's part in the guards, which find nodes that may have forgotten locks: when it probes its
+//! node (reads the canary, the notes and the clock), what the probes have shown, and which grants
+//! count after that. Owns the gate; sends nothing itself.
 
 use std::sync::Arc;
 use std::time::Duration;
