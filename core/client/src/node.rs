@@ -9,7 +9,7 @@
 //!   their own. A node known to be down answers [`FaultKind::NotSent`] at once.
 //! - A node never retries a round and never knows of other nodes.
 //!
-//! The test suite in `tests/node_contract.rs` holds every kind of node to it.
+//! The test suite in `tests/node_contract/main.rs` holds every kind of node to it.
 //!
 //! [`Action`]: quorlock_protocol::Action
 //! [`FaultKind::NotSent`]: quorlock_protocol::FaultKind::NotSent
