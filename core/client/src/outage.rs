@@ -44,9 +44,9 @@ impl Outage {
 }
 
 /// An outage is told once it has lasted for [`PATIENCE`]. Within [`QUIET`] after its end, another is
-/// told once it has lasted for [`LASTING`] and twice as long as any that were seen since, at the end
-/// of that time in any case: one that lasts is told soon, and a node that comes and goes is not
-/// reported again and again.
+/// told once it has lasted for [`LASTING`] and twice as long as any that were seen since. At the end
+/// of [`QUIET`] it is told in any case. So one that lasts is told soon, and a node that comes and
+/// goes is not reported again and again.
 #[derive(Default)]
 struct Story {
     /// The outage that has been told, while it lasts.

@@ -35,10 +35,10 @@
 //! Why it grows: two acquisitions share a node. Say A held it there before B did. A quorum, and so that node
 //! or another shared one, knew A's token before A got its lease; B's `t` there is at least one more.
 //! Neither clocks nor ttls enter the argument: tokens stay in order even when exclusion itself has
-//! failed, which is what they are for. If the shared node has forgotten, its clock stands in for the fence: A's token
-//! was at most a second beyond the clock that is furthest ahead, B's is at least `T` less a second, and ten seconds at
-//! least have passed, for which a node that forgot is held back. So they grow while the nodes' clocks differ by less
-//! than 8 s. No clock of a client enters.
+//! failed, which is what they are for. If the shared node has forgotten, its clock takes the place of the fence. A's
+//! token was at most a second beyond the clock that is furthest ahead, and B's is at least `T` less a second. Ten
+//! seconds at least have passed, for which a node that forgot is held back. So tokens grow while the nodes' clocks
+//! differ by less than 8 s. No clock of a client enters.
 //!
 //! # Extend
 //!
