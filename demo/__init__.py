@@ -1,1 +1,1 @@
-"""`make demo`: the main job on real servers, told in a minute."""
+"""`make demo`: the main job on real servers, told in a quarter of a minute."""

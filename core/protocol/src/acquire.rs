@@ -1,4 +1,5 @@
-//! The acquire machine: rounds until one is won, each lost one withdrawn, with a delay in between.
+//! The acquire machine: rounds until one is won, each lost one withdrawn, with a delay in between. Owns when a round
+//! begins and how the acquisition ends; knows no node's transport.
 //!
 //! ```text
 //!          ┌────────────────── time has passed ─────────────────┐

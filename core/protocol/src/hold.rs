@@ -1,4 +1,5 @@
-//! The hold machine: renews a lease in time, and reports its loss by the clock.
+//! The hold machine: renews a lease in time, and reports its loss by the clock. Owns when both happen;
+//! how a lease is prolonged is the extend machine's.
 //!
 //! ```text
 //!            a third of the validity is used

@@ -1,5 +1,6 @@
-//! The inspect machine: one round that reads what the nodes hold for a claim, and changes nothing.
-//! For a client that takes a lease over it also finds a fencing token, and writes it to a quorum.
+//! The inspect machine: one round that reads what the nodes hold for a claim, and changes no lock
+//! key. For a client that takes a lease over it also finds a fencing token, and writes it to a
+//! quorum. Owns what the answers prove about the lease.
 
 use std::sync::Arc;
 use std::time::Duration;

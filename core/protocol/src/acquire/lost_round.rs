@@ -1,4 +1,5 @@
-//! What follows a lost round: its keys are taken back, and then it is tried again, at once or later, or given up.
+//! Decides what follows a lost round: its keys are taken back, and the acquisition tries again, at once or later, or
+//! gives up. How it waits in queues is in `waiting`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How an acquisition ended: what its caller gets, and what is left to do.
+//! How an acquisition ended: what its caller gets, and what is left to do. Owns these types; decides nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! How a round is won: the token that it gives, and until when its lease may be trusted.
+//! Makes a lease of a won round. Owns which token it has, whether a quorum knows that token yet, and until when the
+//! lease may be trusted.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The rounds of an extension: how one begins, is won or fails, and how the extension ends.
+//! The rounds of an extension. Owns how one begins, is won or fails, and how the extension ends.
 
 use std::sync::Arc;
 use std::time::Duration;

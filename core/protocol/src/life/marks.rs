@@ -1,4 +1,5 @@
-//! Facts about a lease that are true or not, in one byte: a process may hold many leases.
+//! Stores facts about a lease that are true or not in one byte, since a process may hold many leases. Owns the list of
+//! these facts.
 
 /// The facts that are true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! The values that follow from a lock's settings: key ttl, node timeout, longest wait, fence
-//! retention.
+//! Computes the values that follow from a lock's settings: key ttl, node timeout, longest wait, fence
+//! retention. Owns these formulas.
 
 use std::time::Duration;
 

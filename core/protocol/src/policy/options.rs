@@ -1,4 +1,5 @@
-//! The table of settings, from which the bindings read every name, kind, default and meaning.
+//! The table of settings, from which the bindings read every name, kind, default and meaning. Owns
+//! the list; the values are the policy's.
 
 use std::sync::LazyLock;
 use std::time::Duration;

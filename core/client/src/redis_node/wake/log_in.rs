@@ -1,4 +1,5 @@
-//! The log-in of a wake connection: the newest protocol that the server speaks.
+//! Connects and logs in to a server for callers that wait (a wake connection), by the newest protocol that it speaks.
+//! Owns what follows if it does not speak RESP3.
 
 use std::time::Duration;
 
