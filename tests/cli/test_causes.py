@@ -34,9 +34,10 @@ def _full(cluster: Cluster) -> Iterator[None]:
         yield
 
 
-#: Without it, nothing is found out of what a node may have forgotten.
+#: Without it, nothing is found out of what a node may have forgotten. The first is missed before
+#: that, when the nodes are asked who holds the lock.
 FOR_THE_GUARDS = {
-    "-time": "does not permit the command TIME on the guards' keys",
+    "-time": "does not permit the command TIME: add ",
     "-hgetall": "does not permit the command HGETALL on the guards' keys",
     "resetkeys ~job": "does not cover the guards' keys",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
@@ -73,6 +74,35 @@ def test_a_release_beside_a_dead_node(cluster3: Cluster, how: tuple[str, ...]) -
     assert (ended.code, ended.err) == (0, "")
     assert time.monotonic() - began < 1
     assert cluster3.values("job")[:2] == [None] * 2
+
+
+@pytest.mark.parametrize("reached", [1, 2])
+def test_what_a_forced_release_has_done(cluster3: Cluster, reached: int) -> None:
+    """It deletes the keys that it reaches, and tells on which nodes it has not."""
+    for server in cluster3:
+        server.command("SET", "job", "mine", "PX", 60_000)
+    dead = [DEAD, "redis://127.0.0.1:2"][: 3 - reached]
+    done = cluster3.urls[:reached]
+    ended = call("release", "job", "--force", "--yes", nodes=[*done, *dead])
+    assert cluster3.values("job") == [None] * reached + ["mine"] * (3 - reached)
+    if reached == 1:
+        assert (ended.code, ended.out) == (69, "")
+        told = f"deleted the key of mine on {done[0]}, but too few nodes tell who holds 'job': "
+        assert ended.err.startswith(f"quorlock: {told}{', '.join(dead)}: cannot connect: ")
+    else:
+        assert (ended.code, ended.err) == (0, "")
+        told = f"released 'job', which was held by mine, but not on {DEAD}: cannot connect: "
+        assert ended.out.startswith(told)
+
+
+def test_what_a_forced_release_has_done_for_programs(cluster3: Cluster) -> None:
+    cluster3[0].command("SET", "job", "mine", "PX", 60_000)
+    words = ("--json", "release", "job", "--force", "--yes")
+    told = json.loads(call(*words, nodes=[cluster3[0].url, cluster3[1].url, DEAD]).out)
+    why = told["failed"].pop(DEAD)
+    assert why.startswith("cannot connect: ")
+    done = {"holders": ["mine"], "deleted_on": [cluster3[0].url], "failed": {}}
+    assert told == {"name": "job", "outcome": "released", **done}
 
 
 def test_bench_beside_a_node_that_hangs(cluster3: Cluster) -> None:

@@ -165,7 +165,8 @@ pub(crate) struct Status {
 /// Give a lock back.
 ///
 /// Exits with 0 if it was released, 1 if it was not held, 3 if another holds it, and 69 if too few
-/// nodes answer to tell; the outcome is "unknown" then in --json.
+/// nodes answer to tell; the outcome is "unknown" then in --json. With --force, it tells on which nodes
+/// it has deleted a key, and on which it could not, and why.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -2,7 +2,7 @@
 //! their messages never repeat a password.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use quorlock::{
@@ -20,6 +20,7 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     /// How long nodes have to connect and to answer before they count as unreachable.
     pub(crate) timeout: Duration,
+    began: Instant,
     /// For each address, why it is no node of the manager's, if so: another leads to the same server.
     pub(crate) left_out: Vec<Option<Fault>>,
 }
@@ -45,7 +46,8 @@ impl Context {
         })?;
         let addresses = addresses(common)?;
         let left_out = left_out(&addresses);
-        let context = Self { addresses, engine, output, timeout: common.timeout, left_out };
+        let (timeout, began) = (common.timeout, Instant::now());
+        let context = Self { addresses, engine, output, timeout, began, left_out };
         // What is wrong with the list is told before anything else is begun.
         context.builder().check()?;
         Ok(context)
@@ -62,14 +64,42 @@ impl Context {
         Ok(self.builder().policy(policy))
     }
 
-    /// Asks every node at once over a connection of its own, within the timeout; the answers in the
+    /// A manager for a command that asks once, and is in no hurry: a node that has connected may take as long to answer
+    /// as the command may take.
+    pub(crate) fn patient(&self) -> Result<Redlock, Failure> {
+        let policy = Policy::builder().node_timeout(self.timeout).build()?;
+        let settings = NodeSettings { hang_after: self.timeout, ..self.settings() };
+        Ok(self.builder().policy(policy).node_settings(settings).build()?)
+    }
+
+    /// The result of an operation that ends before the timeout is over.
+    pub(crate) fn within<T>(&self, operation: impl Future<Output = T>) -> Result<T, Failure> {
+        let too_late = || {
+            let timeout = humantime::format_duration(self.timeout);
+            Failure::new(code::NO_QUORUM, format!("too few nodes have answered within {timeout}"))
+        };
+        self.engine.block_on_for(self.left(), operation).ok_or_else(too_late)
+    }
+
+    /// How much is left of the timeout, and a little more: for what is asked of near nodes once others were waited for.
+    pub(crate) fn left(&self) -> Duration {
+        (self.timeout + OF_NEAR_NODES).saturating_sub(self.began.elapsed())
+    }
+
+    /// How much of the timeout there is to connect, and to learn what is to be done then.
+    pub(crate) fn to_connect(&self) -> Duration {
+        self.timeout * 4 / 5
+    }
+
+    /// Asks every node at once over a connection of its own, within the limit; the answers in the
     /// order of the nodes.
     pub(crate) async fn each_node<T>(
         &self,
+        limit: Duration,
         visit: &impl AsyncFn(&mut ServerConnection, &Address) -> Result<T, Fault>,
     ) -> Vec<Result<T, Fault>> {
         let addresses = self.addresses.iter();
-        join_all(addresses.map(|address| visit_within(self.timeout, address, visit))).await
+        join_all(addresses.map(|address| visit_within(limit, address, visit))).await
     }
 
     /// Waits briefly for the nodes that an outcome did not need. One that is dead or hangs must not
@@ -78,17 +108,19 @@ impl Context {
         self.engine.drain(TO_HEAR);
     }
 
-    fn builder(&self) -> Builder {
+    fn settings(&self) -> NodeSettings {
         // A quarter more than that is waited for a first connection.
-        let connect_timeout = self.timeout * 4 / 5;
-        let settings = NodeSettings { connect_timeout, ..NodeSettings::default() };
-        let builder = Redlock::builder().engine(self.engine.clone()).node_settings(settings);
+        NodeSettings { connect_timeout: self.to_connect(), ..NodeSettings::default() }
+    }
+
+    fn builder(&self) -> Builder {
+        let builder = Redlock::builder().engine(self.engine.clone()).node_settings(self.settings());
         let kept = self.addresses.iter().zip(&self.left_out).filter(|(_, fault)| fault.is_none());
         kept.fold(builder, |builder, (address, _)| builder.address(address.clone()))
     }
 }
 
-/// Asks one node over a connection of its own.
+/// Asks one node over a connection of its own, within the limit.
 pub(crate) async fn visit_within<T>(
     limit: Duration,
     address: &Address,
@@ -183,3 +215,4 @@ fn texts(common: &Common) -> Result<String, Failure> {
 }
 
 const TO_HEAR: Duration = Duration::from_millis(250);
+const OF_NEAR_NODES: Duration = Duration::from_millis(200);

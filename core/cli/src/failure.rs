@@ -4,6 +4,7 @@
 use std::io;
 
 use quorlock::{ConfigError, ErrorKind, Fault, LockError, NodeReport};
+use serde_json::Value as Json;
 
 /// The statuses that a command exits with. 64 and above follow `sysexits.h`, like `flock` and
 /// `consul lock`.
@@ -35,11 +36,13 @@ pub(crate) struct Failure {
     message: String,
     /// Whether the status alone says it, for callers that want silence.
     is_told_by_code: bool,
+    /// What programs are told of it.
+    told: Option<Json>,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), is_told_by_code: false }
+        Self { code, message: message.into(), is_told_by_code: false, told: None }
     }
 
     /// A command line that makes no sense: nothing was done.
@@ -50,6 +53,16 @@ impl Failure {
     /// An outcome that callers expect and read from the status.
     pub(crate) fn outcome(code: u8, message: impl Into<String>) -> Self {
         Self { is_told_by_code: true, ..Self::new(code, message) }
+    }
+
+    /// Tells programs more of an outcome that is not known than that.
+    pub(crate) fn telling(self, told: Json) -> Self {
+        Self { told: Some(told), ..self }
+    }
+
+    /// What [`Self::telling`] was given.
+    pub(crate) fn told(&self) -> Option<Json> {
+        self.told.clone()
     }
 
     /// Whether too few nodes have told.
@@ -98,8 +111,12 @@ pub(crate) fn faults(votes: &[NodeReport]) -> Vec<NodeFault> {
 
 /// `message`, with the faults that are the reason, if any are known.
 pub(crate) fn because(message: &str, faults: &[NodeFault]) -> String {
-    let why = Fault::list(faults.iter().map(|(address, fault)| (address.as_str(), fault)));
-    if why.is_empty() { message.to_owned() } else { format!("{message}: {why}") }
+    if faults.is_empty() { message.to_owned() } else { format!("{message}: {}", list(faults)) }
+}
+
+/// The faults in one line.
+pub(crate) fn list(faults: &[NodeFault]) -> String {
+    Fault::list(faults.iter().map(|(address, fault)| (address.as_str(), fault)))
 }
 
 /// That it is not known whether a quorum has released `names`, and why.

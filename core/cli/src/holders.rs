@@ -2,113 +2,57 @@
 //! `extend`, `verify`. Owns their outcomes; the locks' rules are the crate `quorlock`'s.
 
 mod asking;
+mod force;
 mod reading;
 mod status;
 mod value;
 
-use std::time::Duration;
-
-use quorlock::{
-    Address, ErrorKind, Lock, LockError, Redlock, ReleaseOutcome, Sequencer, ServerConnection,
-};
+use quorlock::{Answer, ErrorKind, Lease, Lock, LockError, ReleaseOutcome, Sequencer};
 use serde_json::{Value as Json, json};
 
-use self::asking::Asking;
-use self::reading::Quorum;
 pub(crate) use self::status::status;
-use self::value::Value;
 use crate::arguments::{Command, Extend, Release, Verify};
 use crate::context::Context;
-use crate::failure::{Failure, NodeFault, because, code, faults, unconfirmed};
+use crate::failure::{Failure, code, unconfirmed};
 
 /// Gives a lock back.
 pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failure> {
-    let (asking, locks) = (Asking::new(context), context.locks()?);
     let released = match &options.token {
-        Some(token) => by_token(&asking, &locks, &options.name, token),
-        None => by_force(&asking, &locks, &options.name),
+        Some(token) => by_token(context, &options.name, token),
+        None => force::release(context, &options.name),
     };
     context.tell_the_rest();
     released
 }
 
-fn by_token(asking: &Asking<'_>, locks: &Redlock, name: &str, token: &str) -> Result<u8, Failure> {
-    let (context, lease) = (asking.context, locks.lease([name], token)?);
-    held(asking, name, token, &context.engine.block_on(lease.check()))?;
-    let (outcome, votes) = context.engine.block_on(lease.release_told())?;
-    match outcome {
-        ReleaseOutcome::Released => {
-            context.output.json(&json!({"name": name, "outcome": "released"}));
-            context.output.words(&format!("released '{name}'"));
-            Ok(code::DONE)
-        }
-        ReleaseOutcome::Taken => Err(held_by_another(context, name)),
-        ReleaseOutcome::Expired => Err(not_held(context, name)),
-        ReleaseOutcome::Unknown => {
-            let message = unconfirmed(&format!("'{name}'"), &votes.now());
-            Err(Failure::new(code::NO_QUORUM, message))
-        }
+fn by_token(context: &Context, name: &str, token: &str) -> Result<u8, Failure> {
+    // What is only released needs no fencing token.
+    let lock = context.patient()?.lock(name).set(|policy| policy.fencing(false));
+    let lease = take_over(context, name, &lock, token)?;
+    let (outcome, votes) = context.within(lease.release_told())??;
+    if let Some(ended) = lease.loss(outcome) {
+        return Err(not_kept(context, name, ended));
     }
-}
-
-/// Takes the keys from every holder that has one.
-fn by_force(asking: &Asking<'_>, locks: &Redlock, name: &str) -> Result<u8, Failure> {
-    let (context, readings) = (asking.context, reading::of(asking, name)?);
-    let holders = reading::holders(&readings);
-    if holders.is_empty() {
-        return match reading::quorum(&readings) {
-            Quorum::Unknown => Err(reading::unknown(name, &readings)),
-            _ => Err(not_done(context, name, NOT_HELD, format!("'{name}' is not held"))),
-        };
+    if outcome != ReleaseOutcome::Released {
+        let message = unconfirmed(&format!("'{name}'"), &votes.now());
+        return Err(Failure::new(code::NO_QUORUM, message));
     }
-    let named: Vec<_> = holders.iter().map(|it| reading::named(&readings, it)).collect();
-    let named = named.join(" and ");
-    let mut faults = Vec::new();
-    for holder in &holders {
-        faults.extend(take(asking, locks, name, holder)?);
-    }
-    let after = reading::of(asking, name)?;
-    match reading::quorum(&after) {
-        // Somebody who waited may have it by now.
-        _ if holders.iter().all(|holder| reading::is_rid_of(&after, holder)) => {}
-        Quorum::Unknown => return Err(reading::unknown(name, &after)),
-        _ => {
-            let message = because(&format!("'{name}' is still held by {named}"), &faults);
-            return Err(not_done(context, name, STILL_HELD, message));
-        }
-    }
-    let ids: Vec<_> = holders.iter().map(Value::for_programs).collect();
-    let told = json!({"name": name, "outcome": "released", "holders": ids});
-    context.output.json(&told);
-    context.output.words(&format!("released '{name}', which was held by {named}"));
+    context.output.json(&json!({"name": name, "outcome": "released"}));
+    context.output.words(&format!("released '{name}'"));
     Ok(code::DONE)
-}
-
-/// Deletes the holder's keys; returns what has kept nodes from it.
-fn take(
-    asking: &Asking<'_>,
-    locks: &Redlock,
-    name: &str,
-    holder: &Value,
-) -> Result<Vec<NodeFault>, Failure> {
-    if let Some(lease) = holder.text().and_then(|token| locks.lease([name], token).ok()) {
-        let (_, votes) = asking.context.engine.block_on(lease.release_told())?;
-        return Ok(faults(&votes.now()));
-    }
-    // The value of another program, which is no token.
-    let visit = async |connection: &mut ServerConnection, address: &Address| {
-        holder.delete(connection, &format!("{}{name}", address.key_prefix())).await
-    };
-    let nodes = asking.context.addresses.iter().zip(asking.each_node(&visit));
-    Ok(nodes.filter_map(|(node, it)| Some((node.to_string(), it.err()?))).collect())
 }
 
 /// Keeps a lock in its holder's place.
 pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure> {
-    let (asking, locks, name) = (Asking::new(context), context.locks()?, &options.name);
+    let name = &options.name;
     let token = options.token.as_deref().expect("the command line was checked");
-    let extended = prolong(&asking, locks.lock(name).ttl(options.ttl), token);
-    let validity = held(&asking, name, token, &context.engine.block_on(extended))?;
+    let lock = context.patient()?.lock(name).ttl(options.ttl).timeout(context.timeout);
+    let lease = take_over(context, name, &lock, token)?;
+    let extended = context.within(lease.extend(None))?;
+    let validity = extended.map_err(|error| not_kept(context, name, error))?;
+    // Sent behind the records that its holder has made, on each node's connection: once it is answered, these are kept,
+    // too. They prove nothing, so the lock is extended also without an answer.
+    let _ = context.within(lease.check());
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -116,29 +60,20 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     Ok(code::DONE)
 }
 
-/// Extends the lease, and the records that its holder has made of its sequencer and of itself.
-async fn prolong(asking: &Asking<'_>, lock: Lock, token: &str) -> Result<Duration, LockError> {
-    // It tells at once of a lease that has ended, where an extension tries again for want of a quorum.
-    let checked = lock.clone().lease(token)?.check().await;
-    let left = asking.left();
-    let may_extend =
-        |error: &LockError| error.kind() == ErrorKind::QuorumUnreachable && !left.is_zero();
-    if let Err(error) = checked
-        && !may_extend(&error)
-    {
-        return Err(error);
+/// The lease with this token, once a quorum has told that it is held.
+fn take_over(context: &Context, name: &str, lock: &Lock, token: &str) -> Result<Lease, Failure> {
+    let lease = lock.lease(token)?;
+    match context.within(lease.check())? {
+        Ok(_) => Ok(lease),
+        Err(error) => Err(not_kept(context, name, error)),
     }
-    let lease = lock.timeout(left).lease(token)?;
-    let validity = lease.extend(None).await?;
-    // Sent behind the records on each node's connection: once it is answered, these are kept, too.
-    lease.check().await?;
-    Ok(validity)
 }
 
 /// Tells whether a lease is still the one that is held.
 pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure> {
     let sequencer: Sequencer = options.sequencer.parse()?;
-    let is_current = context.engine.block_on(context.locks()?.verify(&sequencer))?;
+    let locks = context.patient()?;
+    let is_current = context.within(locks.verify(&sequencer))??;
     context.output.json(&json!({"sequencer": sequencer.to_string(), "current": is_current}));
     let said = if is_current { "is the one that is held" } else { "is not held any more" };
     context.output.words(&format!("{sequencer} {said}"));
@@ -159,35 +94,29 @@ pub(crate) fn unknown(command: &Command) -> Option<Json> {
     }
 }
 
-/// The result of an operation on the lease with this token, with what the nodes say if they have not done it.
-fn held<T: Copy>(
-    asking: &Asking<'_>,
-    name: &str,
-    token: &str,
-    result: &Result<T, LockError>,
-) -> Result<T, Failure> {
-    let error = match result {
-        Ok(value) => return Ok(*value),
-        Err(error) => error,
+/// The failure of an operation on a lease, by what the nodes said last.
+fn not_kept(context: &Context, name: &str, error: LockError) -> Failure {
+    let is_lost = match error.kind() {
+        ErrorKind::LeaseLost => true,
+        ErrorKind::QuorumUnreachable => false,
+        _ => return error.into(),
     };
-    let is_lost = error.kind() == ErrorKind::LeaseLost;
-    let may_tell = error.kind() == ErrorKind::QuorumUnreachable && !asking.left().is_zero();
-    if !is_lost && !may_tell {
-        return Err(error.clone().into());
-    }
-    // All nodes are asked: the votes are those of the nodes that answered before the error was certain.
-    let readings = reading::of(asking, name)?;
-    let is_half = |count: usize| 2 * count >= readings.len();
-    let others = reading::keys(&readings).filter(|key| key.holder.text() != Some(token)).count();
+    let votes = error.votes();
+    let count = |is: fn(&Answer) -> bool| {
+        votes.iter().filter(|vote| matches!(&vote.answer, Some(Ok(it)) if is(it))).count()
+    };
+    let is_half = |count: usize| count > 0 && 2 * count >= votes.len();
+    let others = count(|it| matches!(it, Answer::Theirs { .. }));
+    let free = count(|it| matches!(it, Answer::Absent));
     // With this number of keys, nobody else can get it.
     if is_half(others) {
-        return Err(held_by_another(asking.context, name));
+        held_by_another(context, name)
+    } else if is_lost || is_half(others + free) {
+        // The other nodes are too few for a quorum, whatever they have.
+        not_held(context, name)
+    } else {
+        error.into()
     }
-    // The other nodes are too few for a quorum, whatever they have.
-    if is_lost || is_half(others + reading::free(&readings)) {
-        return Err(not_held(asking.context, name));
-    }
-    Err(error.clone().into())
 }
 
 fn held_by_another(context: &Context, name: &str) -> Failure {

@@ -62,8 +62,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             let output = Output::new(json, quiet, !no_color);
             let done = perform(&arguments, output);
             // A program reads an outcome also where the nodes have not told it.
-            if done.as_ref().is_err_and(Failure::is_without_quorum)
-                && let Some(unknown) = holders::unknown(&arguments.command)
+            if let Err(failure) = &done
+                && failure.is_without_quorum()
+                && let Some(unknown) =
+                    failure.told().or_else(|| holders::unknown(&arguments.command))
             {
                 output.json(&unknown);
             }

@@ -50,7 +50,8 @@ impl Survey {
         };
         // Both at once, and the timeout is for both: it has passed when nodes do not answer.
         let looking = async { timeout(context.timeout, locks.is_locked([UNUSED_NAME])).await };
-        let (looked, facts) = context.engine.block_on(join(looking, context.each_node(&facts)));
+        let (looked, facts) =
+            context.engine.block_on(join(looking, context.each_node(context.timeout, &facts)));
         let refused = looked.ok().and_then(Result::err);
         let mistake = refused.filter(|error| error.kind() == quorlock::ErrorKind::Config);
         // A node that answers is decided about soon, unless the others are silent.

@@ -1,21 +1,20 @@
-//! What each node says of one lock, read without changing it. Owns what that adds up to.
+//! What each node says of one lock. Owns what that adds up to.
 
 use std::time::Duration;
 
-use quorlock::{Address, Fault, FaultKind, Holder, SequencerRecord, ServerConnection};
+use quorlock::{Fault, Holder, SequencerRecord};
 
-use super::asking::Asking;
-use super::value::{self, Value};
-use crate::context::are_one_server;
-use crate::failure::{Failure, because, code};
-use crate::refusal::is_not_permitted;
-use crate::server_info::ServerInfo;
+use super::value::Value;
+use crate::failure::{NodeFault, because};
 
 /// What one node says.
 pub(super) struct Reading {
     pub(super) address: String,
-    pub(super) says: Result<Option<Key>, Fault>,
+    pub(super) says: Says,
 }
+
+/// The lock's key, if the node has one, or why it does not tell.
+pub(super) type Says = Result<Option<Key>, Fault>;
 
 /// A lock's key on one node.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,93 +50,15 @@ pub(super) enum Quorum {
     Unknown,
 }
 
-/// Asks every node. Like locks, it refuses nodes of which two are one server.
-pub(super) fn of(asking: &Asking<'_>, name: &str) -> Result<Vec<Reading>, Failure> {
-    let reads = async |connection: &mut ServerConnection, address: &Address| {
-        read(connection, address, name).await
-    };
-    let answers = asking.each_node(&reads);
-    let mut runs: Vec<(String, &Address)> = Vec::new();
-    let mut readings = Vec::new();
-    for (address, answer) in asking.context.addresses.iter().zip(answers) {
-        let (run, says) = match answer {
-            Ok((run, key)) => (run, Ok(key)),
-            Err(fault) => (None, Err(fault)),
-        };
-        if let Some(run) = run {
-            if let Some((_, other)) = runs.iter().find(|(other, _)| *other == run) {
-                return Err(Failure::usage(are_one_server(other, address)));
-            }
-            runs.push((run, address));
-        }
-        readings.push(Reading { address: address.to_string(), says });
+impl Key {
+    /// Takes in what stands beside the key, if it is of the same holder: its sequencer's record, and what it says of
+    /// itself. Both are of holders whose id is a text.
+    pub(super) fn learn(&mut self, record: Option<&Value>, owner: Option<&Value>) {
+        let Some(id) = self.holder.text() else { return };
+        let record = record.and_then(Value::text).and_then(SequencerRecord::parse);
+        self.token = record.filter(|it| it.holder() == id).map(|record| record.token());
+        self.owner = owner.and_then(Value::text).and_then(|text| Holder::parse(text, id));
     }
-    Ok(readings)
-}
-
-/// The server's id, if it tells it, and the key.
-async fn read(
-    connection: &mut ServerConnection,
-    address: &Address,
-    name: &str,
-) -> Result<(Option<String>, Option<Key>), Fault> {
-    let key = format!("{}{name}", address.key_prefix());
-    let (record_key, owner_key) = (SequencerRecord::key(&key), Holder::record_key(&key));
-    let (tell, pttl): (_, &[&str]) = (Value::script(), &["PTTL", &key]);
-    let [of_key, of_record, of_owner] =
-        [&key, &record_key, &owner_key].map(|key| ["EVAL", &tell, "1", key]);
-    let calls: [&[&str]; 5] = [&["INFO"], &of_key, pttl, &of_record, &of_owner];
-    let replies = connection.ask_all(&calls).await?;
-    let [info, holder, left, record, owner] = &replies[..] else {
-        return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
-    };
-    let info = ServerInfo::of(info);
-    if info.is_replica() {
-        return Err(Fault::new(
-            FaultKind::Replica,
-            "it is a replica, and its master's answer counts",
-        ));
-    }
-    let run = info.run_id().map(str::to_owned);
-    let has_scripts = !value::refuses_scripts(holder);
-    let (holder, left) = if has_scripts {
-        (Value::told(holder), left.clone())
-    } else {
-        let holder = connection.ask(&["GET", &key]).await?;
-        (Value::told_as_text(&holder), connection.ask(pttl).await?)
-    };
-    let Some(holder) = holder.map_err(|words| untold(&words))? else { return Ok((run, None)) };
-    let left = match left.number() {
-        Some(-2) => return Ok((run, None)),
-        Some(left) => {
-            u64::try_from(left).map_or(Left::Never, |it| Left::In(Duration::from_millis(it)))
-        }
-        None => Left::Untold(match left.refusal() {
-            Some(words) if is_not_permitted(words) => "the access list lacks +pttl".to_owned(),
-            words => format!("PTTL is refused: {}", words.unwrap_or_default()),
-        }),
-    };
-    let waiters = connection.waiters(&key).await?;
-    let (record, owner) = if has_scripts {
-        (Value::told(record).ok(), Value::told(owner).ok())
-    } else {
-        // Last, since a reply that is too large breaks the connection.
-        let record = connection.ask(&["GET", &record_key]).await;
-        let owner = connection.ask(&["GET", &owner_key]).await;
-        [record, owner].map(|reply| Value::told_as_text(&reply.ok()?).ok()).into()
-    };
-    let text = |value: Option<Option<Value>>| value.flatten()?.text().map(str::to_owned);
-    // Records are of holders whose id is a text.
-    let id = holder.text();
-    let record = text(record).and_then(|text| SequencerRecord::parse(&text));
-    let token = record.filter(|it| Some(it.holder()) == id).map(|record| record.token());
-    let owner = text(owner).zip(id).and_then(|(text, id)| Holder::parse(&text, id));
-    Ok((run, Some(Key { holder, left, owner, token, waiters })))
-}
-
-/// The fault of a node that does not tell.
-fn untold(words: &str) -> Fault {
-    Fault::new(FaultKind::Other, format!("it does not tell: {words}"))
 }
 
 /// What the readings add up to.
@@ -217,10 +138,13 @@ pub(super) fn keys(readings: &[Reading]) -> impl Iterator<Item = &Key> {
     readings.iter().filter_map(|reading| reading.says.as_ref().ok()?.as_ref())
 }
 
-/// The failure where too few nodes tell.
-pub(super) fn unknown(name: &str, readings: &[Reading]) -> Failure {
+/// What keeps nodes from telling.
+pub(super) fn faults(readings: &[Reading]) -> Vec<NodeFault> {
     let fault = |it: &Reading| Some((it.address.clone(), it.says.as_ref().err()?.clone()));
-    let faults: Vec<_> = readings.iter().filter_map(fault).collect();
-    let message = because(&format!("too few nodes tell who holds '{name}'"), &faults);
-    Failure::new(code::NO_QUORUM, message)
+    readings.iter().filter_map(fault).collect()
+}
+
+/// The sentence where too few nodes tell.
+pub(super) fn unknown(name: &str, readings: &[Reading]) -> String {
+    because(&format!("too few nodes tell who holds '{name}'"), &faults(readings))
 }

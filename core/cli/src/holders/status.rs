@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use quorlock::Holder;
 use serde_json::{Value, json};
 
-use super::asking::Asking;
+use super::asking;
 use super::reading::{self, Key, Left, Quorum, Reading};
 use super::value::Value as Id;
 use crate::arguments::Status;
@@ -16,9 +16,8 @@ use crate::output::{Cell, Table, Tone, plain, rounded};
 /// Shows who holds the locks.
 pub(crate) fn status(context: &Context, options: &Status) -> Result<u8, Failure> {
     let (mut locks, mut worst) = (Vec::new(), code::DONE);
-    let asking = Asking::new(context);
-    for name in &options.names {
-        let readings = reading::of(&asking, name)?;
+    let readings = asking::ask(context, &options.names, context.timeout)?;
+    for (name, readings) in options.names.iter().zip(readings) {
         let quorum = reading::quorum(&readings);
         let code = match quorum {
             Quorum::Free => code::DONE,

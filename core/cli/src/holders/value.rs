@@ -55,16 +55,19 @@ impl Value {
         }
     }
 
-    /// Deletes the key if this is its value.
+    /// Deletes the key if this is its value; whether it was.
     pub(super) async fn delete(
         &self,
         connection: &mut ServerConnection,
         key: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let (length, hex) = (self.length.to_string(), hex(&self.bytes));
         let words = ["EVAL", &script(DELETE), "1", key, &length, &hex, &self.digest];
         let reply = connection.ask(&words).await?;
-        reply.refusal().map_or(Ok(()), |words| Err(Fault::new(FaultKind::Other, words)))
+        match reply.refusal() {
+            Some(words) => Err(Fault::new(FaultKind::Other, words)),
+            None => Ok(reply.number() == Some(1)),
+        }
     }
 
     /// The text that it is, if it is one and was read to its end.

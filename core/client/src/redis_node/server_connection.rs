@@ -120,19 +120,21 @@ impl ServerConnection {
         Ok(replies)
     }
 
-    /// How many acquisitions wait for the lock whose key this is, in the server's queue; `None` if the user may not
-    /// read that.
+    /// How many acquisitions wait for each of the locks whose keys these are, in the server's queues; `None` if the
+    /// user may not read that. It takes two round trips.
     ///
     /// # Errors
     /// As for [`Self::ask`].
-    pub async fn waiters(&mut self, lock_key: &str) -> Result<Option<i64>, Fault> {
+    pub async fn waiters(&mut self, lock_keys: &[&str]) -> Result<Vec<Option<i64>>, Fault> {
         let time = self.ask(&["TIME"]).await?;
         let Some(seconds) = time.parts().first().and_then(ServerReply::number) else {
-            return Ok(None);
+            return Ok(vec![None; lock_keys.len()]);
         };
         let since = format!("({}", seconds.saturating_mul(1000));
-        let count = self.ask(&["ZCOUNT", &lives_key(lock_key), &since, "+inf"]).await?;
-        Ok(count.number())
+        let lives: Vec<String> = lock_keys.iter().map(|key| lives_key(key)).collect();
+        let calls: Vec<_> = lives.iter().map(|key| ["ZCOUNT", key, &since, "+inf"]).collect();
+        let calls: Vec<&[&str]> = calls.iter().map(|call| &call[..]).collect();
+        Ok(self.ask_all(&calls).await?.iter().map(ServerReply::number).collect())
     }
 
     /// The certificate that the server has shown, in DER; `None` without TLS.

@@ -133,13 +133,21 @@ impl Manager {
                 (node, common_record(calls).await)
             })
             .collect();
-        let reading = async {
-            while let Some((node, says)) = asking.next().await {
-                told.0[node] = Some(says);
-            }
-        };
-        // Without an answer by then, the others must do.
-        let _ = timeout(self.policy.node_timeout(), reading).await;
+        let (limit, quorum) = (self.policy.node_timeout(), self.quorum.size());
+        // A quorum tells of every lease that was recorded. The others are waited for as well, but not for long: some
+        // of the quorum may have lost a record.
+        let parts = [(limit.min(OF_ALL), usize::MAX), (limit.saturating_sub(OF_ALL), quorum)];
+        for (time, enough) in parts {
+            let reading = async {
+                while told.answers() < enough
+                    && let Some((node, says)) = asking.next().await
+                {
+                    told.0[node] = Some(says);
+                }
+            };
+            // Without an answer by then, the others must do.
+            let _ = timeout(time, reading).await;
+        }
         drop(asking);
         told
     }
@@ -286,6 +294,8 @@ fn call_each(
 const KEEPS_NONE: &str = "nodes of memory:// keep no records of sequencers";
 const CUT_OFF: &str = "the connection was lost before it told its record of the sequencer, as it is by one above \
                        64 KiB: look at quorlock:sequencer:* with STRLEN, then delete or rename what is foreign";
+/// How long all nodes are waited for: as long as one has to answer if nothing else is set.
+const OF_ALL: Duration = Duration::from_millis(250);
 const UNTOLD: &str = "it has not told its record of the sequencer in time";
 
 #[cfg(test)]
