@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -118,6 +119,32 @@ def test_letters_that_change_how_a_line_is_shown(cluster3: Cluster) -> None:
     told = call("status", "job", "--json", nodes=cluster3.urls).out
     assert not {*ODD} & {*seen, *told}
     assert json.loads(told)[0]["holder"] == holder
+
+
+def test_the_words_of_an_owner_are_exact_for_programs(cluster3: Cluster) -> None:
+    """Also two that would look the same."""
+    owner = {"service": f"bil{ODD}ling", "a\u202e": "1", "a\u2066": "2\r"}
+    lines = "".join(f"\n{name}={value}" for name, value in owner.items())
+    _write(cluster3, b"holder")
+    for server in cluster3:
+        server.command("SET", "quorlock:owner:{job}", f"holder\n0{lines}")
+    assert _status(cluster3)["owner"] == owner
+    seen = call("status", "job", nodes=cluster3.urls).out
+    assert "(a\\u{202e}=1, a\\u{2066}=2\\r)\n" in seen
+
+
+@pytest.mark.parametrize("name", ["two words", "it's", "a;b", "$HOME `x`", "-x"])
+@pytest.mark.parametrize("command", ["release", "extend"])
+def test_a_shell_reads_the_command_that_a_message_names(
+    cluster3: Cluster, command: str, name: str
+) -> None:
+    for server in cluster3:
+        server.command("SET", name, "holder", "PX", 60_000)
+    ended = call(command, "--token", "mine", "--", name, nodes=cluster3.urls)
+    assert ended.code == 3
+    told = re.search(r": quorlock (status .*) tells whom$", ended.err)
+    assert told
+    assert call(*shlex.split(told[1]), nodes=cluster3.urls).out.startswith(f"'{name}' is held by ")
 
 
 @pytest.mark.parametrize(

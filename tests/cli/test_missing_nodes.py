@@ -105,6 +105,12 @@ def test_what_a_forced_release_has_done_for_programs(cluster3: Cluster) -> None:
     assert told == {"name": "job", "outcome": "released", **done}
 
 
+def test_bench_beside_a_dead_node(cluster3: Cluster) -> None:
+    ended = call("bench", "--seconds", "0.1", nodes=[*cluster3.urls[:2], DEAD])
+    assert (ended.code, ended.out) == (69, "")
+    assert ended.err.startswith(f"quorlock: {DEAD}: cannot connect: connection refused")
+
+
 def test_bench_beside_a_node_that_hangs(cluster3: Cluster) -> None:
     """It measures the answers of all nodes."""
     cluster3[2].pause()

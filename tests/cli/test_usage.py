@@ -61,6 +61,13 @@ RAN = ("--", "sh", "-c", "echo ran")
             ["--user-prefix=a", "run", "--user-prefix", "b", "job", *RAN],
             "--user-prefix stands before the command and behind it",
         ),
+        (
+            ["--timeout", "1s", "run", "--timeout=1s", "job", *RAN],
+            "--timeout stands before the command and behind it",
+        ),
+        (["fly\nhigh"], "unrecognized subcommand 'fly\\nhigh'\n"),
+        (["--nodes-file", "a\nb", "run", "job", *RAN], "the nodes file 'a\\nb': "),
+        (["run", "two words"], "as in: quorlock run 'two words' -- CMD ARG..."),
         (["run", "--owner", "a=x\ny", "job", *RAN], "without control characters"),
         (["run", "", *RAN], "must not be empty"),
         (["run", "quorlock:x", *RAN], "must not begin with"),
@@ -91,6 +98,8 @@ def test_a_wrong_command_line(cluster3: Cluster, words: list[str | bytes], told:
         ("redis://a?bogus=1", "unknown option 'bogus'"),
         ("memory://a,memory://b,memory://c", "memory://a is inside this process"),
         ("redis://a,memory://", "its locks would keep nobody else out"),
+        ('"redis://a,redis://b"', "it has quotes around it"),
+        ("'redis://:secret@a'", "it has quotes around it"),
     ],
 )
 def test_a_wrong_list_of_nodes(nodes: str, told: str) -> None:
@@ -104,6 +113,10 @@ def test_a_wrong_list_of_nodes(nodes: str, told: str) -> None:
 def test_nodes_from_a_file(cluster3: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "nodes"
     file.write_text("# ours\n" + "\n".join(cluster3.urls) + "\n")
+    ended = call("--nodes-file", str(file), "run", "job", *RAN)
+    assert (ended.code, ended.out, ended.err) == (0, "ran\n", "")
+    # Some editors begin a file with a byte order mark.
+    file.write_text("\ufeff# ours\n" + "\n".join(cluster3.urls) + "\n")
     ended = call("--nodes-file", str(file), "run", "job", *RAN)
     assert (ended.code, ended.out, ended.err) == (0, "ran\n", "")
     absent = call("--nodes-file", str(tmp_path / "absent"), "run", "job", *RAN)

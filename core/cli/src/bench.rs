@@ -4,12 +4,13 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
-use quorlock::{Fault, FaultKind, Redlock, ServerConnection};
+use quorlock::{Address, Fault, Redlock, ServerConnection};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::arguments::Bench;
 use crate::context::Context;
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, code, list};
 use crate::output::{Cell, Table, rounded};
 
 /// What was measured of one kind of work.
@@ -54,10 +55,10 @@ pub(crate) fn bench(context: &Context, options: &Bench) -> Result<u8, Failure> {
         all.push(context.engine.block_on(pairs(&locks, in_flight, time))?);
         let limit = time + context.timeout;
         let pings = context.engine.block_on_for(limit, pings(context, in_flight, time));
-        let pings = pings.unwrap_or_else(|| Err(Fault::new(FaultKind::TimedOut, SILENT)));
-        all.push(pings.map_err(|fault| Failure::new(code::NO_QUORUM, fault.to_string()))?);
+        let pings = pings.unwrap_or_else(|| Err(SILENT.to_owned()));
+        all.push(pings.map_err(|message| Failure::new(code::NO_QUORUM, message))?);
     }
-    context.tell_the_rest();
+    context.tell_the_rest(Duration::MAX);
     let mut table = Table::new(&["what", "in flight", "a second", "p50", "p90", "p99"]);
     for measured in &all {
         let percentiles = [50, 90, 99].map(|percent| millis(measured.percentile(percent)));
@@ -93,20 +94,30 @@ async fn pairs(locks: &Redlock, in_flight: usize, time: Duration) -> Result<Meas
 }
 
 /// Asks all nodes at once, and waits for all answers.
-async fn pings(context: &Context, in_flight: usize, time: Duration) -> Result<Measured, Fault> {
-    let open = || try_join_all(context.addresses.iter().map(ServerConnection::open));
+async fn pings(context: &Context, in_flight: usize, time: Duration) -> Result<Measured, String> {
+    let open = async |address| {
+        let connection = ServerConnection::open(address).await;
+        connection.map(|it| (address, Mutex::new(it))).map_err(|fault| named(address, fault))
+    };
+    let open = || try_join_all(context.addresses.iter().map(open));
     let connections = try_join_all((0..in_flight).map(|_| open())).await?;
     let began = Instant::now();
     let loops = connections.into_iter().map(|connections| async move {
-        let connections = connections.into_iter().map(tokio::sync::Mutex::new).collect::<Vec<_>>();
         repeat(time, async || {
-            let asked = connections.iter().map(async |it| it.lock().await.ask(&["PING"]).await);
-            join_all(asked).await.into_iter().try_for_each(|answer| answer.map(|_| ()))
+            let asked = connections.iter().map(async |(address, connection)| {
+                let answer = connection.lock().await.ask(&["PING"]).await;
+                answer.map(|_| ()).map_err(|fault| named(address, fault))
+            });
+            join_all(asked).await.into_iter().collect()
         })
         .await
     });
     let times = try_join_all(loops).await?;
     Ok(measured("PING of all nodes", in_flight, &times, began))
+}
+
+fn named(address: &Address, fault: Fault) -> String {
+    list(&[(address.to_string(), fault)])
 }
 
 /// Does the work again and again; the time that each piece took.

@@ -102,10 +102,10 @@ impl Context {
         join_all(addresses.map(|address| visit_within(limit, address, visit))).await
     }
 
-    /// Waits briefly for the nodes that an outcome did not need. One that is dead or hangs must not
-    /// keep a script waiting.
-    pub(crate) fn tell_the_rest(&self) {
-        self.engine.drain(TO_HEAR);
+    /// Waits briefly for the nodes that an outcome did not need, and no longer than `limit`. One that is dead or hangs
+    /// must not keep a script waiting.
+    pub(crate) fn tell_the_rest(&self, limit: Duration) {
+        self.engine.drain(TO_HEAR.min(limit));
     }
 
     fn settings(&self) -> NodeSettings {
@@ -198,6 +198,8 @@ fn texts(common: &Common) -> Result<String, Failure> {
         let file = fs::read_to_string(path).map_err(|error| {
             Failure::usage(format!("cannot read the nodes file '{}': {error}", path.display()))
         })?;
+        // Some editors begin a file with a byte order mark.
+        let file = file.strip_prefix('\u{feff}').unwrap_or(&file);
         for line in file.lines().filter(|line| !line.trim_start().starts_with('#')) {
             texts = format!("{texts},{line}");
         }

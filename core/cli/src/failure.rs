@@ -3,6 +3,7 @@
 
 use std::io;
 
+use quorlock::embed::plain_line;
 use quorlock::{ConfigError, ErrorKind, Fault, LockError, NodeReport};
 use serde_json::Value as Json;
 
@@ -41,17 +42,22 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), is_told_by_code: false, told: None }
+    pub(crate) fn new(code: u8, message: impl AsRef<str>) -> Self {
+        Self::in_lines(code, plain_line(message.as_ref()))
+    }
+
+    /// The same with a message that may be of several lines.
+    pub(crate) fn in_lines(code: u8, message: String) -> Self {
+        Self { code, message, is_told_by_code: false, told: None }
     }
 
     /// A command line that makes no sense: nothing was done.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl AsRef<str>) -> Self {
         Self::new(code::USAGE, message)
     }
 
     /// An outcome that callers expect and read from the status.
-    pub(crate) fn outcome(code: u8, message: impl Into<String>) -> Self {
+    pub(crate) fn outcome(code: u8, message: impl AsRef<str>) -> Self {
         Self { is_told_by_code: true, ..Self::new(code, message) }
     }
 
@@ -75,7 +81,7 @@ impl Failure {
         let is_told = is_quiet && self.is_told_by_code;
         if !is_told && !self.message.is_empty() {
             // A slip in the command line may have put an address anywhere.
-            crate::output::complain(&without_passwords(&self.message));
+            crate::output::complain_in_lines(&without_passwords(&self.message));
         }
         self.code
     }

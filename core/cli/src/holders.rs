@@ -14,6 +14,7 @@ pub(crate) use self::status::status;
 use crate::arguments::{Command, Extend, Release, Verify};
 use crate::context::Context;
 use crate::failure::{Failure, code, unconfirmed};
+use crate::output::shell_word;
 
 /// Gives a lock back.
 pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failure> {
@@ -21,7 +22,7 @@ pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failur
         Some(token) => by_token(context, &options.name, token),
         None => force::release(context, &options.name),
     };
-    context.tell_the_rest();
+    context.tell_the_rest(context.left());
     released
 }
 
@@ -120,7 +121,8 @@ fn not_kept(context: &Context, name: &str, error: LockError) -> Failure {
 }
 
 fn held_by_another(context: &Context, name: &str) -> Failure {
-    let message = format!("'{name}' is held by another: quorlock status {name} tells whom");
+    let word = shell_word(name);
+    let message = format!("'{name}' is held by another: quorlock status {word} tells whom");
     not_done(context, name, STILL_HELD, message)
 }
 

@@ -37,7 +37,7 @@ impl Output {
 
     /// Prints words for people in which a name from the command line or from others may stand.
     pub(crate) fn words(self, text: &str) {
-        self.line(&plain(text));
+        self.line(&plain_line(text));
     }
 
     /// Prints `value` if a program reads.
@@ -65,8 +65,20 @@ fn plain_json(value: &Value) -> String {
 }
 
 /// Lines for people, without letters that would change how one of them is shown.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn plain_lines(text: &str) -> String {
     text.split('\n').map(plain_line).collect::<Vec<_>>().join("\n")
+}
+
+/// A name as a word of a command that people copy to a shell, which must read it as it is.
+pub(crate) fn shell_word(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-@%+=:,./".contains(letter);
+    let word = if name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    };
+    // Else it would be an option.
+    if name.starts_with('-') { format!("-- {word}") } else { word }
 }
 
 /// A number for programs, to the millionth: no clock here tells more.
@@ -74,16 +86,21 @@ pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
-/// Writes a message about something that went wrong to standard error.
+/// Writes a message about something that went wrong to standard error, in one line.
 pub(crate) fn complain(message: &str) {
-    let mark = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-    // Without a standard error nobody can be told.
-    let _ = writeln!(anstream::stderr(), "{mark}quorlock:{mark:#} {}", plain(message));
+    complain_in_lines(&plain_line(message));
 }
 
-/// Writes a message that tells what happens to standard error.
+/// The same for one of several lines, such as those of the parser.
+pub(crate) fn complain_in_lines(message: &str) {
+    let mark = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    // Without a standard error nobody can be told.
+    let _ = writeln!(anstream::stderr(), "{mark}quorlock:{mark:#} {}", plain_lines(message));
+}
+
+/// Writes a message that tells what happens to standard error, in one line.
 pub(crate) fn mention(message: &str) {
-    let _ = writeln!(anstream::stderr(), "quorlock: {}", plain(message));
+    let _ = writeln!(anstream::stderr(), "quorlock: {}", plain_line(message));
 }
 
 /// Writes a line to standard output; what fails, [`unwritten`] tells.
@@ -106,3 +123,23 @@ pub(crate) fn unwritten() -> Option<&'static io::Error> {
 }
 
 static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+#[cfg(test)]
+mod tests {
+    use super::shell_word;
+
+    #[test]
+    fn a_shell_reads_a_name_as_it_is() {
+        for (name, word) in [
+            ("invoice:42", "invoice:42"),
+            ("caf\u{e9}", "caf\u{e9}"),
+            ("two words", "'two words'"),
+            ("a;b$c", "'a;b$c'"),
+            ("it's", r"'it'\''s'"),
+            ("~a", "'~a'"),
+            ("-x", "-- -x"),
+        ] {
+            assert_eq!(shell_word(name), word);
+        }
+    }
+}

@@ -68,13 +68,13 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     let lease = match wait(&events) {
         Ok(Ok(acquired)) => acquired.deliver(),
         Ok(Err(error)) => {
-            context.tell_the_rest();
+            context.tell_the_rest(Duration::MAX);
             return Err(error.into());
         }
         Err(signal) => {
             drop((acquiring, events));
             // The nodes still have to hear that nobody waits.
-            context.tell_the_rest();
+            context.tell_the_rest(Duration::MAX);
             if signal.is_of_keyboard() && Terminal::open().is_some_and(|it| it.is_ours()) {
                 end_by_key(signal, false);
             }

@@ -69,13 +69,14 @@ pub struct Holder {
 }
 
 impl fmt::Display for Holder {
-    /// `billing on web-3, pid 812, for 4 s`
+    /// `billing on web-3, pid 812, for 4 s`, with U+FFFD for letters that would change how a terminal or a log shows
+    /// the line.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |name: &str| self.owner.get(name).map(String::as_str);
+        let word = |name: &str| self.owner.get(name).map(|value| shown(value));
         let other =
             || self.owner.iter().find(|(name, _)| !["host", "pid"].contains(&name.as_str()));
-        let who = word("service").or_else(|| other().map(|(_, value)| value.as_str()));
-        to.write_str(who.unwrap_or("another"))?;
+        let who = word("service").or_else(|| other().map(|(_, value)| shown(value)));
+        to.write_str(who.as_deref().unwrap_or("another"))?;
         word("host").map_or(Ok(()), |host| write!(to, " on {host}"))?;
         word("pid").map_or(Ok(()), |pid| write!(to, ", pid {pid}"))?;
         let held = self.since.map(|since| since.elapsed().unwrap_or_default());
@@ -90,7 +91,7 @@ impl Holder {
     }
 
     /// Reads the value of the record's key, if it is of the holder with this id: the lock key's
-    /// value. Letters that would change how a terminal or a log shows the line are replaced by U+FFFD.
+    /// value. The words are exactly as they were written, so that they may hold any letter.
     pub fn parse(text: &str, holder: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         if lines.next()? != holder {
@@ -98,7 +99,7 @@ impl Holder {
         }
         let since = Duration::from_millis(lines.next()?.parse().ok()?);
         let word =
-            |line: &str| line.split_once('=').map(|(name, value)| (shown(name), shown(value)));
+            |line: &str| line.split_once('=').map(|(name, value)| (name.into(), value.into()));
         Some(Self { owner: lines.filter_map(word).collect(), since: Some(UNIX_EPOCH + since) })
     }
 }
@@ -133,6 +134,7 @@ mod tests {
         let odd =
             Holder::parse("me\n5\nservice=\u{1b}[31mred\u{202e}", "me").expect("another's record");
         assert!(odd.to_string().starts_with("\u{fffd}[31mred\u{fffd}"), "{odd}");
+        assert_eq!(odd.owner["service"], "\u{1b}[31mred\u{202e}");
     }
 
     #[test]

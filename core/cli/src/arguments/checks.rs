@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use quorlock::embed::plain_line;
 use quorlock_protocol::Resource;
 
 use super::{Arguments, Command, Common, Run};
 use crate::failure::{Failure, code};
+use crate::output::shell_word;
 
 /// Reads a command line, without the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Failure> {
     let words: Vec<OsString> = [OsString::from("quorlock")].into_iter().chain(arguments).collect();
-    let arguments = Arguments::try_parse_from(&words).map_err(of_clap)?;
+    let arguments = Arguments::try_parse_from(&words).map_err(|error| of_clap(error, &words))?;
     check_places(&arguments.common, &words)?;
     let token = match &arguments.command {
         Command::Release(release) if release.force && !release.yes => {
@@ -43,7 +45,12 @@ fn check_places(common: &Common, words: &[OsString]) -> Result<(), Failure> {
     // The name of a file may be no text.
     let own: Vec<String> =
         own.filter_map(|word| Some(word.split('=').next()?.to_owned())).collect();
-    let counted = [("--nodes", common.nodes.len()), ("--nodes-file", 1), ("--user-prefix", 1)];
+    let counted = [
+        ("--nodes", common.nodes.len()),
+        ("--nodes-file", 1),
+        ("--user-prefix", 1),
+        ("--timeout", 1),
+    ];
     let is_lost = |(option, counted): &(&str, usize)| {
         own.iter().filter(|word| *word == option).count() > *counted
     };
@@ -63,7 +70,8 @@ fn check_run(run: &Run) -> Result<(), Failure> {
     };
     if run.command.is_empty() {
         return Err(Failure::usage(format!(
-            "run needs a command behind '--', as in: quorlock run {name} -- CMD ARG..."
+            "run needs a command behind '--', as in: quorlock run {} -- CMD ARG...",
+            shell_word(name)
         )));
     }
     let mut owner = run.owner.iter().enumerate();
@@ -75,7 +83,7 @@ fn check_run(run: &Run) -> Result<(), Failure> {
 }
 
 /// The failure behind an error of the parser. Help and the version are printed, and end well.
-fn of_clap(mut error: clap::Error) -> Failure {
+fn of_clap(mut error: clap::Error, words: &[OsString]) -> Failure {
     let ends_well = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if ends_well {
         crate::output::write(|| error.print());
@@ -98,8 +106,11 @@ fn of_clap(mut error: clap::Error) -> Failure {
     // The tip to write it behind '--' is wrong here: it would be a word of the command.
     error.remove(ContextKind::Suggested);
     let text = error.to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    Failure::usage(text.trim_end())
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    // Its line breaks are the parser's, and not those of a word.
+    let broken = words.iter().map(|word| word.to_string_lossy()).filter(|it| it.contains('\n'));
+    let text = broken.fold(text.to_owned(), |text, word| text.replace(&*word, &plain_line(&word)));
+    Failure::in_lines(code::USAGE, text)
 }
 
 /// A time such as `10s`, `500ms` or `1h30m`.

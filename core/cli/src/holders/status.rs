@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use quorlock::Holder;
+use quorlock::embed::plain_line;
 use serde_json::{Value, json};
 
 use super::asking;
@@ -11,7 +12,7 @@ use super::value::Value as Id;
 use crate::arguments::Status;
 use crate::context::Context;
 use crate::failure::{Failure, code};
-use crate::output::{Cell, Table, Tone, plain, rounded};
+use crate::output::{Cell, Table, Tone, rounded};
 
 /// Shows who holds the locks.
 pub(crate) fn status(context: &Context, options: &Status) -> Result<u8, Failure> {
@@ -39,9 +40,9 @@ fn text(name: &str, readings: &[Reading], quorum: &Quorum) -> String {
     for reading in readings {
         table.row(row(reading, quorum));
     }
-    let mut text = plain(&sentence(name, readings, quorum));
+    let mut text = plain_line(&sentence(name, readings, quorum));
     if let Some(owner) = owner(readings, quorum) {
-        text = format!("{text}\n{}", introduction(owner));
+        text = format!("{text}\n{}", plain_line(&introduction(owner)));
     }
     text = format!("{text}\n{}", table.render());
     let mut problems = Table::new(&["node", "problem"]);

@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, stdout};
 
 use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Row, Width};
 
-use super::plain;
+use quorlock::embed::plain_line;
 
 /// A table that is filled row by row.
 pub(crate) struct Table {
@@ -137,7 +137,7 @@ impl Cell {
     }
 
     pub(crate) fn new(text: &str, tone: Tone) -> Self {
-        let cell = comfy_table::Cell::new(plain(text));
+        let cell = comfy_table::Cell::new(plain_line(text));
         Self(match tone {
             Tone::Plain => cell,
             Tone::Good => cell.fg(Color::Green),

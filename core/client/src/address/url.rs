@@ -9,6 +9,7 @@ use super::{Address, Verification};
 pub(super) fn parse(text: &str) -> Result<Address, ConfigError> {
     let text = text.trim();
     let parsed = match split_scheme(text) {
+        _ if text.starts_with(QUOTES) || text.ends_with(QUOTES) => Err(quoted()),
         _ if is_joined(text) => Err(several()),
         Some((scheme, rest)) => with_scheme(&scheme.to_ascii_lowercase(), rest),
         None if text.starts_with('/') => unix(text),
@@ -36,6 +37,10 @@ fn with_scheme(scheme: &str, rest: &str) -> Result<Address, ConfigError> {
 fn is_joined(text: &str) -> bool {
     let separates = |letter: char| letter == ',' || letter == ';' || letter.is_whitespace();
     text.split(separates).skip(1).any(|part| split_scheme(part).is_some())
+}
+
+fn quoted() -> ConfigError {
+    ConfigError::new("it has quotes around it: write it without")
 }
 
 fn several() -> ConfigError {
@@ -167,3 +172,4 @@ fn redacted(text: &str) -> String {
 }
 
 const LONGEST_SHOWN: usize = 200;
+const QUOTES: [char; 2] = ['"', '\''];
