@@ -256,7 +256,8 @@ def test_release_by_force_while_others_wait(cluster3: Cluster, start: Start) -> 
     ended = call("release", "job", "--force", "--yes", nodes=cluster3.urls)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "released 'job', which was held by holder\n"
-    assert cluster3.values("job").count(waiter.line()) >= 2
+    token = waiter.line()
+    assert cluster3.values("job").count(token) >= 2
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,8 @@ pub(crate) struct Nodes {
 
 /// Take a quick look at the speed of your nodes, next to plain PING.
 ///
-/// Acquires and releases locks that nobody else uses: one at a time, and 16 in flight.
+/// Acquires and releases locks that nobody else uses: one at a time, and 16 in flight. It does each
+/// piece of work at least once, so that it takes longer than --seconds and --timeout where nodes are far away.
 #[derive(Args)]
 pub(crate) struct Bench {
     /// How long to measure in all.
