@@ -70,8 +70,11 @@ async fn read(
     let keys: Vec<Keys> = names.iter().map(|name| Keys::of(address, name)).collect();
     let tell = Value::script();
     let questions = keys.iter().flat_map(|keys| keys.calls(&tell));
-    let replies = ask_all(connection, std::iter::once(vec!["INFO"]).chain(questions)).await?;
-    let (info, told) = replies.split_first().map_or((&ServerReply::Nothing, &[][..]), |it| it);
+    let calls = [vec!["INFO"], vec!["TIME"]].into_iter().chain(questions);
+    let replies = ask_all(connection, calls).await?;
+    let [info, time, told @ ..] = &replies[..] else {
+        return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
+    };
     let info = ServerInfo::of(info);
     if info.is_replica() {
         let why = "it is a replica, and its master's answer counts";
@@ -89,7 +92,7 @@ async fn read(
     let mut held: Vec<Held<'_>> = held
         .filter_map(|(index, (says, keys))| Some((index, says.as_mut().ok()?.as_mut()?, keys)))
         .collect();
-    count_waiters(connection, &mut held).await?;
+    count_waiters(connection, time, &mut held).await?;
     for (index, key, keys) in held {
         let [record, owner] = match told {
             Some(told) => [2, 3].map(|part| Value::told(&told[index * OF_A_LOCK + part]).ok()),
@@ -125,13 +128,13 @@ async fn read_records(
 
 async fn count_waiters(
     connection: &mut ServerConnection,
+    time: &ServerReply,
     held: &mut [Held<'_>],
 ) -> Result<(), Fault> {
-    if held.is_empty() {
-        return Ok(());
-    }
+    let now = time.parts().first().and_then(ServerReply::number);
+    let Some(now) = now.filter(|_| !held.is_empty()) else { return Ok(()) };
     let locks: Vec<&str> = held.iter().map(|(_, _, keys)| &keys.lock[..]).collect();
-    let counts = connection.waiters(&locks).await?;
+    let counts = connection.waiters(&locks, now).await?;
     for ((_, key, _), count) in held.iter_mut().zip(counts) {
         key.waiters = count;
     }

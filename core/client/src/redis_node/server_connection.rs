@@ -120,17 +120,17 @@ impl ServerConnection {
         Ok(replies)
     }
 
-    /// How many acquisitions wait for each of the locks whose keys these are, in the server's queues; `None` if the
-    /// user may not read that. It takes two round trips.
+    /// How many acquisitions wait for each of the locks with these keys, in the server's queues; `None` if the user may
+    /// not read that. `now` is the first number that the server has replied to TIME.
     ///
     /// # Errors
     /// As for [`Self::ask`].
-    pub async fn waiters(&mut self, lock_keys: &[&str]) -> Result<Vec<Option<i64>>, Fault> {
-        let time = self.ask(&["TIME"]).await?;
-        let Some(seconds) = time.parts().first().and_then(ServerReply::number) else {
-            return Ok(vec![None; lock_keys.len()]);
-        };
-        let since = format!("({}", seconds.saturating_mul(1000));
+    pub async fn waiters(
+        &mut self,
+        lock_keys: &[&str],
+        now: i64,
+    ) -> Result<Vec<Option<i64>>, Fault> {
+        let since = format!("({}", now.saturating_mul(1000));
         let lives: Vec<String> = lock_keys.iter().map(|key| lives_key(key)).collect();
         let calls: Vec<_> = lives.iter().map(|key| ["ZCOUNT", key, &since, "+inf"]).collect();
         let calls: Vec<&[&str]> = calls.iter().map(|call| &call[..]).collect();
