@@ -38,6 +38,13 @@ impl Quorum {
     pub const fn is_blocked_by(self, against: usize) -> bool {
         against + self.size() > self.nodes
     }
+
+    /// When a quorum is ready, given when each node is.
+    pub(crate) fn earliest<T: Copy + Ord>(self, nodes: &[Option<T>]) -> Option<T> {
+        let mut ready: Vec<_> = nodes.iter().flatten().copied().collect();
+        ready.sort_unstable();
+        ready.get(self.size() - 1).copied()
+    }
 }
 
 /// One node's part in a round.

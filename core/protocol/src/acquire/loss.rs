@@ -6,8 +6,8 @@ use crate::command::{Answer, Frees};
 use crate::error::ErrorKind;
 use crate::fault::FaultKind;
 use crate::identity::FencingToken;
-use crate::quorum::Quorum;
-use crate::round::RoundReport;
+use crate::quorum::{Quorum, Vote};
+use crate::round::{NodeVote, RoundReport};
 
 /// What a lost round says about the next one.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -24,8 +24,19 @@ pub(super) struct Loss {
     /// It ends by itself: nodes are held back that may have forgotten locks.
     passes: bool,
     pub(super) floor: FencingToken,
-    /// When a quorum may be free, if the holders neither release nor extend.
+    /// When each node may be free, if the holders neither release nor extend. One that has not answered may be free now.
+    pub(super) ends: Vec<Option<Duration>>,
+    /// When a quorum may be, so that another round could be won.
     pub(super) frees_in: Option<Duration>,
+}
+
+/// When the node may be free.
+fn frees_in(vote: &NodeVote) -> Option<Duration> {
+    match (&vote.answer, vote.vote) {
+        (Some(Ok(Answer::Theirs { frees: Frees::In(time), .. })), _) => Some(*time),
+        (_, Vote::Granted | Vote::Missing) => Some(Duration::ZERO),
+        (_, Vote::Refused | Vote::Failed) => None,
+    }
 }
 
 impl Loss {
@@ -34,7 +45,6 @@ impl Loss {
         let (mut permanent, mut never, mut held_back, mut unsent, mut late) = (0, 0, 0, 0, 0);
         let stood_still = !report.stood_still.is_zero();
         let mut floor = FencingToken::default();
-        let mut free_after = vec![Duration::ZERO; tally.granted];
         for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
             match answer {
                 Err(fault) if fault.kind().is_permanent() => permanent += 1,
@@ -44,16 +54,12 @@ impl Loss {
                 Err(fault) if fault.kind() == FaultKind::NotSent => unsent += 1,
                 Ok(Answer::Theirs { floor: own, frees }) => {
                     floor = floor.max(own.unwrap_or_default());
-                    match frees {
-                        Frees::In(time) => free_after.push(*time),
-                        Frees::Never => never += 1,
-                        Frees::Unknown => {}
-                    }
+                    never += usize::from(*frees == Frees::Never);
                 }
                 _ => {}
             }
         }
-        free_after.sort();
+        let ends: Vec<_> = report.votes.iter().map(frees_in).collect();
         // A quorum that granted and was lost all the same was too slow, for the ttl or for its fence.
         let too_slow = tally.granted >= quorum.size();
         // A node that is only slower than the verdict is no sign of trouble; where votes have not decided,
@@ -69,7 +75,8 @@ impl Loss {
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
             passes: held_back > 0 && !quorum.is_blocked_by(tally.failed - held_back),
             floor,
-            frees_in: free_after.get(quorum.size() - 1).copied().filter(|time| !time.is_zero()),
+            frees_in: quorum.earliest(&ends).filter(|_| !too_slow && !is_undecided),
+            ends,
         }
     }
 

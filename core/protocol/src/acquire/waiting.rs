@@ -81,7 +81,6 @@ impl Acquire {
         lost: Option<&Loss>,
     ) {
         let was_split = lost.is_some_and(|loss| loss.was_split);
-        let frees_in = lost.and_then(|loss| loss.frees_in);
         let now = env.now();
         let Some(place) = self.place(env) else {
             self.state = State::BackingOff { until: self.before_the_end(now, now + delay) };
@@ -113,10 +112,10 @@ impl Acquire {
         }
         let try_at = if is_limited { self.next_counted } else { self.patience_ends() };
         let ticket = self.ticket();
+        let end = |node: usize| lost.and_then(|loss| loss.ends[node]).map(|time| now + time);
         self.state = State::Waiting(Box::new(Waiting {
             ticket,
-            nodes: vec![Standing::UNKNOWN; nodes],
-            known_end: frees_in.map(|frees_in| now + frees_in),
+            nodes: (0..nodes).map(|node| Standing::before_a_look(end(node))).collect(),
             look_ends: now + self.policy.node_timeout(),
             refresh_at: now + REFRESH,
             look_at: Moment::FAR_FUTURE,
@@ -244,12 +243,13 @@ impl Acquire {
             return;
         };
         let told_end = waiting.end_of_keys(self.quorum);
+        let known_end = waiting.known_end_of_keys(self.quorum);
         let is_told =
             waiting.nodes.iter().filter(|node| node.is_told).count() >= self.quorum.size();
-        if is_told && told_end.is_some() {
+        if is_told && told_end.is_some() && told_end == known_end {
             return;
         }
-        let end = told_end.or(waiting.known_end).map_or(Moment::FAR_FUTURE, |end| end + GRAIN);
+        let end = known_end.map_or(Moment::FAR_FUTURE, |end| end + waiting.turn() + GRAIN);
         let until = if is_told {
             end
         } else if self.attempts == 0 {

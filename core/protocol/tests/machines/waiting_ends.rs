@@ -1,10 +1,11 @@
-//! Tests how a wait in the nodes' queues ends without a lock, and what is left behind.
+//! Tests how a wait in the nodes' queues ends: at the end of the holder's keys, or without a lock, and what is left
+//! behind.
 
 use std::time::Duration;
 
-use crate::support::{frees_in, theirs};
-use crate::waiting::{held, looked, refused, waiting};
-use quorlock_protocol::ErrorKind;
+use crate::support::{fault, frees_in, theirs};
+use crate::waiting::{free, held, looked, refused, waiting};
+use quorlock_protocol::{ErrorKind, FaultKind};
 
 #[test]
 fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
@@ -65,4 +66,44 @@ fn a_caller_that_gives_up_leaves_every_node_that_it_asked() {
     play.cancel();
     assert_eq!(play.targets("leave"), [0, 1, 2]);
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn a_node_that_had_not_voted_may_be_free() {
+    let mut play = waiting(|policy| policy.retry_delay(Duration::from_secs(5)));
+    play.answer(0, "grant", theirs(frees_in(300)));
+    play.answer(1, "grant", theirs(frees_in(700)));
+    looked(&mut play, &fault(FaultKind::NotSent));
+    play.wait_until(301);
+    assert_eq!(play.count("grant"), 3);
+    play.wait_until(302);
+    assert_eq!(play.count("grant"), 6, "it would be a quorum with node 2");
+}
+
+#[test]
+fn the_first_tries_when_the_keys_have_ended_although_a_node_does_not_tell() {
+    let mut play = refused(|policy| policy);
+    for (node, left) in [(0, 4_000), (1, 500), (2, 700)] {
+        play.answer(node, "enqueue", held(0, left));
+    }
+    play.wait_until(702);
+    assert_eq!((play.count("enqueue"), play.count("grant")), (6, 3));
+    play.answer(0, "enqueue", held(0, 3_298));
+    play.answer(1, "enqueue", free(0));
+    play.wait_until(706);
+    assert_eq!(play.count("grant"), 3);
+    play.wait_until(707);
+    assert_eq!(play.count("grant"), 6, "node 2 has ended as well, for all that is known");
+}
+
+#[test]
+fn a_node_that_does_not_tell_is_not_waited_for_where_a_holder_has_extended() {
+    let mut play = refused(|policy| policy);
+    looked(&mut play, &held(0, 700));
+    play.wait_until(702);
+    for node in 0..2 {
+        play.answer(node, "enqueue", held(0, 8_000));
+    }
+    play.wait_until(3_000);
+    assert_eq!(play.count("grant"), 3, "no round can be won");
 }

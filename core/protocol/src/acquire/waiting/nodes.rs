@@ -32,8 +32,6 @@ pub(in crate::acquire) struct Places {
 pub(in crate::acquire) struct Waiting {
     pub(super) ticket: Ticket,
     pub(super) nodes: Vec<Standing>,
-    /// When the holders' keys end on a quorum, as was known before the look under way.
-    pub(super) known_end: Option<Moment>,
     /// Until when the answers to the look under way are waited for; the far future between looks.
     pub(super) look_ends: Moment,
     /// When the place is kept next, and the lock looked at, if nothing happens before.
@@ -62,7 +60,10 @@ pub(super) struct Standing {
     pub(super) freed: Option<WakeCause>,
     /// The lock is free there, and the caller before this one has its turn.
     pub(super) is_next: bool,
+    /// When the holder's key ends, as the node told in this look.
     pub(super) frees_at: Option<Moment>,
+    /// The same, as was known before.
+    known_end: Option<Moment>,
 }
 
 impl Waiting {
@@ -110,19 +111,27 @@ impl Waiting {
     }
 
     /// When to look whether the keys have ended. A caller behind others gives each of them the time of a turn first.
-    pub(super) fn after_keys(&self, quorum: Quorum) -> Moment {
-        let before = self.nodes.iter().filter_map(|node| node.rank).min().unwrap_or(0);
+    fn after_keys(&self, quorum: Quorum) -> Moment {
         // No look is worth its messages while no round may begin.
-        self.end_of_keys(quorum).map_or(Moment::FAR_FUTURE, |end| {
-            (end + WaitQueue::TURN * before).max(self.not_before) + GRAIN
-        })
+        self.end_of_keys(quorum)
+            .map_or(Moment::FAR_FUTURE, |end| (end + self.turn()).max(self.not_before) + GRAIN)
+    }
+
+    /// How long those before this caller have for their turns.
+    pub(super) fn turn(&self) -> Duration {
+        WaitQueue::TURN * self.rank().unwrap_or(0)
     }
 
     /// When the keys of a quorum will have ended; `None` if too few nodes have told in this look.
     pub(super) fn end_of_keys(&self, quorum: Quorum) -> Option<Moment> {
-        let mut ends: Vec<_> = self.nodes.iter().filter_map(|node| node.frees_at).collect();
-        ends.sort_unstable();
-        ends.get(quorum.size() - 1).copied()
+        let ends: Vec<_> = self.nodes.iter().map(|node| node.frees_at).collect();
+        quorum.earliest(&ends)
+    }
+
+    /// The same, where nodes that have not told in this look count by what was known before.
+    pub(super) fn known_end_of_keys(&self, quorum: Quorum) -> Option<Moment> {
+        let ends: Vec<_> = self.nodes.iter().map(|node| node.frees_at.or(node.known_end)).collect();
+        quorum.earliest(&ends)
     }
 
     /// No more answers are waited for: a node that is silent cannot be relied on to tell anything.
@@ -135,27 +144,32 @@ impl Waiting {
 
     /// Asks every node. What they say from now on replaces what they said before.
     pub(super) fn begin_look(&mut self, now: Moment, node_timeout: Duration, quorum: Quorum) {
-        self.known_end = self.end_of_keys(quorum).or(self.known_end);
-        self.look_ends = now + node_timeout;
+        // The first tries soon after the keys have ended, although not all nodes tell.
+        let is_turn = self.turn().is_zero() && now >= self.after_keys(quorum);
+        self.look_ends = now + if is_turn { TO_TELL.min(node_timeout) } else { node_timeout };
         (self.refresh_at, self.look_at) = (now + REFRESH, Moment::FAR_FUTURE);
         for node in &mut self.nodes {
             node.ask();
-            node.frees_at = None;
+            node.known_end = node.frees_at.take().or(node.known_end);
         }
     }
 }
 
 impl Standing {
-    pub(super) const UNKNOWN: Self = Self {
-        wanted: true,
-        has_answered: false,
-        is_overtaken: false,
-        is_told: false,
-        rank: None,
-        freed: None,
-        is_next: false,
-        frees_at: None,
-    };
+    /// A node that is to be asked, and whose key ends then for all that is known.
+    pub(super) const fn before_a_look(known_end: Option<Moment>) -> Self {
+        Self {
+            wanted: true,
+            has_answered: false,
+            is_overtaken: false,
+            is_told: false,
+            rank: None,
+            freed: None,
+            is_next: false,
+            frees_at: None,
+            known_end,
+        }
+    }
 
     pub(super) fn ask(&mut self) {
         (self.wanted, self.has_answered) = (true, false);
@@ -206,3 +220,5 @@ impl Places {
 pub(super) const REFRESH: Duration = Duration::from_secs(3);
 /// Nodes expire keys at a grain of 1 ms.
 pub(super) const GRAIN: Duration = Duration::from_millis(2);
+/// How long nodes have to tell that the keys have ended, when they should have.
+const TO_TELL: Duration = Duration::from_millis(5);
