@@ -7,6 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use quorlock::{Engine, ErrorKind, NodeState, Policy, Redlock};
+use support::proxy::Proxy;
 use support::server::Server;
 use support::{run, until, urls, warm_up};
 use tokio::time::{sleep, timeout};
@@ -18,20 +19,43 @@ fn servers() -> Vec<Server> {
     (0..3).map(|_| Server::with_clock()).collect()
 }
 
-/// A manager on the shared engine.
-fn client(ttl: Duration, servers: &[Server]) -> Redlock {
-    let policy = Policy::builder().ttl(ttl).build().unwrap();
-    Redlock::builder().nodes(urls(servers)).policy(policy).build().unwrap()
+/// Servers whose clocks are all set at one moment, as far as clients can tell.
+struct Cluster {
+    servers: Vec<Server>,
+    proxies: Vec<Proxy>,
 }
 
-/// As nearly at one moment as can be: a client that looks in between finds one clock ahead of the others.
-fn set_clocks(servers: &[Server], ahead: i32) {
-    for server in servers {
-        server.begin_to_set_clock(ahead);
+impl Cluster {
+    async fn start() -> Self {
+        let servers = servers();
+        let mut proxies = Vec::new();
+        for server in &servers {
+            proxies.push(Proxy::to(server.port()).await);
+        }
+        Self { servers, proxies }
     }
-    for server in servers {
-        server.await_clock(ahead);
+
+    fn urls(&self) -> Vec<String> {
+        self.proxies.iter().map(Proxy::url).collect()
     }
+
+    /// One clock is set after the other. A client that looked in between would find one of them ahead of the others,
+    /// and take it for a clock that was set. It cannot look: the proxies run on the thread of the test, and carry
+    /// nothing before this returns.
+    fn set_clocks(&self, ahead: i32) {
+        for server in &self.servers {
+            server.begin_to_set_clock(ahead);
+        }
+        for server in &self.servers {
+            server.await_clock(ahead);
+        }
+    }
+}
+
+/// A manager on the shared engine.
+fn client(ttl: Duration, urls: Vec<String>) -> Redlock {
+    let policy = Policy::builder().ttl(ttl).build().unwrap();
+    Redlock::builder().nodes(urls).policy(policy).build().unwrap()
 }
 
 /// Has the guards look at the clocks: the next grant tells.
@@ -43,12 +67,12 @@ async fn take_a_lock(locks: &Redlock) {
 #[test]
 fn leases_end_sooner_by_the_time_that_was_lost() {
     run(async {
-        let servers = servers();
-        let locks = client(TTL, &servers);
+        let cluster = Cluster::start().await;
+        let locks = client(TTL, cluster.urls());
         let long = locks.lock("long").acquire().await.unwrap();
         let short = locks.lock("short").ttl(LOST / 2).acquire().await.unwrap();
         assert!(long.validity() + LOST > TTL);
-        set_clocks(&servers, 60);
+        cluster.set_clocks(60);
         // Nobody's votes are held back for what the client has missed. That time is time for a caller's
         // patience, too.
         let begun = Instant::now();
@@ -66,9 +90,9 @@ fn leases_end_sooner_by_the_time_that_was_lost() {
 #[test]
 fn what_one_cluster_shows_moves_nothing_on_another() {
     run(async {
-        let (ours, mut theirs) = (servers(), servers());
-        let here = client(TTL, &ours);
-        let there = client(LOST / 2, &theirs);
+        let (ours, mut theirs) = (Cluster::start().await, servers());
+        let here = client(TTL, ours.urls());
+        let there = client(LOST / 2, urls(&theirs));
         warm_up(&here).await;
         warm_up(&there).await;
         let own = here.lock("own").acquire().await.unwrap();
@@ -78,7 +102,7 @@ fn what_one_cluster_shows_moves_nothing_on_another() {
         until("the restart is seen", is_held_back).await;
         let (begun, left) = (Instant::now(), there.nodes()[0].1.quarantine_left().unwrap());
         let valid = healthy.validity();
-        set_clocks(&ours, 60);
+        ours.set_clocks(60);
         take_a_lock(&here).await;
         assert!(own.validity() + LOST <= TTL, "{:?}", own.validity());
         let passed = |since: Duration, now: Duration| since.saturating_sub(now) <= begun.elapsed();
@@ -99,18 +123,18 @@ fn what_one_cluster_shows_moves_nothing_on_another() {
 #[test]
 fn all_managers_look_at_once_when_one_has_lost_time() {
     run(async {
-        let servers = servers();
+        let cluster = Cluster::start().await;
         let engine = Engine::start().unwrap();
         let policy = Policy::builder().ttl(TTL).build().unwrap();
         let manager = || {
-            let builder = Redlock::builder().nodes(urls(&servers)).policy(policy);
+            let builder = Redlock::builder().nodes(cluster.urls()).policy(policy);
             builder.engine(engine.clone()).build().unwrap()
         };
         let (one, two) = (manager(), manager());
         warm_up(&one).await;
         warm_up(&two).await;
         let idle = two.lock("idle").acquire().await.unwrap();
-        set_clocks(&servers, 60);
+        cluster.set_clocks(60);
         let begun = Instant::now();
         take_a_lock(&one).await;
         until("the idle one has looked", || idle.validity() + LOST <= TTL).await;
