@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use quorlock::{NodeState, Policy, Redlock};
@@ -304,18 +305,25 @@ fn a_right_that_is_withdrawn_is_told_of() {
     });
 }
 
+/// The node forgets when they are on their way: what the client learns of it comes behind their answers. If it learned
+/// that the node is held back before it had the answers, it would not ask again, and leave keys for the releases.
 #[test]
 fn a_node_that_forgot_grants_to_none_of_them() {
     run(async {
         let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let proxy = Proxy::to(servers[0].port()).await;
+        let urls = [proxy.url(), servers[1].url(), servers[2].url()];
         for fencing in [true, false] {
-            let policy = Policy::builder().fencing(fencing).build().expect("a valid policy");
-            let locks = Redlock::builder().nodes(urls(&servers)).policy(policy);
+            // Nor does it ask again when an answer is late.
+            let policy = Policy::builder().fencing(fencing).node_timeout(Duration::from_secs(5));
+            let policy = policy.build().expect("a valid policy");
+            let locks = Redlock::builder().nodes(&urls).policy(policy);
             let locks = locks.build().expect("valid addresses");
             warm_up(&locks).await;
             let names: Vec<String> = (0..20).map(|n| format!("r{n} {fencing}")).collect();
             let mut forgetful = servers[0].ask();
-            assert_eq!(forgetful.call(&["FLUSHALL"]), "OK");
+            let mut flushing = servers[0].ask();
+            proxy.ahead_of(&names[0], move || assert_eq!(flushing.call(&["FLUSHALL"]), "OK"));
             let asked: Vec<_> = names.iter().map(|name| locks.lock(name)).collect();
             let all = asked.iter().map(quorlock::Lock::acquire);
             let held: Vec<_> =

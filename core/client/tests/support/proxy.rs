@@ -38,10 +38,14 @@ struct Shared {
     cut: watch::Sender<usize>,
     /// Connections up to the number carry so many bytes more of what the client says, and then are cut.
     allowance: Mutex<(usize, usize)>,
+    /// What is done before the server can carry out a command with these words.
+    ahead: Mutex<Option<Ahead>>,
     interjection: watch::Sender<Vec<u8>>,
     /// What the server's next words are replaced with.
     replacement: Mutex<Option<Vec<u8>>>,
 }
+
+type Ahead = (String, Box<dyn FnOnce() + Send>);
 
 impl Proxy {
     pub async fn to(port: u16) -> Self {
@@ -58,6 +62,7 @@ impl Proxy {
             stalls_when_used: AtomicBool::new(false),
             held: watch::Sender::new(0),
             cut: watch::Sender::new(0),
+            ahead: Mutex::default(),
             interjection: watch::Sender::default(),
             allowance: Mutex::default(),
             replacement: Mutex::default(),
@@ -111,6 +116,12 @@ impl Proxy {
 
     pub fn release(&self) {
         self.shared.held.send_replace(0);
+    }
+
+    /// Does `deed` once, when a client has said `words` and before the server hears all of them: nothing that the
+    /// client has heard of the deed can come before them.
+    pub fn ahead_of(&self, words: &str, deed: impl FnOnce() + Send + 'static) {
+        *self.shared.ahead.lock().expect("no panic") = Some((words.to_owned(), Box::new(deed)));
     }
 
     pub fn cut(&self) {
@@ -176,7 +187,9 @@ async fn upwards(
 ) {
     let mut held = shared.held.subscribe();
     let mut buffer = [0; 4096];
+    let mut before = Vec::new();
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        before = shared.do_ahead_of([&before, &buffer[..count]].concat(), count);
         let has = |words: &[u8]| buffer[..count].windows(words.len()).any(|window| window == words);
         let is_used = has(b"EVALSHA") || has(b"\r\nSET\r\n");
         if is_used && shared.stalls_when_used.swap(false, SeqCst) {
@@ -200,6 +213,18 @@ async fn upwards(
 }
 
 impl Shared {
+    /// Does what is to be done ahead of words that end in the last `count` bytes of `said`; returns these bytes.
+    fn do_ahead_of(&self, mut said: Vec<u8>, count: usize) -> Vec<u8> {
+        let mut ahead = self.ahead.lock().expect("no panic");
+        let is_said = |(words, _): &mut Ahead| {
+            said.windows(words.len()).any(|window| window == words.as_bytes())
+        };
+        if let Some((_, deed)) = ahead.take_if(is_said) {
+            deed();
+        }
+        said.split_off(said.len() - count)
+    }
+
     /// How many of `count` bytes may pass.
     fn pass(&self, number: usize, count: usize) -> usize {
         let mut allowance = self.allowance.lock().expect("no panic");
