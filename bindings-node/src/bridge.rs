@@ -91,18 +91,17 @@ pub fn take(bridge: &External<Bridge>, most: u32) -> Vec<Part> {
     list
 }
 
-/// The process ends: cancels what is under way, and waits up to `patience` milliseconds until the
-/// nodes have been told.
+/// The process ends: cancels what is under way, and waits briefly until the nodes have been told.
 #[napi]
-pub fn finish(bridge: &External<Bridge>, patience: f64) {
+pub fn finish(bridge: &External<Bridge>) {
     let queue = &bridge.queue;
     let Ok(engine) = Engine::shared() else { return queue.close() };
-    let patience = Duration::from_secs_f64(patience.clamp(0.0, 10_000.0) / 1000.0);
+    let (begun, patience) = (Instant::now(), engine.exit_patience(queue.under_way()));
     // Operations that were asked for last are started first: a release must not be cancelled.
     queue.start();
     engine.pass(patience);
     queue.close();
-    engine.drain(patience);
+    engine.drain(patience.saturating_sub(begun.elapsed()));
 }
 
 /// Cancels an operation; tells whether it was still under way. No result comes after this.

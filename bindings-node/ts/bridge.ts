@@ -192,7 +192,7 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
 /** Operations under way when the process exits are withdrawn, on all nodes that answer at once. */
 function finish(): void {
   clearInterval(anchor)
-  if (own !== undefined) native.finish(own, EXIT_PATIENCE)
+  if (own !== undefined) native.finish(own)
 }
 
 /** Other runtimes with addons have an event loop that is not Node's. */
@@ -208,10 +208,6 @@ function nextId(): number {
   return lastId
 }
 
-/**
- * How long the end of the process may be delayed, in milliseconds: only if a node does not answer.
- */
-const EXIT_PATIENCE = 100
 /** After this many operations the engine is woken without waiting for the turn to end. */
 const PART = 32
 /** How many results are handled before their awaiters run. */

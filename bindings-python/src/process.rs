@@ -7,7 +7,6 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -47,20 +46,15 @@ pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
     process().map(|process| &process.loop_driving)
 }
 
-/// For the end of the process: gives up the places of threads that still wait, and waits until that is done and
-/// cancelled and dropped operations have withdrawn their keys, for `seconds` at most.
-///
-/// Returns whether nothing is left.
+/// For the end of the process: gives up the places of threads that still wait, and waits briefly until that is done and
+/// cancelled and dropped operations have withdrawn their keys.
 #[pyfunction]
-pub(crate) fn end_operations(py: Python<'_>, seconds: f64) -> bool {
-    let Some(process) = process() else {
-        return true;
-    };
-    let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+pub(crate) fn end_operations(py: Python<'_>) {
+    let Some(process) = process() else { return };
     py.detach(|| {
         process.engine.leave_queues();
-        process.engine.drain(timeout)
-    })
+        process.engine.drain(process.engine.exit_patience(0));
+    });
 }
 
 /// From now on `number` is posted to the queue when there is a notice to log.

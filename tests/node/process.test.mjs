@@ -163,6 +163,22 @@ describe('a process', () => {
     })
   })
 
+  it('that exits in a crowd leaves no key of a lock that it was not told of', async () => {
+    const { output } = await run(
+      `const redlock = new Redlock(urls)
+       await (await redlock.acquire('first', 60_000)).release()
+       let told = 0
+       process.on('exit', () => console.log(told))
+       for (let i = 0; i < 2000; i += 1) redlock.acquire('key' + i, 60_000).then(() => (told += 1))
+       setImmediate(() => process.exit())`,
+      cluster.urls,
+    )
+    for (const server of cluster.servers) {
+      const keys = Object.keys(await server.keys('key*'))
+      assert.ok(keys.length <= Number(output), `${keys.length} keys, ${output} told`)
+    }
+  })
+
   it('that exits in the same breath gives back what it has released', async () => {
     const { status } = await run(
       `const redlock = new Redlock(urls)

@@ -161,7 +161,7 @@ def finish() -> None:
         it.close()
         if it.thread is not threading.current_thread():
             it.thread.join(max(0.0, until - time.monotonic()))
-    end_operations(_WITHDRAWAL_GRACE)
+    end_operations()
 
 
 def _renew() -> None:
@@ -176,7 +176,6 @@ _dispatchers: list[Dispatcher] = []
 _starting = threading.RLock()
 _is_finished = False
 _CALLBACK_GRACE = 0.1  # seconds
-_WITHDRAWAL_GRACE = 0.1  # seconds
 atexit.register(finish)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)

@@ -41,9 +41,14 @@ impl Background {
         counts.under_way == 0
     }
 
+    /// How much is under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.lock().under_way
+    }
+
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().under_way == 0
+        self.under_way() == 0
     }
 
     /// Waits until nothing is under way, on a task.

@@ -236,6 +236,14 @@ impl Engine {
         self.tasks().background().wait_until_idle(Instant::now() + timeout)
     }
 
+    /// How long the end of a process should wait for background work and for `operations` that it is about to cancel: a
+    /// tenth of a second, which only a node that does not answer uses up, and more for a crowd, up to a second.
+    pub fn exit_patience(&self, operations: usize) -> Duration {
+        let count = self.tasks().background().under_way().saturating_add(operations);
+        let crowd = u32::try_from(count).map_or(LONGEST_EXIT, |count| EXIT_EACH * count);
+        (SHORTEST_EXIT + crowd).min(LONGEST_EXIT)
+    }
+
     /// Gives up the places in the nodes' queues of all callers that wait, as background work, for the end of a process
     /// in which threads still wait. They are called by nobody from then on.
     pub fn leave_queues(&self) {
@@ -284,9 +292,25 @@ impl Drop for Shared {
     }
 }
 
+const SHORTEST_EXIT: Duration = Duration::from_millis(100);
+/// For each operation: several times what it takes to withdraw one on three nodes.
+const EXIT_EACH: Duration = Duration::from_micros(500);
+const LONGEST_EXIT: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowd_is_waited_for_longer_but_not_for_ever() {
+        let engine = Engine::start().unwrap();
+        let millis = |operations| engine.exit_patience(operations).as_millis();
+        assert_eq!([0, 200, 2_000, usize::MAX].map(millis), [100, 200, 1_000, 1_000]);
+        for _ in 0..200 {
+            engine.background(std::future::pending());
+        }
+        assert_eq!(millis(0), 200, "what is done for nobody is waited for, too");
+    }
 
     #[test]
     fn only_callers_on_other_threads_are_waiters() {
