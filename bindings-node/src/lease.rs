@@ -101,8 +101,10 @@ pub fn release(handle: &External<Arc<LeaseHandle>>, id: u32) {
     let handle = Arc::clone(handle);
     let queue = Arc::clone(&handle.queue);
     let engine = handle.lease.engine().clone();
+    // From here on, not from the end of JavaScript's turn: the manager may be closed in between.
+    let releasing = handle.lease.release_told();
     queue.run(&engine, id, async move {
-        match handle.lease.release_told().await {
+        match releasing.await {
             Ok((outcome, votes)) => {
                 handle.votes.get_or_init(|| votes);
                 Outcome::Released(outcome, handle.lease.loss(outcome))

@@ -175,9 +175,10 @@ impl LeaseState {
     pub(crate) fn begin_release(&self, py: Python<'_>) -> PyResult<Operation> {
         let lease = self.here(py)?.clone();
         let engine = process::engine(py)?;
+        let releasing = lease.release();
         // The lease is released whatever happens to the wait.
         Ok(Operation::due(engine, async move {
-            let outcome = lease.release().await?;
+            let outcome = releasing.await?;
             Ok(Outcome::Released(outcome, lease.loss(outcome)))
         }))
     }

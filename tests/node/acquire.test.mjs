@@ -193,6 +193,15 @@ describe('acquire', () => {
     await Promise.all(proxies.map((proxy) => proxy.close()))
   })
 
+  it('releases what was asked for in the turn of the close', async () => {
+    const own = new Redlock(cluster.urls)
+    const lock = await own.acquire('a', 60_000)
+    const releasing = lock.release()
+    await own.quit()
+    assert.equal((await releasing).outcome, 'released')
+    await eventually(async () => (await cluster.values('a')).every((value) => value === null))
+  })
+
   it('tells the state of every node', async () => {
     await (await redlock.acquire('a', 1000)).release()
     assert.deepEqual(

@@ -246,6 +246,27 @@ async def test_a_close_during_acquisitions_leaves_no_key(
     await api.until(lambda: all(cluster3.values(name) == [None] * 3 for name in ended), within=5)
 
 
+@async_apis
+async def test_a_release_just_before_a_close_leaves_no_key(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls)
+    shared = locks.lock("shared", ttl=60)
+    assert await shared.acquire()
+    async with locks.lock("r", ttl=60) as lease:
+        releasing = [asyncio.ensure_future(it.release()) for it in (shared, lease)]
+        locks.close()
+        assert await asyncio.gather(*releasing) == ["released"] * 2
+    free = [None] * 3
+    await api.until(lambda: cluster3.values("r") == cluster3.values("shared") == free, within=5)
+
+
+@async_apis
+async def test_a_release_that_is_cancelled_before_it_runs(api: Api, cluster3: Cluster) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=60)
+    assert await lock.acquire()
+    asyncio.ensure_future(lock.release()).cancel()
+    await api.until(lambda: cluster3.values("r") == [None] * 3, within=5)
+
+
 @both_apis
 async def test_blocking_false_may_belong_to_the_lock(api: Api) -> None:
     locks = api.Redlock(memory_nodes("nonblocking"), timeout=30)

@@ -6,7 +6,7 @@ Users import `aio`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from datetime import timedelta
 from functools import wraps
 from types import TracebackType
@@ -88,16 +88,24 @@ class Lease(LeaseBase):
         await finished(operation)
         return cast("bool", operation.result())
 
-    async def release(self) -> str:
+    def release(self) -> Coroutine[Any, Any, str]:
         """Release the lock; returns `released`, or `unknown` if too few nodes answered to tell.
 
-        If it is cancelled, it still releases the lock. Raises `LeaseLost` if the lease had expired
-        or was taken (with `raise_on_lost=False` the outcome is returned instead: `expired` or
-        `taken`), and `LockNotHeld` if it was released before.
+        It is released from the call on, also if what it returns is cancelled before it is awaited,
+        or the `Redlock` is closed. Raises `LeaseLost` if the lease had expired or was taken (with
+        `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
+        `LockNotHeld` if it was released before.
         """
-        operation = self.begin_release()
+        return _released(self, self.begin_release())
+
+
+async def _released(lease: Lease, operation: Operation) -> str:
+    try:
         await finished(operation)
-        return operation.released(self._raise_on_lost)
+        return operation.released(lease._raise_on_lost)
+    except BaseException:
+        let_go_on((lease, operation))
+        raise
 
 
 class Lock(LockBase[Lease]):
@@ -133,20 +141,16 @@ class Lock(LockBase[Lease]):
             return False
         return True
 
-    async def release(self) -> str:
+    def release(self) -> Coroutine[Any, Any, str]:
         """Release the lease that this task acquired last; see `Lease.release`.
 
         A task that never acquired through this object releases the latest lease. Raises
         `LockNotHeld` if there is none.
         """
-        taken = None
-        try:
-            taken = self._acquisitions.release() or self._refuse_release()
-            await finished(taken[1])
-            return taken[1].released(taken[0]._raise_on_lost)
-        except BaseException:
-            let_go_on(taken)
-            raise
+        return self._end(self._acquisitions.release())
+
+    async def _end(self, taken: Optional[tuple[Lease, Operation]]) -> str:
+        return await _released(*(taken or self._refuse_release()))
 
     async def holder(self) -> Optional[Holder]:
         """Who holds the lock (the first of several resources), by a quorum of the nodes.

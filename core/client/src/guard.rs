@@ -1,6 +1,7 @@
 //! A lease that is released when it is dropped. Owns that rule; the lease itself does everything
 //! else.
 
+use std::future::Future;
 use std::ops::Deref;
 
 use quorlock_protocol::ReleaseOutcome;
@@ -28,10 +29,13 @@ impl LeaseGuard {
     ///
     /// # Errors
     /// As for [`Lease::release`].
-    pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
-        match self.lease.take() {
-            Some(lease) => lease.release().await,
-            None => Ok(ReleaseOutcome::Unknown),
+    pub fn release(self) -> impl Future<Output = Result<ReleaseOutcome, LockError>> + Send {
+        let releasing = Lease::release(&self);
+        async move {
+            // Not dropped before the release has begun: a future that is never polled releases, too.
+            let outcome = releasing.await;
+            drop(self.into_lease());
+            outcome
         }
     }
 

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorlock::{Engine, ErrorKind, Policy, Redlock};
+use quorlock::{Engine, ErrorKind, Policy, Redlock, ReleaseOutcome};
 use support::proxy::Proxy;
 use support::server::Server;
 use support::*;
@@ -43,6 +43,20 @@ fn a_lease_that_is_dropped_just_before_a_close_leaves_no_key() {
             all_hung_up(&servers).await;
             assert!(servers.iter().all(|it| keys(it) == 0), "keys are left");
         }
+    });
+}
+
+#[test]
+fn a_release_that_comes_just_before_a_close_leaves_no_key() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let locks = manager(urls(&servers));
+        let lease = locks.lock("r").ttl(LONG).acquire().await.unwrap();
+        let releasing = lease.release();
+        locks.close();
+        assert_eq!(releasing.await.unwrap(), ReleaseOutcome::Released);
+        all_hung_up(&servers).await;
+        assert!(servers.iter().all(|it| keys(it) == 0), "keys are left");
     });
 }
 

@@ -1,8 +1,10 @@
 //! How a lease is released or withdrawn. Owns the tasks that take its keys back, and who is told
 //! the outcome.
 
+use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use quorlock_protocol::{Release, ReleaseOutcome, Withdraw};
 use tokio::sync::oneshot;
 
@@ -27,17 +29,33 @@ impl Lease {
     /// passed since the acquisition, the nodes are told to keep the keys until then; for the caller
     /// the lease has ended all the same, with the outcome `Released`.
     ///
+    /// It begins when the future is first polled. A close of the manager in between leaves the nodes open for it, for a
+    /// moment.
+    ///
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
-    pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
-        self.release_told().await.map(|(outcome, _)| outcome)
+    pub fn release(
+        &self,
+    ) -> impl Future<Output = Result<ReleaseOutcome, LockError>> + Send + use<> {
+        self.release_told().map(|told| told.map(|(outcome, _)| outcome))
     }
 
     /// [`Self::release`], with the nodes' answers.
     ///
     /// # Errors
     /// As for [`Self::release`].
-    pub async fn release_told(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
+    pub fn release_told(
+        &self,
+    ) -> impl Future<Output = Result<(ReleaseOutcome, ReleaseVotes), LockError>> + Send + use<>
+    {
+        let (lease, needed) = (self.clone(), self.need_nodes());
+        async move {
+            let _needed = needed;
+            lease.release_now().await
+        }
+    }
+
+    async fn release_now(&self) -> Result<(ReleaseOutcome, ReleaseVotes), LockError> {
         if let Some(ended) = self.release_degraded() {
             return ended.map(|votes| (ReleaseOutcome::Unknown, votes));
         }
