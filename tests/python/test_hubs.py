@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import textwrap
+import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.python.programs import Program, has_place, run
+from quorlock import Redlock
+from tests.python.programs import Program, has_place, is_free, run
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -172,3 +174,33 @@ def test_ctrl_c_in_a_gevent_program_ends_the_wait(cluster3: Cluster) -> None:
     assert (status, out) == (0, "interrupted\n")
     assert errors.startswith("KeyboardInterrupt"), errors  # gevent's own word
     assert cluster3.values("r") == [None] * 3
+
+
+WAIT = """
+import threading, quorlock
+
+def wait():
+    with quorlock.redlock("r", ttl=30, timeout=60): pass
+
+def work():
+    spawn(wait)
+    while not quorlock.redlock("r").waiters():
+        sleep(0.01)
+"""
+IN_A_THREAD = "thread = threading.Thread(target=work); thread.start(); thread.join()"
+ENDS = {
+    "gevent-destroyed": ("gevent", "work(); import gevent; gevent.get_hub().destroy()"),
+    "gevent-thread": ("gevent", IN_A_THREAD),
+    "eventlet-thread": ("eventlet", IN_A_THREAD),
+}
+
+
+@pytest.mark.parametrize(("hub", "end"), ENDS.values(), ids=ENDS.keys())
+def test_a_hub_that_ends_during_a_wait_leaves_no_key(cluster3: Cluster, hub: str, end: str) -> None:
+    lines = [f"from {hub} import sleep, spawn", WAIT, end, "print('ended', flush=True)", "input()"]
+    with Redlock(cluster3.urls).lock("r", ttl=60) as lease:
+        with Program("\n".join(lines), nodes=cluster3.urls) as program:
+            assert program.line() == "ended"
+            lease.release()
+            time.sleep(0.3)  # time in which it could be won
+            eventually(lambda: is_free(cluster3, "r"))

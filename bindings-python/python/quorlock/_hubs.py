@@ -5,14 +5,13 @@ Owns everything that is specific to these two.
 
 from __future__ import annotations
 
-import weakref
 from functools import partial
 from importlib import import_module
 from sys import modules
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import generation
-from ._router import CompletionRouter
+from ._router import CompletionRouter, WaitingRouter
 
 if TYPE_CHECKING:
     from ._native import Operation
@@ -25,65 +24,96 @@ def router_of_hub() -> CompletionRouter | None:
         # With a hub, a thread would be a greenlet, and block all others.
         import_module("gevent").get_hub()
     hub = current_hub()
-    router: CompletionRouter | None = None if hub is None else router_of(hub)
-    return router
+    return None if hub is None else router_of(hub)
 
 
-class _GeventRouter(CompletionRouter):
-    """A router whose descriptor a gevent hub watches."""
+class _HubRouter(WaitingRouter):
+    """A router whose descriptor a hub watches."""
 
     def __init__(self, hub: Any) -> None:
-        super().__init__(with_fd=True)
-        self._watcher = hub.loop.io(self.queue.fileno(), 1, ref=False)
-        self._watcher.start(self.deliver)
-        self._waiting = 0
+        super().__init__()
+        self.hub = hub
 
     def wait(self, operation: Operation) -> None:
-        waiter = import_module("gevent.hub").Waiter()
-        number = self.expect(operation, lambda: waiter.switch(None))
-        self._hold(1)
+        wake, sleep = self._pause()
+        number = 0
         try:
-            waiter.get()
+            self.operations.add(operation)
+            number = self.expect(operation, wake)
+            sleep()
         except BaseException:
             self.forget(number)
             operation.cancel()
             raise
         finally:
-            self._hold(-1)
+            self.operations.discard(operation)
+
+    def _pause(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """What wakes the greenlet from a wait, and what lets it wait."""
+        raise NotImplementedError
+
+
+class _GeventRouter(_HubRouter):
+    def __init__(self, hub: Any) -> None:
+        super().__init__(hub)
+        self._watcher = hub.loop.io(self.queue.fileno(), 1, ref=False)
+        self._watcher.start(self.deliver)
+        self._waiting = 0
+        hub.destroy = partial(self._destroy, hub.destroy)
 
     def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
         """In a greenlet of its own: the hub's greenlet must not wait."""
         return partial(import_module("gevent").spawn, callback)
 
+    def _pause(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        waiter = import_module("gevent.hub").Waiter()
+        return partial(waiter.switch, None), partial(self._get, waiter)
+
+    def _get(self, waiter: Any) -> None:
+        """Count the waiting greenlets: a gevent hub stops when it expects no event."""
+        self._hold(1)
+        try:
+            waiter.get()
+        finally:
+            self._hold(-1)
+
     def _hold(self, step: int) -> None:
-        """Count the waiting operations: a gevent hub stops when it expects no event."""
         self._waiting += step
         self._watcher.ref = self._waiting > 0
 
+    def _destroy(self, destroy: Callable[..., object], *arguments: Any, **named: Any) -> object:
+        self.end()
+        return destroy(*arguments, **named)
 
-class _EventletRouter(CompletionRouter):
-    """A router whose descriptor an eventlet hub watches."""
 
+class _EventletRouter(_HubRouter):
     def __init__(self, hub: Any) -> None:
-        super().__init__(with_fd=True)
+        super().__init__(hub)
         hub.add(hub.READ, self.queue.fileno(), self._ready, _no_error, _no_error)
-
-    def wait(self, operation: Operation) -> None:
-        event = import_module("eventlet.event").Event()
-        number = self.expect(operation, event.send)
-        try:
-            event.wait()
-        except BaseException:
-            self.forget(number)
-            operation.cancel()
-            raise
 
     def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
         """In a greenlet of its own: the hub's greenlet must not wait."""
         return partial(import_module("eventlet").spawn_n, callback)
 
+    def _pause(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        event = import_module("eventlet.event").Event()
+        return event.send, event.wait
+
     def _ready(self, _fileno: int) -> None:
         self.deliver()
+
+
+class _Keeper:
+    """Ends a router when its thread ends or has another hub.
+
+    A hub is not collected: the greenlets that wait in it refer to it, and nobody ends them.
+    """
+
+    def __init__(self, router: _HubRouter) -> None:
+        self.router = router
+
+    def __del__(self) -> None:
+        self.router.end()
 
 
 def current_hub() -> Any | None:
@@ -100,16 +130,29 @@ def current_hub() -> Any | None:
     return None
 
 
-def router_of(hub: Any) -> Any:
-    router = _routers.get(hub)
-    if router is None or router.generation != generation():
-        made = _GeventRouter if type(hub).__module__.startswith("gevent") else _EventletRouter
-        router = _routers[hub] = made(hub)
+def router_of(hub: Any) -> _HubRouter:
+    """The hub's router; made at the first call, and again in a forked child."""
+    made = _GeventRouter if type(hub).__module__.startswith("gevent") else _EventletRouter
+    of_thread = _of_threads.get(made)
+    if of_thread is None:
+        of_thread = _of_threads.setdefault(made, _local(made)())
+    keeper = getattr(of_thread, "keeper", None)
+    if keeper is None or keeper.router.hub is not hub or keeper.router.generation != generation():
+        keeper = of_thread.keeper = _Keeper(made(hub))
+    router: _HubRouter = keeper.router
     return router
+
+
+def _local(made: type[_HubRouter]) -> Any:
+    """The class of objects with attributes for each thread, not for each greenlet."""
+    if made is _GeventRouter:
+        return import_module("gevent.monkey").get_original("_thread", "_local")
+    return type(import_module("eventlet.hubs")._threadlocal)
 
 
 def _no_error(*_: object) -> None:
     """The handler for errors of the descriptor, which is never closed while it is watched."""
 
 
-_routers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+#: For each kind of hub the keeper of each thread.
+_of_threads: dict[type[_HubRouter], Any] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ._native import generation
 from ._notices import has_listener, listen
 from ._options import telling
-from ._router import CompletionRouter, Watch, dispatcher, log
+from ._router import Operations, WaitingRouter, Watch, dispatcher, log
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
@@ -64,21 +64,12 @@ def watch_loss(lease: Any, behaviour: Behaviour, *, is_block: bool) -> None:
         lease._watch = router_of(loop).watch(lease, Watch(told))
 
 
-class _Operations(set["Operation"]):
-    """What the tasks of one loop wait for. If it is closed, nobody takes the results."""
-
-    def cancel_all(self) -> None:
-        while self:
-            self.pop().cancel()
-
-
-class LoopRouter(CompletionRouter):
+class LoopRouter(WaitingRouter):
     """The router of one event loop: calls everything back on the loop's own thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(with_fd=True)
+        super().__init__()
         self.loop = weakref.ref(loop)
-        self.operations = _Operations()
         reader = _Reader(self)
         self._reader = weakref.ref(reader)
         fileno = self.queue.fileno()
@@ -115,11 +106,6 @@ class LoopRouter(CompletionRouter):
         watch.callback = _running(watch.callback)
         return super().watch(lease, watch)
 
-    def end(self) -> None:
-        """The loop is closed: cancel what is under way for it, and close the descriptor."""
-        self.operations.cancel_all()
-        self.queue.close()
-
     def _futures(self) -> dict[int, asyncio.Future[None]]:
         reader = self._reader()
         return {} if reader is None else reader.futures
@@ -148,7 +134,7 @@ class ThreadRouter:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
-        self.operations = _Operations()
+        self.operations = Operations()
         self._router = dispatcher()
         self.generation = self._router.generation
 

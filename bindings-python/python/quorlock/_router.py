@@ -107,6 +107,27 @@ class CompletionRouter:
             log_failure("a callback of a lock failed")
 
 
+class Operations(set["Operation"]):
+    """What is waited for in one event loop or hub. If that ends, nobody takes the results."""
+
+    def cancel_all(self) -> None:
+        while self:
+            self.pop().cancel()
+
+
+class WaitingRouter(CompletionRouter):
+    """The router of an event loop or a hub, in which tasks or greenlets wait."""
+
+    def __init__(self) -> None:
+        super().__init__(with_fd=True)
+        self.operations = Operations()
+
+    def end(self) -> None:
+        """The loop or hub has ended: cancel what is under way for it, and close the descriptor."""
+        self.operations.cancel_all()
+        self.queue.close()
+
+
 class Dispatcher(CompletionRouter):
     """Calls back on a thread of its own, which does not delay the end of the interpreter."""
 
