@@ -1,6 +1,7 @@
 // Starts operations in the native half and receives their results. Owns what is under way in this environment
 // (each worker thread has its own) and what keeps the process alive; knows no lock.
 
+import { atExit } from './at_exit'
 import {
   atEndOfTurn,
   clearInterval,
@@ -121,7 +122,7 @@ export function unref(): void {
 export function bridge(): Bridge {
   if (own === undefined) {
     own = native.bridge(drain, isNode())
-    process.once('exit', finish)
+    atExit(finish)
   }
   return own
 }

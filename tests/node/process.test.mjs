@@ -179,6 +179,29 @@ describe('a process', () => {
     }
   })
 
+  it('that has loaded the package many times has one listener, and leaves no key at its exit', async () => {
+    const { output, errors } = await run(
+      `import { createRequire } from 'node:module'
+       const require = createRequire(process.cwd() + '/')
+       const before = process.listenerCount('exit')
+       const all = []
+       for (let copy = 0; copy < 12; copy += 1) {
+         for (const name of Object.keys(require.cache)) if (!name.endsWith('.node')) delete require.cache[name]
+         const own = new (require('quorlock').Redlock)(urls)
+         await (await own.acquire('key', 60_000)).release()
+         all.push(own)
+       }
+       console.log(process.listenerCount('exit') - before)
+       all.forEach((own, copy) => own.acquire('key' + copy, 60_000))
+       process.exit()`,
+      cluster.urls,
+    )
+    assert.equal(errors, '')
+    assert.equal(output, '1\n')
+    const left = await Promise.all(cluster.servers.map((server) => server.keys('key*')))
+    assert.deepEqual(left.flatMap(Object.keys), [])
+  })
+
   it('that exits in the same breath gives back what it has released', async () => {
     const { status } = await run(
       `const redlock = new Redlock(urls)
