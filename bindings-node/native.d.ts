@@ -102,6 +102,9 @@ export declare function isClosed(manager: ExternalObject<Manager>): boolean
 /** Whether any client holds one of `resources`; ends with an answer. */
 export declare function isLocked(manager: ExternalObject<Manager>, id: number, resources: Array<string>): void
 
+/** Whether the environment's event loop waits for results. No timer does that for it, which tests replace by fake ones. */
+export declare function keepAlive(bridge: ExternalObject<Bridge>, alive: boolean): void
+
 /** The rounds that were lost before the one that was won, oldest first. */
 export declare function lostRounds(handle: ExternalObject<LeaseHandle>): Array<Array<NodeVote>>
 

@@ -19,12 +19,14 @@ use quorlock::embed::Drive;
 
 use crate::parts::{self, Part};
 use crate::poll_budget::{LoopTimes, PollBudget};
-use crate::queue::Queue;
+use crate::queue::{Queue, Wake};
 use crate::uv::DescriptorWatch;
 
 /// JavaScript's handle to the core.
 pub struct Bridge {
     queue: Arc<Queue>,
+    /// Keeps the environment's event loop alive, and is never called.
+    anchor: RefCell<Wake>,
     /// Present if JavaScript's thread can drive.
     loop_driver: Option<LoopDriver>,
 }
@@ -52,9 +54,10 @@ pub fn bridge(
     drives: bool,
 ) -> napi::Result<External<Bridge>> {
     let queue = Queue::new(&wake)?;
+    let anchor = RefCell::new(wake.build_threadsafe_function().weak::<true>().build()?);
     env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
     let loop_driver = if drives { LoopDriver::new(*env, &wake, &queue) } else { None };
-    Ok(External::new(Bridge { queue, loop_driver }))
+    Ok(External::new(Bridge { queue, anchor, loop_driver }))
 }
 
 /// Starts what has been asked for since the last call; tells whether there is something to take.
@@ -89,6 +92,14 @@ pub fn take(bridge: &External<Bridge>, most: u32) -> Vec<Part> {
         list.extend([Part::A(id), value, beside]);
     }
     list
+}
+
+/// Whether the environment's event loop waits for results. No timer does that for it, which tests replace by fake ones.
+#[napi]
+#[allow(deprecated, reason = "clones, which are to be used instead, keep no loop alive")]
+pub fn keep_alive(env: &Env, bridge: &External<Bridge>, alive: bool) -> napi::Result<()> {
+    let mut anchor = bridge.anchor.borrow_mut();
+    if alive { anchor.refer(env) } else { anchor.unref(env) }
 }
 
 /// The process ends: cancels what is under way, and waits briefly until the nodes have been told.

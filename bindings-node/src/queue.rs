@@ -51,7 +51,7 @@ struct State {
 type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Weak: an open bridge does not keep the process alive. JavaScript's half decides what does.
-type Wake = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
+pub(crate) type Wake = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
 /// Starts operations as they are asked for, as long as the environment lasts.
 async fn start(queue: Arc<Queue>, engine: Engine) {

@@ -2,14 +2,7 @@
 // (each worker thread has its own) and what keeps the process alive; knows no lock.
 
 import { atExit } from './at_exit'
-import {
-  atEndOfTurn,
-  clearInterval,
-  hasNextTurn,
-  inNextTurn,
-  setInterval,
-  throwUncaught,
-} from './event_loop'
+import { after, atEndOfTurn, hasNextTurn, inNextTurn, throwUncaught } from './event_loop'
 import {
   type Bridge,
   type Failure,
@@ -53,7 +46,6 @@ let asked = 0
 let isFlushing = false
 let lastId = 0
 let holds = 0
-let anchor: NodeJS.Timeout | undefined
 
 /**
  * Starts an operation and waits for its end, which keeps the process alive. Never rejects.
@@ -106,16 +98,31 @@ export function watch(lease: NativeLease, watcher: Watcher): () => void {
 /** Keeps the process alive until {@link unref} has been called as often. */
 export function ref(): void {
   holds += 1
-  if (holds > 1) return
-  // A timer for the event loop to wait for: it fires every 24 days and does nothing.
-  if (anchor === undefined) anchor = setInterval(() => {}, 2 ** 31 - 1)
-  anchor.ref()
+  if (holds === 1) native.keepAlive(bridge(), true)
 }
 
 /** Undoes one {@link ref}. */
 export function unref(): void {
   holds -= 1
-  if (holds === 0) anchor?.unref()
+  if (holds === 0) native.keepAlive(bridge(), false)
+}
+
+/** As {@link after}, and keeps the process alive until then. */
+export function afterAlive(millis: number, callback: () => void): () => void {
+  let isOver = false
+  const end = (): void => {
+    if (!isOver) unref()
+    isOver = true
+  }
+  const cancel = after(millis, () => {
+    end()
+    callback()
+  })
+  ref()
+  return () => {
+    end()
+    cancel()
+  }
 }
 
 /** This environment's connection to the native half. */
@@ -192,7 +199,6 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
 
 /** Operations under way when the process exits are withdrawn, on all nodes that answer at once. */
 function finish(): void {
-  clearInterval(anchor)
   if (own !== undefined) native.finish(own)
 }
 

@@ -4,7 +4,8 @@
 
 import type { Answer, ClientObject, Place } from './client_objects'
 import { ConfigError, QuorumUnreachableError } from './errors'
-import { clearTimeout, setTimeout, uptime } from './event_loop'
+import { afterAlive } from './bridge'
+import { uptime } from './event_loop'
 
 /** A client object with what it used when it was read. */
 interface Watched {
@@ -110,13 +111,13 @@ export class ClientStates {
 
   #mostOf(answers: readonly Promise<void>[]): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, PATIENCE_AGAIN)
+      const cancel = afterAlive(PATIENCE_AGAIN, resolve)
       let count = 0
       for (const answer of answers)
         void answer.then(() => {
           count += 1
           if (count * 2 <= this.#size && count < answers.length) return
-          clearTimeout(timer)
+          cancel()
           resolve()
         })
     })
@@ -171,14 +172,14 @@ export class ClientStates {
   #majority(): Promise<void> {
     const unknown = (): Watched[] => this.#watched.filter(({ isKnown }) => !isKnown)
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const cancel = afterAlive(PATIENCE, () => {
         const silent = unknown().map(({ index }) => this.#addressOf(index))
         const message = `${silent.join(', ')}: the client has not told within ${PATIENCE} ms which database it uses`
         reject(new QuorumUnreachableError(message))
-      }, PATIENCE)
+      })
       this.#onAnswer = (): void => {
         if ((this.#size - unknown().length) * 2 <= this.#size) return
-        clearTimeout(timer)
+        cancel()
         resolve()
       }
       this.#onAnswer()

@@ -1,15 +1,38 @@
-// The clock and the timers of the event loop as they were when this package was loaded: tests replace them by
-// fake ones, for which no lock must wait. Owns what is done where they were fake by then.
+// The clock, the timers and the turns of the event loop, also where a test has replaced them by fake ones, for which no
+// lock must wait: before this package was loaded, or later. Knows no lock.
 
-import { performance } from 'node:perf_hooks'
 import * as timers from 'node:timers'
 
-export const { clearInterval, clearTimeout, setInterval, setTimeout } = timers
 const { setImmediate } = timers
-const { nextTick } = process
+const { nextTick, uptime: seconds } = process
 
 /** Milliseconds since the process was started. */
-export const uptime = performance.now.bind(performance)
+export function uptime(): number {
+  return seconds() * 1000
+}
+
+/**
+ * Calls `callback` after so many milliseconds, unless what is returned is called first. Does not keep the process
+ * alive.
+ */
+export function after(millis: number, callback: () => void): () => void {
+  // No test replaces this one.
+  const signal = AbortSignal.timeout(millis)
+  const end = (): void => {
+    signal.removeEventListener('abort', call)
+    pending.delete(signal)
+  }
+  const call = (): void => {
+    end()
+    callback()
+  }
+  signal.addEventListener('abort', call)
+  pending.add(signal)
+  return end
+}
+
+/** A signal that nobody refers to would be collected before its time. */
+const pending = new Set<AbortSignal>()
 
 // Fake ones do not call.
 let isTickReal = false

@@ -1,7 +1,8 @@
 // Waits at an end for what is under way: events come in a later turn of the event loop. Owns how long, and that
 // the process is kept alive for a moment only.
 
-import { clearTimeout, setTimeout } from './event_loop'
+import { afterAlive } from './bridge'
+import { after } from './event_loop'
 
 /** Waits until everything was told. */
 export class Settling {
@@ -25,11 +26,9 @@ export class Settling {
     if (this.#isSettled()) return
     await new Promise<void>((resolve) => {
       // Events keep no process alive: those that were posted before are told during this moment.
-      const moment = setTimeout(() => {}, MOMENT)
-      const timer = setTimeout(() => end(), PATIENCE).unref()
+      const cancels = [afterAlive(MOMENT, () => {}), after(PATIENCE, () => end())]
       const end = (): void => {
-        clearTimeout(moment)
-        clearTimeout(timer)
+        for (const cancel of cancels) cancel()
         waiting.delete(end)
         if (waiting.size === 0) process.off('beforeExit', endAll)
         this.#end = undefined

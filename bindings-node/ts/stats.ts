@@ -3,7 +3,8 @@
 import { inspect } from 'node:util'
 
 import { type ErrorDetails, NodeError, ResourceLockedError } from './errors'
-import { setTimeout, uptime } from './event_loop'
+import { afterAlive } from './bridge'
+import { after, uptime } from './event_loop'
 import type { NodeVote } from './native'
 import { withoutStack } from './stacks'
 
@@ -168,9 +169,9 @@ export async function lateVotes(
   const end = uptime() + patience
   let votes = look()
   while (votes.some((vote) => vote.outcome === 'missing') && uptime() < end) {
-    await new Promise((resolve) => {
-      const timer = setTimeout(resolve, LOOK_EVERY)
-      if (!alive) timer.unref()
+    await new Promise<void>((resolve) => {
+      const wait = alive ? afterAlive : after
+      wait(LOOK_EVERY, resolve)
     })
     votes = look()
   }

@@ -1,8 +1,11 @@
 // Tests that the fake timers of a test hold no lock up, whenever they replace the real ones.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { createRequire } from 'node:module'
 import { describe, it } from 'node:test'
 import timers from 'node:timers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Redlock } from 'quorlock'
 import { withLocks } from './support/locks.mjs'
 
@@ -35,8 +38,6 @@ describe('fake timers', { timeout: 60_000 }, () => {
   })
 
   it('may be there before the package is', async () => {
-    // A timer that is not real keeps no process alive.
-    const alive = setInterval(() => {}, 10_000)
     const restore = fake()
     /** @type {Redlock} */
     let own
@@ -48,21 +49,44 @@ describe('fake timers', { timeout: 60_000 }, () => {
     }
     assert.equal((await crowd(own, 'later')).size, 600)
     await own.quit()
-    clearInterval(alive)
   })
 
-  it('hold up no statistics of a node that answers late', async () => {
-    const urls = cluster.urls.slice(0, 2)
-    const proxy = await /** @type {any} */ (cluster.servers[2]).proxy()
-    const own = new Redlock([...urls, proxy.url], { nodeTimeout: 2000 })
-    const lock = await own.acquire('a', 60_000)
-    await proxy.delay(15)
-    const { attempts } = await lock.release()
-    const restore = fake()
-    const [stats] = await Promise.all(attempts).finally(restore)
-    assert.equal(stats?.votesFor.size, 3)
-    await own.quit()
-    await proxy.close()
+  for (const early of [false, true])
+    it(`hold up no statistics of a node that answers late${early ? ', though they came first' : ''}`, async () => {
+      const urls = cluster.urls.slice(0, 2)
+      const proxy = await /** @type {any} */ (cluster.servers[2]).proxy()
+      const restore = fake()
+      const loaded = early ? loadAnew().Redlock : Redlock
+      restore()
+      const own = new loaded([...urls, proxy.url], { nodeTimeout: 2000 })
+      const lock = await own.acquire('a', 60_000)
+      await proxy.delay(15)
+      const { attempts } = await lock.release()
+      const restoreAgain = fake()
+      const [stats] = await Promise.all(attempts).finally(restoreAgain)
+      assert.equal(stats?.votesFor.size, 3)
+      await own.quit()
+      await proxy.close()
+    })
+
+  it('that came before the package let no process end that waits for a lock', async () => {
+    const held = await redlock.acquire('a', 60_000)
+    const code = `
+      const never = () => ({ ref() {}, unref() {} })
+      const [real, names] = [{ ...globalThis }, ['setImmediate', 'setTimeout', 'setInterval']]
+      const timers = require('node:timers')
+      for (const name of names) globalThis[name] = timers[name] = never
+      const { Redlock } = require('quorlock')
+      for (const name of names) globalThis[name] = timers[name] = real[name]
+      const redlock = new Redlock(${JSON.stringify(cluster.urls)})
+      redlock.acquire('a', 1000, { timeout: 20_000 }).then(() => console.log('acquired'))`
+    const child = spawn(process.execPath, ['-e', code], { cwd: import.meta.dirname })
+    let output = ''
+    child.stdout.on('data', (data) => (output += String(data)))
+    await Promise.race([once(child, 'close'), sleep(500)])
+    await held.release()
+    if (child.exitCode === null) await once(child, 'close')
+    assert.equal(output, 'acquired\n')
   })
 })
 
