@@ -310,14 +310,14 @@ fn a_right_that_is_withdrawn_is_told_of() {
 #[test]
 fn a_node_that_forgot_grants_to_none_of_them() {
     run(async {
-        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
-        let proxy = Proxy::to(servers[0].port()).await;
-        let urls = [proxy.url(), servers[1].url(), servers[2].url()];
         for fencing in [true, false] {
+            let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+            let proxy = Proxy::to(servers[0].port()).await;
+            let urls = [proxy.url(), servers[1].url(), servers[2].url()];
             // Nor does it ask again when an answer is late.
             let policy = Policy::builder().fencing(fencing).node_timeout(Duration::from_secs(5));
             let policy = policy.build().expect("a valid policy");
-            let locks = Redlock::builder().nodes(&urls).policy(policy);
+            let locks = Redlock::builder().nodes(urls).policy(policy);
             let locks = locks.build().expect("valid addresses");
             warm_up(&locks).await;
             let names: Vec<String> = (0..20).map(|n| format!("r{n} {fencing}")).collect();
@@ -348,10 +348,6 @@ fn a_node_that_forgot_grants_to_none_of_them() {
             }
             for name in &names {
                 eventually("no key", || forgetful.call(&["EXISTS", name]) == "0").await;
-            }
-            locks.close();
-            for server in &servers {
-                assert_eq!(server.ask().call(&["FLUSHALL"]), "OK");
             }
         }
     });
