@@ -34,7 +34,7 @@ pub(crate) struct Common {
     /// file or the environment.
     #[arg(long, global = true, value_name = "URL[,URL...]")]
     pub(crate) nodes: Vec<String>,
-    /// A file with nodes, besides those of --nodes, separated by commas or line ends; lines that begin with # are left out.
+    /// A file with nodes, besides those of --nodes, separated by commas or line ends; a # at the beginning of a word begins a comment.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
     /// What every key on the nodes begins with.

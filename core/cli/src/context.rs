@@ -200,8 +200,8 @@ fn texts(common: &Common) -> Result<String, Failure> {
         })?;
         // Some editors begin a file with a byte order mark.
         let file = file.strip_prefix('\u{feff}').unwrap_or(&file);
-        for line in file.lines().filter(|line| !line.trim_start().starts_with('#')) {
-            texts = format!("{texts},{line}");
+        for line in file.lines() {
+            texts = format!("{texts},{}", without_comment(line));
         }
     }
     if common.nodes.is_empty() && common.nodes_file.is_none() {
@@ -214,6 +214,13 @@ fn texts(common: &Common) -> Result<String, Failure> {
         }
     }
     Ok(texts)
+}
+
+/// A line of the nodes file. A `#` in an address has no blank before it.
+fn without_comment(line: &str) -> &str {
+    let is_comment = |(at, _): &(usize, &str)| line[..*at].trim_end().len() < *at || *at == 0;
+    let comment = line.match_indices('#').find(is_comment);
+    comment.map_or(line, |(at, _)| &line[..at])
 }
 
 const TO_HEAR: Duration = Duration::from_millis(250);

@@ -69,10 +69,18 @@ pub(crate) fn plain_lines(text: &str) -> String {
     text.split('\n').map(plain_line).collect::<Vec<_>>().join("\n")
 }
 
-/// A name as a word of a command that people copy to a shell, which must read it as it is.
+/// A name as a word of a command that people copy to a shell, which must read it as it is. Letters that would change how
+/// the line is shown are written as bash and zsh read them.
 pub(crate) fn shell_word(name: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-@%+=:,./".contains(letter);
-    let word = if name.chars().all(is_plain) {
+    let word = if name.contains(alters_line) {
+        let escaped = |letter: char| match letter {
+            '\'' | '\\' => format!("\\{letter}"),
+            letter if alters_line(letter) => format!("\\U{:08x}", u32::from(letter)),
+            letter => letter.to_string(),
+        };
+        format!("$'{}'", name.chars().map(escaped).collect::<String>())
+    } else if name.chars().all(is_plain) {
         name.to_owned()
     } else {
         format!("'{}'", name.replace('\'', r"'\''"))
@@ -138,6 +146,7 @@ mod tests {
             ("it's", r"'it'\''s'"),
             ("~a", "'~a'"),
             ("-x", "-- -x"),
+            ("\u{3164}it's\\", r"$'\U00003164it\'s\\'"),
         ] {
             assert_eq!(shell_word(name), word);
         }

@@ -117,7 +117,7 @@ fn of_clap(mut error: clap::Error, words: &[OsString]) -> Failure {
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|_| "a time is a number and a unit, such as 500ms, 10s, 5m or 1h30m".to_owned())?;
-    if time > LONGEST { Err("a time is 100 years at most".to_owned()) } else { Ok(time) }
+    if time > LONGEST { Err("a time is 36500 days at most".to_owned()) } else { Ok(time) }
 }
 
 /// A time to wait for nodes: without any, none could answer.

@@ -45,7 +45,11 @@ fn tell(
         let but = if faults.is_empty() { "" } else { ", but not on " };
         let but = format!("{but}{}", list(faults));
         context.output.json(&told("released"));
-        context.output.words(&format!("released '{name}', which was held by {whose}{but}"));
+        let done = match &on[..] {
+            [] => format!("'{name}' is not held by {whose} any more: nothing was left to delete"),
+            _ => format!("released '{name}', which was held by {whose}"),
+        };
+        context.output.words(&format!("{done}{but}"));
         return Ok(code::DONE);
     }
     let done = match &on[..] {
