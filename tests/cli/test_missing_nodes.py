@@ -51,6 +51,15 @@ OF_HOLDERS = [
 ]
 
 
+@pytest.mark.parametrize("words", [words for words, hung, _ in OF_HOLDERS if hung == 2])
+def test_nodes_that_are_dead_are_not_waited_for(cluster3: Cluster, words: tuple[str, ...]) -> None:
+    nodes = [DEAD, "redis://127.0.0.1:2", cluster3[0].url]
+    begun = time.monotonic()
+    ended = call("--timeout", "20s", *words, nodes=nodes)
+    assert ended.code == 69, ended
+    assert time.monotonic() - begun < 10
+
+
 @pytest.mark.parametrize(("words", "hung", "code"), OF_HOLDERS)
 def test_nodes_that_hang_are_waited_for_once(
     cluster3: Cluster, words: tuple[str, ...], hung: int, code: int

@@ -209,9 +209,12 @@ impl Manager {
     async fn connect(&self) {
         let mut pending: FuturesUnordered<_> =
             self.nodes.iter().map(|node| async { node.settled().await }).collect();
-        let is_up = |node: &&Arc<dyn Node>| node.state() == NodeState::Healthy;
+        let count =
+            |is: fn(&NodeState) -> bool| self.nodes.iter().filter(|node| is(&node.state())).count();
         while pending.next().await.is_some() {
-            if self.nodes.iter().filter(is_up).count() >= self.quorum.size() {
+            let is_up = count(|it| *it == NodeState::Healthy) >= self.quorum.size();
+            // Without those that are down there is none, whatever the others say.
+            if is_up || self.quorum.is_blocked_by(count(|it| matches!(it, NodeState::Down(_)))) {
                 break;
             }
         }
