@@ -126,7 +126,11 @@ class _Reader:
         self._router.deliver()
 
     def __del__(self) -> None:
-        self._router.end()
+        try:
+            self._router.end()
+        finally:
+            # A Ctrl-C may have cut the first short.
+            self._router.end()
 
 
 class ThreadRouter:
