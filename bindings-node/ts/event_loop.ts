@@ -12,8 +12,8 @@ export function uptime(): number {
 }
 
 /**
- * Calls `callback` after so many milliseconds, unless what is returned is called first. Does not keep the process
- * alive.
+ * Calls `callback` after `millis` milliseconds. The function that this returns cancels the call. It does not keep the
+ * process alive.
  */
 export function after(millis: number, callback: () => void): () => void {
   // No test replaces this one.

@@ -218,7 +218,8 @@ fn texts(common: &Common) -> Result<String, Failure> {
 
 /// A line of the nodes file. A `#` in an address has no blank before it.
 fn without_comment(line: &str) -> &str {
-    let is_comment = |(at, _): &(usize, &str)| line[..*at].trim_end().len() < *at || *at == 0;
+    let is_comment =
+        |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
     let comment = line.match_indices('#').find(is_comment);
     comment.map_or(line, |(at, _)| &line[..at])
 }
