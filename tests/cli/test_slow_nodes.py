@@ -92,6 +92,50 @@ def test_a_node_that_hangs_is_not_waited_for_where_the_others_decide(
     assert time.monotonic() - began < 1.5
 
 
+@pytest.mark.parametrize("round_trip", [0.2, 0.4])
+def test_a_record_that_only_a_far_node_has(
+    cluster3: Cluster, fault_proxy: Proxies, round_trip: float
+) -> None:
+    """A near node has the holder's key, but has lost its record: it proves nothing."""
+    nodes = _far(cluster3, fault_proxy, 1, round_trip)
+    _write(cluster3, ["mine", "mine", None])
+    cluster3[1].command("DEL", "quorlock:sequencer:{job}")
+    ended = call(*VERIFY, nodes=nodes)
+    assert (ended.code, ended.err) == (0, ""), ended
+
+
+def test_a_record_that_only_a_hung_node_may_have(cluster3: Cluster) -> None:
+    nodes = cluster3.urls
+    _write(cluster3, ["mine", "mine", None])
+    cluster3[1].command("DEL", "quorlock:sequencer:{job}")
+    cluster3[0].pause()
+    ended = call("--timeout", "1s", *VERIFY, nodes=nodes)
+    assert ended.code == 69, ended
+    assert f"1 failed ({nodes[0]}: cannot connect: no answer within 800 ms)" in ended.err
+
+
+@pytest.mark.parametrize("values", [[None] * 3, ["other"] * 3])
+def test_a_hung_node_is_not_waited_for_where_no_record_can_matter(
+    cluster3: Cluster, values: Sequence[str | None]
+) -> None:
+    """Nobody has the lock, or a quorum tells of a holder that has recorded nothing."""
+    _write(cluster3, values)
+    for server in cluster3:
+        server.command("DEL", "quorlock:sequencer:{job}")
+    cluster3[2].pause()
+    began = time.monotonic()
+    ended = call("--timeout", "5s", *VERIFY, nodes=cluster3.urls)
+    assert ended.code == 1, ended
+    assert time.monotonic() - began < 1.5
+
+
+def test_the_answer_of_one_of_two_nodes_decides(cluster3: Cluster) -> None:
+    """Where it has no key, nobody has a quorum of two."""
+    cluster3[1].pause()
+    ended = call("--timeout", "1s", *VERIFY, nodes=cluster3.urls[:2])
+    assert ended.code == 1, ended
+
+
 def test_several_names_are_asked_for_together(cluster3: Cluster, fault_proxy: Proxies) -> None:
     nodes = _far(cluster3, fault_proxy, 3, 0.2)
     _write(cluster3, ["mine"] * 3)

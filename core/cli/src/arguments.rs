@@ -166,7 +166,8 @@ pub(crate) struct Status {
 ///
 /// Exits with 0 if it was released, 1 if it was not held, 3 if another holds it, and 69 if too few
 /// nodes answer to tell; the outcome is "unknown" then in --json. With --force, it tells on which nodes
-/// it has deleted a key, and on which it could not, and why.
+/// it has deleted a key, and on which it could not, and why; it takes the keys that it finds, also those of
+/// a client that has taken the lock since you looked.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -191,7 +192,8 @@ pub(crate) struct Release {
 /// Extend a lock that another program holds, such as one that hands its work over.
 ///
 /// Exits with 0 if it was extended, 1 if it was not held, 3 if another holds it, and 69 if too few
-/// nodes answer; the outcome is "unknown" then in --json.
+/// nodes answer, or their answers do not count, as where the user lacks rights on the guards' keys: the
+/// outcome is "unknown" then in --json, and the keys may have been extended.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

@@ -1,7 +1,8 @@
 //! A lease in one short text: `resource@token`. Owns how it is written and read; `record` keeps
-//! beside the locks what it takes to verify one.
+//! beside the locks what it takes to verify one, and `verify` asks for it.
 
 mod record;
+mod verify;
 
 pub use self::record::Record;
 

@@ -23,8 +23,8 @@ mod wire;
 
 pub(super) use self::arrivals::{Arrivals, SILENT};
 pub(super) use self::facts::Facts;
-pub(crate) use self::faults::of_record;
 pub(super) use self::faults::{of_connection, of_queue, of_reply, replica};
+pub(crate) use self::faults::{of_key, of_record};
 pub(super) use self::gate::Gate;
 pub(super) use self::guard_probe::GuardProbe;
 pub(super) use self::handshake::{ClientId, Handshake, Known, Told, log_in_calls, refused};

@@ -98,6 +98,12 @@ pub(crate) fn of_queue(error: &ServerError) -> Fault {
     Fault::new(fault.kind(), words)
 }
 
+/// The fault behind a reply that is none to the question for the value of a lock's key.
+pub(crate) fn of_key(reply: &Value) -> Fault {
+    let Value::ServerError(error) = reply else { return garbled() };
+    of_reply(error, None)
+}
+
 /// The fault behind a reply that is none to the question for the record of a sequencer.
 pub(crate) fn of_record(reply: &Value) -> Fault {
     let Value::ServerError(error) = reply else { return garbled() };
