@@ -77,7 +77,7 @@ export declare const FENCE: string
 /** The number that the protected resource checks. Below 2^53, so that it is exact. */
 export declare function fencingToken(handle: ExternalObject<LeaseHandle>): number | null
 
-/** The process ends: cancels what is under way, and waits briefly until the nodes have been told. */
+/** The environment ends: cancels what is under way, and waits briefly until the nodes have been told. */
 export declare function finish(bridge: ExternalObject<Bridge>): void
 
 /** Starts what has been asked for since the last call; tells whether there is something to take. */

@@ -55,7 +55,7 @@ pub fn bridge(
 ) -> napi::Result<External<Bridge>> {
     let queue = Queue::new(&wake)?;
     let anchor = RefCell::new(wake.build_threadsafe_function().weak::<true>().build()?);
-    env.add_env_cleanup_hook(Arc::clone(&queue), |queue| queue.close())?;
+    env.add_env_cleanup_hook(Arc::clone(&queue), |queue| end(&queue))?;
     let loop_driver = if drives { LoopDriver::new(*env, &wake, &queue) } else { None };
     Ok(External::new(Bridge { queue, anchor, loop_driver }))
 }
@@ -102,11 +102,17 @@ pub fn keep_alive(env: &Env, bridge: &External<Bridge>, alive: bool) -> napi::Re
     if alive { anchor.refer(env) } else { anchor.unref(env) }
 }
 
-/// The process ends: cancels what is under way, and waits briefly until the nodes have been told.
+/// The environment ends: cancels what is under way, and waits briefly until the nodes have been told.
 #[napi]
 pub fn finish(bridge: &External<Bridge>) {
-    let queue = &bridge.queue;
-    let Ok(engine) = Engine::shared() else { return queue.close() };
+    end(&bridge.queue);
+}
+
+/// Also called where no JavaScript is run at the end, as in a worker thread that is terminated, or whose process exits.
+fn end(queue: &Queue) {
+    let Some(engine) = Engine::shared().ok().filter(|_| !queue.is_closed()) else {
+        return queue.close();
+    };
     let (begun, patience) = (Instant::now(), engine.exit_patience(queue.under_way()));
     // Operations that were asked for last are started first: a release must not be cancelled.
     queue.start();

@@ -185,6 +185,11 @@ impl Queue {
         drop((asked, ended, running, starter));
     }
 
+    /// Whether the environment has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Calls the environment's thread.
     fn call(&self) {
         self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);

@@ -351,4 +351,33 @@ describe('a worker thread', () => {
     assert.equal(output, 'done\n')
     assert.deepEqual([status, signal], [0, null])
   })
+
+  it('whose process exits takes back what it has under way', async () => {
+    await Promise.all(cluster.servers.map((server) => server.command('SET', 'held', 'x')))
+    // The worker's event loop hears of no lock before the end.
+    const waiting = `import('quorlock').then(async ({ Redlock }) => {
+      const { parentPort } = await import('node:worker_threads')
+      const redlock = new Redlock(${JSON.stringify(cluster.urls)})
+      redlock.acquire('held', 60_000, { retryCount: -1 }).catch(() => {})
+      setTimeout(() => {
+        for (let i = 0; i < 40; i += 1) redlock.acquire('key' + i, 60_000)
+        parentPort.postMessage('asked')
+        for (;;);
+      }, 20)
+    })`
+    for (let round = 0; round < 5; round += 1) {
+      const { status, errors } = await run(
+        `import { Worker } from 'node:worker_threads'
+         import { once } from 'node:events'
+         await once(new Worker(${JSON.stringify(waiting)}, { eval: true }), 'message')
+         process.exit(3)`,
+        cluster.urls,
+      )
+      assert.deepEqual([status, errors], [3, ''])
+      for (const server of cluster.servers) {
+        assert.deepEqual(Object.keys(await server.keys('key*')), [])
+        assert.deepEqual(Object.keys(await server.keys('quorlock:queue:*')), [])
+      }
+    }
+  })
 })
