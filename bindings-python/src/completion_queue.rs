@@ -81,7 +81,7 @@ impl Inner {
         if slot.posted.is_empty() { None } else { Some(std::mem::take(&mut slot.posted)) }
     }
 
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut slot = self.lock();
         slot.closed = true;
         let wake_fd = slot.wake_fd.take();

@@ -21,6 +21,7 @@ mod notices;
 mod observing;
 mod operation;
 mod operation_task;
+mod operations;
 mod options;
 mod process;
 mod sequencer;
@@ -45,6 +46,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<acquisitions::Acquisitions>()?;
     module.add_class::<lease::LeaseState>()?;
     module.add_class::<operation::Operation>()?;
+    module.add_class::<operations::Operations>()?;
+    module.add_class::<operations::Finalizer>()?;
     module.add_class::<completion_queue::CompletionQueue>()?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(process::end_operations, module)?)?;

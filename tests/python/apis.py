@@ -16,6 +16,7 @@ import inspect
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import pytest
@@ -93,7 +94,12 @@ class NoReaders(asyncio.SelectorEventLoop):
         raise NotImplementedError
 
 
-def close_during_a_wait(loop: asyncio.AbstractEventLoop, lock: Any, seconds: float) -> Any:
+def close_during_a_wait(
+    loop: asyncio.AbstractEventLoop,
+    lock: Any,
+    seconds: float,
+    closing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> Any:
     """Closes the loop so long after a task has begun to wait for the lock; gives the task."""
 
     async def begin() -> Any:
@@ -103,7 +109,8 @@ def close_during_a_wait(loop: asyncio.AbstractEventLoop, lock: Any, seconds: flo
         return task
 
     task = loop.run_until_complete(begin())
-    loop.close()
+    with closing():
+        loop.close()
     return task
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import sys
 import time
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -123,6 +127,37 @@ def test_a_loop_that_is_closed_as_a_wait_begins_leaves_no_key(cluster3: Cluster,
             asyncio.run(task.result().release())
         time.sleep(0.02)  # time in which it could be won
         until_free(cluster3, within=5)
+
+
+@pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_ctrl_c_cannot_cut_short_what_a_closed_loop_cancels(
+    cluster3: Cluster, monkeypatch: pytest.MonkeyPatch, make: Any
+) -> None:
+    """A signal's handler runs at the first step of a Python function: here of the next one."""
+    lost: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    lock = aio.Redlock(cluster3.urls).lock("r", ttl=20, timeout=60)
+    with Redlock(cluster3.urls).lock("r", ttl=60):
+        task = close_during_a_wait(make(), lock, 0.1, closing=ctrl_c_in_the_first_step)
+    time.sleep(0.3)  # time in which it could be won
+    until_free(cluster3, within=5)
+    assert not task.done()
+    assert not lost, "the exception of the Ctrl-C was lost"
+
+
+@contextlib.contextmanager
+def ctrl_c_in_the_first_step() -> Iterator[None]:
+    """The first step of the library's Python code is interrupted."""
+
+    def strike(frame: FrameType, *_: object) -> None:
+        if "/quorlock/_" in frame.f_code.co_filename:
+            raise KeyboardInterrupt
+
+    sys.setprofile(strike)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
 
 
 @pytest.mark.parametrize("hung", [False, True], ids=["contended", "hung"])

@@ -10,7 +10,7 @@ from importlib import import_module
 from sys import modules
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._native import generation
+from ._native import Finalizer, generation
 from ._router import CompletionRouter, WaitingRouter
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ class _Keeper:
 
     def __init__(self, router: _HubRouter) -> None:
         self.router = router
-
-    def __del__(self) -> None:
-        self.router.end()
+        self._finalizer = Finalizer(router.operations)
 
 
 def current_hub() -> Any | None:

@@ -8,10 +8,10 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._native import generation
+from ._native import Finalizer, Operations, generation
 from ._notices import has_listener, listen
 from ._options import telling
-from ._router import Operations, WaitingRouter, Watch, dispatcher, log
+from ._router import WaitingRouter, Watch, dispatcher, log
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
@@ -121,16 +121,10 @@ class _Reader:
     def __init__(self, router: LoopRouter) -> None:
         self.futures: dict[int, asyncio.Future[None]] = {}
         self._router = router
+        self._finalizer = Finalizer(router.operations)
 
     def __call__(self) -> None:
         self._router.deliver()
-
-    def __del__(self) -> None:
-        try:
-            self._router.end()
-        finally:
-            # A Ctrl-C may have cut the first short.
-            self._router.end()
 
 
 class ThreadRouter:
@@ -138,7 +132,7 @@ class ThreadRouter:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
-        self.operations = Operations()
+        self.operations = Operations(None)
         self._router = dispatcher()
         self.generation = self._router.generation
 
@@ -163,7 +157,7 @@ class ThreadRouter:
 
     def end(self) -> None:
         """The loop is closed: cancel what is under way for it."""
-        self.operations.cancel_all()
+        self.operations.end()
 
     def _soon(self, call: Callable[[], object]) -> bool:
         """Whether the loop will call it: not if it is closed."""

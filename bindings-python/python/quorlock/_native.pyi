@@ -13,9 +13,11 @@ __all__ = [
     "OPTIONS",
     "Acquisitions",
     "CompletionQueue",
+    "Finalizer",
     "LeaseState",
     "Manager",
     "Operation",
+    "Operations",
     "Plan",
     "__version__",
     "begin_record",
@@ -99,6 +101,18 @@ class Operation:
     def has_ended(self) -> bool: ...
     def result(self) -> Any: ...
     def released(self, raise_on_lost: bool) -> str: ...
+
+@final
+class Operations:
+    def __new__(cls, queue: CompletionQueue | None) -> Self: ...
+    def add(self, operation: Operation) -> None: ...
+    def discard(self, operation: Operation) -> None: ...
+    def end(self) -> None: ...
+    def __len__(self) -> int: ...
+
+@final
+class Finalizer:
+    def __new__(cls, operations: Operations) -> Self: ...
 
 @final
 class CompletionQueue:

@@ -19,7 +19,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Callable
 
-from ._native import CompletionQueue, end_operations, generation, report
+from ._native import CompletionQueue, Operations, end_operations, generation, report
 
 if TYPE_CHECKING:
     from ._errors import LeaseLost
@@ -107,25 +107,16 @@ class CompletionRouter:
             log_failure("a callback of a lock failed")
 
 
-class Operations(set["Operation"]):
-    """What is waited for in one event loop or hub. If that ends, nobody takes the results."""
-
-    def cancel_all(self) -> None:
-        while self:
-            self.pop().cancel()
-
-
 class WaitingRouter(CompletionRouter):
     """The router of an event loop or a hub, in which tasks or greenlets wait."""
 
     def __init__(self) -> None:
         super().__init__(with_fd=True)
-        self.operations = Operations()
+        self.operations = Operations(self.queue)
 
     def end(self) -> None:
         """The loop or hub has ended: cancel what is under way for it, and close the descriptor."""
-        self.operations.cancel_all()
-        self.queue.close()
+        self.operations.end()
 
 
 class Dispatcher(CompletionRouter):

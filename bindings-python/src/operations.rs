@@ -1,0 +1,105 @@
+//! The operations that an event loop's tasks or a hub's greenlets wait for. Owns how they end with the loop or hub.
+//!
+//! When the loop or hub is gone, nobody takes the results, and a lease that was won would be
+//! renewed for ever. So all of these operations are cancelled then. This is native code because
+//! Python runs a signal's handler between the steps of Python code only: a Ctrl-C while a
+//! [`Finalizer`] is collected comes after its end.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::completion_queue::{self, CompletionQueue};
+use crate::fork::ForkLocal;
+use crate::operation::Operation;
+
+/// The operations for which one event loop or hub waits now, and the queue that tells it of ends.
+///
+/// The garbage collector need not know what is in it: an operation refers to no Python object.
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Operations {
+    waits: Arc<ForkLocal<Waits>>,
+}
+
+/// Ends the operations when it is dropped. A loop or hub keeps the only reference to it.
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Finalizer {
+    waits: Arc<ForkLocal<Waits>>,
+}
+
+struct Waits {
+    /// By address, as Python tells objects apart.
+    operations: Mutex<HashMap<usize, Py<Operation>>>,
+    queue: Option<Arc<completion_queue::Inner>>,
+}
+
+impl Waits {
+    fn end(&self) {
+        let waited_for = mem::take(&mut *self.operations());
+        for operation in waited_for.values() {
+            operation.get().cancel();
+        }
+        if let Some(queue) = &self.queue {
+            queue.close();
+        }
+    }
+
+    fn operations(&self) -> MutexGuard<'_, HashMap<usize, Py<Operation>>> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Operations {
+    #[new]
+    fn new(queue: Option<&CompletionQueue>) -> Self {
+        let queue = queue.and_then(CompletionQueue::inner).cloned();
+        let waits = Waits { operations: Mutex::default(), queue };
+        Self { waits: Arc::new(ForkLocal::new(waits)) }
+    }
+
+    fn add(&self, operation: &Bound<'_, Operation>) {
+        if let Some(waits) = self.waits.get() {
+            waits.operations().insert(address(operation), operation.clone().unbind());
+        }
+    }
+
+    fn discard(&self, operation: &Bound<'_, Operation>) {
+        let removed = self.waits.get().map(|waits| waits.operations().remove(&address(operation)));
+        drop(removed);
+    }
+
+    /// Cancels all operations, closes the queue, and with it its descriptor.
+    fn end(&self) {
+        if let Some(waits) = self.waits.get() {
+            waits.end();
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.waits.get().map_or(0, |waits| waits.operations().len())
+    }
+}
+
+#[pymethods]
+impl Finalizer {
+    #[new]
+    fn new(operations: &Operations) -> Self {
+        Self { waits: Arc::clone(&operations.waits) }
+    }
+}
+
+impl Drop for Finalizer {
+    fn drop(&mut self) {
+        // A forked child leaves its parent's operations and descriptor alone.
+        if let Some(waits) = self.waits.get() {
+            waits.end();
+        }
+    }
+}
+
+fn address(operation: &Bound<'_, Operation>) -> usize {
+    operation.as_ptr().addr()
+}
