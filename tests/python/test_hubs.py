@@ -89,8 +89,13 @@ EVENTLET = (
 )
 
 
+#: What gevent has by default on Windows.
+LIBUV = """
+    import os; os.environ["GEVENT_LOOP"] = "libuv"
+"""
 PROGRAMS = {
     "gevent": GEVENT,
+    "gevent-libuv": LIBUV + GEVENT,
     "gevent-unpatched": UNPATCHED,
     "eventlet": EVENTLET,
     "eventlet-unpatched": EVENTLET.replace("eventlet.monkey_patch()", ""),
@@ -122,6 +127,20 @@ def test_a_gevent_program_that_has_no_hub_yet_hears_of_a_loss(cluster3: Cluster)
         nodes=cluster3.urls,
     )
     assert out == "told"
+
+
+@pytest.mark.parametrize("loop", ["", LIBUV], ids=["libev", "libuv"])
+def test_a_gevent_program_that_has_used_a_lock_can_end_when_all_is_done(
+    cluster3: Cluster, loop: str
+) -> None:
+    code = """
+    import gevent, quorlock
+    with quorlock.redlock("r"):
+        gevent.sleep(0.01)
+    gevent.spawn(gevent.sleep, 0.1)
+    print(gevent.wait(timeout=5))
+"""
+    assert run(loop + code, nodes=cluster3.urls) == "True"
 
 
 NOTICES = """
@@ -188,19 +207,32 @@ def work():
         sleep(0.01)
 """
 IN_A_THREAD = "thread = threading.Thread(target=work); thread.start(); thread.join()"
+DESTROYED = """
+import gevent
+for _ in range(3):
+    work()
+    sleep(0.05)  # a timer of the hub resumes this
+    gevent.get_hub().destroy()
+"""
+ON_GEVENT = "from gevent import sleep, spawn"
+ON_LIBUV = textwrap.dedent(LIBUV) + ON_GEVENT
 ENDS = {
-    "gevent-destroyed": ("gevent", "work(); import gevent; gevent.get_hub().destroy()"),
-    "gevent-thread": ("gevent", IN_A_THREAD),
-    "eventlet-thread": ("eventlet", IN_A_THREAD),
+    "gevent-destroyed": (ON_GEVENT, DESTROYED),
+    "libuv-destroyed": (ON_LIBUV, DESTROYED),
+    "gevent-thread": (ON_GEVENT, IN_A_THREAD),
+    "libuv-thread": (ON_LIBUV, IN_A_THREAD),
+    "eventlet-thread": ("from eventlet import sleep, spawn", IN_A_THREAD),
 }
 
 
-@pytest.mark.parametrize(("hub", "end"), ENDS.values(), ids=ENDS.keys())
-def test_a_hub_that_ends_during_a_wait_leaves_no_key(cluster3: Cluster, hub: str, end: str) -> None:
-    lines = [f"from {hub} import sleep, spawn", WAIT, end, "print('ended', flush=True)", "input()"]
+@pytest.mark.parametrize(("head", "end"), ENDS.values(), ids=ENDS.keys())
+def test_a_hub_that_ends_during_a_wait_leaves_no_key(
+    cluster3: Cluster, head: str, end: str
+) -> None:
+    lines = [head, WAIT, end, "print('ended', flush=True)", "input()"]
     with Redlock(cluster3.urls).lock("r", ttl=60) as lease:
         with Program("\n".join(lines), nodes=cluster3.urls) as program:
-            assert program.line() == "ended"
+            assert program.line(within=20) == "ended"
             lease.release()
             time.sleep(0.3)  # time in which it could be won
             eventually(lambda: is_free(cluster3, "r"))

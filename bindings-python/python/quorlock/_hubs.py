@@ -59,6 +59,7 @@ class _GeventRouter(_HubRouter):
         self._watcher = hub.loop.io(self.queue.fileno(), 1, ref=False)
         self._watcher.start(self.deliver)
         self._waiting = 0
+        self._hold(0)
         hub.destroy = partial(self._destroy, hub.destroy)
 
     def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
@@ -79,9 +80,17 @@ class _GeventRouter(_HubRouter):
 
     def _hold(self, step: int) -> None:
         self._waiting += step
-        self._watcher.ref = self._waiting > 0
+        if self._watcher is not None:
+            # With libuv, only the `ref` of what is behind the watchers of a descriptor counts.
+            behind = getattr(self._watcher, "_watcher_ref", self._watcher)
+            behind.ref = self._waiting > 0
 
     def _destroy(self, destroy: Callable[..., object], *arguments: Any, **named: Any) -> object:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            # An active watcher keeps a hub with libuv from its end. It goes before its descriptor.
+            watcher.stop()
+            watcher.close()
         self.end()
         return destroy(*arguments, **named)
 
