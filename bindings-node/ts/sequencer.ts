@@ -1,4 +1,6 @@
-// The sequencer of a lock: `resource@token` as one text. The native half says how it is written.
+// The class `Sequencer`: the resources of a lock and its fencing token as one text,
+// `resource@token`, which a holder hands to others. Owns its type and what is said of a wrong one;
+// the native half reads and writes the text.
 
 import { describe, wrongType } from './errors'
 import { errorOf } from './failures'

@@ -1,5 +1,6 @@
-// Waits at an end for what is under way: events come in a later turn of the event loop. Owns how long, and that
-// the process is kept alive for a moment only.
+// Lets the function that ends an instrumentation (otel.ts) wait for the events of what has happened
+// before, which come in a later turn of the event loop. Owns how long it waits, and that it keeps
+// the process alive for a moment only.
 
 import { afterAlive } from './bridge'
 import { after } from './event_loop'

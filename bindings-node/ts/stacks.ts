@@ -1,4 +1,5 @@
-// Decides which stack an error has. Knows no error.
+// Gives an error that this package throws a stack trace that begins at the user's call, or none
+// where no line of code explains it. Owns how that is done; knows no class of errors.
 
 /**
  * The error that `make` makes, with a stack that begins at the caller of `method`: how the error was created

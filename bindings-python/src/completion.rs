@@ -1,5 +1,5 @@
-//! The completion of an operation: its result, who waits for it, and what happens to a result that
-//! no caller takes.
+//! The end of an operation (as of an acquisition), which the thread that runs it tells the caller
+//! that waits. Owns its result, who is told, and what becomes of a result that no caller takes.
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,6 @@
-//! Separates a process's state from that of its forked children, and refuses a second interpreter.
-//! Owns the generation.
+//! Keeps a forked child from what belongs to its parent: the engine, its connections and its locks.
+//! Owns the number by which this binding tells the two processes apart, its generation; and refuses
+//! a second interpreter.
 //!
 //! A forked child has the memory of its parent but none of its threads: a lock that the parent's
 //! engine thread held stays locked for ever, and sockets are shared with the parent. So nothing

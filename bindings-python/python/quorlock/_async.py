@@ -1,6 +1,6 @@
-"""The asyncio API: how a task waits for a lock, and what an `async with` block means.
+"""`Redlock`, `Lock` and `Lease` of the asyncio API, which users import from `quorlock.aio`.
 
-Users import `aio`.
+Owns what a task awaits of them, and what an `async with` block means.
 """
 
 from __future__ import annotations

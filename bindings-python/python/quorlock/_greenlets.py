@@ -1,6 +1,6 @@
-"""Waits inside a gevent or eventlet hub without blocking its other greenlets.
+"""Waits for the blocking API: under gevent and eventlet only the greenlet waits, else the thread.
 
-Owns the choice of who calls back.
+Owns that choice, and the same one for callbacks (`on_lost`): the hub calls them, or else a thread.
 """
 
 from __future__ import annotations

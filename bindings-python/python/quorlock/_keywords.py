@@ -1,4 +1,7 @@
-"""Names the keyword arguments of redis-py and valkey-py that are no parts of a node."""
+"""Lists for `_nodes` the keyword arguments of redis-py and valkey-py that are no parts of a node.
+
+Owns which of them are refused where a node is given by such arguments, and which are left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lets a tracer follow acquisitions. Owns where it is told; does nothing while there is none."""
+"""Tells the tracers of a manager (see `otel`) when an acquisition begins, is won, or fails.
+
+Owns which tracers a manager has. The blocking and the asyncio API call it at each acquisition.
+"""
 
 from __future__ import annotations
 

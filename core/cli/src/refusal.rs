@@ -1,4 +1,5 @@
-//! Why a server refuses a call. Owns the signs in its words.
+//! Tells `status`, `doctor` and the other commands that ask nodes why a server refused a call: rights,
+//! protected mode, or a command that it does not have. Owns the words by which that is known.
 
 /// Whether the user may not make the call.
 pub(crate) fn is_not_permitted(words: &str) -> bool {

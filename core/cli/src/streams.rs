@@ -1,4 +1,5 @@
-//! The standard streams. Owns that there are three of them.
+//! Opens those of the three standard streams without which the command was started, so that no file
+//! or socket takes the place of one.
 #![allow(unsafe_code, reason = "whether a descriptor is open has no safe question")]
 
 use std::fs::OpenOptions;

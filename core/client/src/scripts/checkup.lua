@@ -1,5 +1,6 @@
--- Looks at the node for the guards: puts a new canary in the place of the one that was seen, joins what the
--- client leaves for others, and tells what stands there then.
+-- Looks at a node for the guards, which decide whether its grants count: puts a new canary, the key
+-- by which they see that a node lost its keys, in the place of the last one; adds the client's
+-- notes for others; replies what stands there.
 --
 -- KEYS   1 the canary key · 2 the notes key, a hash
 -- ARGV   1 ttl of both keys in milliseconds

@@ -1,4 +1,5 @@
--- Counts the places in the queues of the lock keys that still count; replies the largest number.
+-- Tells a caller how many waiters a lock has: of the queues of its lock keys, the longest counts.
+-- Places that have ended are left out. Runs behind queue.lua.
 --
 -- KEYS   as in queue.lua
 local most = 0

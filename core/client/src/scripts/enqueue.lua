@@ -1,4 +1,5 @@
--- Takes or keeps a place in the queue of every lock key, and tells how the lock stands. Grants nothing.
+-- Takes or keeps the place of a waiter in the queue of every lock key, and tells it how the lock
+-- stands. Grants nothing. Runs behind queue.lua.
 --
 -- KEYS   as in queue.lua
 -- ARGV   1 the name of the waiter

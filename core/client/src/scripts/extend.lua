@@ -1,4 +1,5 @@
--- Keeps the lock keys of many leases for a new ttl from now, each lease all or nothing.
+-- Keeps the lock keys of the leases that holders extend for a new ttl from now: many leases in one
+-- call, each of them all or nothing.
 --
 -- KEYS   the lock keys of the first lease, then of the second, ...
 -- ARGV   three for each lease: holder id, new ttl in milliseconds, number of its lock keys

@@ -1,4 +1,5 @@
--- Stands behind queue.lua, before a grant in fair mode: an earlier waiter goes first, and is called.
+-- Says, for a grant in fair mode, whether an earlier waiter goes first, and calls that one. Stands
+-- between queue.lua and grant.lua.
 local function is_behind()
   local member, arrived = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
   -- Without the rights there would be no order: none of those users has a place.

@@ -1,4 +1,5 @@
--- Takes every lock key of a lease, or none of them.
+-- Takes the lock for a holder: every lock key of the lease, or none of them. Runs behind plain.lua,
+-- or in fair mode behind queue.lua and fair.lua.
 --
 -- KEYS   the n lock keys; in fair mode as in queue.lua
 -- ARGV   1 the canary key, '' = nothing is guarded

@@ -1,4 +1,4 @@
--- Looks at the lock keys of a holder and changes nothing.
+-- Tells whether a holder still has its lock keys, and else when they are free. Changes nothing.
 --
 -- KEYS   the n lock keys
 -- ARGV   1 holder id

@@ -1,5 +1,6 @@
--- Has the node remember its fences for a while longer: makes the table if there is none, and puts its end off.
--- Sent ahead of the first grant with a fencing token on each connection, and every ten seconds from then on.
+-- Has a node remember its fences (the highest fencing tokens that were granted) for a while longer:
+-- makes their table if there is none, and puts its end off. Sent ahead of the first grant with a
+-- fencing token on each connection, and every ten seconds from then on.
 --
 -- KEYS   1 the table of fences
 -- ARGV   1 least ttl of the table in milliseconds

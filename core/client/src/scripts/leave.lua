@@ -1,4 +1,6 @@
--- Gives a place up in the queue of every lock key. If it was the first, the next one is called or told.
+-- Gives up the place of a waiter that waits no longer, in the queue of every lock key. If it was
+-- the first, the next one is called where the key is free, and else told that it is the first now.
+-- Runs behind queue.lua.
 --
 -- KEYS   as in queue.lua
 -- ARGV   1 the name of the waiter

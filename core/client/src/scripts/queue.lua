@@ -1,4 +1,6 @@
--- What the scripts for queues have in common. Stands before their own text.
+-- The queues in which waiters stand for lock keys: their places, who is first, and how it is
+-- called. The functions here are what enqueue, leave, count_waiters, fair and call have in common:
+-- this text stands before each of theirs.
 --
 -- KEYS   the n lock keys, then the n queues, then the n sets of lives
 --        queue  sorted set: member = the name of a waiter, score = when it arrived in microseconds

@@ -1,4 +1,5 @@
--- Raises the fence of the resources to a token, if every lock key is the holder's.
+-- Raises the fence (the highest fencing token that the node knows) of every resource of an
+-- acquisition to its token, if every lock key is the holder's.
 --
 -- KEYS   the n lock keys
 -- ARGV   1 holder id

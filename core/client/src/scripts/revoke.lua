@@ -1,4 +1,5 @@
--- Deletes those lock keys that are the holder's, and never another's.
+-- Gives the lock keys of a holder back (a release, or an attempt that was lost): deletes those that
+-- are its own, and never another's. Runs behind plain.lua, or as a function before call.lua.
 --
 -- KEYS   the lock keys
 -- ARGV   1 holder id
