@@ -214,6 +214,20 @@ for _ in range(3):
     sleep(0.05)  # a timer of the hub resumes this
     gevent.get_hub().destroy()
 """
+INTERRUPTED = """
+import sys
+from quorlock import _hubs
+
+def strike(frame, *_):
+    if "/quorlock/_" in frame.f_code.co_filename:
+        raise KeyboardInterrupt
+
+work()
+(of_thread,) = _hubs._of_threads.values()
+sys.setprofile(strike)
+del of_thread.keeper  # as where the thread has another hub next
+sys.setprofile(None)
+"""
 ON_GEVENT = "from gevent import sleep, spawn"
 ON_LIBUV = textwrap.dedent(LIBUV) + ON_GEVENT
 ENDS = {
@@ -221,6 +235,7 @@ ENDS = {
     "libuv-destroyed": (ON_LIBUV, DESTROYED),
     "gevent-thread": (ON_GEVENT, IN_A_THREAD),
     "libuv-thread": (ON_LIBUV, IN_A_THREAD),
+    "gevent-interrupted": (ON_GEVENT, INTERRUPTED),
     "eventlet-thread": ("from eventlet import sleep, spawn", IN_A_THREAD),
 }
 
