@@ -77,7 +77,10 @@ export declare const FENCE: string
 /** The number that the protected resource checks. Below 2^53, so that it is exact. */
 export declare function fencingToken(handle: ExternalObject<LeaseHandle>): number | null
 
-/** The environment ends: cancels what is under way, and waits briefly until the nodes have been told. */
+/**
+ * The process exits, or the worker thread: cancels what is under way, and waits briefly until the nodes have been told.
+ * (A program may also call its listeners without an exit: what it asks for afterwards is done.)
+ */
 export declare function finish(bridge: ExternalObject<Bridge>): void
 
 /** Starts what has been asked for since the last call; tells whether there is something to take. */

@@ -55,7 +55,12 @@ pub fn bridge(
 ) -> napi::Result<External<Bridge>> {
     let queue = Queue::new(&wake)?;
     let anchor = RefCell::new(wake.build_threadsafe_function().weak::<true>().build()?);
-    env.add_env_cleanup_hook(Arc::clone(&queue), |queue| end(&queue))?;
+    env.add_env_cleanup_hook(Arc::clone(&queue), |queue| {
+        if !queue.is_over() {
+            end(&queue);
+        }
+        queue.close();
+    })?;
     let loop_driver = if drives { LoopDriver::new(*env, &wake, &queue) } else { None };
     Ok(External::new(Bridge { queue, anchor, loop_driver }))
 }
@@ -102,7 +107,8 @@ pub fn keep_alive(env: &Env, bridge: &External<Bridge>, alive: bool) -> napi::Re
     if alive { anchor.refer(env) } else { anchor.unref(env) }
 }
 
-/// The environment ends: cancels what is under way, and waits briefly until the nodes have been told.
+/// The process exits, or the worker thread: cancels what is under way, and waits briefly until the nodes have been told.
+/// (A program may also call its listeners without an exit: what it asks for afterwards is done.)
 #[napi]
 pub fn finish(bridge: &External<Bridge>) {
     end(&bridge.queue);
@@ -110,16 +116,24 @@ pub fn finish(bridge: &External<Bridge>) {
 
 /// Also called where no JavaScript is run at the end, as in a worker thread that is terminated, or whose process exits.
 fn end(queue: &Queue) {
-    let Some(engine) = Engine::shared().ok().filter(|_| !queue.is_closed()) else {
-        return queue.close();
-    };
-    let (begun, patience) = (Instant::now(), engine.exit_patience(queue.under_way()));
+    let Ok(engine) = Engine::shared() else { return queue.drop_operations() };
+    let (begun, left) = (Instant::now(), LONGEST_EXIT.saturating_sub(WAITED.get()));
+    let patience = engine.exit_patience(queue.under_way()).min(left);
     // Operations that were asked for last are started first: a release must not be cancelled.
     queue.start();
     engine.pass(patience);
-    queue.close();
+    queue.drop_operations();
     engine.drain(patience.saturating_sub(begun.elapsed()));
+    WAITED.set(WAITED.get() + begun.elapsed());
 }
+
+thread_local! {
+    /// How long the thread has waited at its end, for one copy of the package after another.
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// How long the thread waits at its end, at most.
+const LONGEST_EXIT: Duration = Duration::from_secs(1);
 
 /// Cancels an operation; tells whether it was still under way. No result comes after this.
 #[napi]

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
-use std::mem;
+use std::mem::{self, take};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll, Waker};
@@ -45,6 +45,8 @@ struct State {
     starter: Option<Task<()>>,
     /// The environment's thread drives the core, and takes the results afterwards.
     loop_drives: bool,
+    /// Operations were dropped, and none was asked for since.
+    is_over: bool,
     closed: bool,
 }
 
@@ -58,7 +60,7 @@ async fn start(queue: Arc<Queue>, engine: Engine) {
     loop {
         let asked = poll_fn(|context| {
             queue.intake.register(context.waker());
-            let asked = mem::take(&mut queue.lock().asked);
+            let asked = take(&mut queue.lock().asked);
             if asked.is_empty() { Poll::Pending } else { Poll::Ready(asked) }
         });
         let started: Vec<_> = asked
@@ -125,7 +127,7 @@ impl Queue {
     /// What has ended and was not taken yet: the `most` oldest results.
     pub(crate) fn take(&self, most: usize) -> Vec<(u32, Outcome)> {
         let ended = &mut self.lock().ended;
-        if ended.len() > most { ended.drain(..most).collect() } else { mem::take(ended).into() }
+        if ended.len() > most { ended.drain(..most).collect() } else { take(ended).into() }
     }
 
     /// Cancels an operation; tells whether it was still under way: if not, its result is on its way.
@@ -142,6 +144,7 @@ impl Queue {
     {
         let mut state = self.lock();
         state.asked.push((id, Box::pin(operation)));
+        state.is_over = false;
         state.running.insert(id, None);
         if state.starter.is_none() {
             let starting = start(Arc::clone(self), engine.clone());
@@ -174,20 +177,29 @@ impl Queue {
         }
     }
 
-    /// The environment ends: operations under way are dropped, which withdraws them, and held
-    /// leases are no longer renewed.
-    pub(crate) fn close(&self) {
+    /// Drops operations under way and results that were not taken, which withdraws them.
+    pub(crate) fn drop_operations(&self) {
         let mut state = self.lock();
-        let rest = mem::replace(&mut *state, State { closed: true, ..State::default() });
+        let dropped = (take(&mut state.asked), take(&mut state.ended), take(&mut state.running));
+        state.is_over = true;
         drop(state);
-        let State { asked, ended, running, leases, starter, loop_drives: _, closed: _ } = rest;
-        leases.let_run_out();
-        drop((asked, ended, running, starter));
+        drop(dropped);
     }
 
-    /// Whether the environment has ended.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
+    /// Whether all operations were dropped, and none was asked for since.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// The environment ends: also, held leases are no longer renewed.
+    pub(crate) fn close(&self) {
+        self.drop_operations();
+        let mut state = self.lock();
+        let State { leases, starter, .. } =
+            mem::replace(&mut *state, State { closed: true, ..State::default() });
+        drop(state);
+        leases.let_run_out();
+        drop(starter);
     }
 
     /// Calls the environment's thread.

@@ -1,20 +1,28 @@
 // Calls what each copy of this package has to do at the exit of the process. Owns the one listener that all copies
 // share: a test program loads one for each of its files, or more.
 
-/** Has `call` called when the process exits; in a worker thread, when that ends. */
-export function atExit(call: () => void): void {
-  const shared = process as unknown as Record<symbol, ((call: () => void) => void) | undefined>
-  shared[REGISTER] ??= listen()
-  shared[REGISTER](call)
+/** What the copies share. */
+interface Shared {
+  readonly calls: (() => void)[]
+  readonly listener: () => void
 }
 
-function listen(): (call: () => void) => void {
+/** Has `call` called when the process exits; in a worker thread, when that ends. */
+export function atExit(call: () => void): void {
+  const process_ = process as unknown as Record<symbol, Shared | undefined>
+  const shared = (process_[SHARED] ??= share())
+  shared.calls.push(call)
+  // A program may have removed all listeners since.
+  if (!process.listeners('exit').includes(shared.listener)) process.on('exit', shared.listener)
+}
+
+function share(): Shared {
   const calls: (() => void)[] = []
-  process.once('exit', () => {
+  const listener = (): void => {
     for (const call of calls) call()
-  })
-  return (call) => void calls.push(call)
+  }
+  return { calls, listener }
 }
 
 /** Where the copies find it. */
-const REGISTER = Symbol.for('quorlock.atExit')
+const SHARED = Symbol.for('quorlock.atExit')

@@ -1,6 +1,7 @@
 // The clock, the timers and the turns of the event loop, also where a test has replaced them by fake ones, for which no
 // lock must wait: before this package was loaded, or later. Knows no lock.
 
+import { executionAsyncResource } from 'node:async_hooks'
 import * as timers from 'node:timers'
 
 const { setImmediate } = timers
@@ -34,11 +35,17 @@ export function after(millis: number, callback: () => void): () => void {
 /** A signal that nobody refers to would be collected before its time. */
 const pending = new Set<AbortSignal>()
 
-// Fake ones do not call.
+// A fake one does not call, or it calls on behalf of whoever moves the fake clock on. A real one calls on its own behalf.
 let isTickReal = false
 let isImmediateReal = false
-nextTick(() => (isTickReal = true))
-setImmediate(() => (isImmediateReal = true))
+const ofTick = (): void => void (isTickReal = caller()?.callback === ofTick)
+const immediate = setImmediate(() => (isImmediateReal = caller() === immediate))
+nextTick(ofTick)
+
+/** What Node calls the present function for. */
+function caller(): { callback?: unknown } | undefined {
+  return executionAsyncResource?.()
+}
 
 /** Calls `callback` when what runs now and the promises that it has settled are done. */
 export function atEndOfTurn(callback: () => void): void {

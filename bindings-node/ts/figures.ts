@@ -30,7 +30,7 @@ export interface NodeFigures {
 export interface RedlockStats {
   /**
    * Acquisitions by how they ended: `acquired`, `not_acquired`, `timed_out`, `unreachable`, `cancelled`,
-   * `error`, and `degraded` for those that went on without a quorum, which count as `unreachable`, too.
+   * `error`, and `degraded` for those that went on without a quorum (and are not counted as `unreachable`).
    */
   readonly acquisitions: Readonly<Record<string, number>>
   /** How long the acquisitions took that were won, in seconds. */

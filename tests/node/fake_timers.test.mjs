@@ -51,6 +51,21 @@ describe('fake timers', { timeout: 60_000 }, () => {
     await own.quit()
   })
 
+  it('may be moved on while the package is new', async () => {
+    const clock = fakeClock()
+    /** @type {Redlock} */
+    let own
+    try {
+      own = new (loadAnew().Redlock)(cluster.urls)
+      clock.moveOn()
+      assert.equal((await crowd(own)).size, 600)
+    } finally {
+      clock.restore()
+    }
+    assert.equal((await crowd(own, 'later')).size, 600)
+    await own.quit()
+  })
+
   for (const early of [false, true])
     it(`hold up no statistics of a node that answers late${early ? ', though they came first' : ''}`, async () => {
       const urls = cluster.urls.slice(0, 2)
@@ -102,6 +117,29 @@ function fake() {
     process.nextTick = nextTick
     for (const [index, name] of names.entries())
       globalThis[name] = timers[name] = /** @type {any} */ (real[index])
+  }
+}
+
+/** Replaces the same by what calls when time is moved on; returns what moves it on, and what undoes that. */
+function fakeClock() {
+  const { nextTick } = process
+  const real = { ...timers }
+  /** @type {(() => void)[]} */
+  const asked = []
+  const later = /** @type {any} */ (
+    (/** @type {() => void} */ call) => {
+      asked.push(call)
+      return { ref() {}, unref() {} }
+    }
+  )
+  process.nextTick = later
+  globalThis.setImmediate = timers.setImmediate = later
+  return {
+    moveOn: () => asked.splice(0).forEach((call) => call()),
+    restore: () => {
+      process.nextTick = nextTick
+      globalThis.setImmediate = timers.setImmediate = real.setImmediate
+    },
   }
 }
 

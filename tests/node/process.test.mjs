@@ -1,34 +1,9 @@
-// Tests processes: they end when the user's code is done, get no unhandled rejections, and worker threads may
-// be ended at any moment.
+// Tests processes: they end when the user's code is done, and get no unhandled rejections.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { after, before, beforeEach, describe, it } from 'node:test'
-import { Worker } from 'node:worker_threads'
+import { run } from './support/program.mjs'
 import { startServers } from './support/servers.mjs'
 import { eventually, promptly } from './support/wait.mjs'
-
-/** Ends with what it printed, its code and how long it lived after `done` was printed. */
-async function run(
-  /** @type {string} */ code,
-  /** @type {string[]} */ urls,
-  /** @type {string[]} */ flags = [],
-) {
-  const head = `import { Redlock } from 'quorlock'; const urls = ${JSON.stringify(urls)};`
-  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', head + code], {
-    cwd: import.meta.dirname,
-  })
-  let [output, errors, doneAt] = ['', '', NaN]
-  child.stdout.on('data', (data) => {
-    output += String(data)
-    if (output.includes('done')) doneAt = performance.now()
-  })
-  child.stderr.on('data', (data) => (errors += String(data)))
-  const limit = setTimeout(() => child.kill('SIGKILL'), 20_000)
-  const [status] = await once(child, 'close')
-  clearTimeout(limit)
-  return { output, errors, status, lingered: performance.now() - doneAt }
-}
 
 describe('a process', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
@@ -202,6 +177,60 @@ describe('a process', () => {
     assert.deepEqual(left.flatMap(Object.keys), [])
   })
 
+  it('that has lost its listeners has one for a package that is loaded later', async () => {
+    const { errors } = await run(
+      `import { createRequire } from 'node:module'
+       const require = createRequire(process.cwd() + '/')
+       const first = new Redlock(urls)
+       await (await first.acquire('key', 60_000)).release()
+       process.removeAllListeners('exit')
+       for (const name of Object.keys(require.cache)) if (!name.endsWith('.node')) delete require.cache[name]
+       const own = new (require('quorlock').Redlock)(urls)
+       await (await own.acquire('key', 60_000)).release()
+       for (let i = 0; i < 50; i += 1) [first, own][i % 2].acquire('key' + i, 60_000)
+       process.exit()`,
+      cluster.urls,
+    )
+    assert.equal(errors, '')
+    const left = await Promise.all(cluster.servers.map((server) => server.keys('key*')))
+    assert.deepEqual(left.flatMap(Object.keys), [])
+  })
+
+  it('whose listeners are called without an exit goes on', () =>
+    ends(`
+      const redlock = new Redlock(urls)
+      const held = await redlock.acquire('held', 60_000, { autoExtend: true })
+      process.emit('exit', 0)
+      process.exitCode = 0 // which Node's own listener has set
+      await (await redlock.acquire('a', 60_000)).release()
+      await held.release()
+      console.log('done')`))
+
+  it('that exits beside a hung node waits once for all copies of the package', async () => {
+    await cluster.servers[0].pause()
+    try {
+      await promptly(1500, async () => {
+        const { status, lingered } = await run(
+          `import { createRequire } from 'node:module'
+           const require = createRequire(process.cwd() + '/')
+           const locks = []
+           for (let copy = 0; copy < 30; copy += 1) {
+             for (const name of Object.keys(require.cache)) if (!name.endsWith('.node')) delete require.cache[name]
+             locks.push(await new (require('quorlock').Redlock)(urls).acquire('key' + copy, 60_000))
+           }
+           for (const lock of locks) lock.release()
+           console.log('done')
+           process.exit(3)`,
+          cluster.urls,
+        )
+        assert.equal(status, 3)
+        return lingered
+      })
+    } finally {
+      await cluster.servers[0].resume()
+    }
+  })
+
   it('that exits in the same breath gives back what it has released', async () => {
     const { status } = await run(
       `const redlock = new Redlock(urls)
@@ -260,124 +289,5 @@ describe('a process', () => {
     )
     assert.match(output, /uncaught the listener's own/)
     assert.match(output, /rejected LOCK_NOT_ACQUIRED/)
-  })
-})
-
-describe('a worker thread', () => {
-  /** @type {import('./support/servers.mjs').Cluster} */
-  let cluster
-  before(async () => {
-    cluster = await startServers(3)
-  })
-  beforeEach(() => cluster.reset())
-  after(() => cluster.close())
-
-  /** @param {string} code */
-  const worker = (code) =>
-    new Worker(
-      `import('quorlock').then(async ({ Redlock }) => {
-      const { parentPort } = require('node:worker_threads')
-      const redlock = new Redlock(${JSON.stringify(cluster.urls)})
-      ${code}
-    })`,
-      { eval: true },
-    )
-
-  it('has locks of its own, and ends by itself', async () => {
-    const threads = [0, 1, 2].map((number) =>
-      worker(`
-        for (let i = 0; i < 10; i += 1) {
-          await redlock.using('shared', 2000, { timeout: 10_000, retryDelay: 10, retryJitter: 5 }, async () => parentPort.postMessage(${number}))
-        }`),
-    )
-    let messages = 0
-    for (const thread of threads) thread.on('message', () => (messages += 1))
-    await Promise.all(threads.map((thread) => once(thread, 'exit')))
-    assert.equal(messages, 30)
-    await eventually(async () => (await cluster.values('shared')).every((value) => value === null))
-  })
-
-  it('that is ended with operations under way takes them back and crashes nothing', async () => {
-    const { Redlock } = await import('quorlock')
-    const redlock = new Redlock(cluster.urls)
-    const held = await redlock.acquire('held', 60_000)
-    for (let round = 0; round < 8; round += 1) {
-      const thread = worker(`
-        const other = await redlock.acquire('own${round}', 300, { autoExtend: true })
-        for (let i = 0; i < 20; i += 1) redlock.acquire(['many${round}' + i, 'held'], 60_000, { retryCount: -1, retryDelay: 5, retryJitter: 4 })
-        redlock.using('using${round}', 300, (signal) => new Promise(() => {}))
-        parentPort.postMessage('ready')`)
-      await once(thread, 'message')
-      await new Promise((resolve) => setTimeout(resolve, round * 3))
-      await thread.terminate()
-    }
-    const left = async () =>
-      (await Promise.all(cluster.servers.map((server) => server.keys('*'))))
-        .flatMap(Object.keys)
-        .filter((key) => !key.startsWith('quorlock:'))
-    // What was held runs out, since nobody extends it; what was waited for is taken back.
-    await eventually(async () => (await left()).every((key) => key === 'held'))
-    assert.ok(held.isValid)
-    await held.release()
-    await redlock.quit()
-  })
-
-  it('may be the only one to load the addon', async () => {
-    const code = `
-      import { Worker } from 'node:worker_threads'
-      import { once } from 'node:events'
-      for (let i = 0; i < 5; i += 1) {
-        const worker = new Worker(\`import('quorlock').then(async ({ Redlock }) => {
-          const { parentPort } = await import('node:worker_threads')
-          const redlock = new Redlock(\${JSON.stringify(urls)})
-          const lock = await redlock.acquire('only', 300, { autoExtend: true, timeout: 5000 })
-          parentPort.postMessage('held')
-          await lock.release()
-          redlock.acquire('other', 300, { autoExtend: true })
-        })\`, { eval: true })
-        await once(worker, 'message')
-        await worker.terminate()
-      }
-      console.log('done')`
-    const child = spawn(
-      process.execPath,
-      ['--input-type=module', '-e', `const urls = ${JSON.stringify(cluster.urls)};${code}`],
-      { cwd: import.meta.dirname },
-    )
-    let output = ''
-    child.stdout.on('data', (data) => (output += String(data)))
-    child.stderr.on('data', (data) => (output += String(data)))
-    const [status, signal] = await once(child, 'close')
-    assert.equal(output, 'done\n')
-    assert.deepEqual([status, signal], [0, null])
-  })
-
-  it('whose process exits takes back what it has under way', async () => {
-    await Promise.all(cluster.servers.map((server) => server.command('SET', 'held', 'x')))
-    // The worker's event loop hears of no lock before the end.
-    const waiting = `import('quorlock').then(async ({ Redlock }) => {
-      const { parentPort } = await import('node:worker_threads')
-      const redlock = new Redlock(${JSON.stringify(cluster.urls)})
-      redlock.acquire('held', 60_000, { retryCount: -1 }).catch(() => {})
-      setTimeout(() => {
-        for (let i = 0; i < 40; i += 1) redlock.acquire('key' + i, 60_000)
-        parentPort.postMessage('asked')
-        for (;;);
-      }, 20)
-    })`
-    for (let round = 0; round < 5; round += 1) {
-      const { status, errors } = await run(
-        `import { Worker } from 'node:worker_threads'
-         import { once } from 'node:events'
-         await once(new Worker(${JSON.stringify(waiting)}, { eval: true }), 'message')
-         process.exit(3)`,
-        cluster.urls,
-      )
-      assert.deepEqual([status, errors], [3, ''])
-      for (const server of cluster.servers) {
-        assert.deepEqual(Object.keys(await server.keys('key*')), [])
-        assert.deepEqual(Object.keys(await server.keys('quorlock:queue:*')), [])
-      }
-    }
   })
 })

@@ -1,0 +1,25 @@
+// Runs a program of a few lines in a process of its own.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+
+/** Ends with what it printed, its code and how long it lived after `done` was printed. */
+export async function run(
+  /** @type {string} */ code,
+  /** @type {string[]} */ urls,
+  /** @type {string[]} */ flags = [],
+) {
+  const head = `import { Redlock } from 'quorlock'; const urls = ${JSON.stringify(urls)};`
+  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', head + code], {
+    cwd: import.meta.dirname,
+  })
+  let [output, errors, doneAt] = ['', '', NaN]
+  child.stdout.on('data', (data) => {
+    output += String(data)
+    if (output.includes('done')) doneAt = performance.now()
+  })
+  child.stderr.on('data', (data) => (errors += String(data)))
+  const limit = setTimeout(() => child.kill('SIGKILL'), 20_000)
+  const [status] = await once(child, 'close')
+  clearTimeout(limit)
+  return { output, errors, status, lingered: performance.now() - doneAt }
+}
