@@ -2,15 +2,17 @@
 //! their messages never repeat a password.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use quorlock::{
-    Address, Builder, Engine, Fault, FaultKind, NodeSettings, Policy, Redlock, ServerConnection,
+    Address, Builder, Engine, Fault, FaultKind, NodeSettings, NodeState, Policy, Redlock,
+    ServerConnection,
 };
 
 use crate::arguments::Common;
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, because, code};
 use crate::output::Output;
 
 /// What all commands that talk to nodes share.
@@ -72,13 +74,30 @@ impl Context {
         Ok(self.builder().policy(policy).node_settings(settings).build()?)
     }
 
-    /// The result of an operation that ends before the timeout is over.
-    pub(crate) fn within<T>(&self, operation: impl Future<Output = T>) -> Result<T, Failure> {
-        let too_late = || {
-            let timeout = humantime::format_duration(self.timeout);
-            Failure::new(code::NO_QUORUM, format!("too few nodes have answered within {timeout}"))
+    /// The result of an operation on the nodes of `locks` that ends before the timeout is over.
+    pub(crate) fn within<T>(
+        &self,
+        locks: &Redlock,
+        operation: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        self.engine.block_on_for(self.left(), operation).ok_or_else(|| self.too_late(locks))
+    }
+
+    fn too_late(&self, locks: &Redlock) -> Failure {
+        let fault = |(address, state): (Arc<str>, NodeState)| {
+            let fault = match state {
+                NodeState::Healthy | NodeState::Quarantined(_) => return None,
+                NodeState::Connecting | NodeState::Unresponsive => {
+                    Fault::new(FaultKind::TimedOut, "no answer in time")
+                }
+                NodeState::Refusing(fault) | NodeState::Down(fault) => fault,
+            };
+            Some((address.to_string(), fault))
         };
-        self.engine.block_on_for(self.left(), operation).ok_or_else(too_late)
+        let faults: Vec<_> = locks.nodes().into_iter().filter_map(fault).collect();
+        let timeout = humantime::format_duration(self.timeout);
+        let message = format!("too few nodes have answered within {timeout}");
+        Failure::new(code::NO_QUORUM, because(&message, &faults))
     }
 
     /// How much is left of the timeout, and a little more: for what is asked of near nodes once others were waited for.

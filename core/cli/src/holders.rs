@@ -7,7 +7,7 @@ mod reading;
 mod status;
 mod value;
 
-use quorlock::{Answer, ErrorKind, Lease, Lock, LockError, ReleaseOutcome, Sequencer};
+use quorlock::{Answer, ErrorKind, Lease, Lock, LockError, Redlock, ReleaseOutcome, Sequencer};
 use serde_json::{Value as Json, json};
 
 pub(crate) use self::status::status;
@@ -28,9 +28,10 @@ pub(crate) fn release(context: &Context, options: &Release) -> Result<u8, Failur
 
 fn by_token(context: &Context, name: &str, token: &str) -> Result<u8, Failure> {
     // What is only released needs no fencing token.
-    let lock = context.patient()?.lock(name).set(|policy| policy.fencing(false));
-    let lease = take_over(context, name, &lock, token)?;
-    let (outcome, votes) = context.within(lease.release_told())??;
+    let locks = context.patient()?;
+    let lock = locks.lock(name).set(|policy| policy.fencing(false));
+    let lease = take_over(context, name, (&locks, &lock), token)?;
+    let (outcome, votes) = context.within(&locks, lease.release_told())??;
     if let Some(ended) = lease.loss(outcome) {
         return Err(not_kept(context, name, ended));
     }
@@ -47,13 +48,14 @@ fn by_token(context: &Context, name: &str, token: &str) -> Result<u8, Failure> {
 pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure> {
     let name = &options.name;
     let token = options.token.as_deref().expect("the command line was checked");
-    let lock = context.patient()?.lock(name).ttl(options.ttl).timeout(context.timeout);
-    let lease = take_over(context, name, &lock, token)?;
-    let extended = context.within(lease.extend(None))?;
+    let locks = context.patient()?;
+    let lock = locks.lock(name).ttl(options.ttl).timeout(context.timeout);
+    let lease = take_over(context, name, (&locks, &lock), token)?;
+    let extended = context.within(&locks, lease.extend(None))?;
     let validity = extended.map_err(|error| not_kept(context, name, error))?;
     // Sent behind the records that its holder has made, on each node's connection: once it is answered, these are kept,
     // too. They prove nothing, so the lock is extended also without an answer.
-    let _ = context.within(lease.check());
+    let _ = context.within(&locks, lease.check());
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -62,9 +64,14 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
 }
 
 /// The lease with this token, once a quorum has told that it is held.
-fn take_over(context: &Context, name: &str, lock: &Lock, token: &str) -> Result<Lease, Failure> {
+fn take_over(
+    context: &Context,
+    name: &str,
+    (locks, lock): (&Redlock, &Lock),
+    token: &str,
+) -> Result<Lease, Failure> {
     let lease = lock.lease(token)?;
-    match context.within(lease.check())? {
+    match context.within(locks, lease.check())? {
         Ok(_) => Ok(lease),
         Err(error) => Err(not_kept(context, name, error)),
     }
@@ -74,7 +81,7 @@ fn take_over(context: &Context, name: &str, lock: &Lock, token: &str) -> Result<
 pub(crate) fn verify(context: &Context, options: &Verify) -> Result<u8, Failure> {
     let sequencer: Sequencer = options.sequencer.parse()?;
     let locks = context.patient()?;
-    let is_current = context.within(locks.verify(&sequencer))??;
+    let is_current = context.within(&locks, locks.verify(&sequencer))??;
     context.output.json(&json!({"sequencer": sequencer.to_string(), "current": is_current}));
     let said = if is_current { "is the one that is held" } else { "is not held any more" };
     context.output.words(&format!("{sequencer} {said}"));

@@ -56,8 +56,11 @@ impl Redlock {
         let manager = &*self.manager;
         manager.settle(None).await?;
         let told = manager.ask_records(resources).await;
-        let mut unclear = (!told.is_enough(manager.quorum)).then(|| told.report());
-        for record in told.records_of(sequencer.token()) {
+        let records = told.records_of(sequencer.token());
+        // No two leases have the same token: once its record is known, only that lease matters.
+        let is_open = records.is_empty() && !told.is_enough(manager.quorum);
+        let mut unclear = is_open.then(|| told.report());
+        for record in records {
             let inspection = manager.inspect_holder(record, resources).await?;
             match inspection.standing {
                 Standing::Held(lease) if lease.until() > manager.clock.now() => return Ok(true),
