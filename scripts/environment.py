@@ -13,6 +13,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,8 +32,9 @@ class SetupError(Exception):
 def setup() -> None:
     """Brings both environments up to date."""
     _check_tools()
-    python_environment()
-    node_environment()
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(python_environment), pool.submit(node_environment)]:
+            done.result()
 
 
 def python_environment() -> None:

@@ -74,8 +74,8 @@ FUZZ = [
     *("--target-dir", "target"),
 ]
 
-# What the workspace leaves out, since no binding uses it.
-TRACING = ["-p", "quorlock", "--features", "tracing"]
+# What the workspace leaves out, since no binding uses it. Of the whole workspace, whose build is there.
+TRACING = ["--workspace", "--features", "quorlock/tracing", "--test", "tracing"]
 
 # Quick parts first, so that a slip is told early; then what the later parts are built from.
 PARTS = [
@@ -102,12 +102,12 @@ PARTS = [
     Part(
         "clippy tracing",
         _groups("lint rust"),
-        _cargo("clippy", *TRACING, "--all-targets", "--", "-D", "warnings"),
+        _cargo("clippy", *TRACING, "--lib", "--", "-D", "warnings"),
     ),
     Part("fuzz targets", _groups("lint rust"), _cargo("check", *FUZZ)),
     Part("free-threaded", _groups("lint python"), _cargo("check", *FREE_THREADED)),
     Part("cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), CARGO),
-    Part("test tracing", _groups("rust"), _cargo("test", *TRACING, "--test", "tracing"), CARGO),
+    Part("test tracing", _groups("rust"), _cargo("test", *TRACING), CARGO),
     Part("instructions", _groups("rust"), _python("bench.guard")),
     Part(
         "model search",
