@@ -14,6 +14,7 @@ use quorlock_protocol::{
 use tokio::time::timeout;
 
 use crate::attempt::Attempt;
+use crate::caller_lines::Turn;
 use crate::driver::Driver;
 use crate::engine::Task;
 use crate::error::{LockError, name_votes};
@@ -23,7 +24,6 @@ use crate::manager::Manager;
 use crate::node::NodeState;
 use crate::node_guards::LongLockNote;
 use crate::observe::{WaitWatch, WakeCause};
-use crate::turnstile::Turn;
 
 /// One call of [`Lock::acquire`](crate::Lock::acquire): what is asked for, with which settings, since when.
 #[derive(Clone)]
@@ -183,7 +183,7 @@ impl Call {
         let machine = Acquire::new(started, resources.clone(), policy, manager.quorum, known)
             .queued_as(manager.engine.draw_waiter());
         let was_contended =
-            manager.turnstile.contention.is_recent(resources, manager.clock.to_boot(started));
+            manager.caller_lines.contention.is_recent(resources, manager.clock.to_boot(started));
         let machine = if was_contended { machine.queue_first() } else { machine };
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager, driver, machine, note, turn };
@@ -233,7 +233,7 @@ impl Call {
     fn begin(&self) -> Option<Start> {
         let driver = self.manager.driver();
         let number = self.manager.number;
-        let turn = self.manager.turnstile.enter(number, &self.resources, &driver.inbox);
+        let turn = self.manager.caller_lines.enter(number, &self.resources, &driver.inbox);
         let may_begin = turn.is_some() || self.policy.retry_limit() == Some(0);
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
@@ -244,7 +244,7 @@ impl Call {
         note: Option<Box<LongLockNote>>,
         started: Moment,
     ) -> Result<LeaseGuard, LockError> {
-        let mut place = self.manager.turnstile.join(self.manager.number, &self.resources);
+        let mut place = self.manager.caller_lines.join(self.manager.number, &self.resources);
         self.manager.telemetry.note_wait(&self.resources, None, None);
         let began = self.manager.clock.now();
         if !self.manager.is_settled() {

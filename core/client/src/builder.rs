@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum, Resource};
 
 use crate::address::Address;
+use crate::caller_lines::{Alike, CallerLines};
 use crate::connect::connect_guarded;
 use crate::engine::Engine;
 use crate::error::LockError;
@@ -15,7 +16,6 @@ use crate::node_guards::GuardsHandle;
 use crate::observe::{Event, EventListener, Interest, Listener, NoticeReport, Observer};
 use crate::owner::Owner;
 use crate::redis_node::NodeSettings;
-use crate::turnstile::{Alike, Turnstile};
 
 /// Collects what a [`Redlock`] is made of.
 #[derive(Default)]
@@ -175,9 +175,9 @@ impl Builder {
             NodeSpec::Given(node) => Arc::clone(node),
         };
         let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
-        let turnstile = line_up(&specs, self.policy, self.settings, &engine);
+        let caller_lines = caller_lines_of(&specs, self.policy, self.settings, &engine);
         let mut manager =
-            Manager::new(nodes, guards, self.policy, self.settings, engine, turnstile);
+            Manager::new(nodes, guards, self.policy, self.settings, engine, caller_lines);
         manager.owner = owner;
         Ok(Redlock::over(manager))
     }
@@ -185,19 +185,19 @@ impl Builder {
 
 /// Where the callers of a manager stand in line: with those of managers that are alike, if other managers can have its
 /// nodes too.
-fn line_up(
+fn caller_lines_of(
     specs: &[NodeSpec],
     policy: Policy,
     settings: NodeSettings,
     engine: &Engine,
-) -> Arc<Turnstile> {
+) -> Arc<CallerLines> {
     let shareable = |spec: &NodeSpec| match spec {
         NodeSpec::At(address) if !address.is_own() => Some(Address::clone(address)),
         NodeSpec::At(_) | NodeSpec::Given(_) => None,
     };
     let nodes: Option<Vec<Address>> = specs.iter().map(shareable).collect();
     let alike = nodes.map(|nodes| Alike { nodes, policy, settings });
-    alike.map_or_else(Arc::default, |alike| engine.turnstiles().of(alike))
+    alike.map_or_else(Arc::default, |alike| engine.caller_lines().of(alike))
 }
 
 /// A lock key must not look like one of the library's own keys.

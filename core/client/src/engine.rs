@@ -29,10 +29,10 @@ use self::task::FutureWith;
 pub use self::task::Task;
 use self::waiters::Waiters;
 use crate::background::BackgroundTicket;
+use crate::caller_lines::SharedLines;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 use crate::tasks::Tasks;
-use crate::turnstile::Turnstiles;
 
 /// A background thread that talks to the nodes, renews leases and watches their end.
 ///
@@ -49,7 +49,7 @@ struct Shared {
     runtime: Arc<SharedRuntime>,
     jumps: ClockJumps,
     connections: Connections,
-    turnstiles: Turnstiles,
+    caller_lines: SharedLines,
     waiters: Waiters,
 }
 
@@ -62,8 +62,8 @@ impl Engine {
         let (runtime, jumps, waiters) =
             (SharedRuntime::start()?, ClockJumps::default(), Waiters::new());
         let connections = Connections::on(runtime.tasks().clone());
-        let turnstiles = Turnstiles::default();
-        let shared = Shared { runtime, jumps, connections, turnstiles, waiters };
+        let caller_lines = SharedLines::default();
+        let shared = Shared { runtime, jumps, connections, caller_lines, waiters };
         Ok(Self { shared: Arc::new(shared) })
     }
 

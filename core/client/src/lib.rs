@@ -33,6 +33,7 @@ mod address;
 mod attempt;
 mod background;
 mod builder;
+mod caller_lines;
 mod clock;
 mod connect;
 mod contention;
@@ -58,7 +59,6 @@ mod renewal;
 mod replies;
 mod sequencer;
 mod tasks;
-mod turnstile;
 mod watching;
 
 pub use address::{Address, Tls, Verification};

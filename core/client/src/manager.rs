@@ -18,6 +18,7 @@ use quorlock_protocol::{
 use tokio::sync::oneshot;
 
 use crate::background::Background;
+use crate::caller_lines::{CallerLines, ManagerNumber};
 use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
@@ -28,7 +29,6 @@ use crate::observe::Telemetry;
 use crate::owner::Owner;
 use crate::redis_node::NodeSettings;
 use crate::renewal::RenewalScheduler;
-use crate::turnstile::{ManagerNumber, Turnstile};
 
 /// Locks over N independent nodes.
 ///
@@ -67,7 +67,7 @@ pub(crate) struct Manager {
     latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
     /// Where its callers stand in line, with those of the managers that are like this one.
-    pub(crate) turnstile: Arc<Turnstile>,
+    pub(crate) caller_lines: Arc<CallerLines>,
     pub(crate) number: ManagerNumber,
     pub(crate) telemetry: Arc<Telemetry>,
     /// What is told of this manager beside the locks that it holds.
@@ -144,7 +144,7 @@ impl Manager {
         policy: Policy,
         settings: NodeSettings,
         engine: Engine,
-        turnstile: Arc<Turnstile>,
+        caller_lines: Arc<CallerLines>,
     ) -> Self {
         let clock = guards.clock().clone();
         let told_no_push = nodes.iter().map(|_| AtomicBool::new(false)).collect();
@@ -162,8 +162,8 @@ impl Manager {
             policy,
             latest: Mutex::new(Arc::new(policy)),
             settings,
-            number: turnstile.number(),
-            turnstile,
+            number: caller_lines.number(),
+            caller_lines,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             proven: AtomicBool::new(false),

@@ -2,9 +2,9 @@
 //! Owns none of these.
 
 use super::Engine;
+use crate::caller_lines::SharedLines;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
-use crate::turnstile::Turnstiles;
 
 impl Engine {
     /// The clock jumps that this engine's managers have noticed.
@@ -18,7 +18,7 @@ impl Engine {
     }
 
     /// The lines in which callers of this engine's managers wait.
-    pub(crate) fn turnstiles(&self) -> &Turnstiles {
-        &self.shared.turnstiles
+    pub(crate) fn caller_lines(&self) -> &SharedLines {
+        &self.shared.caller_lines
     }
 }

@@ -16,13 +16,13 @@ use quorlock_protocol::{ErrorKind, Resources};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub(crate) use self::registry::{Alike, Turnstiles};
+pub(crate) use self::registry::{Alike, SharedLines};
 use crate::contention::RecentContention;
 use crate::inbox::Inbox;
 
 /// The lines of the managers that are alike, by what is waited for.
 #[derive(Default)]
-pub(crate) struct Turnstile {
+pub(crate) struct CallerLines {
     lines: Mutex<HashMap<Resources, Line>>,
     /// The latest number of a manager or a caller.
     numbers: AtomicU64,
@@ -49,7 +49,7 @@ struct Caller {
 
 /// The right to try. When it is dropped, the next caller in line gets it.
 pub(crate) struct Turn {
-    turnstile: Arc<Turnstile>,
+    caller_lines: Arc<CallerLines>,
     /// `None` once it was passed on.
     resources: Option<Resources>,
     /// Why the caller before did not get the lock; `NotAcquired` if it got it.
@@ -58,13 +58,13 @@ pub(crate) struct Turn {
 
 /// A place in a line. When it is dropped, the caller leaves the line.
 pub(crate) struct Place<'a> {
-    turnstile: &'a Turnstile,
+    caller_lines: &'a CallerLines,
     resources: &'a Resources,
     number: u64,
     turn: oneshot::Receiver<Turn>,
 }
 
-impl Turnstile {
+impl CallerLines {
     /// A number for a manager that no other has.
     pub(crate) fn number(&self) -> ManagerNumber {
         ManagerNumber(self.draw())
@@ -105,7 +105,7 @@ impl Turnstile {
                 line.get_mut().waiting.insert(number, Caller { manager, turn: sender });
             }
         }
-        Place { turnstile: self, resources, number, turn }
+        Place { caller_lines: self, resources, number, turn }
     }
 
     fn draw(&self) -> u64 {
@@ -138,8 +138,8 @@ impl Turnstile {
     }
 
     fn turn(self: &Arc<Self>, resources: &Resources) -> Turn {
-        let (turnstile, resources) = (Arc::clone(self), Some(resources.clone()));
-        Turn { turnstile, resources, before: ErrorKind::NotAcquired }
+        let (caller_lines, resources) = (Arc::clone(self), Some(resources.clone()));
+        Turn { caller_lines, resources, before: ErrorKind::NotAcquired }
     }
 
     /// Takes the next caller out of the line; removes the line if nobody waits.
@@ -189,7 +189,7 @@ impl Turn {
         let Some(resources) = &self.resources else {
             return;
         };
-        if let Some(line) = self.turnstile.lock().get_mut(resources) {
+        if let Some(line) = self.caller_lines.lock().get_mut(resources) {
             line.trying = Some((manager, Arc::clone(inbox)));
         }
     }
@@ -200,8 +200,8 @@ impl Drop for Turn {
         let Some(resources) = self.resources.take() else {
             return;
         };
-        while let Some(next) = self.turnstile.next(&resources) {
-            let mut turn = self.turnstile.turn(&resources);
+        while let Some(next) = self.caller_lines.next(&resources) {
+            let mut turn = self.caller_lines.turn(&resources);
             turn.before = self.before;
             match next.turn.send(turn) {
                 Ok(()) => return,
@@ -214,7 +214,7 @@ impl Drop for Turn {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if let Some(line) = self.turnstile.lock().get_mut(self.resources) {
+        if let Some(line) = self.caller_lines.lock().get_mut(self.resources) {
             line.waiting.remove(&self.number);
         }
     }
@@ -239,25 +239,26 @@ mod tests {
     }
 
     async fn wait(
-        turnstile: &Arc<Turnstile>,
+        caller_lines: &Arc<CallerLines>,
         manager: ManagerNumber,
         resources: &Resources,
         patience: Option<Duration>,
     ) -> Option<Turn> {
-        turnstile.join(manager, resources).turn(patience).await
+        caller_lines.join(manager, resources).turn(patience).await
     }
 
     #[tokio::test]
     async fn each_has_its_turn_in_the_order_of_coming() {
-        let turnstile = Arc::new(Turnstile::default());
-        let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
-        assert!(turnstile.enter(ONE, &resources(), &inbox()).is_none());
+        let caller_lines = Arc::new(CallerLines::default());
+        let first = caller_lines.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        assert!(caller_lines.enter(ONE, &resources(), &inbox()).is_none());
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting: Vec<_> = (0..4)
             .map(|number| {
-                let (turnstile, order) = (Arc::clone(&turnstile), Arc::clone(&order));
+                let (caller_lines, order) = (Arc::clone(&caller_lines), Arc::clone(&order));
                 tokio::spawn(async move {
-                    let turn = wait(&turnstile, ONE, &resources(), None).await.expect("its turn");
+                    let turn =
+                        wait(&caller_lines, ONE, &resources(), None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -271,27 +272,27 @@ mod tests {
             assert_eq!(task.await.is_err(), number == 1);
         }
         assert_eq!(*order.lock().unwrap(), [0, 2, 3]);
-        assert!(turnstile.lock().is_empty(), "nothing is left");
+        assert!(caller_lines.lock().is_empty(), "nothing is left");
     }
 
     #[tokio::test]
     async fn who_gives_up_leaves_no_place() {
-        let turnstile = Arc::new(Turnstile::default());
-        let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        let caller_lines = Arc::new(CallerLines::default());
+        let first = caller_lines.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(wait(&turnstile, ONE, &resources(), patience).await.is_none());
-        assert!(turnstile.lock()[&resources()].waiting.is_empty());
+        assert!(wait(&caller_lines, ONE, &resources(), patience).await.is_none());
+        assert!(caller_lines.lock()[&resources()].waiting.is_empty());
         drop(first);
-        assert!(turnstile.lock().is_empty());
+        assert!(caller_lines.lock().is_empty());
     }
 
     #[tokio::test]
     async fn a_turn_that_comes_to_nobody_is_the_next_ones() {
-        let turnstile = Arc::new(Turnstile::default());
-        let first = turnstile.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        let caller_lines = Arc::new(CallerLines::default());
+        let first = caller_lines.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let resources = resources();
-        let mut gone = Box::pin(wait(&turnstile, ONE, &resources, None));
-        let mut next = Box::pin(wait(&turnstile, ONE, &resources, None));
+        let mut gone = Box::pin(wait(&caller_lines, ONE, &resources, None));
+        let mut next = Box::pin(wait(&caller_lines, ONE, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -303,16 +304,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_manager_that_is_closed_takes_only_its_own_callers_along() {
-        let turnstile = Arc::new(Turnstile::default());
+        let caller_lines = Arc::new(CallerLines::default());
         let theirs = inbox();
-        let first = turnstile.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
+        let first = caller_lines.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
         let resources = resources();
-        let mut own = Box::pin(wait(&turnstile, ONE, &resources, None));
-        let mut another = Box::pin(wait(&turnstile, ANOTHER, &resources, None));
+        let mut own = Box::pin(wait(&caller_lines, ONE, &resources, None));
+        let mut another = Box::pin(wait(&caller_lines, ANOTHER, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(own.as_mut().poll(&mut context).is_pending());
         assert!(another.as_mut().poll(&mut context).is_pending());
-        turnstile.close(ONE);
+        caller_lines.close(ONE);
         assert!(own.await.is_none());
         assert!(another.as_mut().poll(&mut context).is_pending(), "it goes on waiting");
         drop(first);
