@@ -20,7 +20,7 @@ TESTS = ["cargo", "test", "--quiet", "-p", "quorlock", "--lib", "redis_node::tes
 MUTANT = re.compile(r"# (.*)\nfile (.*)\n<<<<\n(.*)====\n(.*)>>>>\n", re.DOTALL)
 
 
-def plant() -> None:
+def copy_core() -> None:
     """Copies the core as it is now; what has not changed is not built again."""
     for part in ("core/client", "core/protocol"):
         shutil.rmtree(TREE / part, ignore_errors=True)
@@ -72,7 +72,7 @@ def main() -> None:
         for path in mutants:
             changed(path)
         return
-    plant()
+    copy_core()
     unnoticed = []
     for path in mutants:
         if wanted not in path.stem:

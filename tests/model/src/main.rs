@@ -70,12 +70,12 @@ fn main() -> ExitCode {
         ["soak", "--seconds", seconds] => number(seconds)
             .is_some_and(|seconds| soak(seed_of_today(), Duration::from_secs(seconds))),
         ["golden"] => show_golden(),
-        ["teeth"] => bite_all("", false),
-        ["teeth", "--write"] => bite_all("", true),
-        ["teeth", "--only", part] => bite_all(part, false),
-        ["teeth", "--write", "--only", part] => bite_all(part, true),
-        ["hunt", only] => {
-            if let Some(found) = mutants::hunt(Flaw::None, only) {
+        ["teeth"] => test_mutants("", false),
+        ["teeth", "--write"] => test_mutants("", true),
+        ["teeth", "--only", part] => test_mutants(part, false),
+        ["teeth", "--write", "--only", part] => test_mutants(part, true),
+        ["find-violation", only] => {
+            if let Some(found) = mutants::find_violation(Flaw::None, only) {
                 println!("{}{found}", mutants::CAUGHT);
             }
             true
@@ -147,7 +147,7 @@ fn show_golden() -> bool {
     }
 }
 
-fn bite_all(part: &str, writes: bool) -> bool {
+fn test_mutants(part: &str, writes: bool) -> bool {
     let mutants = match mutants::mutants() {
         Ok(mutants) => mutants,
         Err(problem) => {
@@ -159,9 +159,9 @@ fn bite_all(part: &str, writes: bool) -> bool {
     let mut page = writes.then(page::Page::read);
     let mut is_well = true;
     for mutant in mutants.iter().filter(|mutant| mutant.name.contains(part)) {
-        let (result, is_caught) = match mutants::bite(mutant) {
-            Ok(mutants::Bite { caught: Some(line) }) => (line, true),
-            Ok(mutants::Bite { caught: None }) => ("NOT CAUGHT | | |".to_owned(), false),
+        let (result, is_caught) = match mutants::test(mutant) {
+            Ok(Some(line)) => (line, true),
+            Ok(None) => ("NOT CAUGHT | | |".to_owned(), false),
             Err(problem) => (format!("NOT BUILT: {problem} | | |"), false),
         };
         is_well &= is_caught;
@@ -202,4 +202,4 @@ quorlock-model simulate [[--unguarded] --seed N]
 quorlock-model soak --seconds N                 random walks from a new seed, for a time
 quorlock-model golden                           the golden schedules of tests/conformance
 quorlock-model teeth [--write] [--only NAME]    breaks a copy of the protocol in every listed way; each must be noticed
-quorlock-model hunt NAME                        what 'teeth' runs in each broken copy";
+quorlock-model find-violation NAME              what 'teeth' runs in each broken copy";

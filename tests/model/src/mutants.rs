@@ -1,5 +1,5 @@
 //! Tests that the checks find bugs: breaks a copy of the protocol in one way after another, and
-//! runs the search on it. Owns the mutants and the hunt; `tree` builds them. Shipping code has no
+//! runs the search on it. Owns the mutants, and what is searched in each; `tree` builds them. Shipping code has no
 //! hooks for it.
 
 mod tree;
@@ -18,7 +18,7 @@ use crate::search::{Limits, SOME, Trace, search};
 use crate::shrink::shrink;
 use crate::site::Flaw;
 use crate::walk;
-use tree::{build, plant, test_protocol};
+use tree::{build, copy_edited, test_protocol};
 
 /// A protocol that is wrong in one way.
 pub(crate) struct Mutant {
@@ -32,12 +32,6 @@ enum Kind {
     Patch { file: PathBuf, only: String, edits: Vec<(String, String)> },
     /// Nodes that do not do what they should, or a process around the machines.
     Node(Flaw),
-}
-
-/// What became of a mutant.
-pub(crate) struct Bite {
-    /// The property that was broken, and where; `None` if nothing was noticed.
-    pub(crate) caught: Option<String>,
 }
 
 /// Every mutant: those of the protocol from `mutants/*.txt`, then those of the nodes.
@@ -55,25 +49,28 @@ pub(crate) fn mutants() -> io::Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// Builds a mutant and hunts for what it breaks.
-pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
+/// Builds a mutant and searches it: the property that was broken, and where; `None` if nothing was noticed.
+pub(crate) fn test(mutant: &Mutant) -> io::Result<Option<String>> {
     let caught = match &mutant.kind {
         // What only the guards ask of nodes shows nowhere else.
         Kind::Node(flaw @ (Flaw::IgnoresCanary | Flaw::LooksAhead | Flaw::LostIsShared)) => {
-            hunt(*flaw, "guards:")
+            find_violation(*flaw, "guards:")
         }
-        Kind::Node(flaw @ Flaw::NoFloor) => hunt(*flaw, "tokens:"),
-        Kind::Node(flaw @ Flaw::WatchesOnce) => hunt(*flaw, "queue: a lease is renewed and"),
-        Kind::Node(flaw) => hunt(*flaw, ""),
+        Kind::Node(flaw @ Flaw::NoFloor) => find_violation(*flaw, "tokens:"),
+        Kind::Node(flaw @ Flaw::WatchesOnce) => {
+            find_violation(*flaw, "queue: a lease is renewed and")
+        }
+        Kind::Node(flaw) => find_violation(*flaw, ""),
         Kind::Patch { file, only, edits } if only.starts_with(PROTOCOL) => {
             let tests = only.strip_prefix(PROTOCOL).map(str::trim).filter(|it| !it.is_empty());
             let tests = tests.unwrap_or(TESTS_OF_GUARDS);
-            test_protocol(&plant(file, edits)?, tests)?.map(|test| format!("test | - | - | {test}"))
+            test_protocol(&copy_edited(file, edits)?, tests)?
+                .map(|test| format!("test | - | - | {test}"))
         }
         Kind::Patch { file, only, edits } => {
-            let tree = plant(file, edits)?;
+            let tree = copy_edited(file, edits)?;
             let program = build(&tree)?;
-            let out = Command::new(program).args(["hunt", only]).output()?;
+            let out = Command::new(program).args(["find-violation", only]).output()?;
             let text = String::from_utf8_lossy(&out.stdout);
             text.lines().find_map(|line| line.strip_prefix(CAUGHT)).map(str::to_owned)
         }
@@ -83,7 +80,7 @@ pub(crate) fn bite(mutant: &Mutant) -> io::Result<Bite> {
         let text = format!("seed {seed} breaks a promise without the mutant, too: mend that first");
         return Err(io::Error::other(text));
     }
-    Ok(Bite { caught })
+    Ok(caught)
 }
 
 /// The seed of the random world in which something was found, if it was one.
@@ -93,7 +90,7 @@ fn seed_of(found: &str) -> Option<u64> {
 
 /// Searches the small worlds with `only` in their names, at first not deeply, then walks; a line on what was
 /// found.
-pub(crate) fn hunt(flaw: Flaw, only: &str) -> Option<String> {
+pub(crate) fn find_violation(flaw: Flaw, only: &str) -> Option<String> {
     if only == GOLDEN {
         return break_golden();
     }
@@ -165,7 +162,7 @@ fn crate_dir() -> PathBuf {
 
 /// What stands before the seed of a random world.
 const SEED: &str = ", seed ";
-/// What begins the line that a hunt prints.
+/// What begins the line that `find-violation` prints.
 pub(crate) const CAUGHT: &str = "caught: ";
 
 /// What the names of worlds with queues begin with.

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::crate_dir;
 
 /// Copies the workspace as far as the model needs it, with the edits made.
-pub(super) fn plant(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
+pub(super) fn copy_edited(file: &Path, edits: &[(String, String)]) -> io::Result<PathBuf> {
     let root = crate_dir().join("../..");
     let tree = root.join("target/teeth/tree");
     let schedules = ["tests/conformance/cases", "tests/model/schedules"];
