@@ -138,12 +138,12 @@ impl Driver {
         if left.is_zero() {
             return None;
         }
-        let nap = left.min(LONGEST_NAP);
+        let time = left.min(LONGEST_SLEEP);
         select! {
             biased;
             wake = self.inbox.take(batch) => Some(wake),
             () = self.clock().jump() => None,
-            () = sleep(nap) => None,
+            () = sleep(time) => None,
         }
     }
 }
@@ -181,7 +181,7 @@ impl Environment for View<'_> {
     }
 }
 
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
