@@ -19,7 +19,7 @@ const WARM_UP: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pairs = std::env::args().nth(1).map_or(Ok(1), |word| word.parse())?;
-    let mut stage = Stage { now: Moment::from_millis(1), drawn: 0 };
+    let mut env = FixedEnvironment { now: Moment::from_millis(1), drawn: 0 };
     // As leases that follow one another share it.
     let policy = Arc::new(Policy::default());
     let mut released = 0;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if number == WARM_UP {
             mark();
         }
-        released += usize::from(pair(&mut stage, &policy)? == ReleaseOutcome::Released);
+        released += usize::from(pair(&mut env, &policy)? == ReleaseOutcome::Released);
     }
     mark();
     if released == WARM_UP + pairs { Ok(()) } else { Err("a lock was not released".into()) }
@@ -41,38 +41,37 @@ fn mark() {
 
 /// One lock, from the name to the release that a quorum has confirmed and every node has answered.
 fn pair(
-    stage: &mut Stage,
+    env: &mut FixedEnvironment,
     policy: &Arc<Policy>,
 ) -> Result<ReleaseOutcome, Box<dyn std::error::Error>> {
     let quorum = Quorum::of(NODES);
     let resources = Resources::new(["invoice:42"])?;
     let known = FencingToken(0);
-    let mut acquire = Acquire::new(stage.now, resources, **policy, quorum, known);
-    let won = drive(&mut acquire, stage).result.map_err(|kind| format!("{kind:?}"))?;
-    let mut life =
-        LeaseLife::won(stage.now, (won.lease, won.was_queued), Arc::clone(policy), quorum);
-    let Release::Asked { withdraw: mut release, .. } = life.release(stage.now) else {
+    let mut acquire = Acquire::new(env.now, resources, **policy, quorum, known);
+    let won = drive(&mut acquire, env).result.map_err(|kind| format!("{kind:?}"))?;
+    let mut life = LeaseLife::won(env.now, (won.lease, won.was_queued), Arc::clone(policy), quorum);
+    let Release::Asked { withdraw: mut release, .. } = life.release(env.now) else {
         return Err("it was not held".into());
     };
-    drive(&mut release, stage);
+    drive(&mut release, env);
     release.outcome().ok_or_else(|| "no outcome".into())
 }
 
 /// The loop of every driver; each command is answered, in order, when the machine waits.
-fn drive<M: Machine>(machine: &mut M, stage: &mut Stage) -> M::Outcome {
+fn drive<M: Machine>(machine: &mut M, env: &mut FixedEnvironment) -> M::Outcome {
     let mut asked: Vec<(NodeId, Command)> = Vec::with_capacity(NODES);
     loop {
-        match machine.poll(stage) {
+        match machine.poll(env) {
             Output::Send(node, command) => asked.push((node, command)),
             Output::Done(outcome) => return outcome,
             Output::WakeAt(at) if asked.is_empty() => {
-                stage.now = stage.now.max(at);
-                machine.handle_timeout(stage);
+                env.now = env.now.max(at);
+                machine.handle_timeout(env);
             }
             Output::WakeAt(_) => {
-                stage.now = stage.now + Duration::from_micros(20);
+                env.now = env.now + Duration::from_micros(20);
                 let (node, command) = asked.remove(0);
-                machine.handle_reply(stage, node, agree(&command));
+                machine.handle_reply(env, node, agree(&command));
             }
         }
     }
@@ -87,13 +86,13 @@ fn agree(command: &Command) -> Reply {
     Reply { ticket: command.ticket, answer, repeated: false }
 }
 
-/// A world in which every run is the same.
-struct Stage {
+/// An environment in which every run is the same.
+struct FixedEnvironment {
     now: Moment,
     drawn: u8,
 }
 
-impl Environment for Stage {
+impl Environment for FixedEnvironment {
     fn now(&self) -> Moment {
         self.now
     }

@@ -46,7 +46,7 @@ fn wins_at_the_quorum_without_the_slow_and_the_broken() {
 #[test]
 fn the_validity_counts_from_the_start_and_leaves_the_drift_out() {
     let mut play = plain(3);
-    play.stage.now = Moment::from_millis(30);
+    play.env.now = Moment::from_millis(30);
     play.answer(0, "grant", ours(1000));
     play.answer(1, "grant", ours(1000));
     let won = play.outcome().result.unwrap();
@@ -57,7 +57,7 @@ fn the_validity_counts_from_the_start_and_leaves_the_drift_out() {
 fn a_quorum_that_comes_after_the_validity_is_no_lease() {
     let mut play = acquire(3, |policy| policy.node_timeout(Duration::from_millis(500)).try_once());
     play.answer(0, "grant", ours(1000));
-    play.stage.now = Moment::from_millis(988);
+    play.env.now = Moment::from_millis(988);
     play.answer(1, "grant", ours(1000));
     assert_eq!(play.count("revoke"), 3);
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::QuorumUnreachable);
@@ -159,12 +159,12 @@ fn a_last_try_that_the_clock_overtakes_is_no_sign_of_trouble() {
     play.wait_until(149);
     play.answer(0, "grant", theirs(frees_in(4850)));
     // The process stands still. Two commands are too late to be sent, and that is learnt together.
-    play.stage.now = Moment::from_millis(160);
+    play.env.now = Moment::from_millis(160);
     for node in [1, 2] {
         let ticket = play.last(node, "grant").ticket;
         let answer = fault(FaultKind::Late);
         play.machine.handle_reply(
-            &mut play.stage,
+            &mut play.env,
             NodeId(node),
             Reply { ticket, answer, repeated: false },
         );
@@ -178,7 +178,7 @@ fn what_a_standstill_kept_from_being_sent_costs_no_try() {
     let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
     for round in 1..=4 {
         assert_eq!(play.count("grant"), 3 * round);
-        play.stage.now = Moment::from_millis(300 * u64::try_from(round).unwrap());
+        play.env.now = Moment::from_millis(300 * u64::try_from(round).unwrap());
         play.answer(0, "grant", fault(FaultKind::Late));
         play.answer(1, "grant", fault(FaultKind::Late));
     }
@@ -201,7 +201,7 @@ fn refusals_decide_also_beside_what_was_never_sent() {
 #[test]
 fn replies_from_a_standstill_are_read_before_timeouts() {
     let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
-    play.stage.now = Moment::from_millis(400);
+    play.env.now = Moment::from_millis(400);
     play.wake();
     assert!(play.done.is_none());
     play.answer(0, "grant", ours(1000));
@@ -209,7 +209,7 @@ fn replies_from_a_standstill_are_read_before_timeouts() {
     assert!(play.outcome().result.is_ok());
 
     let mut play = acquire(3, |policy| policy.retry_limit(Some(0)));
-    play.stage.now = Moment::from_millis(400);
+    play.env.now = Moment::from_millis(400);
     play.wake();
     play.wait_until(405);
     // What was asked while it stood still says little of the nodes: it is asked once more.

@@ -33,14 +33,14 @@ fn cancelling_a_win_that_nobody_was_told_of_takes_the_keys_back() {
     play.answer(2, "revoke", fault(FaultKind::Broken));
     play.wake();
     let holder = play.last(0, "grant").claim.holder.clone();
-    play.stage.now = play.wake_at.expect("the revoke goes out again");
-    play.machine.handle_timeout(&mut play.stage);
+    play.env.now = play.wake_at.expect("the revoke goes out again");
+    play.machine.handle_timeout(&mut play.env);
     for node in 0..2 {
         let ticket = play.last(node, "grant").ticket;
         let reply = Reply { ticket, answer: ours(1000), repeated: false };
-        play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
+        play.machine.handle_reply(&mut play.env, NodeId(node), reply);
     }
-    let next = play.machine.poll(&mut play.stage);
+    let next = play.machine.poll(&mut play.env);
     assert!(matches!(next, Output::Send(NodeId(2), command) if command.action == Action::REVOKE));
     play.cancel();
     let of_it = play.sent.iter().filter(|(_, it)| it.claim.holder == holder);

@@ -75,8 +75,8 @@ fn proposals_go_by_node_clocks_once_they_are_known() {
             play.answer(node, "grant", Ok(quorlock_protocol::Answer::Theirs { floor, frees }));
         }
         // An hour, or seconds, behind or ahead: it is not asked any more.
-        play.stage.wall = if nodes.is_some() { 3_600_000_000 } else { 1_000 };
-        play.stage.nodes = nodes;
+        play.env.wall = if nodes.is_some() { 3_600_000_000 } else { 1_000 };
+        play.env.nodes = nodes;
         play.wait_until(100);
         let Action::Grant { fence: Some(fence), .. } = play.last(0, "grant").action else {
             panic!()

@@ -31,7 +31,7 @@ fn extend(nodes: usize, until: u64) -> Play<Extend> {
 #[test]
 fn an_extension_counts_from_its_start_and_keeps_the_token() {
     let mut play = extend(3, 500);
-    play.stage.now = Moment::from_millis(20);
+    play.env.now = Moment::from_millis(20);
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
     let lease = play.outcome().result.unwrap();
@@ -79,7 +79,7 @@ fn votes_that_came_together_count_together() {
     let mut play = extend(3, 500);
     for (node, answer) in [(0, kept()), (1, kept()), (2, absent())] {
         let reply = Reply { ticket: play.last(node, "extend").ticket, answer, repeated: false };
-        play.machine.handle_reply(&mut play.stage, NodeId(node), reply);
+        play.machine.handle_reply(&mut play.env, NodeId(node), reply);
     }
     play.settle();
     assert_eq!(play.targets("restore"), [2], "healed at once");
@@ -120,7 +120,7 @@ fn silence_beyond_the_patience_is_unknown_and_no_loss() {
 fn a_verdict_after_the_old_validity_is_a_loss() {
     let mut play = extend(3, 40);
     play.answer(0, "extend", kept());
-    play.stage.now = Moment::from_millis(40);
+    play.env.now = Moment::from_millis(40);
     play.answer(1, "extend", kept());
     assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::LeaseLost);
 }

@@ -115,8 +115,8 @@ fn play<M: Machine>(machine: M, nodes: usize, events: &[Event]) -> Play<M> {
             }
             Event::Wake => play.wake(),
             Event::Pass(time) => {
-                play.stage.now = play.stage.now + *time;
-                play.machine.handle_timeout(&mut play.stage);
+                play.env.now = play.env.now + *time;
+                play.machine.handle_timeout(&mut play.env);
                 play.settle();
             }
             Event::Cancel => play.cancel(),
@@ -124,7 +124,7 @@ fn play<M: Machine>(machine: M, nodes: usize, events: &[Event]) -> Play<M> {
         // The next round, what a late voter is given, and each lost round that is still taken back.
         assert!(play.sent.len() - before <= 50 * nodes, "{} at once", play.sent.len() - before);
         assert!(play.sent[before..].iter().all(|(node, _)| node.index() < nodes));
-        play.stage.drawn %= 200;
+        play.env.drawn %= 200;
     }
     play
 }
@@ -141,7 +141,7 @@ proptest! {
     ) {
         let machine = Acquire::new(Moment::default(), resources(), policy, quorum(nodes), known);
         let play = play(machine, nodes, &events);
-        let (now, sent) = (play.stage.now, play.sent.clone());
+        let (now, sent) = (play.env.now, play.sent.clone());
         if let Some(Ok(won)) = play.done.map(|outcome| outcome.result) {
             prop_assert!(won.lease.until() > now, "it was over before it began");
             prop_assert!(won.lease.until() <= now + policy.ttl().as_duration());
@@ -176,7 +176,7 @@ proptest! {
             first_ticket: 0,
         };
         let extended = play(Extend::new(now, extension, change, quorum(nodes)), nodes, &events);
-        let latest = extended.stage.now + change.ttl().as_duration();
+        let latest = extended.env.now + change.ttl().as_duration();
         if let Some(Ok(lease)) = extended.done.map(|outcome| outcome.result) {
             prop_assert!(lease.until() <= latest);
         }
@@ -218,7 +218,7 @@ fn a_node_that_does_not_exist_is_not_heard() {
     let ticket = play.last(0, "grant").ticket;
     for node in [3, 7, u8::MAX] {
         play.machine.handle_reply(
-            &mut play.stage,
+            &mut play.env,
             NodeId(node),
             Reply { ticket, answer: ours(1_000), repeated: false },
         );

@@ -60,7 +60,7 @@ struct Client {
 }
 
 impl Drop for History {
-    /// Tells how a walk ended that the stage itself has broken off.
+    /// Tells how a walk ended that the test itself has broken off.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}\nGUARD_SEED={}", self.trace.join("\n"), self.seed);

@@ -88,9 +88,9 @@ fn one_failed_renewal_does_not_end_renewal() {
 fn warns_before_the_end() {
     let mut play = hold(|policy| policy);
     play.wait_until(600);
-    assert!(!play.machine.is_at_risk(play.stage.now));
+    assert!(!play.machine.is_at_risk(play.env.now));
     play.wait_until(700);
-    assert!(play.machine.is_at_risk(play.stage.now));
+    assert!(play.machine.is_at_risk(play.env.now));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_reply_that_arrives_after_the_end_is_too_late() {
     play.wait_until(330);
     play.answer(0, "extend", kept());
     // The process slept: the timer that should have fired at the end has not.
-    play.stage.now = Moment::from_millis(5000);
+    play.env.now = Moment::from_millis(5000);
     play.answer(1, "extend", kept());
     assert_eq!(loss(play), LossReason::Expired);
 }
@@ -176,7 +176,7 @@ fn keys_of_an_unanswered_renewal_are_withdrawn_to_their_end() {
     let withdraw = loss.withdraw.expect("its keys are taken back");
     // The last renewal went out shortly before the end and may have been done.
     let mut play = Play::start(withdraw);
-    play.stage.now = Moment::from_millis(988);
+    play.env.now = Moment::from_millis(988);
     play.wait_until(1700);
     assert!(play.done.is_none(), "the nodes may still have the keys");
     play.wait_until(2100);

@@ -125,7 +125,7 @@ fn forgotten_fences_are_made_up_for_by_the_clocks_of_the_nodes() {
         let now = Moment::from_millis(0);
         let machine = Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(3));
         let mut play = Play::start(machine.with_token());
-        play.stage.nodes = clock;
+        play.env.nodes = clock;
         play.answer(0, "inspect", left(900, 41));
         play.answer(1, "inspect", Ok(Answer::Ours { token: None, remaining: left_of(900) }));
         if clock.is_some() {

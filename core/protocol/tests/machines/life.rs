@@ -48,8 +48,8 @@ fn delayed(base: PolicyBuilder) -> PolicyBuilder {
 fn late(play: &mut Play<Working>, id: WorkId, node: u8) {
     let ticket = play.last(node, "extend").ticket;
     let reply = Reply { ticket, answer: kept(), repeated: false };
-    play.machine.life.work(id).handle_reply(&mut play.stage, NodeId(node), reply);
-    play.machine.life.work(id).poll(&mut play.stage);
+    play.machine.life.work(id).handle_reply(&mut play.env, NodeId(node), reply);
+    play.machine.life.work(id).poll(&mut play.env);
 }
 
 fn extension(play: Play<Working>) -> ExtensionEnd {
@@ -88,7 +88,7 @@ fn an_extension_stops_the_renewal_and_its_late_replies() {
     play.wait_until(330);
     let old = play.machine.id;
     let longer = policy(|it| it.auto_extend(true).ttl(Duration::from_secs(2)));
-    let now = play.stage.now;
+    let now = play.env.now;
     play.machine.id = play.machine.life.extend(now, Arc::new(longer)).expect("it is held");
     play.settle();
     let before = play.machine.life.clone();
@@ -118,13 +118,13 @@ fn a_newer_extension_puts_an_end_to_the_older() {
 fn a_release_during_an_extension_ends_the_lease_for_good() {
     let mut play = extended(100, |it| it);
     play.answer(0, "extend", kept());
-    let (old, now) = (play.machine.id, play.stage.now);
+    let (old, now) = (play.machine.id, play.env.now);
     let release = play.machine.life.release(now);
     assert!(matches!(release, Release::Asked { was_over: false, .. }));
     assert_eq!(play.machine.life.validity(now), Duration::ZERO);
     for node in 0..3 {
         play.machine.life.work(old).handle_reply(
-            &mut play.stage,
+            &mut play.env,
             NodeId(node),
             Reply {
                 ticket: play.sent[usize::from(node)].1.ticket,
@@ -148,8 +148,8 @@ fn a_late_reply_after_the_loss_does_not_bring_it_back() {
     play.wait_until(330);
     play.answer(0, "extend", kept());
     let old = play.machine.id;
-    play.stage.now = at(988);
-    play.machine.handle_timeout(&mut play.stage);
+    play.env.now = at(988);
+    play.machine.handle_timeout(&mut play.env);
     play.settle();
     assert_eq!(play.done, Some(WorkEnd::Lost(None)));
     let before = play.machine.life.clone();

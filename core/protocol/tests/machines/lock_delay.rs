@@ -65,7 +65,7 @@ fn the_nodes_are_asked_for_longer_than_the_holder_trusts() {
 fn a_renewal_asks_for_as_long_and_prolongs_the_trust_by_the_ttl() {
     let mut play = hold(|policy| policy);
     play.wait_until(330);
-    let sent_at = play.stage.now;
+    let sent_at = play.env.now;
     assert_eq!(asked(&play.last(0, "extend")), 1500);
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());

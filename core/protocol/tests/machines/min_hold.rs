@@ -72,7 +72,7 @@ fn a_node_that_was_not_reached_is_asked_for_less_and_less() {
     play.answer(1, "extend", kept());
     play.answer(2, "extend", fault(FaultKind::NotSent));
     play.wait_until(1000);
-    let sent_at = play.stage.now;
+    let sent_at = play.env.now;
     assert!(play.count("extend") > 4, "it is asked again");
     let left = Duration::from_secs(3).saturating_sub(sent_at.since_epoch());
     assert!(asked(&play.last(2, "extend")) < 3000);
@@ -86,7 +86,7 @@ fn a_node_reached_after_the_least_hold_deletes_the_keys() {
     play.answer(0, "extend", kept());
     play.answer(1, "extend", kept());
     until_a_revoke(&mut play);
-    assert!(play.stage.now >= Moment::from_millis(3000));
+    assert!(play.env.now >= Moment::from_millis(3000));
     assert_eq!(play.targets("revoke"), [2]);
     play.answer(2, "revoke", kept());
     assert!(play.done.is_some());
@@ -134,7 +134,7 @@ fn keys_gone_within_the_validity_were_ended_by_the_release() {
     let mut play = release_of(1012, 300);
     play.answer(0, "extend", kept());
     until_a_revoke(&mut play);
-    assert!(play.stage.now < Moment::from_millis(988));
+    assert!(play.env.now < Moment::from_millis(988));
     for node in 1..3 {
         play.answer(node, "revoke", absent());
     }

@@ -11,14 +11,14 @@ use quorlock_protocol::{
 
 /// The machine's environment, as the test sets it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct TestEnvironment {
     pub(crate) now: Moment,
     pub(crate) wall: u64,
     pub(crate) nodes: Option<u64>,
     pub(crate) drawn: u8,
 }
 
-impl Environment for Stage {
+impl Environment for TestEnvironment {
     fn now(&self) -> Moment {
         self.now
     }
@@ -40,7 +40,7 @@ impl Environment for Stage {
 /// A machine with its environment, and all that it has sent so far.
 pub(crate) struct Play<M: Machine> {
     pub(crate) machine: M,
-    pub(crate) stage: Stage,
+    pub(crate) env: TestEnvironment,
     pub(crate) sent: Vec<(NodeId, Command)>,
     pub(crate) wake_at: Option<Moment>,
     pub(crate) done: Option<M::Outcome>,
@@ -53,8 +53,8 @@ impl<M: Machine> Play<M> {
 
     /// The same at another time.
     pub(crate) fn at(now: Moment, machine: M) -> Self {
-        let stage = Stage { now, wall: 1_000, nodes: None, drawn: 0 };
-        let mut play = Self { machine, stage, sent: Vec::new(), wake_at: None, done: None };
+        let env = TestEnvironment { now, wall: 1_000, nodes: None, drawn: 0 };
+        let mut play = Self { machine, env, sent: Vec::new(), wake_at: None, done: None };
         play.settle();
         play
     }
@@ -62,7 +62,7 @@ impl<M: Machine> Play<M> {
     /// Polls until the machine waits or is done.
     pub(crate) fn settle(&mut self) {
         while self.done.is_none() {
-            match self.machine.poll(&mut self.stage) {
+            match self.machine.poll(&mut self.env) {
                 Output::Send(node, command) => self.sent.push((node, command)),
                 Output::WakeAt(at) => {
                     self.wake_at = Some(at);
@@ -98,7 +98,7 @@ impl<M: Machine> Play<M> {
     }
 
     pub(crate) fn reply(&mut self, node: u8, reply: Reply) {
-        self.machine.handle_reply(&mut self.stage, NodeId(node), reply);
+        self.machine.handle_reply(&mut self.env, NodeId(node), reply);
         self.settle();
     }
 
@@ -110,22 +110,22 @@ impl<M: Machine> Play<M> {
             if wake_at > end {
                 break;
             }
-            self.stage.now = self.stage.now.max(wake_at);
-            self.machine.handle_timeout(&mut self.stage);
+            self.env.now = self.env.now.max(wake_at);
+            self.machine.handle_timeout(&mut self.env);
             self.settle();
         }
-        self.stage.now = self.stage.now.max(end);
+        self.env.now = self.env.now.max(end);
     }
 
     /// Goes to the moment that the machine asked to be woken at, and wakes it.
     pub(crate) fn wake(&mut self) {
-        self.stage.now = self.stage.now.max(self.wake_at.expect("the machine waits"));
-        self.machine.handle_timeout(&mut self.stage);
+        self.env.now = self.env.now.max(self.wake_at.expect("the machine waits"));
+        self.machine.handle_timeout(&mut self.env);
         self.settle();
     }
 
     pub(crate) fn cancel(&mut self) {
-        self.machine.cancel(&mut self.stage);
+        self.machine.cancel(&mut self.env);
         self.settle();
     }
 

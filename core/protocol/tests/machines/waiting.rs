@@ -43,7 +43,7 @@ fn held_without_end() -> Result<Answer, Fault> {
 }
 
 fn tell(play: &mut Play<Acquire>, node: u8, news: News) {
-    play.machine.handle_news(&mut play.stage, NodeId(node), news);
+    play.machine.handle_news(&mut play.env, NodeId(node), news);
     play.settle();
 }
 
@@ -107,7 +107,7 @@ fn a_fair_caller_keeps_its_place_from_wait_to_wait() {
     looked(&mut play, &held(1, 8_000));
     for start in [500, 1_000] {
         play.wait_until(start);
-        play.stage.wall += 500_000;
+        play.env.wall += 500_000;
         for node in 0..2 {
             tell(&mut play, node, PUSHED);
         }
@@ -306,7 +306,7 @@ fn a_round_that_split_the_votes_is_followed_by_a_pause_whatever_is_told() {
     play.answer(1, "grant", theirs(frees_in(8_000)));
     play.answer(2, "grant", theirs(frees_in(8_000)));
     assert_eq!(play.count("enqueue"), 3);
-    let before = play.stage.now;
+    let before = play.env.now;
     for node in 0..3 {
         tell(&mut play, node, PUSHED);
     }
@@ -341,7 +341,7 @@ fn a_lost_round_calls_the_first_where_others_wait_beside() {
 #[test]
 fn no_look_is_made_while_no_round_may_begin() {
     let mut play = waiting(|policy| policy);
-    play.stage.drawn = 200;
+    play.env.drawn = 200;
     play.answer(0, "grant", ours(1_000));
     play.answer(1, "grant", theirs(frees_in(8_000)));
     play.answer(2, "grant", theirs(frees_in(8_000)));

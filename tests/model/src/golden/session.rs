@@ -14,7 +14,7 @@ use super::words::{answer, news, number};
 
 pub(super) struct Session {
     pub(super) settings: Settings,
-    pub(super) env: Stage,
+    pub(super) env: TestEnvironment,
     pub(super) work: Work,
     wake: Moment,
     pub(super) life: Option<LeaseLife>,
@@ -52,14 +52,14 @@ pub(super) enum Outcome {
     AtRest,
 }
 
-pub(super) struct Stage {
+pub(super) struct TestEnvironment {
     pub(super) now: Moment,
     wall: u64,
     clocks: Option<u64>,
     draws: u8,
 }
 
-impl Environment for Stage {
+impl Environment for TestEnvironment {
     fn now(&self) -> Moment {
         self.now
     }
@@ -85,7 +85,7 @@ impl Session {
         cluster: &mut Cluster,
     ) -> Result<Self, String> {
         let (wall, clocks) = (settings.wall, settings.clocks);
-        let env = Stage { now: Moment::default(), wall, clocks, draws: 0 };
+        let env = TestEnvironment { now: Moment::default(), wall, clocks, draws: 0 };
         let (policy, now) = (settings.policy(None)?, Moment::from_millis(cluster.now));
         let guards = || Sentinel::new(cluster, &policy, number, now);
         let sentinel = settings.guards.then(guards);
