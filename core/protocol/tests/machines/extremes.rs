@@ -9,7 +9,7 @@ use quorlock_protocol::{
     Inspect, Machine, Moment, NodeId, Policy, Reply, Ticket, Withdraw, Withdrawal,
 };
 
-use crate::support::{Play, claim, ours, policy, quorum, resources};
+use crate::support::{Harness, claim, ours, policy, quorum, resources};
 
 /// What happens next.
 #[derive(Clone, Debug)]
@@ -99,34 +99,39 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 }
 
 /// Plays the events; what was sent stays within what a round needs for each of them.
-fn play<M: Machine>(machine: M, nodes: usize, events: &[Event]) -> Play<M> {
-    let mut play = Play::start(machine);
+fn harness<M: Machine>(machine: M, nodes: usize, events: &[Event]) -> Harness<M> {
+    let mut harness = Harness::start(machine);
     for event in events {
-        if play.done.is_some() {
+        if harness.done.is_some() {
             break;
         }
-        let before = play.sent.len();
+        let before = harness.sent.len();
         match event {
             Event::Reply { node, ticket, answer, repeated } => {
-                let known = ticket.and_then(|place| play.sent.get(place % play.sent.len().max(1)));
+                let known =
+                    ticket.and_then(|place| harness.sent.get(place % harness.sent.len().max(1)));
                 let ticket = known.map_or(Ticket(u32::MAX), |(_, command)| command.ticket);
                 let reply = Reply { ticket, answer: answer.clone(), repeated: *repeated };
-                play.reply(*node, reply);
+                harness.reply(*node, reply);
             }
-            Event::Wake => play.wake(),
+            Event::Wake => harness.wake(),
             Event::Pass(time) => {
-                play.env.now = play.env.now + *time;
-                play.machine.handle_timeout(&mut play.env);
-                play.settle();
+                harness.env.now = harness.env.now + *time;
+                harness.machine.handle_timeout(&mut harness.env);
+                harness.settle();
             }
-            Event::Cancel => play.cancel(),
+            Event::Cancel => harness.cancel(),
         }
         // The next round, what a late voter is given, and each lost round that is still taken back.
-        assert!(play.sent.len() - before <= 50 * nodes, "{} at once", play.sent.len() - before);
-        assert!(play.sent[before..].iter().all(|(node, _)| node.index() < nodes));
-        play.env.drawn %= 200;
+        assert!(
+            harness.sent.len() - before <= 50 * nodes,
+            "{} at once",
+            harness.sent.len() - before
+        );
+        assert!(harness.sent[before..].iter().all(|(node, _)| node.index() < nodes));
+        harness.env.drawn %= 200;
     }
-    play
+    harness
 }
 
 proptest! {
@@ -140,9 +145,9 @@ proptest! {
         events in proptest::collection::vec(event(), 0..32),
     ) {
         let machine = Acquire::new(Moment::default(), resources(), policy, quorum(nodes), known);
-        let play = play(machine, nodes, &events);
-        let (now, sent) = (play.env.now, play.sent.clone());
-        if let Some(Ok(won)) = play.done.map(|outcome| outcome.result) {
+        let harness = harness(machine, nodes, &events);
+        let (now, sent) = (harness.env.now, harness.sent.clone());
+        if let Some(Ok(won)) = harness.done.map(|outcome| outcome.result) {
             prop_assert!(won.lease.until() > now, "it was over before it began");
             prop_assert!(won.lease.until() <= now + policy.ttl().as_duration());
             let claimed = won.lease.claim();
@@ -159,7 +164,7 @@ proptest! {
         let won = Acquire::new(
             Moment::default(), resources(), policy(|it| it), quorum(nodes), FencingToken::default(),
         );
-        let mut won = Play::start(won);
+        let mut won = Harness::start(won);
         for node in 0..u8::try_from(nodes).unwrap() {
             if won.done.is_none() {
                 won.answer(node, "grant", ours(1_000));
@@ -167,7 +172,7 @@ proptest! {
         }
         let lease = won.outcome().result.unwrap().lease;
         let now = Moment::default();
-        play(Hold::new(now, lease.clone(), change, now, quorum(nodes)), nodes, &events);
+        harness(Hold::new(now, lease.clone(), change, now, quorum(nodes)), nodes, &events);
         let extension = Extension {
             claim: lease.claim().clone(),
             fencing_token: lease.fencing_token(),
@@ -175,7 +180,7 @@ proptest! {
             patience: change.unreachable_timeout(),
             first_ticket: 0,
         };
-        let extended = play(Extend::new(now, extension, change, quorum(nodes)), nodes, &events);
+        let extended = harness(Extend::new(now, extension, change, quorum(nodes)), nodes, &events);
         let latest = extended.env.now + change.ttl().as_duration();
         if let Some(Ok(lease)) = extended.done.map(|outcome| outcome.result) {
             prop_assert!(lease.until() <= latest);
@@ -198,10 +203,10 @@ proptest! {
             unsent: Vec::new(),
             node_timeout: change.node_timeout(),
         };
-        let taken_back = play(Withdraw::new(now, withdrawal), nodes, &events);
+        let taken_back = harness(Withdraw::new(now, withdrawal), nodes, &events);
         let is_revoke = |action: &Action| *action == Action::REVOKE;
         prop_assert!(taken_back.sent.iter().all(|(_, command)| is_revoke(&command.action)));
-        play(Inspect::new(now, &claim("me"), change, quorum(nodes)), nodes, &events);
+        harness(Inspect::new(now, &claim("me"), change, quorum(nodes)), nodes, &events);
     }
 }
 
@@ -214,15 +219,15 @@ fn a_node_that_does_not_exist_is_not_heard() {
         quorum(3),
         FencingToken::default(),
     );
-    let mut play = Play::start(machine);
-    let ticket = play.last(0, "grant").ticket;
+    let mut harness = Harness::start(machine);
+    let ticket = harness.last(0, "grant").ticket;
     for node in [3, 7, u8::MAX] {
-        play.machine.handle_reply(
-            &mut play.env,
+        harness.machine.handle_reply(
+            &mut harness.env,
             NodeId(node),
             Reply { ticket, answer: ours(1_000), repeated: false },
         );
-        play.settle();
+        harness.settle();
     }
-    assert!(play.done.is_none());
+    assert!(harness.done.is_none());
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{
-    Play, absent, claim, fault, frees_in, ours, policy, quorum, resources, theirs,
+    Harness, absent, claim, fault, frees_in, ours, policy, quorum, resources, theirs,
 };
 use quorlock_protocol::{
     Action, Answer, Claim, FaultKind, FencingToken, HolderId, Inspect, Moment, Resources, Standing,
 };
 
-fn inspect(nodes: usize) -> Play<Inspect> {
+fn inspect(nodes: usize) -> Harness<Inspect> {
     let now = Moment::from_millis(0);
-    Play::start(Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(nodes)))
+    Harness::start(Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(nodes)))
 }
 
 fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
@@ -21,11 +21,11 @@ fn left(millis: u64, token: u64) -> Result<Answer, quorlock_protocol::Fault> {
 
 #[test]
 fn a_lease_is_proved_for_as_long_as_its_weakest_node_keeps_it() {
-    let mut play = inspect(5);
-    play.answer(0, "inspect", left(900, 41));
-    play.answer(1, "inspect", left(500, 41));
-    play.answer(2, "inspect", left(700, 41));
-    let inspection = play.outcome();
+    let mut harness = inspect(5);
+    harness.answer(0, "inspect", left(900, 41));
+    harness.answer(1, "inspect", left(500, 41));
+    harness.answer(2, "inspect", left(700, 41));
+    let inspection = harness.outcome();
     assert_eq!(inspection.until(), Some(Moment::from_millis(500 - 5 - 2)));
     let Standing::Held(lease) = inspection.standing else { panic!("held") };
     assert_eq!(lease.until(), Moment::from_millis(500 - 5 - 2));
@@ -33,31 +33,31 @@ fn a_lease_is_proved_for_as_long_as_its_weakest_node_keeps_it() {
     assert_eq!(lease.fencing_token(), None, "nobody has asked for it");
 }
 
-fn take_over(nodes: usize) -> Play<Inspect> {
+fn take_over(nodes: usize) -> Harness<Inspect> {
     let now = Moment::from_millis(0);
     let machine = Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(nodes));
-    Play::start(machine.with_token())
+    Harness::start(machine.with_token())
 }
 
-fn token(play: Play<Inspect>) -> Option<u64> {
-    let Standing::Held(lease) = play.outcome().standing else { panic!("held") };
+fn token(harness: Harness<Inspect>) -> Option<u64> {
+    let Standing::Held(lease) = harness.outcome().standing else { panic!("held") };
     lease.fencing_token().map(|FencingToken(token)| token)
 }
 
 #[test]
 fn who_only_asks_raises_nothing() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", left(900, 40));
-    play.answer(1, "inspect", left(900, 41));
-    assert_eq!((play.count("raise"), token(play)), (0, None));
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", left(900, 40));
+    harness.answer(1, "inspect", left(900, 41));
+    assert_eq!((harness.count("raise"), token(harness)), (0, None));
 }
 
 #[test]
 fn a_token_that_a_quorum_knows_costs_no_further_trip() {
-    let mut play = take_over(3);
-    play.answer(0, "inspect", left(900, 41));
-    play.answer(1, "inspect", left(900, 41));
-    assert_eq!((play.count("raise"), token(play)), (0, Some(41)));
+    let mut harness = take_over(3);
+    harness.answer(0, "inspect", left(900, 41));
+    harness.answer(1, "inspect", left(900, 41));
+    assert_eq!((harness.count("raise"), token(harness)), (0, Some(41)));
 }
 
 #[test]
@@ -66,56 +66,56 @@ fn the_highest_of_several_fences_is_written_back_for_all() {
     let holder = HolderId::adopt("h").expect("a valid id");
     let claim = Arc::new(Claim { resources, holder });
     let machine = Inspect::new(Moment::from_millis(0), &claim, policy(|it| it), quorum(3));
-    let mut play = Play::start(machine.with_token());
+    let mut harness = Harness::start(machine.with_token());
     // It may be that of one of them alone.
-    play.answer(0, "inspect", left(900, 41));
-    play.answer(1, "inspect", left(900, 41));
-    assert_eq!(play.targets("raise"), [0, 1]);
-    play.answer(2, "inspect", left(900, 41));
-    assert_eq!(play.targets("raise"), [0, 1, 2]);
-    play.answer(2, "raise", ours(41));
-    assert!(play.done.is_none(), "one of three knows it");
-    play.answer(0, "raise", ours(41));
-    assert_eq!(token(play), Some(41));
+    harness.answer(0, "inspect", left(900, 41));
+    harness.answer(1, "inspect", left(900, 41));
+    assert_eq!(harness.targets("raise"), [0, 1]);
+    harness.answer(2, "inspect", left(900, 41));
+    assert_eq!(harness.targets("raise"), [0, 1, 2]);
+    harness.answer(2, "raise", ours(41));
+    assert!(harness.done.is_none(), "one of three knows it");
+    harness.answer(0, "raise", ours(41));
+    assert_eq!(token(harness), Some(41));
 }
 
 #[test]
 fn the_highest_token_is_written_back_before_it_is_handed_out() {
-    let mut play = take_over(5);
-    play.answer(0, "inspect", left(900, 40));
-    play.answer(1, "inspect", left(500, 41));
-    play.answer(2, "inspect", left(700, 39));
-    assert_eq!(play.targets("raise"), [0, 2]);
-    let Action::RaiseFence { token: asked, .. } = play.last(0, "raise").action else { panic!() };
+    let mut harness = take_over(5);
+    harness.answer(0, "inspect", left(900, 40));
+    harness.answer(1, "inspect", left(500, 41));
+    harness.answer(2, "inspect", left(700, 39));
+    assert_eq!(harness.targets("raise"), [0, 2]);
+    let Action::RaiseFence { token: asked, .. } = harness.last(0, "raise").action else { panic!() };
     assert_eq!(asked, FencingToken(41));
-    play.answer(0, "raise", ours(41));
-    assert!(play.done.is_none(), "two of five know it");
-    play.answer(2, "raise", ours(41));
-    assert_eq!(token(play), Some(41));
+    harness.answer(0, "raise", ours(41));
+    assert!(harness.done.is_none(), "two of five know it");
+    harness.answer(2, "raise", ours(41));
+    assert_eq!(token(harness), Some(41));
 }
 
 #[test]
 fn who_answers_late_joins_the_write_back() {
-    let mut play = take_over(5);
-    play.answer(0, "inspect", left(900, 41));
-    play.answer(1, "inspect", left(500, 40));
-    play.answer(2, "inspect", left(700, 39));
-    play.answer(3, "inspect", left(700, 38));
-    assert_eq!(play.targets("raise"), [1, 2, 3]);
-    play.answer(4, "inspect", left(700, 42));
-    play.answer(3, "raise", ours(41));
-    assert_eq!(token(play), Some(41));
+    let mut harness = take_over(5);
+    harness.answer(0, "inspect", left(900, 41));
+    harness.answer(1, "inspect", left(500, 40));
+    harness.answer(2, "inspect", left(700, 39));
+    harness.answer(3, "inspect", left(700, 38));
+    assert_eq!(harness.targets("raise"), [1, 2, 3]);
+    harness.answer(4, "inspect", left(700, 42));
+    harness.answer(3, "raise", ours(41));
+    assert_eq!(token(harness), Some(41));
 }
 
 #[test]
 fn a_token_that_no_quorum_takes_is_not_handed_out() {
     for answer in [absent(), fault(FaultKind::Broken)] {
-        let mut play = take_over(3);
-        play.answer(0, "inspect", left(900, 41));
-        play.answer(1, "inspect", left(900, 40));
-        play.answer(1, "raise", answer);
-        play.wait_until(100);
-        assert_eq!(token(play), None, "and the lease is told as it stands");
+        let mut harness = take_over(3);
+        harness.answer(0, "inspect", left(900, 41));
+        harness.answer(1, "inspect", left(900, 40));
+        harness.answer(1, "raise", answer);
+        harness.wait_until(100);
+        assert_eq!(token(harness), None, "and the lease is told as it stands");
     }
 }
 
@@ -124,16 +124,16 @@ fn forgotten_fences_are_made_up_for_by_the_clocks_of_the_nodes() {
     for (clock, expected) in [(Some(5_000), Some(5_000)), (Some(30), Some(41)), (None, None)] {
         let now = Moment::from_millis(0);
         let machine = Inspect::new(now, &claim("h"), policy(|policy| policy), quorum(3));
-        let mut play = Play::start(machine.with_token());
-        play.env.nodes = clock;
-        play.answer(0, "inspect", left(900, 41));
-        play.answer(1, "inspect", Ok(Answer::Ours { token: None, remaining: left_of(900) }));
+        let mut harness = Harness::start(machine.with_token());
+        harness.env.nodes = clock;
+        harness.answer(0, "inspect", left(900, 41));
+        harness.answer(1, "inspect", Ok(Answer::Ours { token: None, remaining: left_of(900) }));
         if clock.is_some() {
-            for node in play.targets("raise") {
-                play.answer(node, "raise", ours(expected.unwrap()));
+            for node in harness.targets("raise") {
+                harness.answer(node, "raise", ours(expected.unwrap()));
             }
         }
-        assert_eq!(token(play), expected);
+        assert_eq!(token(harness), expected);
     }
 }
 
@@ -143,11 +143,11 @@ const fn left_of(millis: u64) -> Option<Duration> {
 
 #[test]
 fn too_many_lost_keys_prove_the_loss() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", absent());
-    play.answer(1, "inspect", theirs(frees_in(5)));
-    play.answer(2, "inspect", absent());
-    let inspection = play.outcome();
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", absent());
+    harness.answer(1, "inspect", theirs(frees_in(5)));
+    harness.answer(2, "inspect", absent());
+    let inspection = harness.outcome();
     assert_eq!((&inspection.standing, inspection.until()), (&Standing::NotHeld, None));
     assert!(!inspection.held_by_another);
     assert!(inspection.is_free);
@@ -155,50 +155,50 @@ fn too_many_lost_keys_prove_the_loss() {
 
 #[test]
 fn a_fault_does_not_end_the_round_before_the_others_could_tell() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", fault(FaultKind::NotSent));
-    play.answer(1, "inspect", absent());
-    play.answer(2, "inspect", absent());
-    let inspection = play.outcome();
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", fault(FaultKind::NotSent));
+    harness.answer(1, "inspect", absent());
+    harness.answer(2, "inspect", absent());
+    let inspection = harness.outcome();
     assert_eq!(inspection.standing, Standing::NotHeld);
     assert!(inspection.is_free);
 }
 
 #[test]
 fn a_node_that_forgot_does_not_end_the_round_early() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", absent());
-    play.answer(1, "inspect", theirs(frees_in(5)));
-    play.answer(2, "inspect", theirs(frees_in(5)));
-    let inspection = play.outcome();
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", absent());
+    harness.answer(1, "inspect", theirs(frees_in(5)));
+    harness.answer(2, "inspect", theirs(frees_in(5)));
+    let inspection = harness.outcome();
     assert!(inspection.held_by_another);
     assert!(!inspection.is_free);
 }
 
 #[test]
 fn neither_free_nor_held_is_told_where_a_fault_hides_it() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", absent());
-    play.answer(1, "inspect", theirs(frees_in(5)));
-    play.answer(2, "inspect", fault(FaultKind::Broken));
-    let inspection = play.outcome();
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", absent());
+    harness.answer(1, "inspect", theirs(frees_in(5)));
+    harness.answer(2, "inspect", fault(FaultKind::Broken));
+    let inspection = harness.outcome();
     assert!(!inspection.held_by_another);
     assert!(!inspection.is_free);
 }
 
 #[test]
 fn silence_proves_nothing() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", left(900, 40));
-    play.answer(1, "inspect", fault(FaultKind::NotSent));
-    play.wait_until(50);
-    assert_eq!(play.outcome().standing, Standing::Unknown);
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", left(900, 40));
+    harness.answer(1, "inspect", fault(FaultKind::NotSent));
+    harness.wait_until(50);
+    assert_eq!(harness.outcome().standing, Standing::Unknown);
 }
 
 #[test]
 fn tells_that_another_holds_a_quorum() {
-    let mut play = inspect(3);
-    play.answer(0, "inspect", theirs(frees_in(5)));
-    play.answer(1, "inspect", theirs(frees_in(5)));
-    assert!(play.outcome().held_by_another);
+    let mut harness = inspect(3);
+    harness.answer(0, "inspect", theirs(frees_in(5)));
+    harness.answer(1, "inspect", theirs(frees_in(5)));
+    assert!(harness.outcome().held_by_another);
 }

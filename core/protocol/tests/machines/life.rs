@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Play, Working, absent, claim, kept, ours, policy, quorum, resources, theirs};
+use crate::support::{
+    Harness, Working, absent, claim, kept, ours, policy, quorum, resources, theirs,
+};
 use quorlock_protocol::{
     Acquire, Answer, ErrorKind, ExtensionEnd, FencingToken, Frees, Inspect, Lease, LeaseLife,
     LossReason, Machine as _, Moment, NodeId, PolicyBuilder, Release, ReleaseOutcome, Reply, Stage,
@@ -19,24 +21,24 @@ const fn at(millis: u64) -> Moment {
 fn lease() -> Lease {
     let policy = policy(|policy| policy);
     let known = FencingToken::default();
-    let mut play = Play::start(Acquire::new(at(0), resources(), policy, quorum(3), known));
-    play.answer(0, "grant", ours(1000));
-    play.answer(1, "grant", ours(1000));
-    play.outcome().result.unwrap().lease
+    let mut harness = Harness::start(Acquire::new(at(0), resources(), policy, quorum(3), known));
+    harness.answer(0, "grant", ours(1000));
+    harness.answer(1, "grant", ours(1000));
+    harness.outcome().result.unwrap().lease
 }
 
 fn life(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> LeaseLife {
     LeaseLife::won(at(0), (lease(), false), policy(change), quorum(3))
 }
 
-fn renewed(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Working> {
+fn renewed(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Harness<Working> {
     Working::renewing(life(|base| change(base.auto_extend(true))), at(0))
 }
 
 fn extended(
     now: u64,
     change: impl FnOnce(PolicyBuilder) -> PolicyBuilder + Clone,
-) -> Play<Working> {
+) -> Harness<Working> {
     Working::extending(life(change.clone()), at(now), policy(change))
 }
 
@@ -45,15 +47,15 @@ fn delayed(base: PolicyBuilder) -> PolicyBuilder {
 }
 
 /// `node` answers what went out last under the number `id`, which may have ended.
-fn late(play: &mut Play<Working>, id: WorkId, node: u8) {
-    let ticket = play.last(node, "extend").ticket;
+fn late(harness: &mut Harness<Working>, id: WorkId, node: u8) {
+    let ticket = harness.last(node, "extend").ticket;
     let reply = Reply { ticket, answer: kept(), repeated: false };
-    play.machine.life.work(id).handle_reply(&mut play.env, NodeId(node), reply);
-    play.machine.life.work(id).poll(&mut play.env);
+    harness.machine.life.work(id).handle_reply(&mut harness.env, NodeId(node), reply);
+    harness.machine.life.work(id).poll(&mut harness.env);
 }
 
-fn extension(play: Play<Working>) -> ExtensionEnd {
-    match play.outcome() {
+fn extension(harness: Harness<Working>) -> ExtensionEnd {
+    match harness.outcome() {
         WorkEnd::Extended(end) => end,
         other => panic!("{other:?} is no extension"),
     }
@@ -62,11 +64,11 @@ fn extension(play: Play<Working>) -> ExtensionEnd {
 /// What all three nodes say of the lease at `now`.
 fn look(life: &LeaseLife, now: u64, answer: &Answer) -> (WorkId, Standing) {
     let (id, machine) = life.look(at(now), life.policy());
-    let mut play = Play::<Inspect>::at(at(now), machine);
+    let mut harness = Harness::<Inspect>::at(at(now), machine);
     for node in 0..3 {
-        play.answer(node, "inspect", Ok(*answer));
+        harness.answer(node, "inspect", Ok(*answer));
     }
-    (id, play.outcome().standing)
+    (id, harness.outcome().standing)
 }
 
 const fn held(millis: u64) -> Answer {
@@ -84,80 +86,81 @@ fn loss(life: &mut LeaseLife) -> (LossReason, bool) {
 
 #[test]
 fn an_extension_stops_the_renewal_and_its_late_replies() {
-    let mut play = renewed(|it| it);
-    play.wait_until(330);
-    let old = play.machine.id;
+    let mut harness = renewed(|it| it);
+    harness.wait_until(330);
+    let old = harness.machine.id;
     let longer = policy(|it| it.auto_extend(true).ttl(Duration::from_secs(2)));
-    let now = play.env.now;
-    play.machine.id = play.machine.life.extend(now, Arc::new(longer)).expect("it is held");
-    play.settle();
-    let before = play.machine.life.clone();
-    late(&mut play, old, 0);
-    late(&mut play, old, 1);
-    assert_eq!(play.machine.life, before);
-    play.settle();
-    assert!(play.done.is_none(), "those replies are for the renewal");
-    assert_eq!(play.machine.lease().until(), at(988));
+    let now = harness.env.now;
+    harness.machine.id = harness.machine.life.extend(now, Arc::new(longer)).expect("it is held");
+    harness.settle();
+    let before = harness.machine.life.clone();
+    late(&mut harness, old, 0);
+    late(&mut harness, old, 1);
+    assert_eq!(harness.machine.life, before);
+    harness.settle();
+    assert!(harness.done.is_none(), "those replies are for the renewal");
+    assert_eq!(harness.machine.lease().until(), at(988));
 }
 
 #[test]
 fn a_newer_extension_puts_an_end_to_the_older() {
-    let mut play = extended(100, |it| it);
-    let old = play.machine.id;
+    let mut harness = extended(100, |it| it);
+    let old = harness.machine.id;
     let policy = policy(|it| it.ttl(Duration::from_millis(500)));
-    play.machine.id = play.machine.life.extend(at(100), Arc::new(policy)).expect("it is held");
-    play.settle();
-    late(&mut play, old, 0);
-    late(&mut play, old, 1);
-    play.settle();
-    assert!(play.done.is_none(), "those replies are for the older one");
-    assert_eq!(play.machine.lease().until(), at(100 + 500 - 5 - 2), "no more than the shorter");
+    harness.machine.id =
+        harness.machine.life.extend(at(100), Arc::new(policy)).expect("it is held");
+    harness.settle();
+    late(&mut harness, old, 0);
+    late(&mut harness, old, 1);
+    harness.settle();
+    assert!(harness.done.is_none(), "those replies are for the older one");
+    assert_eq!(harness.machine.lease().until(), at(100 + 500 - 5 - 2), "no more than the shorter");
 }
 
 #[test]
 fn a_release_during_an_extension_ends_the_lease_for_good() {
-    let mut play = extended(100, |it| it);
-    play.answer(0, "extend", kept());
-    let (old, now) = (play.machine.id, play.env.now);
-    let release = play.machine.life.release(now);
+    let mut harness = extended(100, |it| it);
+    harness.answer(0, "extend", kept());
+    let (old, now) = (harness.machine.id, harness.env.now);
+    let release = harness.machine.life.release(now);
     assert!(matches!(release, Release::Asked { was_over: false, .. }));
-    assert_eq!(play.machine.life.validity(now), Duration::ZERO);
+    assert_eq!(harness.machine.life.validity(now), Duration::ZERO);
     for node in 0..3 {
-        play.machine.life.work(old).handle_reply(
-            &mut play.env,
+        harness.machine.life.work(old).handle_reply(
+            &mut harness.env,
             NodeId(node),
             Reply {
-                ticket: play.sent[usize::from(node)].1.ticket,
+                ticket: harness.sent[usize::from(node)].1.ticket,
                 answer: kept(),
                 repeated: false,
             },
         );
     }
-    play.settle();
-    assert_eq!(play.machine.life.validity(now), Duration::ZERO);
-    assert_eq!(play.machine.life.stage(), Stage::Released);
-    assert_eq!(play.machine.life.release(now), Release::NotHeld);
-    let end = extension(play);
+    harness.settle();
+    assert_eq!(harness.machine.life.validity(now), Duration::ZERO);
+    assert_eq!(harness.machine.life.stage(), Stage::Released);
+    assert_eq!(harness.machine.life.release(now), Release::NotHeld);
+    let end = extension(harness);
     assert_eq!(end.result, Err(ErrorKind::Cancelled));
     assert_eq!(end.last.report().tally().granted, 1, "its driver hears how far it had come");
 }
 
 #[test]
 fn a_late_reply_after_the_loss_does_not_bring_it_back() {
-    let mut play = renewed(|it| it);
-    play.wait_until(330);
-    play.answer(0, "extend", kept());
-    let old = play.machine.id;
-    play.env.now = at(988);
-    play.machine.handle_timeout(&mut play.env);
-    play.settle();
-    assert_eq!(play.done, Some(WorkEnd::Lost(None)));
-    let before = play.machine.life.clone();
-    late(&mut play, old, 1);
-    assert_eq!(play.machine.life, before);
-    assert_eq!(loss(&mut play.machine.life), (LossReason::Expired, true));
-    assert_eq!(play.machine.life.resume(at(989), true), None);
-    assert_eq!(play.machine.life.extend(at(989), Arc::new(policy(|it| it))), None);
+    let mut harness = renewed(|it| it);
+    harness.wait_until(330);
+    harness.answer(0, "extend", kept());
+    let old = harness.machine.id;
+    harness.env.now = at(988);
+    harness.machine.handle_timeout(&mut harness.env);
+    harness.settle();
+    assert_eq!(harness.done, Some(WorkEnd::Lost(None)));
+    let before = harness.machine.life.clone();
+    late(&mut harness, old, 1);
+    assert_eq!(harness.machine.life, before);
+    assert_eq!(loss(&mut harness.machine.life), (LossReason::Expired, true));
+    assert_eq!(harness.machine.life.resume(at(989), true), None);
+    assert_eq!(harness.machine.life.extend(at(989), Arc::new(policy(|it| it))), None);
 }
 
 #[test]
@@ -200,22 +203,22 @@ fn the_first_look_proves_a_lease_that_was_taken_over() {
 
 #[test]
 fn an_extension_that_is_given_up_leaves_what_is_proved() {
-    let mut play = extended(100, |it| it.ttl(Duration::from_millis(500)));
-    play.cancel();
-    assert_eq!(play.machine.life.stage(), Stage::Held);
-    assert_eq!(play.machine.lease().until(), at(593), "nodes may have taken the shorter ttl");
-    assert_eq!(extension(play).result, Err(ErrorKind::Cancelled));
+    let mut harness = extended(100, |it| it.ttl(Duration::from_millis(500)));
+    harness.cancel();
+    assert_eq!(harness.machine.life.stage(), Stage::Held);
+    assert_eq!(harness.machine.lease().until(), at(593), "nodes may have taken the shorter ttl");
+    assert_eq!(extension(harness).result, Err(ErrorKind::Cancelled));
 }
 
 #[test]
 fn who_is_told_to_renew_no_longer_during_an_extension_does_not() {
-    let mut play = extended(100, |it| it.auto_extend(true));
-    play.machine.life.let_run_out(at(100));
-    assert!(play.machine.life.is_extending());
-    play.answer(0, "extend", kept());
-    play.answer(1, "extend", kept());
-    assert_eq!(play.machine.life.resume(at(100), true), None);
-    assert_eq!(extension(play).result, Ok(()));
+    let mut harness = extended(100, |it| it.auto_extend(true));
+    harness.machine.life.let_run_out(at(100));
+    assert!(harness.machine.life.is_extending());
+    harness.answer(0, "extend", kept());
+    harness.answer(1, "extend", kept());
+    assert_eq!(harness.machine.life.resume(at(100), true), None);
+    assert_eq!(extension(harness).result, Ok(()));
 }
 
 /// Every way to lose a lease: by the clock, by what the nodes tell its renewal, an extension or a check.
@@ -229,15 +232,15 @@ fn losses(change: impl Fn(PolicyBuilder) -> PolicyBuilder + Copy) -> Vec<LeaseLi
     let mut by_renewal = renewed(change);
     by_renewal.wait_until(330);
     let mut by_extension = extended(100, change);
-    for play in [&mut by_renewal, &mut by_extension] {
-        play.answer(0, "extend", theirs(Frees::Unknown));
-        play.answer(1, "extend", absent());
+    for harness in [&mut by_renewal, &mut by_extension] {
+        harness.answer(0, "extend", theirs(Frees::Unknown));
+        harness.answer(1, "extend", absent());
     }
     let mut by_check = life(change);
     let (id, standing) = look(&by_check, 100, &Answer::Absent);
     by_check.checked(at(100), id, &standing);
-    let plays = [by_clock, by_renewal, by_extension].map(|play| play.machine.life);
-    plays.into_iter().chain([found, by_check]).collect()
+    let lives = [by_clock, by_renewal, by_extension].map(|harness| harness.machine.life);
+    lives.into_iter().chain([found, by_check]).collect()
 }
 
 #[test]
@@ -264,13 +267,13 @@ fn the_release_of_a_lost_lease_takes_back_only_its_keys() {
 #[test]
 fn what_never_reached_its_user_is_withdrawn_once() {
     let mut unused = life(|it| it.min_hold(Duration::from_secs(5)));
-    let mut play = Play::start(unused.withdraw(at(0)).expect("it was held"));
-    assert_eq!(play.targets("revoke"), [0, 1, 2], "no least hold");
-    play.settle();
+    let mut harness = Harness::start(unused.withdraw(at(0)).expect("it was held"));
+    assert_eq!(harness.targets("revoke"), [0, 1, 2], "no least hold");
+    harness.settle();
     assert_eq!(unused.withdraw(at(0)), None);
     let mut used = life(|it| it.min_hold(Duration::from_secs(5)));
     let Release::Asked { withdraw, .. } = used.release(at(0)) else { panic!("it was held") };
-    assert_eq!(Play::start(withdraw).targets("revoke"), [0; 0], "it is left for that time");
+    assert_eq!(Harness::start(withdraw).targets("revoke"), [0; 0], "it is left for that time");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use crate::support::{Play, absent, claim, fault, frees_in, kept, policy, quorum, theirs};
+use crate::support::{Harness, absent, claim, fault, frees_in, kept, policy, quorum, theirs};
 use quorlock_protocol::{
     Action, Command, FaultKind, Moment, ReleaseOutcome, Reply, Ticket, Withdraw, Withdrawal,
 };
 
 /// A release at time zero on three nodes that keeps the keys until `keep`, of a lease whose keys last until 988 ms
 /// at least and `keys_expire_by` at most.
-fn release_of(keys_expire_by: u64, keep: u64) -> Play<Withdraw> {
+fn release_of(keys_expire_by: u64, keep: u64) -> Harness<Withdraw> {
     let now = Moment::from_millis(0);
     let withdrawal = Withdrawal {
         ticket: Ticket(7),
@@ -22,19 +22,19 @@ fn release_of(keys_expire_by: u64, keep: u64) -> Play<Withdraw> {
     };
     let drift = policy(|policy| policy).drift();
     let machine = Withdraw::new(now, withdrawal).valid_until(Moment::from_millis(988));
-    Play::start(machine.keeping(Moment::from_millis(keep), drift))
+    Harness::start(machine.keeping(Moment::from_millis(keep), drift))
 }
 
 /// The keys are to last longer than the lease.
-fn release() -> Play<Withdraw> {
+fn release() -> Harness<Withdraw> {
     release_of(1012, 3000)
 }
 
 /// Time passes until the first revoke.
-fn until_a_revoke(play: &mut Play<Withdraw>) {
-    while play.count("revoke") == 0 {
-        assert!(play.done.is_none(), "it ended without one");
-        play.wake();
+fn until_a_revoke(harness: &mut Harness<Withdraw>) {
+    while harness.count("revoke") == 0 {
+        assert!(harness.done.is_none(), "it ended without one");
+        harness.wake();
     }
 }
 
@@ -53,97 +53,97 @@ fn lasts(command: &Command, millis: u64) {
 
 #[test]
 fn asks_for_what_is_left_and_deletes_nothing() {
-    let mut play = release();
-    assert_eq!(play.targets("extend"), [0, 1, 2]);
-    assert_eq!(play.count("revoke"), 0);
-    lasts(&play.last(0, "extend"), 3000);
-    play.answer(0, "extend", kept());
-    assert_eq!(play.machine.outcome(), None);
-    play.answer(1, "extend", kept());
-    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
-    play.answer(2, "extend", kept());
-    assert!(play.done.is_some(), "the keys end by themselves");
+    let mut harness = release();
+    assert_eq!(harness.targets("extend"), [0, 1, 2]);
+    assert_eq!(harness.count("revoke"), 0);
+    lasts(&harness.last(0, "extend"), 3000);
+    harness.answer(0, "extend", kept());
+    assert_eq!(harness.machine.outcome(), None);
+    harness.answer(1, "extend", kept());
+    assert_eq!(harness.machine.outcome(), Some(ReleaseOutcome::Released));
+    harness.answer(2, "extend", kept());
+    assert!(harness.done.is_some(), "the keys end by themselves");
 }
 
 #[test]
 fn a_node_that_was_not_reached_is_asked_for_less_and_less() {
-    let mut play = release();
-    play.answer(0, "extend", kept());
-    play.answer(1, "extend", kept());
-    play.answer(2, "extend", fault(FaultKind::NotSent));
-    play.wait_until(1000);
-    let sent_at = play.env.now;
-    assert!(play.count("extend") > 4, "it is asked again");
+    let mut harness = release();
+    harness.answer(0, "extend", kept());
+    harness.answer(1, "extend", kept());
+    harness.answer(2, "extend", fault(FaultKind::NotSent));
+    harness.wait_until(1000);
+    let sent_at = harness.env.now;
+    assert!(harness.count("extend") > 4, "it is asked again");
     let left = Duration::from_secs(3).saturating_sub(sent_at.since_epoch());
-    assert!(asked(&play.last(2, "extend")) < 3000);
-    assert!(asked(&play.last(2, "extend")) >= u64::try_from(left.as_millis()).unwrap());
-    assert_eq!(play.count("revoke"), 0);
+    assert!(asked(&harness.last(2, "extend")) < 3000);
+    assert!(asked(&harness.last(2, "extend")) >= u64::try_from(left.as_millis()).unwrap());
+    assert_eq!(harness.count("revoke"), 0);
 }
 
 #[test]
 fn a_node_reached_after_the_least_hold_deletes_the_keys() {
-    let mut play = release_of(10_000, 3000);
-    play.answer(0, "extend", kept());
-    play.answer(1, "extend", kept());
-    until_a_revoke(&mut play);
-    assert!(play.env.now >= Moment::from_millis(3000));
-    assert_eq!(play.targets("revoke"), [2]);
-    play.answer(2, "revoke", kept());
-    assert!(play.done.is_some());
+    let mut harness = release_of(10_000, 3000);
+    harness.answer(0, "extend", kept());
+    harness.answer(1, "extend", kept());
+    until_a_revoke(&mut harness);
+    assert!(harness.env.now >= Moment::from_millis(3000));
+    assert_eq!(harness.targets("revoke"), [2]);
+    harness.answer(2, "revoke", kept());
+    assert!(harness.done.is_some());
 }
 
 #[test]
 fn ends_when_the_last_node_has_forgotten() {
-    let mut play = release();
-    play.wait_until(3000);
-    assert!(play.done.is_none());
+    let mut harness = release();
+    harness.wait_until(3000);
+    assert!(harness.done.is_none());
     // The last command may have come to the node 50 ms late, and its clock be 1 % slow, twice.
-    play.wait_until(3000 + 50 + 70);
-    assert!(play.done.is_some());
+    harness.wait_until(3000 + 50 + 70);
+    assert!(harness.done.is_some());
 }
 
 #[test]
 fn what_comes_too_late_is_not_done() {
-    let play = release();
-    assert_eq!(play.last(0, "extend").not_after, Moment::from_millis(50));
+    let harness = release();
+    assert_eq!(harness.last(0, "extend").not_after, Moment::from_millis(50));
 }
 
 #[test]
 fn keys_gone_or_taken_within_the_least_hold_are_a_loss() {
-    let mut play = release();
-    play.wait_until(2000);
+    let mut harness = release();
+    harness.wait_until(2000);
     // None of the commands before this answer can have ended the keys.
-    play.answer(0, "extend", absent());
-    play.answer(1, "extend", theirs(frees_in(10)));
-    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Expired));
+    harness.answer(0, "extend", absent());
+    harness.answer(1, "extend", theirs(frees_in(10)));
+    assert_eq!(harness.machine.outcome(), Some(ReleaseOutcome::Expired));
 }
 
 #[test]
 fn keys_gone_after_the_least_hold_ended_as_asked() {
-    let mut play = release_of(10_000, 3000);
-    play.answer(0, "extend", kept());
-    until_a_revoke(&mut play);
+    let mut harness = release_of(10_000, 3000);
+    harness.answer(0, "extend", kept());
+    until_a_revoke(&mut harness);
     for node in 1..3 {
-        play.reply(node, Reply { ticket: Ticket(7), answer: absent(), repeated: false });
+        harness.reply(node, Reply { ticket: Ticket(7), answer: absent(), repeated: false });
     }
-    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Unknown));
+    assert_eq!(harness.machine.outcome(), Some(ReleaseOutcome::Unknown));
 }
 
 #[test]
 fn keys_gone_within_the_validity_were_ended_by_the_release() {
-    let mut play = release_of(1012, 300);
-    play.answer(0, "extend", kept());
-    until_a_revoke(&mut play);
-    assert!(play.env.now < Moment::from_millis(988));
+    let mut harness = release_of(1012, 300);
+    harness.answer(0, "extend", kept());
+    until_a_revoke(&mut harness);
+    assert!(harness.env.now < Moment::from_millis(988));
     for node in 1..3 {
-        play.answer(node, "revoke", absent());
+        harness.answer(node, "revoke", absent());
     }
-    assert_eq!(play.machine.outcome(), Some(ReleaseOutcome::Released));
+    assert_eq!(harness.machine.outcome(), Some(ReleaseOutcome::Released));
 }
 
 #[test]
 fn a_release_after_that_time_deletes() {
-    let play = release_of(1012, 0);
-    assert_eq!(play.targets("revoke"), [0, 1, 2]);
-    assert_eq!(play.count("extend"), 0);
+    let harness = release_of(1012, 0);
+    assert_eq!(harness.targets("revoke"), [0, 1, 2]);
+    assert_eq!(harness.count("extend"), 0);
 }

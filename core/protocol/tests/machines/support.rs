@@ -38,7 +38,7 @@ impl Environment for TestEnvironment {
 }
 
 /// A machine with its environment, and all that it has sent so far.
-pub(crate) struct Play<M: Machine> {
+pub(crate) struct Harness<M: Machine> {
     pub(crate) machine: M,
     pub(crate) env: TestEnvironment,
     pub(crate) sent: Vec<(NodeId, Command)>,
@@ -46,7 +46,7 @@ pub(crate) struct Play<M: Machine> {
     pub(crate) done: Option<M::Outcome>,
 }
 
-impl<M: Machine> Play<M> {
+impl<M: Machine> Harness<M> {
     pub(crate) fn start(machine: M) -> Self {
         Self::at(Moment::from_millis(0), machine)
     }
@@ -54,9 +54,9 @@ impl<M: Machine> Play<M> {
     /// The same at another time.
     pub(crate) fn at(now: Moment, machine: M) -> Self {
         let env = TestEnvironment { now, wall: 1_000, nodes: None, drawn: 0 };
-        let mut play = Self { machine, env, sent: Vec::new(), wake_at: None, done: None };
-        play.settle();
-        play
+        let mut harness = Self { machine, env, sent: Vec::new(), wake_at: None, done: None };
+        harness.settle();
+        harness
     }
 
     /// Polls until the machine waits or is done.
@@ -143,17 +143,17 @@ pub(crate) struct Working {
 
 impl Working {
     /// Renews the lease, or watches its end.
-    pub(crate) fn renewing(mut life: LeaseLife, now: Moment) -> Play<Self> {
+    pub(crate) fn renewing(mut life: LeaseLife, now: Moment) -> Harness<Self> {
         let (id, first) = life.resume(now, true).expect("it is held, and to be kept");
-        let play = Play::at(now, Self { life, id });
-        assert_eq!(play.wake_at, Some(first));
-        play
+        let harness = Harness::at(now, Self { life, id });
+        assert_eq!(harness.wake_at, Some(first));
+        harness
     }
 
     /// Extends the lease.
-    pub(crate) fn extending(mut life: LeaseLife, now: Moment, policy: Policy) -> Play<Self> {
+    pub(crate) fn extending(mut life: LeaseLife, now: Moment, policy: Policy) -> Harness<Self> {
         let id = life.extend(now, Arc::new(policy)).expect("it is held");
-        Play::at(now, Self { life, id })
+        Harness::at(now, Self { life, id })
     }
 
     /// The lease as it stands now.

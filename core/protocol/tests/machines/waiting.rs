@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use crate::support::{Play, fault, frees_in, ours, policy, quorum, resources, theirs};
+use crate::support::{Harness, fault, frees_in, ours, policy, quorum, resources, theirs};
 use quorlock_protocol::{
     Acquire, Action, Answer, ErrorKind, Fault, FaultKind, FencingToken, Frees, Machine, Moment,
     News, NodeId, PolicyBuilder, Queued, Reply, Waiter, WakeCause,
 };
 
-pub(crate) fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
+pub(crate) fn waiting(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Harness<Acquire> {
     let (now, known) = (Moment::from_millis(0), FencingToken::default());
     let policy = policy(|policy| change(policy.ttl(Duration::from_secs(10))));
     let machine = Acquire::new(now, resources(), policy, quorum(3), known);
-    Play::start(machine.queued_as(Waiter { process: 7, number: 1 }))
+    Harness::start(machine.queued_as(Waiter { process: 7, number: 1 }))
 }
 
 /// All three nodes have refused the first round.
-pub(crate) fn refused(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
-    let mut play = waiting(change);
+pub(crate) fn refused(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Harness<Acquire> {
+    let mut harness = waiting(change);
     for node in 0..3 {
-        play.answer(node, "grant", theirs(frees_in(8_000)));
-        if play.machine.is_waiting() {
+        harness.answer(node, "grant", theirs(frees_in(8_000)));
+        if harness.machine.is_waiting() {
             break;
         }
     }
-    play
+    harness
 }
 
 pub(crate) fn held(rank: u32, millis: u64) -> Result<Answer, Fault> {
@@ -42,15 +42,15 @@ fn held_without_end() -> Result<Answer, Fault> {
     Ok(Answer::Queued { queued, frees: Frees::Never })
 }
 
-fn tell(play: &mut Play<Acquire>, node: u8, news: News) {
-    play.machine.handle_news(&mut play.env, NodeId(node), news);
-    play.settle();
+fn tell(harness: &mut Harness<Acquire>, node: u8, news: News) {
+    harness.machine.handle_news(&mut harness.env, NodeId(node), news);
+    harness.settle();
 }
 
 /// All nodes have answered the look.
-pub(crate) fn looked(play: &mut Play<Acquire>, answer: &Result<Answer, Fault>) {
+pub(crate) fn looked(harness: &mut Harness<Acquire>, answer: &Result<Answer, Fault>) {
     for node in 0..3 {
-        play.answer(node, "enqueue", answer.clone());
+        harness.answer(node, "enqueue", answer.clone());
     }
 }
 
@@ -58,38 +58,38 @@ const PUSHED: News = News::Freed(WakeCause::Push);
 
 #[test]
 fn a_free_lock_takes_no_place() {
-    let mut play = waiting(|policy| policy);
+    let mut harness = waiting(|policy| policy);
     for node in 0..2 {
-        play.answer(node, "grant", ours(1_000));
+        harness.answer(node, "grant", ours(1_000));
     }
-    assert_eq!((play.count("enqueue"), play.count("leave")), (0, 0));
-    assert!(!play.outcome().result.unwrap().was_queued);
+    assert_eq!((harness.count("enqueue"), harness.count("leave")), (0, 0));
+    assert!(!harness.outcome().result.unwrap().was_queued);
 }
 
 #[test]
 fn a_refused_caller_takes_a_place_and_tries_when_a_quorum_is_free() {
-    let mut play = refused(|policy| policy);
-    assert_eq!(play.targets("enqueue"), [0, 1, 2]);
-    looked(&mut play, &held(0, 8_000));
-    play.wait_until(2_900);
-    assert_eq!(play.count("grant"), 3, "nothing is tried while it is held");
-    tell(&mut play, 0, PUSHED);
-    assert_eq!(play.count("grant"), 3, "one node is no quorum");
-    tell(&mut play, 2, PUSHED);
-    assert_eq!(play.count("grant"), 6);
+    let mut harness = refused(|policy| policy);
+    assert_eq!(harness.targets("enqueue"), [0, 1, 2]);
+    looked(&mut harness, &held(0, 8_000));
+    harness.wait_until(2_900);
+    assert_eq!(harness.count("grant"), 3, "nothing is tried while it is held");
+    tell(&mut harness, 0, PUSHED);
+    assert_eq!(harness.count("grant"), 3, "one node is no quorum");
+    tell(&mut harness, 2, PUSHED);
+    assert_eq!(harness.count("grant"), 6);
     for node in 0..2 {
-        play.answer(node, "grant", ours(1_000));
+        harness.answer(node, "grant", ours(1_000));
     }
-    assert_eq!(play.targets("leave"), [0, 1, 2]);
-    assert!(play.outcome().result.unwrap().was_queued);
+    assert_eq!(harness.targets("leave"), [0, 1, 2]);
+    assert!(harness.outcome().result.unwrap().was_queued);
 }
 
 #[test]
 fn the_place_is_the_same_on_every_node_and_at_every_look() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &held(3, 8_000));
-    play.wait_until(3_000);
-    let places: Vec<_> = play
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &held(3, 8_000));
+    harness.wait_until(3_000);
+    let places: Vec<_> = harness
         .sent
         .iter()
         .filter_map(|(_, command)| match command.action {
@@ -103,21 +103,21 @@ fn the_place_is_the_same_on_every_node_and_at_every_look() {
 
 #[test]
 fn a_fair_caller_keeps_its_place_from_wait_to_wait() {
-    let mut play = waiting(|policy| policy.fair(true));
-    looked(&mut play, &held(1, 8_000));
+    let mut harness = waiting(|policy| policy.fair(true));
+    looked(&mut harness, &held(1, 8_000));
     for start in [500, 1_000] {
-        play.wait_until(start);
-        play.env.wall += 500_000;
+        harness.wait_until(start);
+        harness.env.wall += 500_000;
         for node in 0..2 {
-            tell(&mut play, node, PUSHED);
+            tell(&mut harness, node, PUSHED);
         }
         for node in 0..2 {
-            play.answer(node, "grant", theirs(frees_in(8_000)));
+            harness.answer(node, "grant", theirs(frees_in(8_000)));
         }
-        assert!(play.machine.is_waiting());
-        looked(&mut play, &held(1, 8_000));
+        assert!(harness.machine.is_waiting());
+        looked(&mut harness, &held(1, 8_000));
     }
-    let mut places: Vec<_> = play
+    let mut places: Vec<_> = harness
         .sent
         .iter()
         .filter_map(|(_, command)| match command.action {
@@ -132,34 +132,34 @@ fn a_fair_caller_keeps_its_place_from_wait_to_wait() {
 
 #[test]
 fn news_that_overtakes_the_answer_to_a_look_counts() {
-    let mut play = refused(|policy| policy);
-    tell(&mut play, 0, PUSHED);
-    play.answer(0, "enqueue", held(0, 8_000));
-    tell(&mut play, 1, PUSHED);
-    assert_eq!(play.count("grant"), 6);
+    let mut harness = refused(|policy| policy);
+    tell(&mut harness, 0, PUSHED);
+    harness.answer(0, "enqueue", held(0, 8_000));
+    tell(&mut harness, 1, PUSHED);
+    assert_eq!(harness.count("grant"), 6);
 }
 
 #[test]
 fn a_look_that_finds_the_lock_free_leads_to_a_round_only_for_the_first() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &free(1));
-    assert_eq!(play.count("grant"), 3, "another's turn");
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &free(0));
-    assert_eq!(play.count("grant"), 6);
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &free(1));
+    assert_eq!(harness.count("grant"), 3, "another's turn");
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &free(0));
+    assert_eq!(harness.count("grant"), 6);
 }
 
 #[test]
 fn the_first_looks_when_the_holders_keys_have_ended_and_the_others_later() {
     let looks_at = |rank| {
-        let mut play = refused(|policy| policy);
-        looked(&mut play, &held(rank, 1_000));
-        play.wait_until(990);
-        assert_eq!(play.count("enqueue"), 3);
+        let mut harness = refused(|policy| policy);
+        looked(&mut harness, &held(rank, 1_000));
+        harness.wait_until(990);
+        assert_eq!(harness.count("enqueue"), 3);
         let mut at = 1_000;
-        while play.count("enqueue") == 3 {
+        while harness.count("enqueue") == 3 {
             at += 1;
-            play.wait_until(at);
+            harness.wait_until(at);
         }
         at
     };
@@ -168,84 +168,84 @@ fn the_first_looks_when_the_holders_keys_have_ended_and_the_others_later() {
 
 #[test]
 fn the_next_one_looks_when_the_turn_before_it_is_over() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &held(1, 8_000));
-    tell(&mut play, 0, News::Next);
-    play.wait_until(51);
-    assert_eq!(play.count("enqueue"), 3);
-    play.wait_until(52);
-    assert_eq!(play.count("enqueue"), 6);
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &held(1, 8_000));
+    tell(&mut harness, 0, News::Next);
+    harness.wait_until(51);
+    assert_eq!(harness.count("enqueue"), 3);
+    harness.wait_until(52);
+    assert_eq!(harness.count("enqueue"), 6);
 }
 
 #[test]
 fn a_node_that_was_lost_is_asked_for_the_place_again() {
     for news in [News::Gone, News::First] {
-        let mut play = refused(|policy| policy);
-        looked(&mut play, &held(1, 8_000));
-        tell(&mut play, 1, news);
-        assert_eq!(play.targets("enqueue"), [0, 1, 2, 1]);
+        let mut harness = refused(|policy| policy);
+        looked(&mut harness, &held(1, 8_000));
+        tell(&mut harness, 1, news);
+        assert_eq!(harness.targets("enqueue"), [0, 1, 2, 1]);
     }
 }
 
 /// A caller that waits for a key without a ttl, as redis-py's locks have by default.
-fn behind_an_endless_key(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Play<Acquire> {
-    let mut play = waiting(change);
+fn behind_an_endless_key(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Harness<Acquire> {
+    let mut harness = waiting(change);
     for node in 0..2 {
-        play.answer(node, "grant", theirs(Frees::Never));
+        harness.answer(node, "grant", theirs(Frees::Never));
     }
-    looked(&mut play, &held_without_end());
-    play
+    looked(&mut harness, &held_without_end());
+    harness
 }
 
 #[test]
 fn a_key_that_never_ends_is_waited_for_without_polling() {
-    let mut play = behind_an_endless_key(|policy| policy.timeout(Some(Duration::from_secs(60))));
-    play.wait_until(2_900);
-    assert_eq!(play.count("grant"), 3);
+    let mut harness = behind_an_endless_key(|policy| policy.timeout(Some(Duration::from_secs(60))));
+    harness.wait_until(2_900);
+    assert_eq!(harness.count("grant"), 3);
     for node in 0..2 {
-        tell(&mut play, node, News::Freed(WakeCause::Watch));
+        tell(&mut harness, node, News::Freed(WakeCause::Watch));
     }
-    assert_eq!(play.count("grant"), 6);
+    assert_eq!(harness.count("grant"), 6);
 }
 
 #[test]
 fn a_wait_without_a_limit_for_a_key_that_never_ends_is_given_up() {
     let patience = Duration::from_millis(700);
-    let mut play = behind_an_endless_key(|policy| policy.unreachable_timeout(patience));
-    play.wait_until(699);
-    assert_eq!((play.count("grant"), play.done.is_none()), (3, true));
-    play.wait_until(700);
+    let mut harness = behind_an_endless_key(|policy| policy.unreachable_timeout(patience));
+    harness.wait_until(699);
+    assert_eq!((harness.count("grant"), harness.done.is_none()), (3, true));
+    harness.wait_until(700);
     for node in 0..2 {
-        play.answer(node, "grant", theirs(Frees::Never));
+        harness.answer(node, "grant", theirs(Frees::Never));
     }
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+    assert_eq!(harness.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
 }
 
 #[test]
 fn a_renewal_moves_the_look_and_costs_no_command() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &held(0, 1_000));
-    play.wait_until(500);
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &held(0, 1_000));
+    harness.wait_until(500);
     for node in 0..3 {
-        tell(&mut play, node, News::Held(Duration::from_millis(1_500)));
+        tell(&mut harness, node, News::Held(Duration::from_millis(1_500)));
     }
-    play.wait_until(2_000);
-    assert_eq!(play.count("enqueue"), 3);
-    play.wait_until(2_002);
-    assert_eq!(play.count("enqueue"), 6);
+    harness.wait_until(2_000);
+    assert_eq!(harness.count("enqueue"), 3);
+    harness.wait_until(2_002);
+    assert_eq!(harness.count("enqueue"), 6);
 }
 
 #[test]
 fn where_too_few_nodes_can_tell_rounds_follow_after_the_delay() {
-    let mut play = refused(|policy| policy);
-    play.answer(0, "enqueue", held(0, 8_000));
+    let mut harness = refused(|policy| policy);
+    harness.answer(0, "enqueue", held(0, 8_000));
     for node in 1..3 {
-        play.answer(node, "enqueue", fault(FaultKind::NotPermitted));
+        harness.answer(node, "enqueue", fault(FaultKind::NotPermitted));
     }
-    play.wait_until(45);
-    assert_eq!(play.count("grant"), 3);
-    play.wait_until(160);
-    assert_eq!(play.count("grant"), 6);
+    harness.wait_until(45);
+    assert_eq!(harness.count("grant"), 3);
+    harness.wait_until(160);
+    assert_eq!(harness.count("grant"), 6);
 }
 
 #[test]
@@ -261,39 +261,39 @@ fn where_no_node_can_tell_any_more_a_round_comes_at_the_known_end_of_the_keys() 
     looked(&mut later_look, &held(0, 3_700));
     later_look.wait_until(3_000);
     looked(&mut later_look, &lost);
-    for (mut play, end) in [(first_look, 700), (later_look, 3_700)] {
-        play.wait_until(end);
-        assert_eq!(play.count("grant"), 3);
-        play.wait_until(end + 2);
-        assert_eq!(play.count("grant"), 6);
+    for (mut harness, end) in [(first_look, 700), (later_look, 3_700)] {
+        harness.wait_until(end);
+        assert_eq!(harness.count("grant"), 3);
+        harness.wait_until(end + 2);
+        assert_eq!(harness.count("grant"), 6);
     }
 }
 
 #[test]
 fn a_round_comes_at_the_known_end_of_the_keys_where_too_few_nodes_tell_it() {
-    let mut play = waiting(|policy| policy);
+    let mut harness = waiting(|policy| policy);
     for node in 0..2 {
-        play.answer(node, "grant", theirs(frees_in(700)));
+        harness.answer(node, "grant", theirs(frees_in(700)));
     }
-    play.answer(0, "enqueue", held(0, 700));
-    play.answer(1, "enqueue", held_without_end());
-    play.answer(2, "enqueue", fault(FaultKind::NotSent));
-    play.wait_until(701);
-    assert_eq!(play.count("grant"), 3);
-    play.wait_until(702);
-    assert_eq!(play.count("grant"), 6);
+    harness.answer(0, "enqueue", held(0, 700));
+    harness.answer(1, "enqueue", held_without_end());
+    harness.answer(2, "enqueue", fault(FaultKind::NotSent));
+    harness.wait_until(701);
+    assert_eq!(harness.count("grant"), 3);
+    harness.wait_until(702);
+    assert_eq!(harness.count("grant"), 6);
 }
 
 #[test]
 fn nodes_that_leave_a_look_unanswered_are_not_relied_on() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &held(1, 8_000));
-    play.wait_until(3_000);
-    assert_eq!((play.count("enqueue"), play.count("grant")), (6, 3));
-    play.answer(0, "enqueue", held(1, 5_000));
-    play.wait_until(3_190);
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &held(1, 8_000));
+    harness.wait_until(3_000);
+    assert_eq!((harness.count("enqueue"), harness.count("grant")), (6, 3));
+    harness.answer(0, "enqueue", held(1, 5_000));
+    harness.wait_until(3_190);
     assert_eq!(
-        play.count("grant"),
+        harness.count("grant"),
         6,
         "two of three are silent: it tries as if there were no queue"
     );
@@ -301,35 +301,35 @@ fn nodes_that_leave_a_look_unanswered_are_not_relied_on() {
 
 #[test]
 fn a_round_that_split_the_votes_is_followed_by_a_pause_whatever_is_told() {
-    let mut play = waiting(|policy| policy);
-    play.answer(0, "grant", ours(1_000));
-    play.answer(1, "grant", theirs(frees_in(8_000)));
-    play.answer(2, "grant", theirs(frees_in(8_000)));
-    assert_eq!(play.count("enqueue"), 3);
-    let before = play.env.now;
+    let mut harness = waiting(|policy| policy);
+    harness.answer(0, "grant", ours(1_000));
+    harness.answer(1, "grant", theirs(frees_in(8_000)));
+    harness.answer(2, "grant", theirs(frees_in(8_000)));
+    assert_eq!(harness.count("enqueue"), 3);
+    let before = harness.env.now;
     for node in 0..3 {
-        tell(&mut play, node, PUSHED);
+        tell(&mut harness, node, PUSHED);
     }
-    assert_eq!(play.count("grant"), 3, "its own withdrawal may have called it");
-    let pause = play.wake_at.expect("it waits").since(before);
+    assert_eq!(harness.count("grant"), 3, "its own withdrawal may have called it");
+    let pause = harness.wake_at.expect("it waits").since(before);
     assert!(pause > Duration::ZERO && pause <= Duration::from_millis(10), "{pause:?}");
-    play.wake();
-    assert_eq!(play.count("grant"), 6);
-    assert!(play.sent.iter().any(|(_, it)| it.action == Action::Revoke { calls: false }));
+    harness.wake();
+    assert_eq!(harness.count("grant"), 6);
+    assert!(harness.sent.iter().any(|(_, it)| it.action == Action::Revoke { calls: false }));
 }
 
 #[test]
 fn a_lost_round_calls_the_first_where_others_wait_beside() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &held(1, 8_000));
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &held(1, 8_000));
     for node in 0..2 {
-        tell(&mut play, node, PUSHED);
+        tell(&mut harness, node, PUSHED);
     }
-    let before = play.sent.len();
-    play.answer(0, "grant", ours(1_000));
-    play.answer(1, "grant", theirs(frees_in(8_000)));
-    play.answer(2, "grant", theirs(frees_in(8_000)));
-    let revokes: Vec<_> = play.sent[before..]
+    let before = harness.sent.len();
+    harness.answer(0, "grant", ours(1_000));
+    harness.answer(1, "grant", theirs(frees_in(8_000)));
+    harness.answer(2, "grant", theirs(frees_in(8_000)));
+    let revokes: Vec<_> = harness.sent[before..]
         .iter()
         .filter(|(_, it)| matches!(it.action, Action::Revoke { .. }))
         .map(|(_, it)| it.action)
@@ -340,31 +340,31 @@ fn a_lost_round_calls_the_first_where_others_wait_beside() {
 
 #[test]
 fn no_look_is_made_while_no_round_may_begin() {
-    let mut play = waiting(|policy| policy);
-    play.env.drawn = 200;
-    play.answer(0, "grant", ours(1_000));
-    play.answer(1, "grant", theirs(frees_in(8_000)));
-    play.answer(2, "grant", theirs(frees_in(8_000)));
-    looked(&mut play, &free(0));
-    while play.count("grant") == 3 {
-        play.wake();
+    let mut harness = waiting(|policy| policy);
+    harness.env.drawn = 200;
+    harness.answer(0, "grant", ours(1_000));
+    harness.answer(1, "grant", theirs(frees_in(8_000)));
+    harness.answer(2, "grant", theirs(frees_in(8_000)));
+    looked(&mut harness, &free(0));
+    while harness.count("grant") == 3 {
+        harness.wake();
     }
-    assert_eq!(play.count("enqueue"), 3, "all nodes have told already that the lock is free");
+    assert_eq!(harness.count("enqueue"), 3, "all nodes have told already that the lock is free");
 }
 
 #[test]
 fn a_late_answer_to_the_look_of_an_earlier_wait_says_nothing() {
-    let mut play = refused(|policy| policy);
-    let ticket = play.last(0, "enqueue").ticket;
+    let mut harness = refused(|policy| policy);
+    let ticket = harness.last(0, "enqueue").ticket;
     for node in 0..2 {
-        tell(&mut play, node, PUSHED);
+        tell(&mut harness, node, PUSHED);
     }
     for node in 0..2 {
-        play.answer(node, "grant", theirs(frees_in(8_000)));
+        harness.answer(node, "grant", theirs(frees_in(8_000)));
     }
-    assert_eq!((play.count("enqueue"), play.count("grant")), (6, 6), "it waits again");
+    assert_eq!((harness.count("enqueue"), harness.count("grant")), (6, 6), "it waits again");
     for node in 0..2 {
-        play.reply(node, Reply { ticket, answer: free(0), repeated: false });
+        harness.reply(node, Reply { ticket, answer: free(0), repeated: false });
     }
-    assert_eq!(play.count("grant"), 6, "the lock was free before another took it");
+    assert_eq!(harness.count("grant"), 6, "the lock was free before another took it");
 }

@@ -9,30 +9,30 @@ use quorlock_protocol::{ErrorKind, FaultKind};
 
 #[test]
 fn the_timeout_is_kept_and_the_last_try_comes_before_it() {
-    let mut play = refused(|policy| policy.timeout(Some(Duration::from_secs(2))));
-    looked(&mut play, &held(2, 8_000));
-    play.wait_until(1_979);
-    assert_eq!(play.count("grant"), 3);
-    play.wait_until(1_980);
-    assert_eq!(play.count("grant"), 6);
-    play.answer(0, "grant", theirs(frees_in(8_000)));
-    play.answer(1, "grant", theirs(frees_in(8_000)));
-    play.wait_until(2_000);
-    assert_eq!(play.targets("leave"), [0, 1, 2]);
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
+    let mut harness = refused(|policy| policy.timeout(Some(Duration::from_secs(2))));
+    looked(&mut harness, &held(2, 8_000));
+    harness.wait_until(1_979);
+    assert_eq!(harness.count("grant"), 3);
+    harness.wait_until(1_980);
+    assert_eq!(harness.count("grant"), 6);
+    harness.answer(0, "grant", theirs(frees_in(8_000)));
+    harness.answer(1, "grant", theirs(frees_in(8_000)));
+    harness.wait_until(2_000);
+    assert_eq!(harness.targets("leave"), [0, 1, 2]);
+    assert_eq!(harness.outcome().result.unwrap_err(), ErrorKind::AcquireTimedOut);
 }
 
 /// The error of a fair caller whose only round the timeout cuts off; this many nodes have told that the lock is held.
 fn first_round_cut_off(nodes: u8) -> ErrorKind {
-    let mut play = waiting(|policy| policy.fair(true).timeout(Some(Duration::from_secs(2))));
+    let mut harness = waiting(|policy| policy.fair(true).timeout(Some(Duration::from_secs(2))));
     for node in 0..nodes {
-        play.answer(node, "enqueue", held(0, 8_000));
+        harness.answer(node, "enqueue", held(0, 8_000));
     }
     for now in 1..=2_000 {
-        play.wait_until(now);
+        harness.wait_until(now);
     }
-    assert!(play.count("grant") > 0);
-    play.outcome().result.unwrap_err()
+    assert!(harness.count("grant") > 0);
+    harness.outcome().result.unwrap_err()
 }
 
 #[test]
@@ -44,66 +44,66 @@ fn a_caller_whose_first_round_is_cut_off_says_what_the_queues_told() {
 
 #[test]
 fn a_limited_number_of_tries_goes_on_at_its_delays() {
-    let mut play = refused(|policy| policy.retry_limit(Some(2)));
+    let mut harness = refused(|policy| policy.retry_limit(Some(2)));
     let mut now = 0;
-    while play.done.is_none() && now < 1_000 {
+    while harness.done.is_none() && now < 1_000 {
         now += 1;
-        play.wait_until(now);
+        harness.wait_until(now);
         for (kind, answer) in [("enqueue", held(0, 8_000)), ("grant", theirs(frees_in(8_000)))] {
             for node in 0..3 {
-                play.answer(node, kind, answer.clone());
+                harness.answer(node, kind, answer.clone());
             }
         }
     }
-    assert_eq!(play.count("grant"), 9);
+    assert_eq!(harness.count("grant"), 9);
     assert!((100..=320).contains(&now), "{now}");
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
+    assert_eq!(harness.outcome().result.unwrap_err(), ErrorKind::NotAcquired);
 }
 
 #[test]
 fn a_caller_that_gives_up_leaves_every_node_that_it_asked() {
-    let mut play = refused(|policy| policy);
-    play.cancel();
-    assert_eq!(play.targets("leave"), [0, 1, 2]);
-    assert_eq!(play.outcome().result.unwrap_err(), ErrorKind::Cancelled);
+    let mut harness = refused(|policy| policy);
+    harness.cancel();
+    assert_eq!(harness.targets("leave"), [0, 1, 2]);
+    assert_eq!(harness.outcome().result.unwrap_err(), ErrorKind::Cancelled);
 }
 
 #[test]
 fn a_node_that_had_not_voted_may_be_free() {
-    let mut play = waiting(|policy| policy.retry_delay(Duration::from_secs(5)));
-    play.answer(0, "grant", theirs(frees_in(300)));
-    play.answer(1, "grant", theirs(frees_in(700)));
-    looked(&mut play, &fault(FaultKind::NotSent));
-    play.wait_until(301);
-    assert_eq!(play.count("grant"), 3);
-    play.wait_until(302);
-    assert_eq!(play.count("grant"), 6, "it would be a quorum with node 2");
+    let mut harness = waiting(|policy| policy.retry_delay(Duration::from_secs(5)));
+    harness.answer(0, "grant", theirs(frees_in(300)));
+    harness.answer(1, "grant", theirs(frees_in(700)));
+    looked(&mut harness, &fault(FaultKind::NotSent));
+    harness.wait_until(301);
+    assert_eq!(harness.count("grant"), 3);
+    harness.wait_until(302);
+    assert_eq!(harness.count("grant"), 6, "it would be a quorum with node 2");
 }
 
 #[test]
 fn the_first_tries_when_the_keys_have_ended_although_a_node_does_not_tell() {
-    let mut play = refused(|policy| policy);
+    let mut harness = refused(|policy| policy);
     for (node, left) in [(0, 4_000), (1, 500), (2, 700)] {
-        play.answer(node, "enqueue", held(0, left));
+        harness.answer(node, "enqueue", held(0, left));
     }
-    play.wait_until(702);
-    assert_eq!((play.count("enqueue"), play.count("grant")), (6, 3));
-    play.answer(0, "enqueue", held(0, 3_298));
-    play.answer(1, "enqueue", free(0));
-    play.wait_until(706);
-    assert_eq!(play.count("grant"), 3);
-    play.wait_until(707);
-    assert_eq!(play.count("grant"), 6, "node 2 has ended as well, for all that is known");
+    harness.wait_until(702);
+    assert_eq!((harness.count("enqueue"), harness.count("grant")), (6, 3));
+    harness.answer(0, "enqueue", held(0, 3_298));
+    harness.answer(1, "enqueue", free(0));
+    harness.wait_until(706);
+    assert_eq!(harness.count("grant"), 3);
+    harness.wait_until(707);
+    assert_eq!(harness.count("grant"), 6, "node 2 has ended as well, for all that is known");
 }
 
 #[test]
 fn a_node_that_does_not_tell_is_not_waited_for_where_a_holder_has_extended() {
-    let mut play = refused(|policy| policy);
-    looked(&mut play, &held(0, 700));
-    play.wait_until(702);
+    let mut harness = refused(|policy| policy);
+    looked(&mut harness, &held(0, 700));
+    harness.wait_until(702);
     for node in 0..2 {
-        play.answer(node, "enqueue", held(0, 8_000));
+        harness.answer(node, "enqueue", held(0, 8_000));
     }
-    play.wait_until(3_000);
-    assert_eq!(play.count("grant"), 3, "no round can be won");
+    harness.wait_until(3_000);
+    assert_eq!(harness.count("grant"), 3, "no round can be won");
 }

@@ -1,27 +1,29 @@
 //! Tests acquisitions that take a place in the nodes' queues before their first round.
 
-use crate::support::{Play, ours, policy, quorum, resources};
+use crate::support::{Harness, ours, policy, quorum, resources};
 use crate::waiting::{free, looked, waiting};
 use quorlock_protocol::{Acquire, Action, FencingToken, Moment, Waiter};
 
 #[test]
 fn fair_takes_a_place_first_and_shows_it_with_the_grant() {
-    let mut play = waiting(|policy| policy.fair(true));
-    assert_eq!((play.count("grant"), play.targets("enqueue")), (0, vec![0, 1, 2]));
-    looked(&mut play, &free(0));
-    let Action::Grant { place: Some(place), .. } = play.last(1, "grant").action else { panic!() };
-    assert_eq!(play.last(1, "enqueue").action, Action::Enqueue { place });
+    let mut harness = waiting(|policy| policy.fair(true));
+    assert_eq!((harness.count("grant"), harness.targets("enqueue")), (0, vec![0, 1, 2]));
+    looked(&mut harness, &free(0));
+    let Action::Grant { place: Some(place), .. } = harness.last(1, "grant").action else {
+        panic!()
+    };
+    assert_eq!(harness.last(1, "enqueue").action, Action::Enqueue { place });
     for node in 0..2 {
-        play.answer(node, "grant", ours(1_000));
+        harness.answer(node, "grant", ours(1_000));
     }
-    assert!(play.outcome().result.unwrap().was_queued);
+    assert!(harness.outcome().result.unwrap().was_queued);
 }
 
 #[test]
 fn a_fair_try_takes_no_place() {
-    let play = waiting(|policy| policy.fair(true).try_once());
-    assert_eq!((play.count("grant"), play.count("enqueue")), (3, 0));
-    assert!(matches!(play.last(0, "grant").action, Action::Grant { place: Some(_), .. }));
+    let harness = waiting(|policy| policy.fair(true).try_once());
+    assert_eq!((harness.count("grant"), harness.count("enqueue")), (3, 0));
+    assert!(matches!(harness.last(0, "grant").action, Action::Grant { place: Some(_), .. }));
 }
 
 #[test]
@@ -29,11 +31,11 @@ fn queueing_first_without_company_wins_like_a_first_round() {
     let (now, known) = (Moment::from_millis(0), FencingToken::default());
     let machine = Acquire::new(now, resources(), policy(|it| it), quorum(3), known);
     let waiter = Waiter { process: 7, number: 1 };
-    let mut play = Play::start(machine.queued_as(waiter).queue_first());
-    looked(&mut play, &free(0));
+    let mut harness = Harness::start(machine.queued_as(waiter).queue_first());
+    looked(&mut harness, &free(0));
     for node in 0..2 {
-        play.answer(node, "grant", ours(1_000));
+        harness.answer(node, "grant", ours(1_000));
     }
-    assert_eq!(play.count("leave"), 3);
-    assert!(!play.outcome().result.unwrap().was_queued, "its release has nobody to call");
+    assert_eq!(harness.count("leave"), 3);
+    assert!(!harness.outcome().result.unwrap().was_queued, "its release has nobody to call");
 }
