@@ -14,8 +14,8 @@ impl Session {
         let resources = Resources::new(["r"]).map_err(|problem| problem.to_string())?;
         let policy = self.settings.policy(ttl)?;
         let now = self.boot();
-        if let Some(sentinel) = &mut self.sentinel {
-            sentinel.prepare(cluster, &policy, now);
+        if let Some(client_guards) = &mut self.client_guards {
+            client_guards.prepare(cluster, &policy, now);
         }
         let (quorum, known) = (self.settings.quorum(), FencingToken::default());
         self.policy = policy;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{Action, Command, HolderId, LeaseLife, LossReason, ReleaseOutcome};
 
-use super::guards::Sentinel;
+use super::guards::ClientGuards;
 use super::session::{Outcome, Session, Work, kind};
 use super::words::number;
 
@@ -45,7 +45,7 @@ impl Session {
             }
             ["trusts", nodes @ ..] => self.expect_trusted(nodes),
             ["holds", "back", node, millis] => {
-                let left = self.sentinel()?.left(number(node)?, self.boot())?;
+                let left = self.client_guards()?.left(number(node)?, self.boot())?;
                 (left == number(millis)?).then_some(()).ok_or_else(|| format!("for {left} ms"))
             }
             ["at", "rest"] if self.result == Outcome::AtRest => Ok(()),
@@ -53,16 +53,17 @@ impl Session {
         }
     }
 
-    fn sentinel(&self) -> Result<&Sentinel, String> {
-        self.sentinel.as_ref().ok_or_else(|| "the guards are off".to_owned())
+    fn client_guards(&self) -> Result<&ClientGuards, String> {
+        self.client_guards.as_ref().ok_or_else(|| "the guards are off".to_owned())
     }
 
     /// Whether the grants of these nodes count, and of no others.
     fn expect_trusted(&self, nodes: &[&str]) -> Result<(), String> {
         let wanted: Vec<u64> = nodes.iter().map(|node| number(node)).collect::<Result<_, _>>()?;
-        let sentinel = self.sentinel()?;
+        let client_guards = self.client_guards()?;
         let all = 0..u64::try_from(self.nodes()).unwrap_or(u64::MAX);
-        let found: Vec<u64> = all.filter(|it| sentinel.left(*it, self.boot()) == Ok(0)).collect();
+        let found: Vec<u64> =
+            all.filter(|it| client_guards.left(*it, self.boot()) == Ok(0)).collect();
         (found == wanted).then_some(()).ok_or_else(|| format!("it trusts {found:?}"))
     }
 

@@ -27,7 +27,7 @@ struct Site {
 }
 
 /// One client's side.
-pub(super) struct Sentinel {
+pub(super) struct ClientGuards {
     guards: Guards,
     rulings: Vec<Option<Ruling>>,
     env: Env,
@@ -60,16 +60,17 @@ impl Cluster {
     }
 }
 
-impl Sentinel {
+impl ClientGuards {
     /// A client that looks at every node for the first time.
     pub(super) fn new(cluster: &mut Cluster, policy: &Policy, client: u8, now: Moment) -> Self {
         let count = cluster.nodes.len();
         let mut guards = Guards::new(policy, Quorum::of(count));
         guards.handle_policy(policy);
         let env = Env { now, wall: 0, client, drawn: 0 };
-        let mut sentinel = Self { guards, rulings: vec![None; count], env, lost: Duration::ZERO };
-        sentinel.look_around(cluster, now);
-        sentinel
+        let mut client_guards =
+            Self { guards, rulings: vec![None; count], env, lost: Duration::ZERO };
+        client_guards.look_around(cluster, now);
+        client_guards
     }
 
     /// Looks at every node, by the clock that is never corrected, as always here. What the lease clock is to be set

@@ -8,7 +8,7 @@ use quorlock_protocol::{
     Moment, NodeId, Output, Policy, Reply, Ticket, Withdraw, WorkEnd, WorkId,
 };
 
-use super::guards::{Cluster, Sentinel};
+use super::guards::{ClientGuards, Cluster};
 use super::settings::Settings;
 use super::words::{answer, news, number};
 
@@ -26,7 +26,7 @@ pub(super) struct Session {
     pub(super) unexpected: Vec<(NodeId, &'static str)>,
     /// What the last error says.
     pub(super) text: String,
-    pub(super) sentinel: Option<Sentinel>,
+    pub(super) client_guards: Option<ClientGuards>,
     /// For how long its machine has stood still, in milliseconds; what it found out of that.
     pub(super) still: u64,
     pub(super) lost: Duration,
@@ -87,8 +87,8 @@ impl Session {
         let (wall, clocks) = (settings.wall, settings.clocks);
         let env = TestEnvironment { now: Moment::default(), wall, clocks, draws: 0 };
         let (policy, now) = (settings.policy(None)?, Moment::from_millis(cluster.now));
-        let guards = || Sentinel::new(cluster, &policy, number, now);
-        let sentinel = settings.guards.then(guards);
+        let guards = || ClientGuards::new(cluster, &policy, number, now);
+        let client_guards = settings.guards.then(guards);
         Ok(Self {
             settings,
             env,
@@ -100,7 +100,7 @@ impl Session {
             sent: Vec::new(),
             unexpected: Vec::new(),
             text: String::new(),
-            sentinel,
+            client_guards,
             still: 0,
             lost: Duration::ZERO,
         })
@@ -132,8 +132,8 @@ impl Session {
             ["wait"] | ["still", _] => {}
             ["look"] => {
                 let now = self.boot();
-                if let Some(sentinel) = &mut self.sentinel {
-                    sentinel.look_around(cluster, now);
+                if let Some(client_guards) = &mut self.client_guards {
+                    client_guards.look_around(cluster, now);
                 }
             }
             ["look", node] => self.look(cluster, node, true_time),
@@ -258,8 +258,9 @@ impl Session {
             match machine.poll(&mut self.env) {
                 Output::Send(node, command) => {
                     let is_grant = matches!(command.action, Action::Grant { .. });
-                    let sentinel = self.sentinel.as_ref().filter(|_| is_grant);
-                    if let Some(fault) = sentinel.and_then(|it| it.refusal(node, self.boot())) {
+                    let client_guards = self.client_guards.as_ref().filter(|_| is_grant);
+                    if let Some(fault) = client_guards.and_then(|it| it.refusal(node, self.boot()))
+                    {
                         let ticket = command.ticket;
                         refused.push((node, Reply { ticket, answer: Err(fault), repeated: false }));
                         continue;

@@ -8,7 +8,7 @@ use quorlock_protocol::{
     RoundReport,
 };
 
-use super::guards::{Cluster, Sentinel};
+use super::guards::{ClientGuards, Cluster};
 use super::session::Session;
 use super::words::number;
 
@@ -28,15 +28,15 @@ impl Session {
         self.pass(self.moment(time));
         let node = number(node).ok().and_then(|node| usize::try_from(node).ok());
         let now = self.boot();
-        if let (Some(sentinel), Some(node)) = (&mut self.sentinel, node) {
-            sentinel.look(cluster, node, now);
-            sentinel.follow_up(cluster, now);
+        if let (Some(client_guards), Some(node)) = (&mut self.client_guards, node) {
+            client_guards.look(cluster, node, now);
+            client_guards.follow_up(cluster, now);
         }
     }
 
     /// Sets the lease clock forward by what it has lost; every timer goes off that is due by then.
     pub(super) fn catch_up(&mut self, time: u64) {
-        let lost = self.sentinel.as_mut().map_or(Duration::ZERO, Sentinel::lost_time);
+        let lost = self.client_guards.as_mut().map_or(Duration::ZERO, ClientGuards::lost_time);
         if !lost.is_zero() {
             self.lost += lost;
             self.pass(self.moment(time));
@@ -51,8 +51,10 @@ impl Session {
         answer: Result<Answer, Fault>,
     ) -> Result<Answer, Fault> {
         let now = self.boot();
-        let counts = match &mut self.sentinel {
-            Some(sentinel) if answer.is_ok() => sentinel.inspect_grant(cluster, node, now),
+        let counts = match &mut self.client_guards {
+            Some(client_guards) if answer.is_ok() => {
+                client_guards.inspect_grant(cluster, node, now)
+            }
             _ => true,
         };
         match answer {
