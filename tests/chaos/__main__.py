@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from tests.chaos import kinds, report
 from tests.chaos.checker import Verdict, judge
+from tests.chaos.clients import Clients
 from tests.chaos.counter import CounterServer
-from tests.chaos.fleet import Fleet
 from tests.chaos.history import History, now, read_logs
 from tests.chaos.kinds import KINDS
 from tests.chaos.nemesis import Nemesis
@@ -50,33 +50,33 @@ def main() -> int:
 def run(options: argparse.Namespace, chosen: Sequence[str]) -> tuple[History, Nemesis, int]:
     """One run, from the first server to the last key."""
     guarded = options.guards == "on"
-    world = World(NODES, Fleet.COUNT, Fleet.CLOCKS, guarded)
+    world = World(NODES, Clients.COUNT, Clients.CLOCKS, guarded)
     faults = schedule(options.seed, options.seconds, chosen, world)
-    with Testbed(NODES, Fleet.COUNT) as testbed:
+    with Testbed(NODES, Clients.COUNT) as testbed:
         counters = CounterServer(testbed.directory / "counter")
         orders = {
             "names": NAMES, "ttl": TTL, "seed": options.seed,
             "counter": str(testbed.directory / "counter"),
             "guards": ("auto" if guarded else "off") if kinds.GUARDS_EXIST else None,
         }  # fmt: skip
-        fleet = Fleet(
+        clients = Clients(
             orders, testbed.directory, testbed.urls_for, testbed.others.urls,
             # Without guards tokens grow by the clients' clocks, where nodes forget.
             right_clocks=not guarded,
         )  # fmt: skip
-        nemesis = Nemesis(testbed, fleet, guarded=guarded, names=NAMES)
+        nemesis = Nemesis(testbed, clients, guarded=guarded, names=NAMES)
         history = History(now(), 0, NODES)
         try:
-            fleet.start()
+            clients.start()
             nemesis.run(faults, options.seconds)
             history.ended = now()
-            history.problems += fleet.stop()
+            history.problems += clients.stop()
         finally:
-            fleet.kill()
+            clients.kill()
         testbed.heal()
         history.problems += _left_behind(testbed)
         counters.close()
-        read_logs(fleet.logs, history)
+        read_logs(clients.logs, history)
     history.accesses, history.harms = counters.counters.accesses, nemesis.harms
     return history, nemesis, counters.counters.careless_lost
 

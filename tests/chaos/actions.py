@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tests.chaos.fleet import Fleet
+from tests.chaos.clients import Clients
 from tests.chaos.testbed import Node
 from tests.support.link import TO_CLIENT, TO_SERVER
 from tests.support.old_data import Failback
@@ -252,18 +252,18 @@ NODE_ACTIONS: dict[str, Callable[[Node, float], Undo]] = {
 }
 
 
-def _pause_client(fleet: Fleet, number: int, _: float) -> Undo:
-    fleet[number].pause()
-    return fleet[number].resume
+def _pause_client(clients: Clients, number: int, _: float) -> Undo:
+    clients[number].pause()
+    return clients[number].resume
 
 
-def _kill_client(fleet: Fleet, number: int, _: float) -> Undo:
-    fleet[number].kill()
-    return fleet[number].start
+def _kill_client(clients: Clients, number: int, _: float) -> Undo:
+    clients[number].kill()
+    return clients[number].start
 
 
-def _set_client_clock(fleet: Fleet, number: int, strength: float) -> Undo:
-    clock = fleet[number].clock
+def _set_client_clock(clients: Clients, number: int, strength: float) -> Undo:
+    clock = clients[number].clock
     # Around the right time, so that it does not drift away for ever.
     clock.step((strength - 0.5) * 7200 - clock.offset)
     return _nothing
@@ -283,7 +283,7 @@ def set_all_ahead(servers: Sequence[Server], strength: float) -> Undo:
     return _nothing
 
 
-CLIENT_ACTIONS: dict[str, Callable[[Fleet, int, float], Undo]] = {
+CLIENT_ACTIONS: dict[str, Callable[[Clients, int, float], Undo]] = {
     "client pause": _pause_client,
     "client kill": _kill_client,
     "client clock": _set_client_clock,

@@ -18,7 +18,7 @@ from tests.chaos.actions import (
     lose_reply,
     set_all_ahead,
 )
-from tests.chaos.fleet import Fleet
+from tests.chaos.clients import Clients
 from tests.chaos.history import Harm, now
 from tests.chaos.kinds import QUARANTINE, Target
 from tests.chaos.plan import Fault
@@ -30,11 +30,11 @@ class Nemesis:
     """Carries out one schedule."""
 
     def __init__(
-        self, testbed: Testbed, fleet: Fleet, *, guarded: bool, names: Sequence[str]
+        self, testbed: Testbed, clients: Clients, *, guarded: bool, names: Sequence[str]
     ) -> None:
         """`names` are those of the locks, for faults that wait for a command."""
         self.testbed = testbed
-        self.fleet = fleet
+        self.clients = clients
         self.harms: list[Harm] = []
         self.injected: Counter[str] = Counter()
         #: The longest delay of a fault behind its schedule.
@@ -77,7 +77,7 @@ class Nemesis:
     def _begin(self, fault: Fault) -> Undo:
         name, targets = fault.kind.name, fault.targets
         if fault.kind.target is Target.CLIENT:
-            return CLIENT_ACTIONS[name](self.fleet, targets[0], fault.strength)
+            return CLIENT_ACTIONS[name](self.clients, targets[0], fault.strength)
         if fault.kind.target is Target.LINK:
             client, node = targets
             return cut_link(self.testbed.nodes[node].links[client], fault.strength)

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 
 from tests.chaos.actions import CLIENT_ACTIONS, GROUP_ACTIONS, NODE_ACTIONS
-from tests.chaos.fleet import Fleet
+from tests.chaos.clients import Clients
 from tests.chaos.kinds import FORGETTING, GUARDED, KINDS, PROMISED, Target
 from tests.chaos.plan import QUIET, Fault, World, schedule
 
-WORLD = World(nodes=5, clients=Fleet.COUNT, clocks=Fleet.CLOCKS)
+WORLD = World(nodes=5, clients=Clients.COUNT, clocks=Clients.CLOCKS)
 SEEDS = range(30)
 
 

@@ -28,7 +28,7 @@ MANY = 80
 
 
 def many_begin_at_once(testbed: Testbed) -> None:
-    """Workers of one fleet are started together, each with a lock of two minutes."""
+    """Workers of one deployment are started together, each with a lock of two minutes."""
     cluster = testbed.servers()
     managers = [testbed.client(cluster.urls) for _ in range(MANY)]
     for locks in managers:

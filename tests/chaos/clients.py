@@ -117,8 +117,8 @@ class Client:
         self._process = None
 
 
-class Fleet:
-    """All clients."""
+class Clients:
+    """All client processes of a run."""
 
     COUNT = 5
     #: Numbers of those whose clock can be set.
