@@ -1,4 +1,7 @@
-"""Carries out the faults of a schedule at their times, and records them. Knows nothing of locks."""
+"""The nemesis (the term of Jepsen): makes the faults of a schedule at their times, and records them.
+
+Knows nothing of locks.
+"""
 
 from __future__ import annotations
 

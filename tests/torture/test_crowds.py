@@ -76,11 +76,11 @@ def test_a_crowd_keeps_out_of_each_others_way(cluster3: Cluster) -> None:
     async def main() -> Callers:
         async with quorlock.aio.Redlock(cluster3.urls, retry_delay=0.01) as locks:
             crowd = Callers(locks, seed=7)
-            nemesis = asyncio.ensure_future(trouble(list(cluster3), random.Random(7)))
+            faults = asyncio.ensure_future(trouble(list(cluster3), random.Random(7)))
             try:
                 await crowd.run()
             finally:
-                nemesis.cancel()
+                faults.cancel()
             return crowd
 
     crowd = asyncio.run(main(), debug=False)
