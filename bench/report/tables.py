@@ -142,21 +142,21 @@ def blocks(results: Results) -> Iterator[str]:
 
 def contention(results: Results) -> Iterator[str]:
     """How a lock changes hands."""
-    for crowd in sorted({row["contenders"] for row in results.select("contention")}):
+    for contenders in sorted({row["contenders"] for row in results.select("contention")}):
         rows = []
-        for entrant in _sorted(results, "contention", "mean", {"contenders": crowd}):
-            found = results.select("contention", entrant.name, contenders=crowd)
-            rate = results.median("per_second", "contention", entrant.name, contenders=crowd)
+        for entrant in _sorted(results, "contention", "mean", {"contenders": contenders}):
+            found = results.select("contention", entrant.name, contenders=contenders)
+            rate = results.median("per_second", "contention", entrant.name, contenders=contenders)
             rows.append([
                 _label(entrant),
-                *(_time(results, field, "contention", entrant, contenders=crowd)
+                *(_time(results, field, "contention", entrant, contenders=contenders)
                   for field in ("mean", "p90", "longest_wait")),
                 f"{rate or 0:,.0f}",
                 f"{min(row['least'] for row in found)} to {max(row['most'] for row in found)}",
                 str(sum(row["overlaps"] for row in found)),
             ])  # fmt: skip
         yield from _table(
-            [f"{crowd} contenders", "idle", "p90", "longest wait", "locks a second", "turns",
+            [f"{contenders} contenders", "idle", "p90", "longest wait", "locks a second", "turns",
              "overlaps"],
             rows,
         )  # fmt: skip

@@ -16,7 +16,7 @@ Turn = tuple[int, int, int]
 
 NAME = "contention"
 #: Processes and contenders in each.
-CROWDS = {2: (2, 1), 20: (4, 5)}
+CONTENDERS = {2: (2, 1), 20: (4, 5)}
 #: Seconds that a contender holds the lock, and that it rests before it wants it again.
 HOLD, REST = 0.002, 0.02
 PATIENCE = 60.0  # some go on for long after the end
@@ -29,14 +29,14 @@ def run(run: Run) -> None:
         one for one in run.entrants if not one.lone and one.role != FLOOR and one.flight
     ]  # fmt: skip
     with servers(3) as cluster:
-        for crowd in CROWDS:
-            run.tell(f"  {crowd} contenders")
+        for contenders in CONTENDERS:
+            run.tell(f"  {contenders} contenders")
             for number in range(max(1, run.effort.rounds // 2)):
                 for entrant in entrants:
-                    case = {"contenders": crowd, "round": number}
+                    case = {"contenders": contenders, "round": number}
                     cluster.reset()
                     try:
-                        held = _compete(entrant, ports(cluster), crowd, seconds)
+                        held = _compete(entrant, ports(cluster), contenders, seconds)
                     except Failed as problem:
                         run.failed(NAME, case, entrant.name, problem)
                         continue
@@ -44,10 +44,10 @@ def run(run: Run) -> None:
 
 
 def _compete(
-    entrant: Entrant, nodes: list[int], crowd: int, seconds: float
+    entrant: Entrant, nodes: list[int], contenders: int, seconds: float
 ) -> Sequence[Sequence[Turn]]:
     """For each contender its turns: wanted, acquired, about to release; in microseconds."""
-    processes, each = CROWDS[crowd]
+    processes, each = CONTENDERS[contenders]
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(entrant, nodes)) for _ in range(processes)]
         for worker in workers:

@@ -48,7 +48,7 @@ impl Failure {
     }
 
     /// The same in the order of the fields, which becomes an array: one is made in a third of an object's time,
-    /// and a crowd may fail at once.
+    /// and thousands may fail at once.
     pub(crate) fn into_fields(self) -> FailureFields {
         let Self { class, code, message, resources, attempts, elapsed, rounds } = self;
         (class, code, message, resources, attempts, elapsed, rounds)

@@ -8,7 +8,7 @@ use quorlock::Policy;
 /// `text` with every option of the core spelt as in Node: `restart_guard` as `restartGuard`. Text
 /// in single quotes is a user's own name and is not changed.
 pub(crate) fn in_node(text: &str) -> String {
-    // Most texts have nothing to respell, and a crowd may fail at once.
+    // Most texts have nothing to respell, and thousands may fail at once.
     if !text.contains('_') && !text.contains(NO_PASSWORD) {
         return text.to_owned();
     }

@@ -10,7 +10,7 @@ export function withStackBelow<T extends Error>(
   make: () => T,
 ): T {
   if (Error.captureStackTrace === undefined) return make()
-  // Captured once: that takes longer than all the rest of an error, and a crowd may fail at once.
+  // Captured once: that takes longer than all the rest of an error, and thousands may fail at once.
   const error = withoutStack(make)
   Error.captureStackTrace(error, method)
   return error

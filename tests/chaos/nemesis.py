@@ -1,4 +1,4 @@
-"""The nemesis (the term of Jepsen): makes the faults of a schedule at their times, and records them.
+"""The nemesis (the term of Jepsen): makes the faults of a schedule in time, and records them.
 
 Knows nothing of locks.
 """

@@ -26,11 +26,11 @@ describe('fake timers', { timeout: 60_000 }, () => {
     await (await redlock.acquire('b', 60_000)).release()
   })
 
-  it('hold up no crowd', async () => {
+  it('hold up none of many operations', async () => {
     await (await redlock.acquire('a', 60_000)).release()
     const restore = fake()
     try {
-      assert.equal((await crowd(redlock)).size, 600)
+      assert.equal((await lockMany(redlock)).size, 600)
     } finally {
       restore()
     }
@@ -43,11 +43,11 @@ describe('fake timers', { timeout: 60_000 }, () => {
     let own
     try {
       own = new (loadAnew().Redlock)(cluster.urls)
-      assert.equal((await crowd(own)).size, 600)
+      assert.equal((await lockMany(own)).size, 600)
     } finally {
       restore()
     }
-    assert.equal((await crowd(own, 'later')).size, 600)
+    assert.equal((await lockMany(own, 'later')).size, 600)
     await own.quit()
   })
 
@@ -147,7 +147,7 @@ function fakeClock() {
  * Acquires and releases many locks at once; the values that they had.
  * @param {Redlock} redlock
  */
-async function crowd(redlock, name = 'crowd') {
+async function lockMany(redlock, name = 'many') {
   const locks = Array.from({ length: 600 }, (_, index) => redlock.acquire(name + index, 60_000))
   const values = (await Promise.all(locks)).map(async (lock) => {
     await lock.release()

@@ -138,7 +138,7 @@ describe('a process', () => {
     })
   })
 
-  it('that exits in a crowd leaves no key of a lock that it was not told of', async () => {
+  it('that exits during many acquisitions leaves no key of a lock that it was not told of', async () => {
     const { output } = await run(
       `const redlock = new Redlock(urls)
        await (await redlock.acquire('first', 60_000)).release()

@@ -76,15 +76,15 @@ describe('waiting', () => {
     for (const locks of managers) await locks.close()
   })
 
-  it('ends for each of a crowd, also while the event loop is blocked', async () => {
+  it('ends for each of thousands, also while the event loop is blocked', async () => {
     const held = await redlock.acquire('r', 60_000)
-    const crowd = Array.from({ length: 3000 }, () =>
+    const all = Array.from({ length: 3000 }, () =>
       redlock.acquire('r', 60_000, { timeout: 300 }).catch((/** @type {unknown} */ it) => it),
     )
     await waitForWaiter(cluster)
     // The results of all pile up.
     for (const blocked = performance.now(); performance.now() < blocked + 1500;);
-    for (const error of await Promise.all(crowd)) assert.ok(error instanceof ResourceLockedError)
+    for (const error of await Promise.all(all)) assert.ok(error instanceof ResourceLockedError)
     await held.release()
     await eventually(() => areWaiting(cluster, 0))
   })

@@ -12,10 +12,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: Of each process; with four of them there are a hundred clients.
 CLIENTS = "25"
-NODE = ["node", str(HERE / "crowd.mjs"), CLIENTS]
+NODE = ["node", str(HERE / "many_clients.mjs"), CLIENTS]
 PROGRAMS = {
-    "blocking": [sys.executable, "-m", "tests.parity.crowd", "blocking", CLIENTS],
-    "asyncio": [sys.executable, "-m", "tests.parity.crowd", "aio", CLIENTS],
+    "blocking": [sys.executable, "-m", "tests.parity.many_clients", "blocking", CLIENTS],
+    "asyncio": [sys.executable, "-m", "tests.parity.many_clients", "aio", CLIENTS],
     "node": NODE,
     "another node": NODE,
 }

@@ -237,11 +237,11 @@ impl Engine {
     }
 
     /// How long the end of a process should wait for background work and for `operations` that it is about to cancel: a
-    /// tenth of a second, which only a node that does not answer uses up, and more for a crowd, up to a second.
+    /// tenth of a second, which only a node that does not answer uses up, and more for many, up to a second.
     pub fn exit_patience(&self, operations: usize) -> Duration {
         let count = self.tasks().background().under_way().saturating_add(operations);
-        let crowd = u32::try_from(count).map_or(LONGEST_EXIT, |count| EXIT_EACH * count);
-        (SHORTEST_EXIT + crowd).min(LONGEST_EXIT)
+        let for_all = u32::try_from(count).map_or(LONGEST_EXIT, |count| EXIT_EACH * count);
+        (SHORTEST_EXIT + for_all).min(LONGEST_EXIT)
     }
 
     /// Gives up the places in the nodes' queues of all callers that wait, as background work, for the end of a process
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crowd_is_waited_for_longer_but_not_for_ever() {
+    fn many_are_waited_for_longer_but_not_for_ever() {
         let engine = Engine::start().unwrap();
         let millis = |operations| engine.exit_patience(operations).as_millis();
         assert_eq!([0, 200, 2_000, usize::MAX].map(millis), [100, 200, 1_000, 1_000]);

@@ -151,7 +151,7 @@ fn a_proposal_far_ahead_is_clamped_for_itself_alone() {
 }
 
 /// Clients of a node where 'before' holds 'r'.
-async fn crowd_after_another(server: &Server, count: usize) -> Vec<Client> {
+async fn clients_after_another(server: &Server, count: usize) -> Vec<Client> {
     assert_eq!(server.ask().call(&["SET", "r", "before", "PX", "60000"]), "OK");
     Clients::at(&server.url(), count).await.0
 }
@@ -161,7 +161,7 @@ async fn crowd_after_another(server: &Server, count: usize) -> Vec<Client> {
 fn a_grant_does_not_follow_its_revoke() {
     run(async {
         let server = Server::start();
-        let mut clients = crowd_after_another(&server, 4).await;
+        let mut clients = clients_after_another(&server, 4).await;
         let (mine, other) = (claim(&["r"], "mine"), claim(&["s"], "other"));
         clients[0].send(&mine, fenced(60_000, 5));
         clients[1].send(&other, fenced(60_000, 5));
@@ -182,7 +182,7 @@ fn a_grant_does_not_follow_its_revoke() {
 fn a_grant_does_not_follow_an_extension_either() {
     run(async {
         let server = Server::start();
-        let mut clients = crowd_after_another(&server, 3).await;
+        let mut clients = clients_after_another(&server, 3).await;
         let mine = claim(&["r"], "mine");
         clients[0].send(&mine, fenced(60_000, 5));
         clients[1].send(&mine, extend(1_000));

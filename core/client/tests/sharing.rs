@@ -327,13 +327,13 @@ fn commands_of_others_do_not_make_a_node_look_hung() {
         warm_up(&busy).await;
         warm_up(&other).await;
         proxy.slow_down();
-        let crowd = begin_many(&busy);
+        let many = begin_many(&busy);
         eventually("all are sent", || server.ask().number(&["DBSIZE"]) >= MANY).await;
         let since = Instant::now();
         let lock = other.lock("r").ttl(Duration::from_secs(60)).try_once();
         lock.acquire().await.unwrap().into_lease();
         assert!(since.elapsed() > 2 * MOMENT, "nothing lay before it");
-        crowd.await.unwrap();
+        many.await.unwrap();
         assert_eq!(proxy.accepted(), 1);
     });
 }
@@ -353,7 +353,7 @@ fn a_connection_that_answers_others_is_not_ended() {
         warm_up(&other).await;
         let before = connections(&server);
         proxy.hold();
-        let crowd = begin_many(&busy);
+        let many = begin_many(&busy);
         // Another has made another connection meanwhile.
         warm_up(&after(MOMENT / 4, &engine, &proxy)).await;
         assert_eq!(proxy.accepted(), 2);
@@ -364,7 +364,7 @@ fn a_connection_that_answers_others_is_not_ended() {
         proxy.slow_down();
         proxy.release();
         waiting.await.unwrap().unwrap().into_lease();
-        crowd.await.unwrap();
+        many.await.unwrap();
         assert!(connections(&server).starts_with(&before), "the old connection was ended");
     });
 }

@@ -39,7 +39,7 @@ class Callers:
     async def _task(self) -> None:
         while self.left > 0:
             self.left -= 1
-            name = f"crowded {self.dice.randrange(RESOURCES)}"
+            name = f"shared {self.dice.randrange(RESOURCES)}"
             try:
                 async with self.locks.lock(name, ttl=20, timeout=30) as lease:
                     token = lease.fencing_token
@@ -72,18 +72,18 @@ async def trouble(servers: list[Server], dice: random.Random) -> None:
         await asyncio.sleep(dice.random() / 20)  # faults at random moments
 
 
-def test_a_crowd_keeps_out_of_each_others_way(cluster3: Cluster) -> None:
+def test_callers_with_shared_grants_keep_out_of_each_others_way(cluster3: Cluster) -> None:
     async def main() -> Callers:
         async with quorlock.aio.Redlock(cluster3.urls, retry_delay=0.01) as locks:
-            crowd = Callers(locks, seed=7)
+            callers = Callers(locks, seed=7)
             faults = asyncio.ensure_future(trouble(list(cluster3), random.Random(7)))
             try:
-                await crowd.run()
+                await callers.run()
             finally:
                 faults.cancel()
-            return crowd
+            return callers
 
-    crowd = asyncio.run(main(), debug=False)
-    assert crowd.taken > LOCKS // 2
+    callers = asyncio.run(main(), debug=False)
+    assert callers.taken > LOCKS // 2
     # Long before their ttl.
-    eventually(lambda: not any(server.keys("crowded*") for server in cluster3), within=5.0)
+    eventually(lambda: not any(server.keys("shared*") for server in cluster3), within=5.0)

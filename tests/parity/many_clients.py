@@ -1,6 +1,6 @@
-"""Many Python clients that hold a lock each, for test_restart_under_many.py; as crowd.mjs in Node.
+"""Many Python clients that hold a lock each, for test_restart_under_many.py.
 
-They use the blocking API, or that for asyncio (`aio`).
+They use the blocking API, or that for asyncio (`aio`); many_clients.mjs does the same in Node.
 """
 
 from __future__ import annotations
