@@ -26,7 +26,7 @@ use crate::uv::DescriptorWatch;
 pub struct Bridge {
     queue: Arc<Queue>,
     /// Keeps the environment's event loop alive, and is never called.
-    anchor: RefCell<Wake>,
+    loop_handle: RefCell<Wake>,
     /// Present if JavaScript's thread can drive.
     loop_driver: Option<LoopDriver>,
 }
@@ -54,7 +54,7 @@ pub fn bridge(
     drives: bool,
 ) -> napi::Result<External<Bridge>> {
     let queue = Queue::new(&wake)?;
-    let anchor = RefCell::new(wake.build_threadsafe_function().weak::<true>().build()?);
+    let loop_handle = RefCell::new(wake.build_threadsafe_function().weak::<true>().build()?);
     env.add_env_cleanup_hook(Arc::clone(&queue), |queue| {
         if !queue.is_over() {
             end(&queue);
@@ -62,7 +62,7 @@ pub fn bridge(
         queue.close();
     })?;
     let loop_driver = if drives { LoopDriver::new(*env, &wake, &queue) } else { None };
-    Ok(External::new(Bridge { queue, anchor, loop_driver }))
+    Ok(External::new(Bridge { queue, loop_handle, loop_driver }))
 }
 
 /// Starts what has been asked for since the last call; tells whether there is something to take.
@@ -103,8 +103,8 @@ pub fn take(bridge: &External<Bridge>, most: u32) -> Vec<Part> {
 #[napi]
 #[allow(deprecated, reason = "clones, which are to be used instead, keep no loop alive")]
 pub fn keep_alive(env: &Env, bridge: &External<Bridge>, alive: bool) -> napi::Result<()> {
-    let mut anchor = bridge.anchor.borrow_mut();
-    if alive { anchor.refer(env) } else { anchor.unref(env) }
+    let mut loop_handle = bridge.loop_handle.borrow_mut();
+    if alive { loop_handle.refer(env) } else { loop_handle.unref(env) }
 }
 
 /// The process exits, or the worker thread: cancels what is under way, and waits briefly until the nodes have been told.

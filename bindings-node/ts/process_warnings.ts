@@ -35,7 +35,7 @@ export function warnProcess(notice: Notice): void {
 }
 
 /** What was told last of one node under one name: its text but for times in it, and when. */
-const told = new Map<string, { readonly gist: string; readonly at: number }>()
+const told = new Map<string, { readonly withoutTimes: string; readonly at: number }>()
 
 function isNews({ name, message, address }: Notice): boolean {
   if (!OF_NODES.has(name)) return true
@@ -43,11 +43,11 @@ function isNews({ name, message, address }: Notice): boolean {
   const opposite = OPPOSITE[name]
   if (opposite !== undefined) told.delete(`${opposite} ${address}`)
   const [key, at] = [`${name} ${address}`, uptime()]
-  const gist = message.replaceAll(/\d+\.\d+ s/g, '')
+  const withoutTimes = message.replaceAll(/\d+\.\d+ s/g, '')
   const before = told.get(key)
-  if (before?.gist === gist && at - before.at < SAME_EVENT) return false
+  if (before?.withoutTimes === withoutTimes && at - before.at < SAME_EVENT) return false
   if (told.size >= MOST_TOLD) told.clear()
-  told.set(key, { gist, at })
+  told.set(key, { withoutTimes, at })
   return true
 }
 
