@@ -13,7 +13,7 @@ use crate::client::{Acquiring, Background, Bound, Client, Phase, Release, Task};
 use crate::holding::Holding;
 use crate::link::Op;
 use crate::scope::Scope;
-use crate::site::Owner;
+use crate::site::Holder;
 use crate::waking::waiter_of;
 
 /// A client at one moment.
@@ -242,7 +242,7 @@ impl Actor<'_> {
         self.withdraw_afresh(left);
         let token = won.lease.fencing_token().map_or(0, |token| token.0);
         self.client.known = self.client.known.max(token);
-        let draw = owner_of(&won.lease).draw;
+        let draw = holder_of(&won.lease).draw;
         let policy = self.scope.policy_of(self.client.id);
         self.client.phase = Phase::Holding(Box::new(Holding {
             life: LeaseLife::won(self.clock(), (won.lease, won.was_queued), policy, self.quorum()),
@@ -268,7 +268,7 @@ impl Actor<'_> {
     }
 
     pub(crate) fn withdraw(&mut self, op: Op, machine: Withdraw, release: Option<Release>) {
-        let draw = Owner::of(&machine.claim().holder).draw;
+        let draw = Holder::of(&machine.claim().holder).draw;
         let task = Task { op, machine, wake: self.clock() };
         self.client.background.push(Background { task, draw, release });
         self.move_background(self.client.background.len() - 1, &Input::Nothing);
@@ -285,8 +285,8 @@ const fn tells_of_another(kind: ErrorKind) -> bool {
 }
 
 /// Who made the keys of a lease.
-fn owner_of(lease: &Lease) -> Owner {
-    Owner::of(lease.holder())
+fn holder_of(lease: &Lease) -> Holder {
+    Holder::of(lease.holder())
 }
 
 /// The longest that an acquisition under `policy` may take.

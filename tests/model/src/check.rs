@@ -8,7 +8,7 @@ use quorlock_protocol::Moment;
 use crate::client::{Client, Phase, Status};
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::{Owner, buckets};
+use crate::site::{Holder, buckets};
 use crate::step::name;
 use crate::waits::FOREIGN;
 use crate::world::World;
@@ -69,11 +69,11 @@ impl World {
             if client.unaware.is_some() || client.lost_time.is_behind() {
                 continue;
             }
-            let owner = Owner { client: client.id, draw: holding.draw };
+            let holder = Holder { client: client.id, draw: holding.draw };
             // A node that has forgotten since it voted lost its part of the lease; the guards must
             // keep others from using that.
             let struck = self.struck_since(scope, client, holding.proved());
-            let standing = (self.stands_on(scope, owner) | struck).count_ones();
+            let standing = (self.stands_on(scope, holder) | struck).count_ones();
             if (standing as usize) < scope.quorum() {
                 let text = format!(
                     "at {} ms {} trusts a lease that stands on {standing} of {} nodes",
@@ -122,11 +122,11 @@ impl World {
     }
 
     /// The nodes that hold the keys of a claim, as bits.
-    pub(crate) fn stands_on(&self, scope: &Scope, owner: Owner) -> u64 {
-        let wants = scope.wants_of(owner.client);
+    pub(crate) fn stands_on(&self, scope: &Scope, holder: Holder) -> u64 {
+        let wants = scope.wants_of(holder.client);
         let nodes = self.nodes.iter().enumerate();
         nodes
-            .filter(|(_, node)| node.stands_for(owner, wants))
+            .filter(|(_, node)| node.stands_for(holder, wants))
             .fold(0, |bits, (place, _)| bits | 1 << place)
     }
 
@@ -166,24 +166,24 @@ impl World {
         let longest = longest_kept(scope);
         for (place, node) in self.nodes.iter().enumerate() {
             let clock = self.node_clock(scope, place);
-            for key in node.keys.iter().flatten().filter(|key| key.owner.client != FOREIGN) {
+            for key in node.keys.iter().flatten().filter(|key| key.holder.client != FOREIGN) {
                 if key.expires > clock + longest {
                     let text = format!("a key of node {place} lasts beyond the ttl");
                     return Err(Violation::new(Property::Expiry, text));
                 }
-                if !node.stands_for(key.owner, scope.wants_of(key.owner.client)) {
+                if !node.stands_for(key.holder, scope.wants_of(key.holder.client)) {
                     let text = format!("node {place} has a part of the keys that were asked for");
                     return Err(Violation::new(Property::Whole, text));
                 }
-                let client = &self.clients[usize::from(key.owner.client)];
+                let client = &self.clients[usize::from(key.holder.client)];
                 // Keys from a command that was carried out too late expire by themselves.
                 let counts = key.in_time && client.lost_time.ahead().is_zero();
-                let is_owned = client.owns(key.owner.draw, client.clock(scope, self.now));
-                if counts && !is_owned && !self.has_revoke(key.owner, place) {
+                let is_owned = client.owns(key.holder.draw, client.clock(scope, self.now));
+                if counts && !is_owned && !self.has_revoke(key.holder, place) {
                     let text = format!(
                         "at {} ms node {place} has a key of {} that nobody will take back",
                         self.now,
-                        name(key.owner.client)
+                        name(key.holder.client)
                     );
                     return Err(Violation::new(Property::Orphan, text));
                 }
@@ -193,9 +193,9 @@ impl World {
     }
 
     /// Whether a revoke of the claim is on its way to the node.
-    fn has_revoke(&self, owner: Owner, node: usize) -> bool {
+    fn has_revoke(&self, holder: Holder, node: usize) -> bool {
         let node = u8::try_from(node).unwrap_or(u8::MAX);
-        self.link(owner.client, node).revokes(owner)
+        self.link(holder.client, node).revokes(holder)
     }
 }
 

@@ -6,7 +6,7 @@ use quorlock_protocol::{FencingToken, ReleaseOutcome};
 use crate::client::{Phase, Release};
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::{Health, Owner};
+use crate::site::{Health, Holder};
 use crate::step::name;
 use crate::world::World;
 
@@ -104,17 +104,17 @@ impl World {
     pub(crate) fn check_told(
         &mut self,
         scope: &Scope,
-        owner: Owner,
+        holder: Holder,
         outcome: ReleaseOutcome,
         release: Release,
     ) -> Result<(), Violation> {
         let few = |nodes: u64| (nodes.count_ones() as usize) < scope.quorum();
-        let standing = self.stands_on(scope, owner);
+        let standing = self.stands_on(scope, holder);
         let held = release.deleted | standing;
         let free = scope.nodes - standing.count_ones() as usize;
-        let keeps = release.keeps > self.clock(scope, owner.client);
+        let keeps = release.keeps > self.clock(scope, holder.client);
         if keeps && outcome == ReleaseOutcome::Released {
-            self.clients[usize::from(owner.client)].keeps_out = release.keeps;
+            self.clients[usize::from(holder.client)].keeps_out = release.keeps;
         }
         let told = outcome.seen(release.was_over);
         let wrong = match told {
@@ -134,7 +134,7 @@ impl World {
         }
         let text = format!(
             "{} was told '{}': of {} nodes that had its keys {} deleted them and {} have them",
-            name(owner.client),
+            name(holder.client),
             told.name(),
             release.stood.count_ones(),
             release.deleted.count_ones(),
@@ -145,7 +145,7 @@ impl World {
 
     /// Notes where the keys stand that the client's user is about to release.
     pub(crate) fn note_release(&mut self, scope: &Scope, client: u8, draw: u32) {
-        let stood = self.stands_on(scope, Owner { client, draw });
+        let stood = self.stands_on(scope, Holder { client, draw });
         let background = self.clients[usize::from(client)].background.iter_mut();
         for release in background.filter_map(|it| it.release.as_mut()) {
             release.stood = stood;
@@ -154,12 +154,12 @@ impl World {
 
     /// A withdrawal ended by the clock just now: the nodes must have forgotten the keys by then.
     pub(crate) fn check_given_up(&self, client: u8, draw: u32) -> Result<(), Violation> {
-        let owner = Owner { client, draw };
+        let holder = Holder { client, draw };
         // A clock that was set forward too far ends it too early.
         let is_early = !self.clients[usize::from(client)].lost_time.ahead().is_zero();
         for (place, node) in self.nodes.iter().enumerate() {
             let mut keys = node.keys.iter().flatten();
-            if keys.any(|key| key.owner == owner && key.in_time && !is_early) {
+            if keys.any(|key| key.holder == holder && key.in_time && !is_early) {
                 let text = format!(
                     "at {} ms {} no longer takes back what node {place} ({}) still has",
                     self.now,

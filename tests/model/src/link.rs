@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use quorlock_protocol::{Action, Answer, Command, Fault, FaultKind, Frees, Moment, Relied, Reply};
 
-use crate::site::Owner;
+use crate::site::Holder;
 
 /// The number of one operation of a client: replies go to the operation that asked, or nowhere.
 pub(crate) type Op = u32;
@@ -24,7 +24,7 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) op: Op,
-    pub(crate) owner: Owner,
+    pub(crate) holder: Holder,
     pub(crate) command: Command,
     /// The true time up to which the client counts with its being done.
     pub(crate) in_time_until: Option<u64>,
@@ -68,9 +68,9 @@ pub(crate) struct Ward {
 }
 
 impl Hash for Sent {
-    /// The claim is told by its owner; hashing its text again would only cost time.
+    /// The claim is told by its holder; hashing its text again would only cost time.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.op, self.owner, self.command.ticket, self.command.action).hash(state);
+        (self.op, self.holder, self.command.ticket, self.command.action).hash(state);
         (self.command.not_after, self.in_time_until, self.sends, self.progress).hash(state);
         (self.answer, &self.ward).hash(state);
     }
@@ -92,12 +92,12 @@ impl Link {
     pub(crate) fn send(
         &mut self,
         op: Op,
-        owner: Owner,
+        holder: Holder,
         command: Command,
         (ward, in_time_until): (Option<Ward>, Option<u64>),
     ) {
         let (sends, progress, answer) = (1, Progress::Untouched, None);
-        let sent = Sent { op, owner, command, in_time_until, sends, progress, answer, ward };
+        let sent = Sent { op, holder, command, in_time_until, sends, progress, answer, ward };
         self.out.push_back(sent);
     }
 
@@ -161,7 +161,7 @@ impl Link {
         is_late: bool,
     ) {
         let is_set = sent.progress == Progress::Undone(true);
-        let mut later = self.out.iter().filter(|other| other.owner == sent.owner);
+        let mut later = self.out.iter().filter(|other| other.holder == sent.holder);
         let is_followed = later.any(|other| !matches!(other.command.action, Action::Grant { .. }));
         match ward {
             _ if is_late && !is_set => {
@@ -271,9 +271,9 @@ impl Link {
     }
 
     /// Whether a revoke of the claim is on its way to the node.
-    pub(crate) fn revokes(&self, owner: Owner) -> bool {
+    pub(crate) fn revokes(&self, holder: Holder) -> bool {
         let mut waiting = self.out.iter().filter(|sent| !sent.is_done());
-        waiting.any(|sent| sent.owner == owner && is_revoke(&sent.command))
+        waiting.any(|sent| sent.holder == holder && is_revoke(&sent.command))
     }
 
     fn tell(&mut self, op: Op, command: &Command, sends: u8, kind: FaultKind) {

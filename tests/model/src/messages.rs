@@ -8,7 +8,7 @@ use crate::guarded::NODE_WALL;
 use crate::link::{Op, Progress, Sent, Ward, is_revoke};
 use crate::property::Violation;
 use crate::scope::Scope;
-use crate::site::{Flaw, Health, Owner, Request, buckets};
+use crate::site::{Flaw, Health, Holder, Request, buckets};
 use crate::world::World;
 
 impl World {
@@ -26,7 +26,7 @@ impl World {
         let lost_time = self.clients[usize::from(client)].lost_time;
         command.not_after = lost_time.to_boot(command.not_after);
         let clock = self.boot(scope, client);
-        let owner = Owner::of(&command.claim.holder);
+        let holder = Holder::of(&command.claim.holder);
         let is_cut = scope.cuts.contains(&(client, node.0));
         let refused =
             is_cut || self.nodes[node.index()].health == Health::Down || command.not_after < clock;
@@ -37,7 +37,7 @@ impl World {
         match ward {
             _ if refused => link.refuse(op, &command, FaultKind::NotSent),
             Err(()) => link.refuse(op, &command, FaultKind::Quarantined),
-            Ok(ward) => link.send(op, owner, command, (ward, in_time_until)),
+            Ok(ward) => link.send(op, holder, command, (ward, in_time_until)),
         }
     }
 
@@ -55,19 +55,19 @@ impl World {
         let micros = clock * 1000 + NODE_WALL;
         let request = Request {
             command: &sent.command,
-            owner: sent.owner,
-            resources: scope.wants_of(sent.owner.client),
+            holder: sent.holder,
+            resources: scope.wants_of(sent.holder.client),
             clock,
             wall: scope.node_wall(place, self.now),
             in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
             is_first: sent.is_first(),
             fences_end: scope.fences_end,
-            buckets: buckets(scope.wants_of(sent.owner.client), scope.shares_bucket).collect(),
+            buckets: buckets(scope.wants_of(sent.holder.client), scope.shares_bucket).collect(),
             flaw: scope.flaw,
             listeners: self.listeners(node),
         };
         if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
-            acquiring.met |= self.nodes[place].has_another(sent.owner, request.resources);
+            acquiring.met |= self.nodes[place].has_another(sent.holder, request.resources);
         }
         let remembers = self.remembers(scope, node, sent.ward.as_ref());
         let site = &self.nodes[place];
@@ -103,7 +103,7 @@ impl World {
             self.link_mut(client, node).answered(Err(FaultKind::Quarantined), micros);
             return self.drop_unheard(client);
         }
-        let held = self.nodes[place].stands_for(sent.owner, request.resources);
+        let held = self.nodes[place].stands_for(sent.holder, request.resources);
         let before = self.nodes[place].keys.clone();
         let answer = self.nodes[place].run(&request);
         // In fair mode the place of another is reason enough.
@@ -114,7 +114,7 @@ impl World {
             acquiring.met |= is_fair;
         }
         if held && is_revoke(&sent.command) {
-            self.note_deleted(sent.owner.client, sent.owner.draw, node);
+            self.note_deleted(sent.holder.client, sent.holder.draw, node);
         }
         self.note(client, node, (0_u8, answer));
         self.link_mut(client, node).answered(Ok(answer), micros);

@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::print::{Seen, fingerprint};
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
-use crate::site::{Health, Owner};
+use crate::site::{Health, Holder};
 use crate::step::{Step, name};
 use crate::wake::Wake;
 use crate::world::World;
@@ -91,9 +91,9 @@ impl World {
             && !client.lost_time.is_behind()
             && client.lost_time.ahead().is_zero();
         // A node whose clock was set forward has the keys still, and not for long.
-        let owner = Owner { client: client.id, draw: holding.draw };
+        let holder = Holder { client: client.id, draw: holding.draw };
         let struck = self.struck_since(scope, client, holding.proved());
-        let sound = self.stands_on(scope, owner) & !struck;
+        let sound = self.stands_on(scope, holder) & !struck;
         client.status == Status::Running
             && holding.life.is_kept()
             && is_in_time

@@ -13,14 +13,14 @@ pub(crate) use serving::{Flaw, Request, buckets};
 
 /// Who made a key: the holder id in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Owner {
+pub(crate) struct Holder {
     /// Which client.
     pub(crate) client: u8,
     /// Which of its draws of randomness.
     pub(crate) draw: u32,
 }
 
-impl Owner {
+impl Holder {
     /// Reads what [`Env`](crate::client::Env) wrote into the random bytes.
     pub(crate) fn of(holder: &HolderId) -> Self {
         let number = |from, to| u32::from_str_radix(&holder.as_str()[from..to], 16).unwrap_or(0);
@@ -33,7 +33,7 @@ impl Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// Its value.
-    pub(crate) owner: Owner,
+    pub(crate) holder: Holder,
     /// When it goes, by the node's clock in milliseconds.
     pub(crate) expires: u64,
     /// Whether the command that last set it was done in the time that the client allowed for it.
@@ -217,17 +217,17 @@ impl Site {
         memory_in(&self.store)
     }
 
-    /// Whether every key of the resources is `owner`'s.
-    pub(crate) fn stands_for(&self, owner: Owner, resources: &[u8]) -> bool {
-        resources
-            .iter()
-            .all(|resource| self.keys[usize::from(*resource)].is_some_and(|key| key.owner == owner))
+    /// Whether every key of the resources is `holder`'s.
+    pub(crate) fn stands_for(&self, holder: Holder, resources: &[u8]) -> bool {
+        resources.iter().all(|resource| {
+            self.keys[usize::from(*resource)].is_some_and(|key| key.holder == holder)
+        })
     }
 
     /// Whether a key of the resources is another's.
-    pub(crate) fn has_another(&self, owner: Owner, resources: &[u8]) -> bool {
+    pub(crate) fn has_another(&self, holder: Holder, resources: &[u8]) -> bool {
         let mut keys = resources.iter().filter_map(|resource| self.keys[usize::from(*resource)]);
-        keys.any(|key| key.owner != owner)
+        keys.any(|key| key.holder != holder)
     }
 
     /// Whether the fence of every bucket is at `token` or above.

@@ -5,7 +5,7 @@ use crate::client::{Client, Phase, Status};
 use crate::print::fingerprint;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
-use crate::site::{Health, Key, Owner, moment};
+use crate::site::{Health, Holder, Key, moment};
 use crate::step::name;
 use crate::world::World;
 
@@ -34,14 +34,14 @@ impl World {
             return;
         };
         for node in &mut self.nodes {
-            let owner = Owner { client: FOREIGN, draw: 0 };
-            node.keys.fill(Some(Key { owner, expires: self.now + expires, in_time: false }));
+            let holder = Holder { client: FOREIGN, draw: 0 };
+            node.keys.fill(Some(Key { holder, expires: self.now + expires, in_time: false }));
         }
     }
 
     pub(crate) fn has_foreign(&self, node: u8) -> bool {
         let mut keys = self.nodes[usize::from(node)].keys.iter().flatten();
-        keys.any(|key| key.owner.client == FOREIGN)
+        keys.any(|key| key.holder.client == FOREIGN)
     }
 
     /// Someone deletes the key of that holder.

@@ -11,7 +11,7 @@ use crate::client::{Phase, Status};
 use crate::link::Op;
 use crate::property::Violation;
 use crate::scope::Scope;
-use crate::site::{Flaw, Health, Key, Owner, Request, buckets};
+use crate::site::{Flaw, Health, Holder, Key, Request, buckets};
 use crate::wake::{Asked, State, Told, Wake};
 use crate::world::World;
 
@@ -77,7 +77,7 @@ impl World {
                 }
                 let request = Request {
                     command: &command,
-                    owner: Owner { client, draw: 0 },
+                    holder: Holder { client, draw: 0 },
                     resources: scope.wants_of(client),
                     clock,
                     wall: scope.node_wall(place, self.now),

@@ -8,7 +8,7 @@ use crate::guarded::Guarding;
 use crate::link::Link;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
-use crate::site::{Owner, Site};
+use crate::site::{Holder, Site};
 use crate::step::Step;
 use crate::users::Written;
 use crate::views::Views;
@@ -173,7 +173,7 @@ impl World {
             Event::TakenOver(serial, token) => self.check_taken_over(scope, client, serial, token),
             Event::Refused => Err(self.check_refused(client)),
             Event::Told { draw, outcome, release } => {
-                self.check_told(scope, Owner { client, draw }, outcome, release)
+                self.check_told(scope, Holder { client, draw }, outcome, release)
             }
             Event::GivenUp(draw) => self.check_given_up(client, draw),
             Event::Closed(op) => {

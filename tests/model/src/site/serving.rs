@@ -7,12 +7,12 @@ use quorlock_protocol::{
     Action, Answer, Command, Fence, FencingToken, Frees, Ticket, Ttl, WaitQueue,
 };
 
-use super::{Key, Owner, Site};
+use super::{Holder, Key, Site};
 
 /// What a node is told besides the command.
 pub(crate) struct Request<'a> {
     pub(crate) command: &'a Command,
-    pub(crate) owner: Owner,
+    pub(crate) holder: Holder,
     pub(crate) resources: &'a [u8],
     /// The node's clock in milliseconds.
     pub(crate) clock: u64,
@@ -155,7 +155,7 @@ impl Site {
     /// Leaves nothing behind of a claim that is not granted.
     pub(crate) fn leave(&mut self, request: &Request) {
         for key in request.resources.iter().map(|it| usize::from(*it)) {
-            self.keys[key].take_if(|key| key.owner == request.owner);
+            self.keys[key].take_if(|key| key.holder == request.holder);
         }
     }
 
@@ -183,7 +183,7 @@ impl Site {
                 let any = request.flaw == Flaw::RevokesAnyones;
                 for resource in request.resources {
                     let key = &mut self.keys[usize::from(*resource)];
-                    if key.is_some_and(|key| key.owner == request.owner || any) {
+                    if key.is_some_and(|key| key.holder == request.holder || any) {
                         *key = None;
                     }
                 }
@@ -255,7 +255,7 @@ impl Site {
     /// Takes every key that is free or ours; what is ours is kept for at least `key_ttl`.
     fn set(&mut self, request: &Request, key_ttl: Ttl) {
         let fresh = Key {
-            owner: request.owner,
+            holder: request.holder,
             expires: request.clock + key_ttl.as_millis(),
             in_time: request.in_time,
         };
@@ -264,7 +264,7 @@ impl Site {
         for resource in request.resources {
             let key = &mut self.keys[usize::from(*resource)];
             match key {
-                Some(other) if other.owner != request.owner => {}
+                Some(other) if other.holder != request.holder => {}
                 Some(own) if granting && own.expires > fresh.expires => {}
                 _ => *key = Some(fresh),
             }
@@ -278,7 +278,7 @@ impl Site {
         let mut found = Found { ours: 0, theirs: None, soonest: u64::MAX };
         for resource in request.resources {
             match self.keys[usize::from(*resource)] {
-                Some(key) if key.owner == request.owner => {
+                Some(key) if key.holder == request.holder => {
                     found.ours += 1;
                     found.soonest = found.soonest.min(key.expires);
                 }
