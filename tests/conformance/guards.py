@@ -89,8 +89,8 @@ async def settle(player: Player, actor: Actor, ends: float = 0) -> None:
     """
 
     def is_settled(state: Json) -> bool:
-        held_back = state["state"] == "quarantined"
-        if held_back and (state["quarantine"] or 0) * 1000 < ends * player.scale:
+        quarantined = state["state"] == "quarantined"
+        if quarantined and (state["quarantine"] or 0) * 1000 < ends * player.scale:
             return False
         return state["state"] not in {"connecting", "down"}
 
@@ -134,7 +134,7 @@ async def expect_trusted(player: Player, actor: Actor, nodes: list[int]) -> None
         await asyncio.sleep(GRACE / 3)
 
 
-async def expect_held_back(player: Player, actor: Actor, index: int, millis: int) -> None:
+async def expect_quarantined(player: Player, actor: Actor, index: int, millis: int) -> None:
     """Expects the node to be in quarantine for this long after the last event."""
     assert player.last is not None
     assert player.last.at is not None

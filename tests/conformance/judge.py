@@ -74,7 +74,7 @@ class Judge:
             case ("trusts", *nodes):
                 await guards.expect_trusted(player, actor, [int(node) for node in nodes])
             case ("holds", "back", node, millis):
-                await guards.expect_held_back(player, actor, int(node), int(millis))
+                await guards.expect_quarantined(player, actor, int(node), int(millis))
             case ("says", *words):
                 message = str((actor.session.ended or {}).get("message"))
                 guards.expect_said(player, message, " ".join(words))

@@ -17,7 +17,7 @@ from tests.guards.testbed import (
     Testbed,
     assert_let_in,
     gets_in,
-    held_back,
+    quarantine_left,
     restart_empty,
 )
 from tests.support.cluster import Cluster
@@ -52,7 +52,7 @@ def roll(testbed: Testbed, how: str, watch: str) -> None:
     for locks in (old, new):
         assert not gets_in(locks, patience=PATIENCE / 2), since(begun)
         # A majority is in quarantine until the lock ends, so that nobody gets it before.
-        left = sorted(held_back(locks))[1]
+        left = sorted(quarantine_left(locks))[1]
         assert left > KEPT - 60, f"held back for {left:.1f} s only, {since(begun)}"
 
 

@@ -27,13 +27,13 @@ TTL = 40
 # beside this one among them.
 CODE = f"""
     import json, os, time, quorlock
-    from tests.guards.testbed import Testbed, gets_in, held_back
+    from tests.guards.testbed import Testbed, gets_in, quarantine_left
     from tests.support.wait import eventually
 
     def read():
         return {{
             "at": time.monotonic(), "jumping": jumping.lease.validity,
-            "lease": steady.lease.validity, "wait": min(held_back(waiting)[:2]),
+            "lease": steady.lease.validity, "wait": min(quarantine_left(waiting)[:2]),
         }}
 
     urls = os.environ["QUORLOCK_NODES"].split(",")
@@ -44,7 +44,7 @@ CODE = f"""
         steady = testbed.hold(testbed.warm(urls[6:]), "r", ttl={TTL})
         print("connected", flush=True)
         input()
-        eventually(lambda: all(held_back(waiting)[:2]))
+        eventually(lambda: all(quarantine_left(waiting)[:2]))
         before = read()
         print("waiting", flush=True)
         input()

@@ -93,7 +93,7 @@ def assert_let_in(locks: Redlock, name: str = "r", **options: Any) -> None:
     assert gets_in(locks, name, **options), f"the schedule shows nothing: {locks.nodes}"
 
 
-def held_back(locks: Redlock) -> list[float]:
+def quarantine_left(locks: Redlock) -> list[float]:
     """For how many seconds each node is held back yet; zero if it is not."""
     return [node.quarantine or 0.0 for node in locks.nodes]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quorlock import QuorumUnreachable, Redlock
-from tests.guards.testbed import Testbed, gets_in, held_back, restart_empty, sleep_until
+from tests.guards.testbed import Testbed, gets_in, quarantine_left, restart_empty, sleep_until
 from tests.support.cluster import Cluster
 from tests.support.servers import Server
 from tests.support.wait import eventually
@@ -77,7 +77,7 @@ def held(testbed: Testbed, ttl: float) -> tuple[float, bool]:
         proxy.refuse()
     restart(*cluster[:2])
     second = gets_in(other, patience=14) or gets_in(testbed.client(cluster.urls))
-    return min(held_back(other)[:2]), second
+    return min(quarantine_left(other)[:2]), second
 
 
 def nobody_there(testbed: Testbed, restarted: int, **options: Any) -> float:

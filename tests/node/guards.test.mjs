@@ -15,7 +15,7 @@ const TTL = 20_000
 const SHORT = 4000
 // How long a second client tries to get in.
 const PATIENCE = 1500
-const HELD_BACK = /may have forgotten locks|locks among them|clock was set forward/
+const QUARANTINED = /may have forgotten locks|locks among them|clock was set forward/
 const patient = { retryCount: -1, retryDelay: 50, retryJitter: 20 }
 
 describe('the guards', () => {
@@ -74,10 +74,10 @@ describe('the guards', () => {
   const tryToGetIn = (redlock) => redlock.acquire('r', TTL, { timeout: PATIENCE })
 
   /** @param {Promise<unknown>} attempt */
-  const isHeldBack = (attempt) =>
+  const isQuarantined = (attempt) =>
     assert.rejects(attempt, (error) => {
       assert.ok(error instanceof LockError)
-      assert.match(error.message, HELD_BACK)
+      assert.match(error.message, QUARANTINED)
       return true
     })
 
@@ -85,14 +85,14 @@ describe('the guards', () => {
     it(`end the crash-recovery schedule in a refusal, for a client that is ${which}`, () =>
       scene({}, {}, async ([, , c], client) => {
         await c?.restart()
-        await isHeldBack(tryToGetIn(await client(which)))
+        await isQuarantined(tryToGetIn(await client(which)))
       }))
 
     it(`end the clock-jump schedule in a refusal, for a client that is ${which}`, async (test) => {
       if (!(await cluster.hasClocks())) return test.skip('clocks can be set on Linux alone')
       await scene({ clock: true }, {}, async ([, , c], client) => {
         await c?.setClock(40)
-        await isHeldBack(tryToGetIn(await client(which)))
+        await isQuarantined(tryToGetIn(await client(which)))
       })
     })
   }
@@ -100,7 +100,7 @@ describe('the guards', () => {
   it('hold a node back that is flushed under a held lock', () =>
     scene({}, {}, async ([, , c], client) => {
       await c?.flush()
-      await isHeldBack(tryToGetIn(await client('old')))
+      await isQuarantined(tryToGetIn(await client('old')))
     }))
 
   for (const [how, forget] of /** @type {[string, (c: Server) => Promise<unknown>][]} */ ([

@@ -97,7 +97,7 @@ def forget(cluster: Cluster, how: str) -> None:
         raise ValueError(how)
 
 
-HELD_BACK = (
+QUARANTINED = (
     "may have forgotten locks|locks among them|clock was set forward|locks may have ended early"
 )
 
@@ -110,18 +110,18 @@ async def test_the_crash_recovery_schedule_ends_in_a_refusal(
     async with scene(api, servers(3), fault_proxy) as it:
         forget(it.cluster, "restart")
         locks = await client(api, it, which)
-        with pytest.raises(LockError, match=HELD_BACK):
+        with pytest.raises(LockError, match=QUARANTINED):
             await try_to_get_in(api, it, locks)
         await api(locks.close())
 
 
 @both_apis
-async def test_a_node_that_is_flushed_under_a_held_lock_is_held_back(
+async def test_a_node_that_is_flushed_under_a_held_lock_is_quarantined(
     api: Api, servers: Callable[..., Cluster], fault_proxy: Callable[..., FaultProxy]
 ) -> None:
     async with scene(api, servers(3), fault_proxy) as it:
         forget(it.cluster, "flush")
-        with pytest.raises(LockError, match=HELD_BACK):
+        with pytest.raises(LockError, match=QUARANTINED):
             await try_to_get_in(api, it, it.old)
         # Its key on A is no quorum, and nobody pretends otherwise.
         with pytest.raises(QuorumUnreachable, match="2 of 3 nodes are needed"):
@@ -155,7 +155,7 @@ async def test_the_clock_jump_schedule_ends_in_a_refusal(
     async with scene(api, servers(3, clock=True), fault_proxy) as it:
         forget(it.cluster, "step")
         locks = await client(api, it, which)
-        with pytest.raises(LockError, match=HELD_BACK):
+        with pytest.raises(LockError, match=QUARANTINED):
             await try_to_get_in(api, it, locks)
         await api(locks.close())
 

@@ -59,7 +59,7 @@ async def test_a_server_that_may_throw_locks_out_is_logged_once(
 
 
 @both_apis
-async def test_a_node_that_is_held_back_is_logged_and_shown(
+async def test_a_node_that_is_quarantined_is_logged_and_shown(
     api: Api, servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = servers(3)
@@ -252,7 +252,7 @@ def test_a_program_that_knows_no_logging_shows_it(evicting: Cluster) -> None:
 
 
 @both_apis
-async def test_a_node_that_is_declared_durable_is_not_held_back(api: Api) -> None:
+async def test_a_node_that_is_declared_durable_is_not_quarantined(api: Api) -> None:
     async def state_after_restart(node: str | dict[str, Any]) -> str:
         for _ in range(2):
             durable[0].kill()

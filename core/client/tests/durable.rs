@@ -47,14 +47,14 @@ async fn state_after_restart(option: &str) -> NodeState {
 }
 
 #[test]
-fn a_node_that_is_declared_durable_is_not_held_back() {
+fn a_node_that_is_declared_durable_is_not_quarantined() {
     run(async {
         assert_eq!(state_after_restart("?durable=true").await, NodeState::Healthy);
     });
 }
 
 #[test]
-fn a_node_that_does_not_say_how_it_writes_is_held_back() {
+fn a_node_that_does_not_say_how_it_writes_is_quarantined() {
     run(async {
         for option in ["", "?durable=false"] {
             let state = state_after_restart(option).await;

@@ -85,7 +85,7 @@ fn refusal(result: Result<LeaseGuard, LockError>) -> LockError {
     }
 }
 
-fn assert_held_back(result: Result<LeaseGuard, LockError>) {
+fn assert_quarantined(result: Result<LeaseGuard, LockError>) {
     let words = refusal(result).to_string();
     assert!(words.contains("forgotten") || words.contains("locks among them"), "{words}");
 }
@@ -97,7 +97,7 @@ fn a_new_client_does_not_count_on_a_node_that_came_back_empty() {
             setup.servers[2].restart();
             client(urls(&setup.servers), RestartGuard::Auto)
         });
-        assert_held_back(result.await);
+        assert_quarantined(result.await);
     });
 }
 
@@ -110,7 +110,7 @@ fn an_old_client_does_not_count_on_a_node_that_came_back_empty() {
             setup.servers[2].restart();
             locks
         });
-        assert_held_back(result.await);
+        assert_quarantined(result.await);
     });
 }
 
@@ -126,7 +126,7 @@ fn a_client_that_reaches_only_one_side_does_not_rely_on_it() {
             std::mem::forget(to_a);
             locks
         });
-        assert_held_back(result.await);
+        assert_quarantined(result.await);
     });
 }
 
@@ -142,7 +142,7 @@ fn without_the_guard_there_are_two_holders() {
 }
 
 #[test]
-fn a_flushed_node_is_held_back_without_a_reconnection() {
+fn a_flushed_node_is_quarantined_without_a_reconnection() {
     run(async {
         let result = crash_recovery(async |setup| {
             let locks = client(urls(&setup.servers), RestartGuard::Auto);
@@ -150,7 +150,7 @@ fn a_flushed_node_is_held_back_without_a_reconnection() {
             assert_eq!(setup.servers[2].ask().call(&["FLUSHALL"]), "OK");
             locks
         });
-        assert_held_back(result.await);
+        assert_quarantined(result.await);
     });
 }
 
@@ -189,7 +189,7 @@ fn foreign_fields_among_the_notes_are_passed_over() {
 }
 
 #[test]
-fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
+fn a_node_that_came_back_from_an_old_snapshot_is_quarantined() {
     run(async {
         let mut setup = Setup::set(TTL).await;
         // What was on disk before the lock: the canary of that run, and no lock.
@@ -201,7 +201,7 @@ fn a_node_that_came_back_from_an_old_snapshot_is_held_back() {
         setup.servers[2].restart();
         assert_eq!(setup.servers[2].ask().call(&["EXISTS", "quorlock:{node}:canary"]), "1");
         let locks = client(urls(&setup.servers), RestartGuard::Auto);
-        assert_held_back(keep_trying(&locks).await);
+        assert_quarantined(keep_trying(&locks).await);
         assert!(setup.holder.is_valid());
     });
 }
@@ -212,7 +212,7 @@ fn a_quarantine_ends_with_the_last_lock_forgotten() {
         let mut setup = Setup::set(SHORT).await;
         setup.servers[2].restart();
         let locks = client_of(SHORT, urls(&setup.servers), RestartGuard::Auto);
-        assert_held_back(try_lock(&locks).await);
+        assert_quarantined(try_lock(&locks).await);
         let second = locks.lock("r").timeout(4 * SHORT).acquire().await.expect("in the end");
         assert!(!setup.holder.is_valid());
         second.release().await.unwrap();
@@ -291,9 +291,9 @@ fn a_restarted_majority_blocks_locks_and_says_for_how_long() {
         servers[0].restart();
         servers[1].restart();
         until("both are seen", || {
-            let held_back =
+            let quarantined =
                 |(_, state): &(_, NodeState)| matches!(state, NodeState::Quarantined(_));
-            locks.nodes().iter().filter(|it| held_back(it)).count() == 2
+            locks.nodes().iter().filter(|it| quarantined(it)).count() == 2
         })
         .await;
         let error = refusal(try_lock(&locks).await);
@@ -342,7 +342,7 @@ fn a_single_node_is_not_guarded_unless_strictly() {
 }
 
 #[test]
-fn a_node_that_keeps_everything_on_disk_is_not_held_back() {
+fn a_node_that_keeps_everything_on_disk_is_not_quarantined() {
     run(async {
         let durable = ["--appendonly", "yes", "--appendfsync", "always"];
         let mut servers: Vec<_> = (0..3).map(|_| Server::with(&durable)).collect();

@@ -54,7 +54,7 @@ async fn clock_jump(
     result
 }
 
-fn assert_held_back(result: Result<LeaseGuard, LockError>) {
+fn assert_quarantined(result: Result<LeaseGuard, LockError>) {
     let Err(error) = result else { panic!("a second holder") };
     let words = error.to_string();
     assert!(words.contains("its clock was set forward"), "{words}");
@@ -69,7 +69,7 @@ fn an_old_client_does_not_rely_on_a_stepped_clock() {
             servers[2].set_clock(40);
             locks
         });
-        assert_held_back(result.await);
+        assert_quarantined(result.await);
     });
 }
 
@@ -82,7 +82,7 @@ fn a_new_client_does_not_count_on_it_either() {
             servers[2].set_clock(40);
             client(urls(servers), true)
         });
-        assert_held_back(result.await);
+        assert_quarantined(result.await);
     });
 }
 

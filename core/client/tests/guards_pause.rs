@@ -98,8 +98,8 @@ fn what_one_cluster_shows_moves_nothing_on_another() {
         let own = here.lock("own").acquire().await.unwrap();
         let healthy = there.lock("healthy").acquire().await.unwrap();
         theirs[0].restart();
-        let is_held_back = || matches!(there.nodes()[0].1, NodeState::Quarantined(_));
-        until("the restart is seen", is_held_back).await;
+        let is_quarantined = || matches!(there.nodes()[0].1, NodeState::Quarantined(_));
+        until("the restart is seen", is_quarantined).await;
         let (begun, left) = (Instant::now(), there.nodes()[0].1.quarantine_left().unwrap());
         let valid = healthy.validity();
         ours.set_clocks(60);

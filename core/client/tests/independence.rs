@@ -197,8 +197,8 @@ fn a_mistake_that_is_mended_is_forgotten() {
         let mended = async {
             while let Err(error) = locks.lock("r").try_once().acquire().await {
                 // It is not certain by then that the whole cluster is new.
-                let is_held_back = error.to_string().contains("quarantine");
-                assert!(error.kind() == ErrorKind::Config || is_held_back, "{error}");
+                let is_quarantined = error.to_string().contains("quarantine");
+                assert!(error.kind() == ErrorKind::Config || is_quarantined, "{error}");
                 sleep(Duration::from_millis(20)).await;
             }
         };

@@ -81,7 +81,7 @@ fn a_server_that_may_throw_locks_out_is_told_of_once() {
 }
 
 #[test]
-fn a_node_that_is_held_back_is_told_of() {
+fn a_node_that_is_quarantined_is_told_of() {
     run(async {
         let mut servers = [Server::start(), Server::start(), Server::start()];
         let told = Told::default();

@@ -144,15 +144,15 @@ impl Failure<'_> {
         if tally.missing > 0 && is_open {
             let _ = write!(text, ", {} had not answered", tally.missing);
         }
-        let (held_back, ends) = self.quarantine();
-        if held_back > 0 {
+        let (quarantined, ends) = self.quarantine();
+        if quarantined > 0 {
             let nodes = self.addresses.len();
-            let _ = write!(text, ", {held_back} of {nodes} nodes in quarantine");
+            let _ = write!(text, ", {quarantined} of {nodes} nodes in quarantine");
             if let Some(left) = ends {
                 let _ = write!(text, ", {} left", seconds(left));
             }
         }
-        let others = tally.failed - held_back;
+        let others = tally.failed - quarantined;
         match (others, tally.failed) {
             (_, 0) => {}
             (0, _) => {
@@ -178,13 +178,13 @@ impl Failure<'_> {
     fn quarantine(&self) -> (usize, Option<Duration>) {
         let faults =
             || self.report.votes.iter().filter_map(|vote| vote.answer.as_ref()?.as_ref().err());
-        let is_held_back = |fault: &&Fault| fault.kind() == FaultKind::Quarantined;
-        let held_back = faults().filter(is_held_back).count();
-        let mut left: Vec<_> = faults().filter(is_held_back).filter_map(Fault::lasts).collect();
+        let is_quarantined = |fault: &&Fault| fault.kind() == FaultKind::Quarantined;
+        let quarantined = faults().filter(is_quarantined).count();
+        let mut left: Vec<_> = faults().filter(is_quarantined).filter_map(Fault::lasts).collect();
         left.sort_unstable();
         let usable = self.addresses.len().saturating_sub(faults().count());
         let wanted = self.quorum().size().saturating_sub(usable).max(1);
-        (held_back, left.get(wanted - 1).copied())
+        (quarantined, left.get(wanted - 1).copied())
     }
 
     fn list_faults(&self) -> String {

@@ -42,13 +42,13 @@ fn frees_in(vote: &NodeVote) -> Option<Duration> {
 impl Loss {
     pub(super) fn of(report: &RoundReport, quorum: Quorum) -> Self {
         let tally = report.tally();
-        let (mut permanent, mut never, mut held_back, mut unsent, mut late) = (0, 0, 0, 0, 0);
+        let (mut permanent, mut never, mut quarantined, mut unsent, mut late) = (0, 0, 0, 0, 0);
         let stood_still = !report.stood_still.is_zero();
         let mut floor = FencingToken::default();
         for answer in report.votes.iter().filter_map(|vote| vote.answer.as_ref()) {
             match answer {
                 Err(fault) if fault.kind().is_permanent() => permanent += 1,
-                Err(fault) if fault.kind() == FaultKind::Quarantined => held_back += 1,
+                Err(fault) if fault.kind() == FaultKind::Quarantined => quarantined += 1,
                 Err(fault) if fault.kind() == FaultKind::Late => late += 1,
                 Err(fault) if stood_still && fault.kind() == FaultKind::TimedOut => late += 1,
                 Err(fault) if fault.kind() == FaultKind::NotSent => unsent += 1,
@@ -73,7 +73,7 @@ impl Loss {
             void: late > 0 && !quorum.is_blocked_by(tally.refused + tally.failed - late),
             was_split: tally.granted > 0,
             endless: never > 0 && quorum.is_blocked_by(never + tally.failed),
-            passes: held_back > 0 && !quorum.is_blocked_by(tally.failed - held_back),
+            passes: quarantined > 0 && !quorum.is_blocked_by(tally.failed - quarantined),
             floor,
             frees_in: quorum.earliest(&ends).filter(|_| !too_slow && !is_undecided),
             ends,

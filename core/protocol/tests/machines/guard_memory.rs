@@ -6,7 +6,7 @@ use quorlock_protocol::Ruling;
 use crate::guard_world::{Cluster, TERM, reasons, settled_in, used};
 
 #[test]
-fn a_node_that_comes_back_empty_is_held_back_for_the_floor() {
+fn a_node_that_comes_back_empty_is_quarantined_for_the_floor() {
     let (mut cluster, mut client) = used(3);
     cluster.restart(2);
     client.look_around(&mut cluster);
