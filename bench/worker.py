@@ -24,7 +24,7 @@ class Failed(Exception):
     """A contestant said that something went wrong, or ended."""
 
 
-class Silent(Failed):
+class TimedOut(Failed):
     """A contestant did not answer in time; its process was ended."""
 
 
@@ -79,7 +79,7 @@ class Worker:
         return self._process.pid
 
     def ask(self, request: Json, limit: float = 120.0) -> Json:
-        """The answer to one request; `Silent` after `limit` seconds."""
+        """The answer to one request; `TimedOut` after `limit` seconds."""
         self.begin(request)
         return self.finish(limit)
 
@@ -142,7 +142,7 @@ class Worker:
             while b"\n" not in self._unread:
                 if not selector.select(max(0.0, end - time.monotonic())):
                     self.close()
-                    raise Silent(f"{self.entrant.name}: no answer within {limit:.0f} s")
+                    raise TimedOut(f"{self.entrant.name}: no answer within {limit:.0f} s")
                 chunk = os.read(output, 1 << 20)
                 if not chunk:
                     self.close()

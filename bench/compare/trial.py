@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import prepare
-from bench.worker import Failed, Silent, Worker
+from bench.worker import Failed, TimedOut, Worker
 from tests.support.cluster import Cluster, start_servers
 from tests.support.proxy import FaultProxy
 from tests.support.servers import Options, Server
@@ -87,7 +87,7 @@ class Peer:
         """The next answer; None if there is none within `limit` seconds."""
         try:
             return self._worker.finish(limit)
-        except Silent:
+        except TimedOut:
             return None
 
     def acquire(

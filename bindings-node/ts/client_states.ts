@@ -173,8 +173,8 @@ export class ClientStates {
     const unknown = (): Watched[] => this.#watched.filter(({ isKnown }) => !isKnown)
     return new Promise((resolve, reject) => {
       const cancel = afterAlive(PATIENCE, () => {
-        const silent = unknown().map(({ index }) => this.#addressOf(index))
-        const message = `${silent.join(', ')}: the client has not told within ${PATIENCE} ms which database it uses`
+        const untold = unknown().map(({ index }) => this.#addressOf(index))
+        const message = `${untold.join(', ')}: the client has not told within ${PATIENCE} ms which database it uses`
         reject(new QuorumUnreachableError(message))
       })
       this.#onAnswer = (): void => {

@@ -175,7 +175,7 @@ export async function lateVotes(
     })
     votes = look()
   }
-  return votes.map((vote) => (vote.outcome === 'missing' ? silent(vote) : vote))
+  return votes.map((vote) => (vote.outcome === 'missing' ? timedOut(vote) : vote))
 }
 
 function errorOf(vote: NodeVote, resources: readonly string[]): Error | undefined {
@@ -193,7 +193,7 @@ function nodeError(address: string, detail: string, details: ErrorDetails): Erro
   return withoutStack(() => new NodeError(`${address}: ${detail}`, address, details))
 }
 
-function silent(vote: LockVote): LockVote {
+function timedOut(vote: LockVote): LockVote {
   return new Vote(vote.client, {
     ...vote,
     outcome: 'failed',

@@ -13,8 +13,8 @@ describe('a holder', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
   let cluster
   /** @type {Redlock} */
-  let silent
-  withLocks((servers, locks) => ([cluster, silent] = [servers, locks]))
+  let plain
+  withLocks((servers, locks) => ([cluster, plain] = [servers, locks]))
 
   it('is named to others, and in the error of a lock that they are refused', async () => {
     const [redlock, others] = [
@@ -30,7 +30,7 @@ describe('a holder', () => {
     for (const holder of [
       await others.holder('r'),
       await others.holder('s'),
-      await silent.holder('r'),
+      await plain.holder('r'),
       await lock.holder(),
     ]) {
       assert.ok(holder instanceof Holder)
@@ -53,8 +53,8 @@ describe('a holder', () => {
   })
 
   it('that has no owner is held by another, and writes nothing', async () => {
-    const lock = await silent.acquire('r', 30_000)
-    const holder = await silent.holder('r')
+    const lock = await plain.acquire('r', 30_000)
+    const holder = await plain.holder('r')
     assert.deepEqual([holder?.owner, holder?.since, holder?.text], [{}, undefined, 'another'])
     const count = await cluster.servers[0]?.command('EXISTS', 'quorlock:owner:{r}')
     assert.equal(count, 0)
@@ -62,9 +62,9 @@ describe('a holder', () => {
   })
 
   it('is asked of one resource', async () => {
-    await assert.rejects(silent.holder(/** @type {any} */ (['a', 'b'])), ConfigError)
-    await assert.rejects(silent.holder(/** @type {any} */ (7)), ConfigError)
-    await assert.rejects(silent.holder(''), ConfigError)
+    await assert.rejects(plain.holder(/** @type {any} */ (['a', 'b'])), ConfigError)
+    await assert.rejects(plain.holder(/** @type {any} */ (7)), ConfigError)
+    await assert.rejects(plain.holder(''), ConfigError)
   })
 })
 

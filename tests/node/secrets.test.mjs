@@ -28,7 +28,7 @@ function prints(value) {
 }
 
 /** @param {unknown} value @param {string} what */
-function isSilent(value, what) {
+function tellsNoSecret(value, what) {
   for (const text of prints(value)) assert.ok(!text.includes(SECRET), `${what}: ${text}`)
 }
 
@@ -70,7 +70,7 @@ describe('a password', () => {
       const events = []
       redlock.on('error', (error) => events.push(error))
       redlock.on('warning', (warning) => events.push(warning))
-      isSilent(redlock, 'the manager before it connects')
+      tellsNoSecret(redlock, 'the manager before it connects')
       const lock = await redlock.acquire('r', 20_000)
       const held = await redlock.acquire('r', 1000).catch((error) => error)
       assert.equal(held.code, 'LOCK_NOT_ACQUIRED')
@@ -90,16 +90,16 @@ describe('a password', () => {
         ...{ settings: redlock.settings, node: redlock.nodes[0], vote: lock.votes[0] },
         releaseStats: await Promise.all(released.attempts),
       }
-      for (const [what, value] of Object.entries(told)) isSilent(value, what)
-      isSilent(told, 'all of it')
+      for (const [what, value] of Object.entries(told)) tellsNoSecret(value, what)
+      tellsNoSecret(told, 'all of it')
       // It can be read, and a client object is the one that was passed.
       const expected = name.endsWith('client') ? [...redlock.clients][0] : redlock.nodes[0]?.address
       assert.equal(lock.votes[0]?.client, expected)
       assert.equal(redlock.nodes[0]?.client, expected)
       for (const shown of redlock.clients)
-        if (!name.endsWith('client')) isSilent(shown, 'a shown client')
+        if (!name.endsWith('client')) tellsNoSecret(shown, 'a shown client')
       await redlock.close()
-      isSilent(await redlock.acquire('r', 1000).catch((error) => error), 'closed')
+      tellsNoSecret(await redlock.acquire('r', 1000).catch((error) => error), 'closed')
     })
   }
 
@@ -114,9 +114,9 @@ describe('a password', () => {
         redlock.on('warning', (warning) => events.push(warning))
         const error = await redlock.acquire('r', 1000).catch((thrown) => thrown)
         assert.ok(error instanceof LockError)
-        isSilent(error, 'an error')
-        isSilent(events, 'events')
-        isSilent(redlock.nodes, 'nodes')
+        tellsNoSecret(error, 'an error')
+        tellsNoSecret(events, 'events')
+        tellsNoSecret(redlock.nodes, 'nodes')
         await redlock.close()
       }
     }
@@ -143,7 +143,7 @@ describe('a password', () => {
         assert.fail('taken')
       } catch (error) {
         assert.ok(error instanceof LockError, String(error))
-        isSilent(error, 'a refusal')
+        tellsNoSecret(error, 'a refusal')
       }
     }
   })

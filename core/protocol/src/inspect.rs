@@ -130,7 +130,8 @@ impl Inspect {
         let now = env.now();
         let action = Action::RaiseFence { token, retention: self.policy.fence_retention() };
         let window = Window { start: now, deadline: now + self.policy.node_timeout() };
-        let mut round = Round::silent(Ticket(1), self.round.claim(), action, window, self.quorum);
+        let mut round =
+            Round::asking_none(Ticket(1), self.round.claim(), action, window, self.quorum);
         for (node, answer) in self.round.answers() {
             join(&mut round, node, answer, token);
         }

@@ -47,7 +47,7 @@ impl Round {
         window: Window,
         quorum: Quorum,
     ) -> Self {
-        let mut round = Self::silent(ticket, claim, action, window, quorum);
+        let mut round = Self::asking_none(ticket, claim, action, window, quorum);
         for ballot in &mut round.ballots {
             ballot.wanted = true;
         }
@@ -55,7 +55,7 @@ impl Round {
     }
 
     /// A round that asks no node until [`Self::ask`] names it.
-    pub(crate) fn silent(
+    pub(crate) fn asking_none(
         ticket: Ticket,
         claim: &Arc<Claim>,
         action: Action,

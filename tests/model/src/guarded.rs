@@ -27,7 +27,7 @@ pub(crate) struct Guarding {
     /// It took itself for one that had stood still, and had not.
     pub(crate) is_fooled: bool,
     /// It relies on a node that does not tell all that it knows itself of long locks.
-    pub(crate) is_silent: bool,
+    pub(crate) lacks_notes: bool,
     /// The lost time that it has found, while the other managers of the process have not heard of any.
     pub(crate) rings: Duration,
 }
@@ -68,7 +68,7 @@ impl Guarding {
                 drawn: 0,
                 keeps: None,
                 is_fooled: false,
-                is_silent: false,
+                lacks_notes: false,
                 rings: Duration::ZERO,
             })
         })

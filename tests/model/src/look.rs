@@ -31,7 +31,8 @@ impl World {
             guarding.guards.handle_down(NodeId(node), now);
         }
         if matches!(ruling, Some(Ruling::Open(_))) {
-            guarding.is_silent |= !guarding.guards.notes_for(NodeId(node), now).holdings.is_empty();
+            guarding.lacks_notes |=
+                !guarding.guards.notes_for(NodeId(node), now).holdings.is_empty();
         }
         let gate = &mut guarding.gates[usize::from(node)];
         gate.again = scope.spares_majority.then(|| now + LOOK_AGAIN);

@@ -25,7 +25,7 @@ impl Acquire {
         let action = Action::RaiseFence { token, retention: self.policy.fence_retention() };
         let window = self.window(env.now());
         let ticket = Ticket(self.next_ticket);
-        let mut raise = Round::silent(ticket, grant.claim(), action, window, self.quorum);
+        let mut raise = Round::asking_none(ticket, grant.claim(), action, window, self.quorum);
         for (node, answer) in grant.answers() {
             join_raise(&mut raise, node, answer, token);
         }

@@ -56,10 +56,11 @@ impl World {
     /// What a client knows of long locks is on every node that it relies on; and a memory that has ended is not relied
     /// on, should it come back.
     pub(crate) fn check_memory(&self) -> Result<(), Violation> {
-        let is_silent = |client: &Client| client.guarding.as_deref().is_some_and(|it| it.is_silent);
+        let lacks_notes =
+            |client: &Client| client.guarding.as_deref().is_some_and(|it| it.lacks_notes);
         let what = if self.nodes.iter().any(|node| node.is_misled) {
             "a grant relied on a memory that has ended"
-        } else if self.clients.iter().any(is_silent) {
+        } else if self.clients.iter().any(lacks_notes) {
             "a node does not tell what was known of long locks when it was relied on"
         } else {
             return Ok(());
