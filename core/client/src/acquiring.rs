@@ -13,7 +13,7 @@ use quorlock_protocol::{
 };
 use tokio::time::timeout;
 
-use crate::attempt::Attempt;
+use crate::acquisition_report::AcquisitionReport;
 use crate::caller_lines::Turn;
 use crate::driver::Driver;
 use crate::engine::Task;
@@ -101,22 +101,22 @@ impl Call {
     async fn run(&self) -> Result<LeaseGuard, LockError> {
         // Before it is seen whether the manager is closed; until what is left of it is asked back.
         let _needed = self.manager.need_nodes();
-        let attempt = Attempt::new(&self.manager);
+        let report = AcquisitionReport::new(&self.manager);
         match self.acquire().await {
             Ok(lease) => {
-                attempt.won(&lease);
+                report.won(&lease);
                 lease.tell_owner();
                 Ok(lease)
             }
             Err(error) => {
                 let is_proceeding = self.policy.on_unreachable() == OnUnreachable::Proceed;
                 if is_proceeding && error.kind() == ErrorKind::QuorumUnreachable {
-                    attempt.degraded(&error);
+                    report.degraded(&error);
                     let (resources, policy) = (&self.resources, Arc::clone(&self.policy));
                     let lease = Lease::degraded(&self.manager, resources, policy, error);
                     return Ok(LeaseGuard::new(lease));
                 }
-                attempt.failed(&error);
+                report.failed(&error);
                 Err(Box::pin(self.manager.name_holder(&self.resources, error)).await)
             }
         }

@@ -29,8 +29,8 @@
 #![forbid(unsafe_code)]
 
 mod acquiring;
+mod acquisition_report;
 mod address;
-mod attempt;
 mod background;
 mod builder;
 mod caller_lines;

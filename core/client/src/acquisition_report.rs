@@ -6,12 +6,12 @@ use crate::manager::Manager;
 use crate::observe::{EventKind, EventName};
 
 /// One acquisition, from its call to its end: dropped before, it was cancelled.
-pub(crate) struct Attempt<'a> {
+pub(crate) struct AcquisitionReport<'a> {
     manager: &'a Manager,
     has_ended: bool,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> AcquisitionReport<'a> {
     pub(crate) const fn new(manager: &'a Manager) -> Self {
         Self { manager, has_ended: false }
     }
@@ -54,7 +54,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for AcquisitionReport<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
             self.manager.telemetry.figures().note_not_acquired(None, 0);
