@@ -40,11 +40,11 @@ mod contention;
 mod driver;
 mod engine;
 mod error;
-mod guard;
 mod holders;
 mod inbox;
 mod keys;
 mod lease;
+mod lease_guard;
 mod lock;
 mod manager;
 mod memory_node;
@@ -67,9 +67,9 @@ pub use clock::now as boot_clock;
 pub use connect::connect;
 pub use engine::{Engine, Task};
 pub use error::{LockError, NodeReport};
-pub use guard::LeaseGuard;
 pub use inbox::ReplyTo;
 pub use lease::{Lease, ReleaseVotes};
+pub use lease_guard::LeaseGuard;
 pub use lock::Lock;
 pub use manager::Redlock;
 pub use memory_node::MemoryNode;
@@ -94,7 +94,7 @@ pub mod embed {
     pub use quorlock_protocol::{alters_line, plain_line};
 
     pub use crate::engine::{AdaptiveBackoff, Drive};
-    pub use crate::guard::UndeliveredLease;
+    pub use crate::lease_guard::UndeliveredLease;
     pub use crate::observe::Value;
 
     /// The script behind the helpers that fence writes to one server. Compares tokens as texts, since Lua's numbers are

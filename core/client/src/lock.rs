@@ -9,8 +9,8 @@ use quorlock_protocol::{Claim, ConfigError, HolderId, Policy, PolicyBuilder, Res
 use crate::acquiring::Call;
 use crate::clock;
 use crate::error::LockError;
-use crate::guard::LeaseGuard;
 use crate::lease::Lease;
+use crate::lease_guard::LeaseGuard;
 use crate::manager::{Manager, Redlock};
 
 /// A lock on one or several resources, and how to acquire it.
