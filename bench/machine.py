@@ -98,7 +98,7 @@ def _spinner(core: int) -> subprocess.Popen[bytes] | None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    watchdog.guard(spinner.pid)
+    watchdog.register(spinner.pid)
     assert spinner.stdout is not None
     with spinner.stdout as ready:
         if ready.read(1):

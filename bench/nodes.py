@@ -35,7 +35,7 @@ def far_away(nodes: Sequence[Server], micros: int) -> Iterator[list[int]]:
     words = [str(prepare.TARGET / "delay"), str(micros), *map(str, ports(nodes))]
     with placed(SERVERS):
         link = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    watchdog.guard(link.pid)
+    watchdog.register(link.pid)
     with contextlib.suppress(AttributeError, OSError):
         # A network does not wait for a processor.
         os.sched_setscheduler(link.pid, os.SCHED_FIFO, os.sched_param(1))

@@ -68,7 +68,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-        watchdog.guard(self._process.pid)
+        watchdog.register(self._process.pid)
         self.ended = False
         self._unread = b""
         self.version: str = self._read(60.0)["version"]

@@ -57,7 +57,7 @@ class Client:
                 env={**os.environ, **self.clock.variables},
                 **APART,
             )
-        watchdog.guard(self._process.pid)
+        watchdog.register(self._process.pid)
 
     def pause(self) -> None:
         """SIGSTOP."""

@@ -309,7 +309,7 @@ class Server:
                     },
                     **APART,
                 )
-            watchdog.guard(self._process.pid)
+            watchdog.register(self._process.pid)
             if self._listens(port):
                 self.port = port
                 return

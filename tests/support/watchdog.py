@@ -20,7 +20,7 @@ _pipe: int | None = None
 _owner: int | None = None
 
 
-def guard(pid: int) -> None:
+def register(pid: int) -> None:
     """Kill `pid` when this process ends."""
     _send(f"+{pid}\n")
 
@@ -45,7 +45,7 @@ def _start() -> int:
         [sys.executable, "-I", "-S", __file__, str(os.getpid())],
         stdin=read_end,
         stdout=subprocess.DEVNULL,
-        # Its own group: a Ctrl-C in a terminal must not end the guard before the guarded.
+        # Its own group: a Ctrl-C in a terminal must not end the watchdog before what it kills.
         start_new_session=True,
         cwd="/",
     ).returncode = 0  # never waited for: it ends after this process; silences ResourceWarning
@@ -63,7 +63,7 @@ def _started_at(pid: int) -> str | None:
 
 
 def _watch(parent: int) -> None:
-    guarded: dict[int, str | None] = {}
+    registered: dict[int, str | None] = {}
     buffer = b""
     while True:
         # The time limit serves only to notice a parent whose pipe a forked child still holds open;
@@ -79,10 +79,10 @@ def _watch(parent: int) -> None:
         for line in lines:
             pid = int(line[1:])
             if line.startswith(b"+"):
-                guarded[pid] = _started_at(pid)
+                registered[pid] = _started_at(pid)
             else:
-                guarded.pop(pid, None)
-    for pid, started in guarded.items():
+                registered.pop(pid, None)
+    for pid, started in registered.items():
         if _started_at(pid) == started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

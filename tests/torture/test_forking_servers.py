@@ -119,7 +119,7 @@ def service(words: list[str], folder: Path, cluster: Cluster) -> Iterator[None]:
             [sys.executable, "-m", *words], cwd=folder, stdout=output, stderr=output,
             env=variables(folder, cluster), **APART,
         )  # fmt: skip
-    watchdog.guard(process.pid)
+    watchdog.register(process.pid)
     try:
         yield
         process.send_signal(signal.SIGTERM)
