@@ -34,6 +34,17 @@
 //! | heal | to give a node that lost its memory the key of a proven lease again |
 //! | withdraw | to take back what an acquisition asked for, because no one wants it any more |
 //!
+//! # Faults
+//!
+//! | word | meaning |
+//! |---|---|
+//! | hung | a process or machine stands still: its connections stay, and it answers nothing |
+//! | silent | nothing has come for some time: what others see of one that is hung, or was cut off |
+//! | unresponsive | the state of a node that is connected, and silent for longer than `hang_after` |
+//! | dead | the process has ended |
+//! | down | the state of a node to which there is no connection, for whatever reason |
+//! | unreachable | no try to connect succeeds; of a quorum (`QuorumUnreachable`): too few nodes answer |
+//!
 //! # Waiting
 //!
 //! | word | meaning |
@@ -54,6 +65,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | guards | they decide which nodes' grants count: a node that may have forgotten locks must not vote |
+//! | guard (of a scope) | Rust's term for a value that does something when it is dropped, as `LeaseGuard` does |
 //! | memory | the keys of a node since the last time that it lost some; it has a name, a number of beats and an age |
 //! | canary | the key that shows which memory a node has: it is lost together with the node's other keys |
 //! | beat | one rewriting of a canary, which counts them |
@@ -65,7 +77,7 @@
 //! | long lock | a lock that asks for keys for longer than the floor |
 //! | holding | a note that long locks may be held, of what length, and since when |
 //! | sighting | a note on another node: how many beats its memory had, and how far its clock was ahead |
-//! | quarantine | the time in which a node's grants do not count; the node is held back |
+//! | quarantine | the time in which a node's grants do not count; the node is quarantined, or in texts for users: held back |
 //! | founding | one client's declaration that a cluster is new, so that its nodes have forgotten nothing |
 //! | newcomer | a client that has not looked at the nodes before |
 //!
