@@ -3,7 +3,8 @@
     python3 scripts/named_places.py
 
 A path is any word in backticks with a slash in it, and what a link leads to. In tables whose last
-cell names files, the functions that the first cell names must be defined in one of them.
+cell names files, the functions that the first cell names must be defined in one of them, and the
+type before a function's name must be defined, or have an `impl`, in the same file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = ["DESIGN.md", "CONTRIBUTING.md"]
 #: How a function begins in Rust, Python and TypeScript.
 DEFINED = r"(?:\b(?:fn|def|function)\s+|^\s+(?:(?:public|static|override|async)\s+)*){}\s*[<(]"
+
+#: How the definition of a type, or what Rust calls its `impl`, begins.
+TYPE = r"\b(?:class|struct|enum|trait|interface|impl(?:<[^{{\n]*>)?(?: [^{{\n]* for)?) +{}\b"
 
 
 def main() -> None:
@@ -49,10 +53,10 @@ def problems_of(text: str, tracked: list[str]) -> Iterator[str]:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         files = [path for path in quoted(cells[-1]) if path in tracked]
         if line.startswith("|") and len(cells) > 1 and files:
-            code = "\n".join((ROOT / file).read_text() for file in files)
-            for name in functions(cells[0]):
-                if not re.search(DEFINED.format(name), code, re.MULTILINE):
-                    yield f"{', '.join(files)} has no {name}"
+            codes = [(ROOT / file).read_text() for file in files]
+            for path in functions(cells[0]):
+                if not any(defines(code, path) for code in codes):
+                    yield f"{', '.join(files)} has no {path}"
 
 
 def quoted(text: str) -> list[str]:
@@ -66,10 +70,18 @@ def is_named(path: str, file: str) -> bool:
 
 
 def functions(cell: str) -> Iterator[str]:
-    """The names of functions in a cell, without their types."""
+    """The functions that a cell names, with their types."""
     for word in quoted(cell):
         if re.fullmatch(r"[\w.:]+", word) and not word[0].isdigit():
-            yield re.split(r"::|\.", word)[-1]
+            yield word.replace("::", ".")
+
+
+def defines(code: str, path: str) -> bool:
+    """Whether a file defines the function, and the type before its name if there is one."""
+    *above, name = path.split(".")
+    types = [it for it in above[-1:] if it[:1].isupper()]
+    wanted = [DEFINED.format(name), *(TYPE.format(it) for it in types)]
+    return all(re.search(pattern, code, re.MULTILINE) for pattern in wanted)
 
 
 if __name__ == "__main__":
