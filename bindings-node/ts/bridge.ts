@@ -23,9 +23,9 @@ export interface Settled {
   readonly error: Failure | undefined
 }
 
-/** How an operation can be ended before it has a result. */
-export interface Ending {
-  /** Ends it when it aborts. */
+/** How an operation can be cancelled before it has a result. */
+export interface Cancellation {
+  /** Cancels it when it aborts. */
   readonly signal: AbortSignal
   /** Gets the result if that was on its way already. */
   late(settled: Settled): void
@@ -50,17 +50,20 @@ let holds = 0
 /**
  * Starts an operation and waits for its end, which keeps the process alive. Never rejects.
  *
- * Resolves with `undefined` if the signal of `ending` aborts first; the operation is then withdrawn.
+ * Resolves with `undefined` if the signal of `cancellation` aborts first; the operation is then withdrawn.
  */
-export function run(start: (id: number) => void, ending?: undefined): Promise<Settled>
+export function run(start: (id: number) => void, cancellation?: undefined): Promise<Settled>
 export function run(
   start: (id: number) => void,
-  ending: Ending | undefined,
+  cancellation: Cancellation | undefined,
 ): Promise<Settled | undefined>
-export function run(start: (id: number) => void, ending?: Ending): Promise<Settled | undefined> {
+export function run(
+  start: (id: number) => void,
+  cancellation?: Cancellation,
+): Promise<Settled | undefined> {
   return new Promise((resolve) => {
     const id = nextId()
-    const settle = ending === undefined ? resolve : orAborted(id, ending, resolve)
+    const settle = cancellation === undefined ? resolve : orAborted(id, cancellation, resolve)
     start(id)
     ref()
     waiting.set(id, settle)
@@ -71,7 +74,7 @@ export function run(start: (id: number) => void, ending?: Ending): Promise<Settl
 /** Registers who receives the end of operation `id`, which is cancelled when the signal aborts. */
 function orAborted(
   id: number,
-  { signal, late }: Ending,
+  { signal, late }: Cancellation,
   resolve: (settled: Settled | undefined) => void,
 ): (settled: Settled) => void {
   const unlisten = onAbort(signal, () => {
