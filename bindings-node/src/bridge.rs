@@ -163,7 +163,7 @@ impl LoopDriver {
         let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let most = if is_alone { MANY } else { FEW };
         let since = Instant::now();
-        let before = LoopTimes { asleep: watch.asleep(), ..LoopTimes::default() };
+        let before = LoopTimes { idle_time: watch.idle_time(), ..LoopTimes::default() };
         let budget = RefCell::new(PollBudget::new(before));
         Some(Self { engine, watch, most, waits, budget, since, driving })
     }
@@ -188,7 +188,7 @@ impl LoopDriver {
     fn drive(&self, queue: &Arc<Queue>) -> Drive {
         let mut budget = self.budget.borrow_mut();
         let (all, driving) = (self.since.elapsed(), self.driving.get());
-        budget.measure(LoopTimes { all, asleep: self.watch.asleep(), driving });
+        budget.measure(LoopTimes { all, idle_time: self.watch.idle_time(), driving });
         let limit = budget.next_limit(queue.under_way());
         let drive = timed(&self.driving, || queue.drive(&self.engine, limit, || queue.start()));
         if !limit.is_zero() && drive == Drive::Driven {

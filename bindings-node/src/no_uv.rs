@@ -29,7 +29,7 @@ impl DescriptorWatch {
         match self.0 {}
     }
 
-    pub(crate) fn asleep(&self) -> Duration {
+    pub(crate) fn idle_time(&self) -> Duration {
         match self.0 {}
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct PollBudget {
 pub(crate) struct LoopTimes {
     /// The time that has passed.
     pub(crate) all: Duration,
-    /// The part of it in which the loop slept.
-    pub(crate) asleep: Duration,
+    /// The part of it in which the loop waited, with nothing to do.
+    pub(crate) idle_time: Duration,
     /// The part of it in which the loop drove the engine.
     pub(crate) driving: Duration,
 }
@@ -63,14 +63,14 @@ impl LoopTimes {
     fn since(self, before: Self) -> Self {
         Self {
             all: self.all.saturating_sub(before.all),
-            asleep: self.asleep.saturating_sub(before.asleep),
+            idle_time: self.idle_time.saturating_sub(before.idle_time),
             driving: self.driving.saturating_sub(before.driving),
         }
     }
 
     /// Time of all other work on the loop.
     fn other_work(self) -> Duration {
-        self.all.saturating_sub(self.asleep + self.driving)
+        self.all.saturating_sub(self.idle_time + self.driving)
     }
 }
 
@@ -83,9 +83,9 @@ const WINDOW: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
-    fn times(all: u64, asleep: u64, driving: u64) -> LoopTimes {
+    fn times(all: u64, idle_time: u64, driving: u64) -> LoopTimes {
         let millis = Duration::from_millis;
-        LoopTimes { all: millis(all), asleep: millis(asleep), driving: millis(driving) }
+        LoopTimes { all: millis(all), idle_time: millis(idle_time), driving: millis(driving) }
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl DescriptorWatch {
         self.0.set_on(false);
     }
 
-    /// How long the event loop has slept so far; zero where it does not tell.
-    pub(crate) fn asleep(&self) -> Duration {
+    /// How long the event loop has been idle so far, by libuv's count; zero where it does not tell.
+    pub(crate) fn idle_time(&self) -> Duration {
         let handle = &self.0;
         match handle.uv.metrics_idle_time {
             // SAFETY: the loop outlives the environment, which has not ended, and this is its thread.
