@@ -14,7 +14,7 @@ use crate::round::{NodeVote, RoundReport};
 pub(super) struct Loss {
     pub(super) kind: ErrorKind,
     /// Nodes that have not answered, or that the command did not come to.
-    pub(super) unheard: usize,
+    pub(super) unanswered: usize,
     pub(super) permanent: bool,
     /// This process stood still, so it may not have sent its commands or read the replies: says nothing about the nodes.
     pub(super) void: bool,
@@ -68,7 +68,7 @@ impl Loss {
         let broken = too_slow || is_undecided || quorum.is_blocked_by(tally.failed);
         Self {
             kind: if broken { ErrorKind::QuorumUnreachable } else { ErrorKind::NotAcquired },
-            unheard: tally.missing + unsent + late,
+            unanswered: tally.missing + unsent + late,
             permanent: quorum.is_blocked_by(permanent),
             void: late > 0 && !quorum.is_blocked_by(tally.refused + tally.failed - late),
             was_split: tally.granted > 0,

@@ -26,7 +26,7 @@ impl Acquire {
         self.known = self.known.max(loss.floor);
         // A round that the caller's timeout cut off says less than the whole rounds before it.
         let kind = match self.last_loss {
-            Some(earlier) if cut_short && loss.unheard > 0 => earlier,
+            Some(earlier) if cut_short && loss.unanswered > 0 => earlier,
             _ => {
                 self.remember(report);
                 loss.kind
