@@ -48,10 +48,10 @@ pub(crate) enum Progress {
     Raised(bool, bool),
     /// It has told what stands in the canary key: whether that is what should.
     Looked(bool, bool, bool),
-    /// The node has done all, and it was not granted beyond doubt: whether the key was set.
-    Undone(bool),
+    /// The node has done all, and it was not granted beyond doubt, so that it is to be asked for again: whether the key was set.
+    ToReplay(bool),
     /// It is asked for again, by script.
-    Again,
+    Replayed,
 }
 
 /// What the guards send along with a grant, and get back.
@@ -79,11 +79,11 @@ impl Hash for Sent {
 impl Sent {
     /// Whether it goes out for the first time.
     pub(crate) fn is_first(&self) -> bool {
-        self.sends == 1 && self.progress != Progress::Again
+        self.sends == 1 && self.progress != Progress::Replayed
     }
 
     fn is_done(&self) -> bool {
-        self.answer.is_some() || matches!(self.progress, Progress::Undone(_))
+        self.answer.is_some() || matches!(self.progress, Progress::ToReplay(_))
     }
 }
 
@@ -127,12 +127,12 @@ impl Link {
 
     /// Puts a revoke that the node has not done before all else that it has not done.
     pub(crate) fn let_overtake(&mut self) {
-        let undone = self.out.iter().position(|sent| !sent.is_done());
+        let not_done = self.out.iter().position(|sent| !sent.is_done());
         let revoke = self.out.iter().rposition(|sent| !sent.is_done() && is_revoke(&sent.command));
-        if let (Some(undone), Some(revoke)) = (undone, revoke)
+        if let (Some(not_done), Some(revoke)) = (not_done, revoke)
             && let Some(sent) = self.out.remove(revoke)
         {
-            self.out.insert(undone, sent);
+            self.out.insert(not_done, sent);
         }
     }
 
@@ -140,15 +140,15 @@ impl Link {
     pub(crate) fn advance(&mut self, progress: Progress, micros: u64) {
         if let Some(sent) = self.out.iter_mut().find(|sent| !sent.is_done()) {
             sent.progress = progress;
-            if let (Progress::Undone(_), Some(ward)) = (progress, &mut sent.ward) {
+            if let (Progress::ToReplay(_), Some(ward)) = (progress, &mut sent.ward) {
                 ward.micros = Some(micros);
             }
         }
     }
 
     /// Takes the next reply if it says that a grant is to be asked for again.
-    pub(crate) fn take_undone(&mut self) -> Option<Sent> {
-        let is_next = matches!(self.out.front()?.progress, Progress::Undone(_));
+    pub(crate) fn take_to_replay(&mut self) -> Option<Sent> {
+        let is_next = matches!(self.out.front()?.progress, Progress::ToReplay(_));
         if is_next && self.told.is_empty() { self.out.pop_front() } else { None }
     }
 
@@ -160,7 +160,7 @@ impl Link {
         ward: Result<Option<Ward>, ()>,
         is_late: bool,
     ) {
-        let is_set = sent.progress == Progress::Undone(true);
+        let is_set = sent.progress == Progress::ToReplay(true);
         let mut later = self.out.iter().filter(|other| other.holder == sent.holder);
         let is_followed = later.any(|other| !matches!(other.command.action, Action::Grant { .. }));
         match ward {
@@ -176,7 +176,7 @@ impl Link {
             Err(()) => self.tell(sent.op, &sent.command, 1, FaultKind::Quarantined),
             Ok(ward) => {
                 sent.sends = if is_set { 2 } else { 1 };
-                (sent.progress, sent.ward) = (Progress::Again, ward);
+                (sent.progress, sent.ward) = (Progress::Replayed, ward);
                 self.out.push_back(sent);
             }
         }

@@ -93,7 +93,7 @@ impl World {
             let link = self.link_mut(client, node);
             match answer {
                 Some(answer) => link.answered(Ok(answer), micros),
-                None => link.advance(Progress::Undone(is_set), micros),
+                None => link.advance(Progress::ToReplay(is_set), micros),
             }
             return self.drop_unheard(client);
         }
@@ -190,7 +190,7 @@ impl World {
 
     /// The next reply, after the guards have checked it.
     fn take_reply(&mut self, scope: &Scope, client: u8, node: u8) -> Option<(Op, Reply)> {
-        while let Some(sent) = self.link_mut(client, node).take_undone() {
+        while let Some(sent) = self.link_mut(client, node).take_to_replay() {
             self.ask_again(scope, client, node, sent);
         }
         let (op, mut reply, ward) = self.link_mut(client, node).take_reply()?;
