@@ -20,7 +20,7 @@ fn short(lock: Lock) -> Lock {
 }
 
 /// For leases that must still be held after something else was done, and are to run out then.
-fn brief(lock: Lock) -> Lock {
+fn short_lived(lock: Lock) -> Lock {
     lock.ttl(Duration::from_secs(2))
 }
 
@@ -113,7 +113,7 @@ async fn extending_prolongs_and_keeps_the_token() {
 #[tokio::test]
 async fn on_lost_is_told_also_after_an_extension() {
     let locks = three_nodes();
-    let lease = brief(locks.lock("r")).acquire().await.unwrap();
+    let lease = short_lived(locks.lock("r")).acquire().await.unwrap();
     lease.extend(None).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), lease.lost()).await.expect("told");
 }
@@ -147,7 +147,7 @@ async fn a_lease_is_lost_at_the_end_of_its_validity() {
 #[tokio::test]
 async fn a_renewed_lease_outlives_its_ttl() {
     let locks = three_nodes();
-    let lease = brief(locks.lock("r")).auto_extend(true).acquire().await.unwrap();
+    let lease = short_lived(locks.lock("r")).auto_extend(true).acquire().await.unwrap();
     let waited = tokio::time::timeout(2 * lease.ttl(), lease.lost()).await;
     assert!(waited.is_err(), "still held after twice its ttl");
     assert!(lease.is_valid());
@@ -157,7 +157,7 @@ async fn a_renewed_lease_outlives_its_ttl() {
 #[tokio::test]
 async fn renewal_stops_at_max_hold() {
     let locks = three_nodes();
-    let lock = brief(locks.lock("r")).auto_extend(true).max_hold(Duration::from_secs(1));
+    let lock = short_lived(locks.lock("r")).auto_extend(true).max_hold(Duration::from_secs(1));
     let lease = lock.acquire().await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(20), lease.lost()).await.unwrap();
     assert!(error.to_string().contains("max_hold"));
@@ -255,7 +255,7 @@ async fn on_lost_is_called_once_and_not_after_a_release() {
     let lease = short(locks.lock("a")).acquire().await.unwrap();
     count(&lease);
     lease.lost().await;
-    let released = brief(locks.lock("b")).acquire().await.unwrap().into_lease();
+    let released = short_lived(locks.lock("b")).acquire().await.unwrap().into_lease();
     count(&released);
     assert_eq!(released.release().await.unwrap(), ReleaseOutcome::Released);
     // Time in which a loss could be told wrongly.

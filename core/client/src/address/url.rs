@@ -13,7 +13,7 @@ pub(super) fn parse(text: &str) -> Result<Address, ConfigError> {
         _ if is_joined(text) => Err(several()),
         Some((scheme, rest)) => with_scheme(&scheme.to_ascii_lowercase(), rest),
         None if text.starts_with('/') => unix(text),
-        None => bare(text),
+        None => without_scheme(text),
     };
     parsed.map_err(|problem| {
         ConfigError::new(format!("cannot use node address '{}': {problem}", redacted(text)))
@@ -54,7 +54,7 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-fn bare(text: &str) -> Result<Address, ConfigError> {
+fn without_scheme(text: &str) -> Result<Address, ConfigError> {
     match split_login(split_query(text).0) {
         (Some(login), _) if login.contains('/') => {
             Err(ConfigError::new("write redis:// before a user name and password"))

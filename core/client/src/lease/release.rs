@@ -168,8 +168,8 @@ impl Lease {
         let mut is_known = false;
         self.end_notes();
         let work = async move {
-            if let Some((_, awaited)) = &told_to {
-                awaited.start_polling();
+            if let Some((_, waiter)) = &told_to {
+                waiter.start_polling();
             }
             driver
                 .run(&mut machine, |machine| {
@@ -187,8 +187,8 @@ impl Lease {
                     if let Some(end) = end.take() {
                         end.tell(machine.claim(), outcome);
                     }
-                    if let Some((told, awaited)) = told_to.take() {
-                        awaited.keep_polling();
+                    if let Some((told, waiter)) = told_to.take() {
+                        waiter.keep_polling();
                         let _ = told.send(outcome);
                     }
                 })

@@ -32,7 +32,7 @@ impl LastVotes {
     pub(super) fn now(&self) -> Vec<NodeVote> {
         match self {
             Self::Late(late) => late.now(),
-            Self::Closed(brief) => brief.votes(),
+            Self::Closed(compact) => compact.votes(),
         }
     }
 }
