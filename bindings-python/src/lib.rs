@@ -6,6 +6,7 @@
 //! wait.
 
 mod acquisitions;
+mod calls;
 mod command;
 mod completion;
 mod completion_queue;

@@ -19,7 +19,7 @@ use crate::completion::Outcome;
 use crate::completion_queue::CompletionQueue;
 use crate::errors;
 use crate::fork::ForkLocal;
-use crate::operation_task::OperationTask;
+use crate::operation_task::{OperationTask, wait_for_exit};
 
 /// An operation under way. Dropping it cancels it.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -62,10 +62,20 @@ impl Operation {
             }
             Some(Ok(Outcome::Adopted(lease))) => lease,
             Some(Err(error)) => return Err(errors::raised(py, &error)),
-            None => return Err(errors::cancelled(py)),
+            None => {
+                drop(progress);
+                return Err(gone(py, task));
+            }
             Some(Ok(_)) => return Err(PyTypeError::new_err("the operation gives no lease")),
         };
         Ok(lease)
+    }
+
+    /// Cancels the operation at the end of the process: whoever waits for it is not told.
+    pub(crate) fn cancel_untold(&self) {
+        if let Some(task) = self.task.get() {
+            task.cancel_untold();
+        }
     }
 
     /// The token of the lease that Python has taken.
@@ -100,6 +110,13 @@ impl Operation {
         };
         task.announce(queue, number);
         Ok(())
+    }
+
+    /// Makes the engine run the operation, unless a thread runs it already.
+    fn start(&self, py: Python<'_>) {
+        if let Some(task) = self.task.get() {
+            py.detach(|| task.start());
+        }
     }
 
     /// Starts the operation on the thread of an event loop, which drives the engine for it, if no
@@ -149,7 +166,7 @@ impl Operation {
                 Err(PyTypeError::new_err("the operation gives a lease"))
             }
             Some(Err(error)) => Err(errors::raised(py, &error)),
-            None => Err(errors::cancelled(py)),
+            None => Err(gone(py, task)),
         }
     }
 
@@ -163,7 +180,7 @@ impl Operation {
             }
             Some(Ok(Outcome::Released(outcome, _))) => Ok(outcome.name()),
             Some(Err(error)) => Err(errors::raised(py, &error)),
-            _ => Err(errors::cancelled(py)),
+            _ => Err(gone(py, task)),
         }
     }
 }
@@ -181,6 +198,14 @@ fn wait_for_signals(py: Python<'_>, task: &OperationTask) -> PyResult<()> {
             return Ok(());
         }
     }
+}
+
+/// The error for a result that was dropped. If it was because the process ends, a daemon thread hears nothing of it.
+fn gone(py: Python<'_>, task: &OperationTask) -> PyErr {
+    if task.shared.lock().is_untold && is_main_thread(py).is_ok_and(|is_main| !is_main) {
+        py.detach(|| wait_for_exit());
+    }
+    errors::cancelled(py)
 }
 
 /// This runs Python code, and with it the handler of a signal that has arrived: its error is passed

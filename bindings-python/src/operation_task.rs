@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use quorlock::embed::Drive;
 use quorlock::{Engine, LockError, Task};
 
-use crate::completion::{CompletionGuard, Outcome, Shared};
+use crate::completion::{CompletionGuard, Outcome, Progress, Shared};
 use crate::completion_queue;
 use crate::loop_driving::{self, LoopDriving, LoopTurns};
 use crate::process;
@@ -66,16 +66,33 @@ impl OperationTask {
         let Place::Here(mut running) = mem::take(&mut *self.place()) else {
             return self.shared.wait(timeout);
         };
-        let has_ended = self.engine.block_on_for(timeout, running.as_mut()).is_some();
-        if !has_ended {
-            *self.place() = Place::Here(running);
+        let Some(calls) = process::calls() else { return false };
+        let (call, runs) = calls.begin(running.as_mut());
+        let end = self.engine.block_on_for(timeout, runs);
+        if let Some(Ok(())) = end {
+            return true;
         }
-        has_ended
+        *self.place() = Place::Here(running);
+        if end.is_some() {
+            self.give_up();
+            drop(call);
+            wait_for_exit();
+        }
+        false
+    }
+
+    /// Makes the engine run it, unless a thread does already.
+    pub(crate) fn start(&self) {
+        self.hand_over();
+        self.engine.wake_thread();
     }
 
     /// Makes the engine run it, and posts `number` when it has ended.
     pub(crate) fn announce(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut progress = self.shared.lock();
+        if progress.is_untold {
+            return;
+        }
         if progress.has_ended {
             drop(progress);
             queue.post(number, None);
@@ -124,8 +141,9 @@ impl OperationTask {
     /// Drives the engine for another turn of the loop; tells whether the operation has ended.
     /// `None`: call again in the loop's next turn. `false`: the engine's thread continues with it.
     pub(crate) fn drive_on_loop(&self) -> Option<bool> {
-        let turns = self.shared.lock().turns;
-        let (Some(policy), Some(mut turns)) = (process::loop_driving(), turns) else {
+        let Progress { turns, is_untold, .. } = *self.shared.lock();
+        let (Some(policy), Some(mut turns), false) = (process::loop_driving(), turns, is_untold)
+        else {
             return Some(false);
         };
         let has_ended = self.drive_for_a_turn(policy, turns.may_wait());
@@ -190,6 +208,12 @@ impl OperationTask {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Cancels the operation at the end of the process: whoever waits for it is not told.
+    pub(crate) fn cancel_untold(&self) {
+        self.shared.lock().is_untold = true;
+        self.cancel();
+    }
+
     pub(crate) fn cancel(&self) {
         let mut progress = self.shared.lock();
         progress.is_cancelled = true;
@@ -219,6 +243,13 @@ impl OperationTask {
                 self.engine.wake_thread();
             }
         }
+    }
+}
+
+/// The process ends; nothing is left to do on this thread.
+pub(crate) fn wait_for_exit() -> ! {
+    loop {
+        thread::park();
     }
 }
 

@@ -14,29 +14,32 @@ use pyo3::prelude::*;
 use crate::completion_queue::{self, CompletionQueue};
 use crate::fork::ForkLocal;
 use crate::operation::Operation;
+use crate::process;
 
 /// The operations for which one event loop or hub waits now, and the queue that tells it of ends.
 ///
 /// The garbage collector need not know what is in it: an operation refers to no Python object.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Operations {
-    waits: Arc<ForkLocal<Waits>>,
+    waits: ForkLocal<Arc<Waits>>,
 }
 
 /// Ends the operations when it is dropped. A loop or hub keeps the only reference to it.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Finalizer {
-    waits: Arc<ForkLocal<Waits>>,
+    waits: ForkLocal<Arc<Waits>>,
 }
 
-struct Waits {
+/// What one loop or hub waits for.
+pub(crate) struct Waits {
     /// By address, as Python tells objects apart.
     operations: Mutex<HashMap<usize, Py<Operation>>>,
     queue: Option<Arc<completion_queue::Inner>>,
 }
 
 impl Waits {
-    fn end(&self) {
+    /// Cancels all operations, closes the queue, and with it its descriptor.
+    pub(crate) fn end(&self) {
         let waited_for = mem::take(&mut *self.operations());
         for operation in waited_for.values() {
             operation.get().cancel();
@@ -44,6 +47,19 @@ impl Waits {
         if let Some(queue) = &self.queue {
             queue.close();
         }
+    }
+
+    /// The process ends: cancels all operations.
+    pub(crate) fn end_with_process(&self) {
+        let waited_for = mem::take(&mut *self.operations());
+        for operation in waited_for.values() {
+            operation.get().cancel_untold();
+        }
+    }
+
+    /// How many operations are waited for.
+    pub(crate) fn count(&self) -> usize {
+        self.operations().len()
     }
 
     fn operations(&self) -> MutexGuard<'_, HashMap<usize, Py<Operation>>> {
@@ -56,8 +72,9 @@ impl Operations {
     #[new]
     fn new(queue: Option<&CompletionQueue>) -> Self {
         let queue = queue.and_then(CompletionQueue::inner).cloned();
-        let waits = Waits { operations: Mutex::default(), queue };
-        Self { waits: Arc::new(ForkLocal::new(waits)) }
+        let waits = Arc::new(Waits { operations: Mutex::default(), queue });
+        process::add_waits(&waits);
+        Self { waits: ForkLocal::new(waits) }
     }
 
     fn add(&self, operation: &Bound<'_, Operation>) {
@@ -79,7 +96,7 @@ impl Operations {
     }
 
     fn __len__(&self) -> usize {
-        self.waits.get().map_or(0, |waits| waits.operations().len())
+        self.waits.get().map_or(0, |waits| waits.count())
     }
 }
 
@@ -87,7 +104,9 @@ impl Operations {
 impl Finalizer {
     #[new]
     fn new(operations: &Operations) -> Self {
-        Self { waits: Arc::clone(&operations.waits) }
+        // Made together with the operations, in one process.
+        let waits = operations.waits.unchecked_get();
+        Self { waits: ForkLocal::new(Arc::clone(waits)) }
     }
 }
 

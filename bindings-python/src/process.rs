@@ -7,15 +7,19 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use quorlock::{Engine, NoticeReport};
 
+use crate::calls::Calls;
 use crate::completion_queue::CompletionQueue;
 use crate::fork;
 use crate::loop_driving::LoopDriving;
 use crate::notices::Notices;
+use crate::operations::Waits;
 
 /// Created once per process, with the engine.
 struct Process {
@@ -23,6 +27,9 @@ struct Process {
     engine: Engine,
     notices: Notices,
     loop_driving: LoopDriving,
+    calls: Calls,
+    /// What event loops and hubs wait for.
+    waits: Mutex<Vec<Weak<Waits>>>,
 }
 
 /// The engine of this process; started at the first call.
@@ -46,15 +53,43 @@ pub(crate) fn loop_driving() -> Option<&'static LoopDriving> {
     process().map(|process| &process.loop_driving)
 }
 
-/// For the end of the process: gives up the places of threads that still wait, and waits briefly until that is done and
-/// cancelled and dropped operations have withdrawn their keys.
+/// The blocking calls of this process, if its engine was started.
+pub(crate) fn calls() -> Option<&'static Calls> {
+    process().map(|process| &process.calls)
+}
+
+/// Adds what an event loop or hub waits for, to be ended with the process.
+pub(crate) fn add_waits(waits: &Arc<Waits>) {
+    let Some(process) = process() else { return };
+    let mut known = process.waits();
+    if known.len() == known.capacity() {
+        known.retain(|it| it.strong_count() > 0);
+    }
+    known.push(Arc::downgrade(waits));
+}
+
+/// For the end of the process: cancels all operations but releases, whoever waits for them, and waits briefly until they
+/// have withdrawn their keys and places.
 #[pyfunction]
 pub(crate) fn end_operations(py: Python<'_>) {
     let Some(process) = process() else { return };
     py.detach(|| {
+        let waits: Vec<_> = process.waits().iter().filter_map(Weak::upgrade).collect();
+        let count = waits.iter().map(|it| it.count()).sum::<usize>() + process.calls.count();
+        let (begun, patience) = (Instant::now(), process.engine.exit_patience(count));
+        for it in &waits {
+            it.end_with_process();
+        }
+        process.calls.break_off(patience);
         process.engine.leave_queues();
-        process.engine.drain(process.engine.exit_patience(0));
+        process.engine.drain(patience.saturating_sub(begun.elapsed()));
     });
+}
+
+impl Process {
+    fn waits(&self) -> MutexGuard<'_, Vec<Weak<Waits>>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// From now on `number` is posted to the queue when there is a notice to log.
@@ -88,7 +123,8 @@ fn process() -> Option<&'static Process> {
 /// Makes `engine` the one of this process, unless another thread was faster.
 fn publish(engine: Engine) -> &'static Process {
     let (notices, loop_driving) = (Notices::default(), LoopDriving::default());
-    let mine = Process { generation: fork::generation(), engine, notices, loop_driving };
+    let (generation, calls, waits) = (fork::generation(), Calls::default(), Mutex::default());
+    let mine = Process { generation, engine, notices, loop_driving, calls, waits };
     let mine = Box::into_raw(Box::new(mine));
     loop {
         let before = PROCESS.load(Ordering::Acquire);

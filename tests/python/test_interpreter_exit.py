@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
 from tests.python.programs import Program, has_no_place, has_place, run, unexpected
 from tests.support.cluster import Cluster
+from tests.support.proxy import FaultProxy
 from tests.support.wait import eventually
 
 #: Seconds from the last line of the program to its end, on a shared machine.
@@ -117,6 +119,70 @@ def test_an_acquisition_given_up_at_the_end_leaves_no_key(cluster3: Cluster) -> 
         nodes=cluster3.urls,
     )
     assert cluster3.values("r") == [None] * 3
+
+
+#: Who acquires while the interpreter ends.
+ACQUIRERS = {
+    "a thread": "threading.Thread(target=acquire, daemon=True).start(); time.sleep(wait)",
+    "a loop that is left open": (
+        "loop = asyncio.new_event_loop(); loop.run_until_complete(warm());"
+        "task = loop.create_task(obtain()); loop.run_until_complete(asyncio.sleep(wait))"
+    ),
+    "uvloop that is left open": (
+        "import uvloop; loop = uvloop.new_event_loop(); loop.run_until_complete(warm());"
+        "task = loop.create_task(obtain()); loop.run_until_complete(asyncio.sleep(wait))"
+    ),
+    "a loop in a thread": (
+        "loop = asyncio.new_event_loop();"
+        "threading.Thread(target=loop.run_forever, daemon=True).start();"
+        "asyncio.run_coroutine_threadsafe(warm(), loop).result();"
+        "task = asyncio.run_coroutine_threadsafe(obtain(), loop); time.sleep(wait)"
+    ),
+    "a greenlet of gevent": "import gevent; gevent.spawn(acquire); gevent.sleep(wait)",
+    "a greenlet of eventlet": (
+        "import warnings; warnings.simplefilter('ignore');"
+        "import eventlet; eventlet.spawn(acquire); eventlet.sleep(wait)"
+    ),
+}
+
+
+@pytest.mark.parametrize("acquirer", ACQUIRERS)
+def test_an_acquisition_under_way_at_the_end_leaves_no_key(
+    cluster3: Cluster, fault_proxy: Callable[..., FaultProxy], acquirer: str
+) -> None:
+    proxies = [fault_proxy(server) for server in cluster3]
+    for proxy in proxies:
+        proxy.delay(0.015)
+    for wait in (0.005, 0.012, 0.02):
+        # What asyncio says of tasks that its loop has not finished is not looked at.
+        with Program(
+            f"""
+            import asyncio, os, threading, time, quorlock, quorlock.aio
+            wait = {wait}
+            locks = quorlock.aio.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+            with quorlock.redlock("warm"): pass
+
+            async def warm():
+                async with locks.lock("warm"): pass
+
+            async def obtain():
+                lease = await locks.lock("r", ttl=60).acquire()
+                print("told", flush=True)
+
+            def acquire():
+                lease = quorlock.redlock("r", ttl=60).acquire()
+                print("told", flush=True)
+
+            {ACQUIRERS[acquirer]}
+            """,
+            nodes=[proxy.url for proxy in proxies],
+        ) as program:
+            status, told, _ = program.end(20)
+        assert status == 0
+        if told == "":
+            assert cluster3.values("r") == [None] * 3, wait
+        for server in cluster3:
+            server.command("DEL", "r")
 
 
 def test_other_interpreters_of_the_process_are_refused(cluster3: Cluster) -> None:

@@ -29,11 +29,11 @@ from ._errors import (
 )
 from ._events import hear_for_log
 from ._hints import Self, Unpack
-from ._loops import Interruption, finished, is_thrown_away, watch_loss
+from ._loops import Interruption, finished, is_thrown_away, started, watch_loss
 from ._native import Plan, begin_record, begin_verify
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, check_wait
 from ._owner import Holder, holder_of
-from ._signatures import shows
+from ._signatures import returns_coroutine, shows
 from ._tracing import begin, tracers
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Lease(LeaseBase):
         await finished(operation)
         return cast("bool", operation.result())
 
+    @returns_coroutine
     def release(self) -> Coroutine[Any, Any, str]:
         """Release the lock; returns `released`, or `unknown` if too few nodes answered to tell.
 
@@ -96,16 +97,21 @@ class Lease(LeaseBase):
         `raise_on_lost=False` the outcome is returned instead: `expired` or `taken`), and
         `LockNotHeld` if it was released before.
         """
-        return _released(self, self.begin_release())
+        operation = self.begin_release()
+        return _released(self, operation, started(operation))
 
 
-async def _released(lease: Lease, operation: Operation) -> str:
+async def _released(lease: Lease, operation: Operation, is_driven: bool) -> str:
     try:
-        await finished(operation)
+        await finished(operation, is_driven)
         return operation.released(lease._raise_on_lost)
     except BaseException:
         let_go_on((lease, operation))
         raise
+
+
+# What Python names where it was never awaited.
+_released.__qualname__ = "release"
 
 
 class Lock(LockBase[Lease]):
@@ -141,16 +147,18 @@ class Lock(LockBase[Lease]):
             return False
         return True
 
+    @returns_coroutine
     def release(self) -> Coroutine[Any, Any, str]:
         """Release the lease that this task acquired last; see `Lease.release`.
 
         A task that never acquired through this object releases the latest lease. Raises
         `LockNotHeld` if there is none.
         """
-        return self._end(self._acquisitions.release())
+        taken = self._acquisitions.release()
+        return _released(*taken, started(taken[1])) if taken else self._refused()
 
-    async def _end(self, taken: Optional[tuple[Lease, Operation]]) -> str:
-        return await _released(*(taken or self._refuse_release()))
+    async def _refused(self) -> str:
+        self._refuse_release()
 
     async def holder(self) -> Optional[Holder]:
         """Who holds the lock (the first of several resources), by a quorum of the nodes.

@@ -19,8 +19,24 @@ if TYPE_CHECKING:
     from ._options import Behaviour
 
 
-async def finished(operation: Operation) -> None:
-    """Wait until the operation has ended. Cancelling the wait cancels the operation."""
+def started(operation: Operation) -> bool:
+    """Start the operation now; tells whether this thread, which runs a loop, drives it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        is_driven = False
+    else:
+        is_driven = operation.begin_on_loop()
+    if not is_driven:
+        operation.start()
+    return is_driven
+
+
+async def finished(operation: Operation, is_driven: bool | None = None) -> None:
+    """Wait until the operation has ended. Cancelling the wait cancels the operation.
+
+    `is_driven` is what `started` has told of an operation that is under way already.
+    """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -31,7 +47,9 @@ async def finished(operation: Operation) -> None:
     number = 0
     try:
         router.operations.add(operation)
-        if not operation.begin_on_loop() or not await _ended_here(operation):
+        if is_driven is None:
+            is_driven = operation.begin_on_loop()
+        if not is_driven or not await _ended_here(operation):
             future: asyncio.Future[None] = loop.create_future()
             number = router.expect_on_loop(operation, future)
             await future

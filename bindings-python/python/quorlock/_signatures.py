@@ -5,6 +5,7 @@ Names and defaults come from the core and the tables of `_options`; nothing is d
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import Any, Callable, TypeVar
 
@@ -31,6 +32,19 @@ def shows(table: Any) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def returns_coroutine(function: F) -> F:
+    """Have a function that returns a coroutine taken for a coroutine function.
+
+    Mocks and frameworks that choose by that then await what it returns.
+    """
+    mark: Callable[[F], F] | None = getattr(inspect, "markcoroutinefunction", None)
+    if mark is not None:
+        return mark(function)
+    # Before Python 3.12 there is only asyncio's own mark.
+    vars(function)["_is_coroutine"] = getattr(asyncio.coroutines, "_is_coroutine", None)
+    return function
 
 
 def _parameter(name: str, annotation: Any) -> inspect.Parameter:

@@ -1,0 +1,73 @@
+//! The operations that threads of this process run now in blocking calls. Owns how they are broken off when the
+//! process ends.
+//!
+//! At the end of the interpreter, daemon threads may be in the middle of an acquisition. Nobody would take its lease,
+//! whose keys would stay until their ttl has passed.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
+
+/// The calls under way.
+#[derive(Default)]
+pub(crate) struct Calls {
+    state: Mutex<State>,
+    none_left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of the latest call.
+    number: u64,
+    under_way: HashMap<u64, AbortHandle>,
+}
+
+/// One call; it is under way until this is dropped.
+pub(crate) struct Call<'a> {
+    calls: &'a Calls,
+    number: u64,
+}
+
+impl Calls {
+    /// Begins a call: what it is to run in place of `future`, which ends early if the call is broken off.
+    pub(crate) fn begin<F: Future>(&self, future: F) -> (Call<'_>, Abortable<F>) {
+        let (handle, registration): (_, AbortRegistration) = AbortHandle::new_pair();
+        let mut state = self.state();
+        state.number += 1;
+        let number = state.number;
+        state.under_way.insert(number, handle);
+        drop(state);
+        (Call { calls: self, number }, Abortable::new(future, registration))
+    }
+
+    /// Breaks all calls off, and waits until they have ended, for `timeout` at most.
+    pub(crate) fn break_off(&self, timeout: Duration) {
+        let state = self.state();
+        state.under_way.values().for_each(AbortHandle::abort);
+        let waited =
+            self.none_left.wait_timeout_while(state, timeout, |it| !it.under_way.is_empty());
+        drop(waited);
+    }
+
+    /// How many calls are under way.
+    pub(crate) fn count(&self) -> usize {
+        self.state().under_way.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let mut state = self.calls.state();
+        state.under_way.remove(&self.number);
+        if state.under_way.is_empty() {
+            self.calls.none_left.notify_all();
+        }
+    }
+}
