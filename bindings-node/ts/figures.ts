@@ -43,7 +43,7 @@ export interface RedlockStats {
   readonly waits: number
   /** What made callers that waited try again: `push`, `watch` or `timer`. */
   readonly wakes: Readonly<Record<string, number>>
-  /** How many locks are held now. */
+  /** How many locks are held now. One that nobody renews or watches counts until it is collected. */
   readonly held: number
   /** How long locks were held that have ended, in seconds. */
   readonly holdSeconds: FigureHistogram

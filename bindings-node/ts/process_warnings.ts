@@ -17,6 +17,7 @@ export interface Warning {
    * `may-evict`: a server may throw locks out.
    * `no-push`: a node cannot tell callers when a lock is free, so they try again after each delay.
    * `not-independent`: two addresses lead to one server, or one follows the other.
+   * `degraded`: too few nodes can be reached, and work goes on without its lock (`onUnreachable`).
    * `credentials-changed`: a client object has others than those that were read from it.
    * `unknown-database`: a client object does not tell which database it has selected.
    */

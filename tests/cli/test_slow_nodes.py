@@ -104,6 +104,21 @@ def test_a_record_that_only_a_far_node_has(
     assert (ended.code, ended.err) == (0, ""), ended
 
 
+def test_a_record_of_several_locks_that_only_a_far_node_has(
+    cluster3: Cluster, fault_proxy: Proxies
+) -> None:
+    """One near node has lost a lock as well, so that it holds none for the lease."""
+    nodes = _far(cluster3, fault_proxy, 1, 0.4)
+    for number, server in enumerate(cluster3):
+        for name in ("job", "other"):
+            server.command("SET", name, "mine", "PX", 60_000)
+            if number == 0:
+                server.command("SET", f"quorlock:sequencer:{{{name}}}", "7/0/mine", "PX", 60_000)
+    cluster3[2].command("DEL", "other")
+    ended = call("verify", "job,other@7", nodes=nodes)
+    assert (ended.code, ended.err) == (0, ""), ended
+
+
 def test_a_record_that_only_a_hung_node_may_have(cluster3: Cluster) -> None:
     nodes = cluster3.urls
     _write(cluster3, ["mine", "mine", None])

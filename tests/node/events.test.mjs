@@ -107,6 +107,9 @@ describe('onUnreachable', () => {
     const cluster = await startServers(3)
     const redlock = new Redlock(cluster.urls, { retryCount: 0 })
     const told = listen(redlock, ['degraded'])
+    /** @type {string[]} */
+    const warned = []
+    redlock.on('warning', ({ name, message }) => warned.push(`${name}: ${message}`))
     await (await redlock.acquire('cache', 5000)).release()
     for (const server of cluster.servers.slice(0, 2)) await server.kill()
     await assert.rejects(redlock.acquire('cache', 5000), QuorumUnreachableError)
@@ -122,6 +125,9 @@ describe('onUnreachable', () => {
     )
     assert.equal(done, 'done')
     await eventually(() => told.length === 1)
+    await eventually(() =>
+      warned.some((text) => text.startsWith("degraded: 'cache' is NOT locked")),
+    )
     assert.equal(redlock.stats().acquisitions.degraded, 1)
     await redlock.quit()
     await cluster.close()

@@ -163,7 +163,7 @@ def hear_for_log(plan: Plan) -> None:
 
 
 def _log(name: str, text: str) -> None:
-    level = logging.WARNING if name in _WARNINGS else logging.DEBUG
+    level = logging.WARNING if name == "lost" else logging.DEBUG
     try:
         if log.isEnabledFor(level):
             log.log(level, text, extra={"event": name})
@@ -174,7 +174,6 @@ def _log(name: str, text: str) -> None:
 # : By the manager's number.
 _sources: weakref.WeakValueDictionary[int, EventSource] = weakref.WeakValueDictionary()
 _teller = _Teller()
-_WARNINGS = ("lost", "degraded")
 _MOST_WAITING = 16_384
 
 

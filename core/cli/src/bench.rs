@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::arguments::Bench;
-use crate::context::Context;
+use crate::context::{Context, unanswered};
 use crate::failure::{Failure, code, list};
 use crate::output::{Cell, Table, rounded};
 
@@ -55,7 +55,9 @@ pub(crate) fn bench(context: &Context, options: &Bench) -> Result<u8, Failure> {
         all.push(context.engine.block_on(pairs(&locks, in_flight, time))?);
         let limit = time + context.timeout;
         let pings = context.engine.block_on_for(limit, pings(context, in_flight, time));
-        let pings = pings.unwrap_or_else(|| Err(SILENT.to_owned()));
+        let Some(pings) = pings else {
+            return Err(unanswered(&locks, "not all nodes have answered PING in time"));
+        };
         all.push(pings.map_err(|message| Failure::new(code::NO_QUORUM, message))?);
     }
     context.tell_the_rest(Duration::MAX);
@@ -150,4 +152,3 @@ fn millis(time: Duration) -> String {
 }
 
 const TOGETHER: usize = 16;
-const SILENT: &str = "a node does not answer PING: quorlock doctor tells which";

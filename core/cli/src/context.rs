@@ -80,24 +80,10 @@ impl Context {
         locks: &Redlock,
         operation: impl Future<Output = T>,
     ) -> Result<T, Failure> {
-        self.engine.block_on_for(self.left(), operation).ok_or_else(|| self.too_late(locks))
-    }
-
-    fn too_late(&self, locks: &Redlock) -> Failure {
-        let fault = |(address, state): (Arc<str>, NodeState)| {
-            let fault = match state {
-                NodeState::Healthy | NodeState::Quarantined(_) => return None,
-                NodeState::Connecting | NodeState::Unresponsive => {
-                    Fault::new(FaultKind::TimedOut, "no answer in time")
-                }
-                NodeState::Refusing(fault) | NodeState::Down(fault) => fault,
-            };
-            Some((address.to_string(), fault))
-        };
-        let faults: Vec<_> = locks.nodes().into_iter().filter_map(fault).collect();
         let timeout = humantime::format_duration(self.timeout);
         let message = format!("too few nodes have answered within {timeout}");
-        Failure::new(code::NO_QUORUM, because(&message, &faults))
+        let too_late = || unanswered(locks, &message);
+        self.engine.block_on_for(self.left(), operation).ok_or_else(too_late)
     }
 
     /// How much is left of the timeout, and a little more: for what is asked of near nodes once others were waited for.
@@ -137,6 +123,22 @@ impl Context {
         let kept = self.addresses.iter().zip(&self.left_out).filter(|(_, fault)| fault.is_none());
         kept.fold(builder, |builder, (address, _)| builder.address(address.clone()))
     }
+}
+
+/// The failure that `message` tells, with the nodes of `locks` that have not answered.
+pub(crate) fn unanswered(locks: &Redlock, message: &str) -> Failure {
+    let fault = |(address, state): (Arc<str>, NodeState)| {
+        let fault = match state {
+            NodeState::Healthy | NodeState::Quarantined(_) => return None,
+            NodeState::Connecting | NodeState::Unresponsive => {
+                Fault::new(FaultKind::TimedOut, "no answer in time")
+            }
+            NodeState::Refusing(fault) | NodeState::Down(fault) => fault,
+        };
+        Some((address.to_string(), fault))
+    };
+    let faults: Vec<_> = locks.nodes().into_iter().filter_map(fault).collect();
+    Failure::new(code::NO_QUORUM, because(message, &faults))
 }
 
 /// Asks one node over a connection of its own, within the limit.

@@ -59,8 +59,13 @@ impl Survey {
             facts.is_ok() && state == NodeState::Connecting
         };
         let asked = began.elapsed();
-        let limit = if asked < context.timeout { DECIDED_AFTER } else { Duration::ZERO };
-        let limit = limit.max(context.timeout).saturating_sub(asked);
+        let in_all = if asked < context.timeout { DECIDED_AFTER } else { Duration::ZERO };
+        let in_all = in_all.max(context.timeout);
+        // Without a majority nothing is decided about any, once they have connected.
+        let answering = facts.iter().filter(|it| it.is_ok()).count();
+        let has_majority = 2 * answering > facts.len();
+        let in_all = if has_majority { in_all } else { in_all.min(2 * asked + TO_CONNECT) };
+        let limit = in_all.saturating_sub(asked);
         context.engine.block_on_for(limit, async {
             let states = || locks.nodes().into_iter().map(|(_, state)| state);
             let kept = || facts.iter().zip(&context.left_out).filter(|(_, left)| left.is_none());
@@ -193,6 +198,8 @@ pub(crate) fn doctor(context: &Context) -> Result<u8, Failure> {
 
 /// The name of a lock that nobody uses, which is looked at to connect to the nodes.
 const UNUSED_NAME: &str = "quorlock-doctor";
+/// Beyond the time in which a node has told what it is.
+const TO_CONNECT: Duration = Duration::from_millis(100);
 /// The guards take up to three seconds to decide about a node that has forgotten.
 const DECIDED_AFTER: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -22,6 +22,7 @@ pub(crate) use hold_span::HoldSpan;
 pub use notices::NoticeReport;
 pub(crate) use notices::{Listener, Observer};
 pub use quorlock_protocol::WakeCause;
+pub(crate) use sentences::sentence_of_degraded;
 pub use stats::{NodeStats, Stats};
 pub(crate) use telemetry::{EventListener, Telemetry};
 pub use telemetry::{Interest, Subscription};

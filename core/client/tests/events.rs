@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -60,6 +61,10 @@ fn a_lock_is_told_from_its_acquisition_to_its_release() {
         };
         assert_eq!(lease.resources().collect::<Vec<_>>(), ["r"]);
         assert_eq!((lease.token(), lease.fencing_token()), (&*token, fencing_token));
+        assert!(
+            !format!("{:?}", told.kinds()).contains(&token),
+            "who knows it can release the lock"
+        );
         assert_eq!((*attempts, votes.len()), (1, 3));
         assert!(*waited < Duration::from_secs(5));
         let stats = locks.stats();
@@ -284,7 +289,14 @@ fn without_a_quorum_a_lock_that_only_saves_work_goes_on() {
     run(async {
         let mut servers = [Server::start(), Server::start(), Server::start()];
         let told = Told::default();
+        let warned = Arc::new(AtomicUsize::new(0));
+        let count_them = Arc::clone(&warned);
         let builder = Redlock::builder().nodes(urls(&servers)).on_event(told.listener());
+        let builder = builder.on_notice(move |notice| {
+            let is_it =
+                notice.name() == "degraded" && notice.to_string().starts_with("'r' is NOT locked");
+            count_them.fetch_add(usize::from(is_it), Ordering::Relaxed);
+        });
         let locks = builder.build().expect("three nodes");
         let held = locks.lock("r").acquire().await.expect("a quorum");
         let saves_work = |policy: quorlock::PolicyBuilder| {
@@ -311,6 +323,7 @@ fn without_a_quorum_a_lock_that_only_saves_work_goes_on() {
         assert_eq!(count(&before.acquisitions, "degraded"), 1);
         assert_eq!(count(&before.acquisitions, "unreachable"), 1, "the one that raised");
         assert_eq!((before.held, told.count(EventName::Degraded)), (0, 1));
+        assert_eq!(warned.load(Ordering::Relaxed), 1);
         assert_eq!(locks.stats().releases, before.releases, "it was no lease");
     });
 }

@@ -101,7 +101,7 @@ fn of_clap(mut error: clap::Error, words: &[OsString]) -> Failure {
             Some(ContextValue::String(option)) => option.as_str(),
             _ => "an argument",
         };
-        return Failure::usage(format!("{value:?} is wrong for {option}: {reason}"));
+        return Failure::usage(format!("{} is wrong for {option}: {reason}", shown(value)));
     }
     // The tip to write it behind '--' is wrong here: it would be a word of the command.
     error.remove(ContextKind::Suggested);
@@ -111,6 +111,13 @@ fn of_clap(mut error: clap::Error, words: &[OsString]) -> Failure {
     let broken = words.iter().map(|word| word.to_string_lossy()).filter(|it| it.contains('\n'));
     let text = broken.fold(text.to_owned(), |text, word| text.replace(&*word, &plain_line(&word)));
     Failure::in_lines(code::USAGE, text)
+}
+
+/// A value in a message, without most of a long one.
+fn shown(value: &str) -> String {
+    let start: String = value.chars().take(LONGEST_SHOWN).collect();
+    let rest = if start.len() < value.len() { "..." } else { "" };
+    format!("{start:?}{rest}")
 }
 
 /// A time such as `10s`, `500ms` or `1h30m`.
@@ -161,5 +168,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "it must be a number of seconds above 0, and 3600 at most".to_owned())
 }
 
+/// Of a value that is repeated to whoever wrote it, in letters.
+const LONGEST_SHOWN: usize = 200;
 /// What the clocks of all systems can add to now.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);

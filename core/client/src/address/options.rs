@@ -36,6 +36,12 @@ impl Options {
                 "ssl_cert_reqs" => options.demand_certificate(&value)?,
                 "ssl_check_hostname" => options.demand_hostname(&value)?,
                 name if ELSEWHERE.contains(&name) => {}
+                // It may be what follows an '&' in a password.
+                _ if options.password.is_some() => {
+                    return Err(ConfigError::new(
+                        "it has an unknown option after the password, in which & is written %26",
+                    ));
+                }
                 name if name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
                     return Err(ConfigError::new(format!("it has the unknown option '{name}'")));
                 }

@@ -53,6 +53,7 @@ fn logins_are_decoded() {
         ("redis://:100%@host", None, Some("100%")),
         ("redis://host?username=u&password=p%26q", Some("u"), Some("p&q")),
         ("unix://u:p@/run/r.sock", Some("u"), Some("p")),
+        ("unix://u:p@q@/run/r@/s.sock", Some("u"), Some("p@q")),
         ("unix:///run/r.sock?password=p", None, Some("p")),
     ] {
         let address = parse(text);
@@ -85,7 +86,12 @@ fn nonsense_is_refused_in_a_sentence_without_its_login() {
         ("a:1,redis://:hunter2@b", "pass a list, one address each"),
         ("a,b", "pass a list, one address each"),
         ("redis://:hunter2@a:b:c", "no IPv6 address"),
-        ("redis://host?password=hunter2&pasword=hunter2", "unknown option 'pasword'"),
+        ("redis://host?password=hunter2&pasword=hunter2", "unknown option after the password"),
+        (
+            "redis://host?password=hun&ter2",
+            "unknown option after the password, in which & is written %26",
+        ),
+        ("redis://host?pasword=hunter2", "unknown option 'pasword'"),
         ("redis://host?hunter2!", "unknown option"),
         ("http://user:hunter2@host", "scheme is not one of"),
         ("user:hunter2://x@host", "write redis://"),

@@ -96,10 +96,11 @@ fn network(rest: &str, secure: bool) -> Result<Address, ConfigError> {
 /// `[user[:password]@]path[?query]`
 fn unix(rest: &str) -> Result<Address, ConfigError> {
     let (main, query) = split_query(rest);
-    let (login, path) = match main.split_once('@') {
-        // An absolute path may hold an '@' of its own.
-        Some((login, path)) if !main.starts_with('/') => (Some(login), path),
-        _ => (None, main),
+    // A password may hold an '@', and so may an absolute path.
+    let (login, path) = match main.find("@/") {
+        _ if main.starts_with('/') => (None, main),
+        Some(end) => (Some(&main[..end]), &main[end + 1..]),
+        None => split_login(main),
     };
     let options = Options::read(query)?;
     if options.has_tls() {

@@ -8,7 +8,7 @@ use quorlock_protocol::{Claim, Policy, Release, Resources};
 use super::{Lease, ReleaseVotes};
 use crate::error::LockError;
 use crate::manager::Manager;
-use crate::observe::{EventKind, EventName};
+use crate::observe::{EventKind, EventName, sentence_of_degraded};
 
 impl Lease {
     /// A lease without the lock, which `error` kept from being acquired.
@@ -18,6 +18,7 @@ impl Lease {
         policy: Arc<Policy>,
         error: LockError,
     ) -> Self {
+        manager.tell_degraded(&sentence_of_degraded(resources, &error.to_string()));
         manager.telemetry.emit(EventName::Degraded, || EventKind::Degraded {
             resources: resources.clone(),
             detail: error.to_string(),

@@ -55,6 +55,11 @@ impl Manager {
         self.nodes.iter().map(|node| node.server()?.wake_lacks())
     }
 
+    /// Work goes on without its lock.
+    pub(crate) fn tell_degraded(&self, sentence: &str) {
+        self.guards.tell(Notice::Degraded(sentence.into()));
+    }
+
     /// A caller has waited: gives one notice of each node that cannot tell waiters that a lock is free.
     pub(crate) fn tell_of_push(&self) {
         for ((id, fault), told) in

@@ -1,6 +1,7 @@
 //! The list of events: what happens to locks and nodes, for programs that watch. Owns the list, the
 //! names and the sentences; knows no listener.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -182,11 +183,19 @@ pub enum EventName {
     Degraded,
 }
 
-/// Which lease an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which lease an event is about. Its [`Debug`](fmt::Debug) hides the holder id, which is for nobody's log.
+#[derive(Clone, PartialEq, Eq)]
 pub struct LeaseInfo {
     claim: Arc<Claim>,
     fencing_token: Option<u64>,
+}
+
+impl fmt::Debug for LeaseInfo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("LeaseInfo");
+        shown.field("resources", &self.claim.resources);
+        shown.field("fencing_token", &self.fencing_token).finish_non_exhaustive()
+    }
 }
 
 impl Event {

@@ -135,7 +135,8 @@ impl Observer {
             | Notice::NotIndependent(_)
             | Notice::NodeDown(..)
             | Notice::NodeUp(..)
-            | Notice::NoPush(..) => {}
+            | Notice::NoPush(..)
+            | Notice::Degraded(_) => {}
         }
     }
 

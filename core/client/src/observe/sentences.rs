@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use quorlock_protocol::Resources;
+
 use super::events::{Event, EventKind, LeaseInfo};
 
 impl fmt::Display for Event {
@@ -60,12 +62,18 @@ impl fmt::Display for Event {
                 write!(to, "{whose}: its clock went {direction}")?;
                 by.map_or(Ok(()), |by| write!(to, " by {}", Shown(by)))
             }
-            EventKind::Degraded { resources, detail } => write!(
-                to,
-                "{resources} is NOT locked, and the work goes on without it as on_unreachable=proceed says: {detail}"
-            ),
+            EventKind::Degraded { resources, detail } => {
+                to.write_str(&sentence_of_degraded(resources, detail))
+            }
         }
     }
+}
+
+/// That work goes on without its lock, and why.
+pub(crate) fn sentence_of_degraded(resources: &Resources, why: &str) -> String {
+    format!(
+        "{resources} is NOT locked, and the work goes on without it as on_unreachable=proceed says: {why}"
+    )
 }
 
 impl fmt::Display for LeaseInfo {

@@ -27,7 +27,7 @@ pub struct Stats {
     pub waits: u64,
     /// What made callers that waited try again: `push`, `watch` or `timer`.
     pub wakes: Vec<(&'static str, u64)>,
-    /// How many leases are held now.
+    /// How many leases are held now. One that nobody renews or watches counts until it is dropped.
     pub held: u64,
     /// How long leases were held that have ended.
     pub hold_seconds: HistogramStats,

@@ -117,7 +117,7 @@ impl Manager {
 struct Says {
     /// The record that stands beside all of the locks.
     record: Option<Record>,
-    /// The value of the first lock's key: all of a lease's keys have the same.
+    /// The value of all of the locks' keys: those of a lease have the same.
     key: Option<Vec<u8>>,
 }
 
@@ -185,50 +185,58 @@ impl Told {
 async fn ask_node(node: &dyn Node, resources: &Resources) -> Result<Says, Fault> {
     let calls = node.server().map(|server| {
         let read = |key: &str| redis::cmd("GET").arg(key).to_owned();
-        let key = lock_key(server.key_prefix(), &resources.as_slice()[0]);
+        let key = |resource| server.call(read(&lock_key(server.key_prefix(), resource)));
         // In this order, a record that a holder makes meanwhile is not missed.
-        (server.call(read(&key)), call_each(server, resources, read))
+        let keys: Vec<_> = resources.as_slice().iter().map(key).collect();
+        (keys, call_each(server, resources, read))
     });
-    let Some((key, records)) = calls else {
+    let Some((keys, records)) = calls else {
         return Err(Fault::new(FaultKind::Other, KEEPS_NONE));
     };
-    match (told(key, records).await, node.state()) {
+    let told = async {
+        let key = common(keys, holder_of).await?;
+        Ok::<_, Fault>(Says { record: common(records, record_of).await?, key })
+    };
+    match (told.await, node.state()) {
         (Err(fault), NodeState::Down(why)) if fault.kind() == FaultKind::Broken => Err(why),
         (told, _) => told,
     }
 }
 
-async fn told(
-    key: oneshot::Receiver<Value>,
-    records: Vec<oneshot::Receiver<Value>>,
-) -> Result<Says, Fault> {
-    let key = match key.await.map_err(cut_off)? {
-        Value::BulkString(bytes) => Some(bytes),
-        Value::Nil => None,
-        other => match of_key(&other) {
-            // No lease has such a key.
-            fault if fault.kind() == FaultKind::WrongType => None,
-            fault => return Err(fault),
-        },
-    };
-    Ok(Says { record: common_record(records).await?, key })
-}
-
-/// The record that stands beside all of the locks on one server.
-async fn common_record(calls: Vec<oneshot::Receiver<Value>>) -> Result<Option<Record>, Fault> {
-    let mut common: Option<Option<Record>> = None;
+/// What stands beside, or in, all of the locks on one server.
+async fn common<T: PartialEq>(
+    calls: Vec<oneshot::Receiver<Value>>,
+    read: impl Fn(Value) -> Result<Option<T>, Fault>,
+) -> Result<Option<T>, Fault> {
+    let mut common: Option<Option<T>> = None;
     for call in calls {
-        let record = match call.await.map_err(cut_off)? {
-            Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok().and_then(Record::parse),
-            Value::Nil => None,
-            other => return Err(of_record(&other)),
-        };
+        let value = read(call.await.map_err(cut_off)?)?;
         common = Some(match common {
-            Some(other) if other != record => None,
-            _ => record,
+            Some(other) if other != value => None,
+            _ => value,
         });
     }
     Ok(common.flatten())
+}
+
+fn record_of(reply: Value) -> Result<Option<Record>, Fault> {
+    match reply {
+        Value::BulkString(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(Record::parse)),
+        Value::Nil => Ok(None),
+        other => Err(of_record(&other)),
+    }
+}
+
+fn holder_of(reply: Value) -> Result<Option<Vec<u8>>, Fault> {
+    match reply {
+        Value::BulkString(bytes) => Ok(Some(bytes)),
+        Value::Nil => Ok(None),
+        other => match of_key(&other) {
+            // No lease has such a key.
+            fault if fault.kind() == FaultKind::WrongType => Ok(None),
+            fault => Err(fault),
+        },
+    }
 }
 
 fn cut_off(_: oneshot::error::RecvError) -> Fault {

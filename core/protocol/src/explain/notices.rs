@@ -88,6 +88,7 @@ impl Notice {
                  few nodes can: {why}",
                 name(node)
             ),
+            Self::Degraded(told) => told.to_string(),
         }
     }
 
@@ -101,7 +102,9 @@ impl Notice {
             | Self::NodeDown(node, _)
             | Self::NodeUp(node, _)
             | Self::NoPush(node, _) => Some(*node),
-            Self::LongLock(_) | Self::Paused(_) | Self::NotIndependent(_) => None,
+            Self::LongLock(_) | Self::Paused(_) | Self::NotIndependent(_) | Self::Degraded(_) => {
+                None
+            }
         }
     }
 
@@ -118,6 +121,7 @@ impl Notice {
             Self::NodeDown(..) => "node-down",
             Self::NodeUp(..) => "node-up",
             Self::NoPush(..) => "no-push",
+            Self::Degraded(_) => "degraded",
         }
     }
 }

@@ -32,4 +32,6 @@ pub enum Notice {
     NodeUp(NodeId, Duration),
     /// A node cannot tell callers that wait, and why: they try again after each delay instead.
     NoPush(NodeId, Arc<str>),
+    /// Too few nodes could be reached, and work goes on without its lock: the sentence that says so.
+    Degraded(Arc<str>),
 }
