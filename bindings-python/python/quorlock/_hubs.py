@@ -112,7 +112,7 @@ class _EventletRouter(_HubRouter):
         self.deliver()
 
 
-class _Keeper:
+class _RouterOfThread:
     """Ends a router when its thread ends or has another hub.
 
     A hub is not collected: the greenlets that wait in it refer to it, and nobody ends them.
@@ -143,10 +143,10 @@ def router_of(hub: Any) -> _HubRouter:
     of_thread = _of_threads.get(made)
     if of_thread is None:
         of_thread = _of_threads.setdefault(made, _local(made)())
-    keeper = getattr(of_thread, "keeper", None)
-    if keeper is None or keeper.router.hub is not hub or keeper.router.generation != generation():
-        keeper = of_thread.keeper = _Keeper(made(hub))
-    router: _HubRouter = keeper.router
+    kept = getattr(of_thread, "kept", None)
+    if kept is None or kept.router.hub is not hub or kept.router.generation != generation():
+        kept = of_thread.kept = _RouterOfThread(made(hub))
+    router: _HubRouter = kept.router
     return router
 
 
@@ -161,5 +161,5 @@ def _no_error(*_: object) -> None:
     """The handler for errors of the descriptor, which is never closed while it is watched."""
 
 
-#: For each kind of hub the keeper of each thread.
+#: For each kind of hub the router of each thread, with what ends it.
 _of_threads: dict[type[_HubRouter], Any] = {}

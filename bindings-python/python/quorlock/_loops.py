@@ -294,8 +294,8 @@ def _finished(task: asyncio.Task[Any]) -> None:
         log.error("a callback of a lock failed", exc_info=task.exception())
 
 
-def _renew_guard() -> None:
-    """In a forked child a thread that does not exist there may hold the guard.
+def _renew_mutex() -> None:
+    """In a forked child a thread that does not exist there may hold the mutex.
 
     The same holds for the routers, without a GIL; the parent's routers are useless here.
     """
@@ -315,4 +315,4 @@ _NO_LOOP = (
 )
 _MESSAGE = "the lease of the block is lost"
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_guard)
+    os.register_at_fork(after_in_child=_renew_mutex)

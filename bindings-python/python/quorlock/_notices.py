@@ -57,13 +57,13 @@ def _is_news(name: str, text: str, node: str | None) -> bool:
     # A node that was down and is up is down anew.
     opposite = {"node-down": "node-up", "node-up": "node-down"}.get(name)
     _told.pop((node, opposite), None)
-    now, gist = time.monotonic(), re.sub(r"\d+\.\d+ s", "", text)
+    now, without_times = time.monotonic(), re.sub(r"\d+\.\d+ s", "", text)
     before = _told.get((node, name))
-    if before is not None and before[0] == gist and now - before[1] < _SAME_EVENT:
+    if before is not None and before[0] == without_times and now - before[1] < _SAME_EVENT:
         return False
     if len(_told) >= _MOST_TOLD:
         _told.clear()
-    _told[node, name] = (gist, now)
+    _told[node, name] = (without_times, now)
     return True
 
 
@@ -76,7 +76,7 @@ def warn(name: str, text: str, node: str | None = None) -> None:
 
 
 def _renew() -> None:
-    """In a forked child a thread that does not exist there may hold the guard, and none listens."""
+    """In a forked child a thread that does not exist there may hold the mutex, and none listens."""
     global _starting
     _starting = threading.Lock()
     has_listener[0] = False

@@ -177,7 +177,7 @@ def finish() -> None:
 
 
 def _renew() -> None:
-    """In a forked child a thread that does not exist there may hold the guard."""
+    """In a forked child a thread that does not exist there may hold the mutex."""
     global _starting
     _starting = threading.RLock()
     _dispatchers.clear()

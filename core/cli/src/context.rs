@@ -35,7 +35,7 @@ impl Context {
     /// For commands that show what each node is: an address that leads to the server of another is
     /// left out of the manager, but shown. One that is repeated word for word is a slip, and refused.
     pub(crate) fn of_all(common: &Common, output: Output) -> Result<Self, Failure> {
-        Self::with(common, output, twins)
+        Self::with(common, output, left_out_addresses)
     }
 
     fn with(
@@ -165,15 +165,15 @@ pub(crate) fn are_one_server(one: &Address, two: &Address) -> String {
 }
 
 /// For each address, the fault if one before it leads to the same place in other words.
-fn twins(addresses: &[Address]) -> Vec<Option<Fault>> {
-    let twin = |(index, address): (usize, &Address)| {
+fn left_out_addresses(addresses: &[Address]) -> Vec<Option<Fault>> {
+    let left_out = |(index, address): (usize, &Address)| {
         let before = &addresses[..index];
         let is_same = |other: &Address| other.to_string() == address.to_string();
-        let is_twin = |other: &&Address| other.endpoint() == address.endpoint();
-        let other = before.iter().find(is_twin).filter(|_| !before.iter().any(is_same))?;
+        let leads_there = |other: &&Address| other.endpoint() == address.endpoint();
+        let other = before.iter().find(leads_there).filter(|_| !before.iter().any(is_same))?;
         Some(Fault::new(FaultKind::NotIndependent, are_one_server(other, address)))
     };
-    addresses.iter().enumerate().map(twin).collect()
+    addresses.iter().enumerate().map(left_out).collect()
 }
 
 fn addresses(common: &Common) -> Result<Vec<Address>, Failure> {

@@ -181,7 +181,7 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
         FaultKind::NotPermitted if is_protected(fault.detail()) => ("unreachable", LET_OTHERS_IN),
         FaultKind::NotPermitted => ("missing-right", "add what is missing with ACL SETUSER"),
         FaultKind::Replica => ("replica", "give the address of its master, or leave it out"),
-        FaultKind::NotIndependent if has_twin(survey, node) => {
+        FaultKind::NotIndependent if shares_its_server(survey, node) => {
             ("same-server", "name each server once, under one address")
         }
         FaultKind::NotIndependent => {
@@ -206,7 +206,7 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
 }
 
 /// Whether another address leads to the same server.
-fn has_twin(survey: &Survey, node: &Node) -> bool {
+fn shares_its_server(survey: &Survey, node: &Node) -> bool {
     let run = |node: &Node| node.facts.as_ref().ok()?.run_id.clone();
     let own = run(node);
     let mut others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));

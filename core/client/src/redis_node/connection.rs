@@ -32,7 +32,7 @@ pub(super) struct Connection {
     address: Arc<Address>,
     traffic: Mutex<Traffic>,
     known: OnceLock<Known>,
-    owner: Weak<dyn Owner>,
+    owner: Weak<dyn ConnectionUser>,
     /// The identity question that is in flight, shared by all users that ask meanwhile.
     inquiry: Mutex<Option<WeakShared<Inquiry>>>,
     made: Instant,
@@ -41,7 +41,7 @@ pub(super) struct Connection {
 }
 
 /// The registry that gives connections to new users.
-pub(super) trait Owner: Send + Sync {
+pub(super) trait ConnectionUser: Send + Sync {
     /// The last user of `connection` has left, for the `leaving`th time; the connection is kept for
     /// a while if it `stays_open`.
     fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, stays_open: bool);
@@ -67,7 +67,11 @@ pub(super) struct Share {
 impl Connection {
     /// Creates a connection to `address` over `pipe`, and its first user. `owner` gives it to
     /// further users.
-    pub(super) fn over(pipe: Pipe, address: &Arc<Address>, owner: Weak<dyn Owner>) -> Share {
+    pub(super) fn over(
+        pipe: Pipe,
+        address: &Arc<Address>,
+        owner: Weak<dyn ConnectionUser>,
+    ) -> Share {
         let (traffic, known) = (Mutex::new(Traffic::over(pipe)), OnceLock::new());
         let inquiry = Mutex::default();
         let (made, last_reply) = (Instant::now(), AtomicU64::new(0));

@@ -12,7 +12,7 @@ use quorlock_protocol::Fault;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connection::{Connection, Owner, Share};
+use super::connection::{Connection, ConnectionUser, Share};
 use super::log_in::log_in;
 use super::session::{ClientId, Facts};
 use super::transport::{self, Pipe};
@@ -37,12 +37,12 @@ struct Entry {
     address: Arc<Address>,
     /// The connection that new users get.
     current: Option<Arc<Connection>>,
-    attempt: Option<Attempt>,
+    attempt: Option<ConnectAttempt>,
 }
 
 /// A connection that is being made, for all users that wait for it. It is given up when no user
 /// waits any more.
-struct Attempt {
+struct ConnectAttempt {
     began: Instant,
     /// Whether it may find out that no new connection is needed.
     is_beside: bool,
@@ -174,7 +174,7 @@ impl Registry {
         if let Some(under_way) = entry.under_way(wish, earlier) {
             return Err(under_way);
         }
-        let (making, attempt) = Attempt::begin(self, wish);
+        let (making, attempt) = ConnectAttempt::begin(self, wish);
         entry.attempt = attempt;
         Err(UnderWay { began: Instant::now(), making })
     }
@@ -214,7 +214,7 @@ impl Registry {
     }
 }
 
-impl Owner for Registry {
+impl ConnectionUser for Registry {
     fn restore(&self, connection: &Arc<Connection>) {
         let mut entries = self.lock();
         let index = index_for(&mut entries, connection.address());
@@ -297,7 +297,7 @@ impl Entry {
     }
 }
 
-impl Attempt {
+impl ConnectAttempt {
     /// Starts an attempt; nothing happens before a user waits for it.
     fn begin(registry: &Arc<Registry>, wish: &Wish<'_>) -> (Shared<Making>, Option<Self>) {
         let (alive, address) = (Arc::new(()), Arc::clone(wish.address));
@@ -320,7 +320,7 @@ async fn make(
 ) -> Result<Arc<Connected>, Fault> {
     let since = Instant::now();
     let stream = transport::open(&address).await?.stream;
-    let owner: Weak<dyn Owner> = registry.clone();
+    let owner: Weak<dyn ConnectionUser> = registry.clone();
     let share = Connection::over(Pipe::new(stream), &address, owner);
     let told = log_in(&share, &address, abandoned.as_ref()).await?;
     if let Some(silent) = silent.as_ref().filter(|silent| !silent.has_ended()) {

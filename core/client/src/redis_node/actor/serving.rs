@@ -50,7 +50,7 @@ impl Actor {
                     if !self.closing && (is_hung || !link.session().is_full()) =>
                 {
                     self.closing = count == 0;
-                    if count > 1 || link.session().is_crowded() {
+                    if count > 1 || link.session().is_busy() {
                         self.gather().await;
                     }
                     self.admit(link, is_hung);
@@ -168,7 +168,7 @@ impl Actor {
 /// The timer for a moment of the boot clock, or an earlier one: timers stop while the computer
 /// sleeps.
 fn after(moment: Moment) -> Instant {
-    Instant::now() + moment.since(clock::now()).min(LONGEST_NAP)
+    Instant::now() + moment.since(clock::now()).min(LONGEST_SLEEP)
 }
 
 async fn ready(successor: &mut Successor) -> Link {
@@ -179,4 +179,4 @@ async fn ready(successor: &mut Successor) -> Link {
 }
 
 /// A timer is set no further ahead than this, since it stops while the computer sleeps.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);

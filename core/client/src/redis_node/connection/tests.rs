@@ -184,7 +184,7 @@ fn pair() -> (DuplexStream, Share) {
 
 struct Nobody;
 
-impl Owner for Nobody {
+impl ConnectionUser for Nobody {
     fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
     fn dismiss(&self, _: &Arc<Connection>) {}
     fn restore(&self, _: &Arc<Connection>) {}

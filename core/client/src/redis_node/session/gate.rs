@@ -35,19 +35,19 @@ impl Gate {
 
     /// Why a grant that asks the node to keep keys for `key_ttl` is not sent; `None` if it is.
     pub(super) fn refusal(&self, key_ttl: Duration, now: Moment) -> Option<Fault> {
-        let held_back = |words: String| Fault::new(FaultKind::Quarantined, words);
+        let quarantined = |words: String| Fault::new(FaultKind::Quarantined, words);
         match self {
             Self::Open(pass) if key_ttl <= pass.longest => None,
             Self::Open(pass) => {
                 let left = key_ttl.saturating_sub(pass.longest);
                 let words = format!("{TOO_LONG} {}", seconds(left));
-                Some(held_back(words).lasting(left))
+                Some(quarantined(words).lasting(left))
             }
             Self::Quarantined(quarantine) => {
                 let left = quarantine.until.since(now);
                 let why = quarantine.reason.describe();
                 Some(
-                    held_back(format!("{why}: its grants count again in {}", seconds(left)))
+                    quarantined(format!("{why}: its grants count again in {}", seconds(left)))
                         .lasting(left),
                 )
             }

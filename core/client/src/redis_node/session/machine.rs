@@ -60,7 +60,7 @@ impl Session {
     /// With this many batches unanswered, further requests wait in the queue, and a silent node gets no more revokes.
     const MOST_UNANSWERED: usize = 16 * 1024;
     /// With this many batches unanswered there are many users, who may have more to send.
-    const CROWD: usize = 3;
+    const BUSY_FROM: usize = 3;
 
     /// A session with the server that `facts` describes; `known` is what the log-in told. `prefix`
     /// goes before every lock key.
@@ -116,8 +116,8 @@ impl Session {
     /// Encodes `batch` as a call: with the `whole` script, or by its digest.
     pub(super) fn write(&mut self, mut batch: Batch, whole: bool, now: Now) {
         if let Some(fault) = self.guard_probe.refusal(&batch, now.boot) {
-            let is_held_back = fault.kind() == FaultKind::Quarantined;
-            return if batch.was_sent() && !is_held_back {
+            let is_quarantined = fault.kind() == FaultKind::Quarantined;
+            return if batch.was_sent() && !is_quarantined {
                 batch.fail(&fault, now.boot);
             } else {
                 batch.answer_all(&fault, now.boot);
@@ -256,8 +256,8 @@ impl Session {
     }
 
     /// Whether there are enough users that others probably have something to send as well.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.unanswered() >= Self::CROWD
+    pub(crate) fn is_busy(&self) -> bool {
+        self.unanswered() >= Self::BUSY_FROM
     }
 
     /// Whether the connection has answered a call, or has existed long enough to have done so.

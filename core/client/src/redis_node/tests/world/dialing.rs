@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_util::task::noop_waker_ref;
 
 use super::{Line, Way, World, clock};
-use crate::redis_node::connection::{Connection, Owner, Share};
+use crate::redis_node::connection::{Connection, ConnectionUser, Share};
 use crate::redis_node::link::Link;
 use crate::redis_node::session::{GuardProbe, Handshake, Told};
 use crate::redis_node::tests::stream::Wire;
@@ -80,7 +80,7 @@ impl World {
 /// The owner of these connections, which keeps none.
 struct Nobody;
 
-impl Owner for Nobody {
+impl ConnectionUser for Nobody {
     fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
     fn dismiss(&self, _: &Arc<Connection>) {}
     fn restore(&self, _: &Arc<Connection>) {}
