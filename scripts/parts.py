@@ -74,7 +74,8 @@ FUZZ = [
     *("--target-dir", "target"),
 ]
 
-# What the workspace leaves out, since no binding uses it. Of the whole workspace, whose build is there.
+# What the workspace leaves out, since no binding uses it.
+# The whole workspace is named, as its build is there.
 TRACING = ["--workspace", "--features", "quorlock/tracing", "--test", "tracing"]
 
 # Quick parts first, so that a slip is told early; then what the later parts are built from.

@@ -73,7 +73,8 @@ class Stats:
     wakes: dict[str, int]
     """What made callers that waited try again: `push`, `watch` or `timer`."""
     held: int
-    """How many leases are held now. One that nobody renews or watches counts until it is dropped."""
+    """How many leases are held now. One that nobody renews or watches counts until it is
+    dropped."""
     hold_seconds: Histogram
     """How long leases were held that have ended, in seconds."""
     extensions: int
