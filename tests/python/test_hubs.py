@@ -225,7 +225,7 @@ def strike(frame, *_):
 work()
 (of_thread,) = _hubs._of_threads.values()
 sys.setprofile(strike)
-del of_thread.keeper  # as where the thread has another hub next
+del of_thread.kept  # as where the thread has another hub next
 sys.setprofile(None)
 """
 ON_GEVENT = "from gevent import sleep, spawn"
