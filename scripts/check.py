@@ -239,6 +239,8 @@ def _variables() -> dict[str, str]:
         "PYO3_PYTHON": str(PYTHON),
         "NO_COLOR": "1",
         "CARGO_TERM_COLOR": "never",
+        # Most tests wait for a server or a clock.
+        "RUST_TEST_THREADS": str(max(4, os.cpu_count() or 1)),
     }
     variables.pop("FORCE_COLOR", None)
     variables.pop("PYTHONPATH", None)
