@@ -53,7 +53,7 @@ def _groups(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Most tests wait for a server or a clock, so files run side by side (868 s in turn, 293 s three at a time).
+# Most tests wait for a server or a clock, so files run side by side.
 SEVERAL = ["-n", "4", "--dist", "loadfile"]
 
 # The binding for a Python without a GIL, which need not be there for that. Where things are built

@@ -37,7 +37,7 @@ pub(crate) struct Progress {
     /// How many threads wait for the end; with none, none is woken.
     waiting: usize,
     pub(crate) is_cancelled: bool,
-    /// Nobody is told of its end: the process ends.
+    /// Nobody is told of its end yet: the process ends.
     pub(crate) is_untold: bool,
     pub(crate) announce: Option<(Arc<completion_queue::Inner>, u64)>,
     /// Counts the operation while it is under way for an event loop or a gevent or eventlet hub.
@@ -85,7 +85,7 @@ impl Shared {
         progress.has_ended = true;
         let unclaimed =
             if progress.is_cancelled { result } else { mem::replace(&mut progress.result, result) };
-        let announce = progress.announce.take().filter(|_| !progress.is_untold);
+        let announce = if progress.is_untold { None } else { progress.announce.take() };
         progress.counted = None;
         let has_waiters = progress.waiting > 0;
         drop(progress);

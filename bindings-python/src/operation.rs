@@ -19,7 +19,8 @@ use crate::completion::Outcome;
 use crate::completion_queue::CompletionQueue;
 use crate::errors;
 use crate::fork::ForkLocal;
-use crate::operation_task::{OperationTask, wait_for_exit};
+use crate::operation_task::OperationTask;
+use crate::process;
 
 /// An operation under way. Dropping it cancels it.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -71,11 +72,9 @@ impl Operation {
         Ok(lease)
     }
 
-    /// Cancels the operation at the end of the process: whoever waits for it is not told.
-    pub(crate) fn cancel_untold(&self) {
-        if let Some(task) = self.task.get() {
-            task.cancel_untold();
-        }
+    /// What runs it, in the process that began it.
+    pub(crate) fn task(&self) -> Option<&OperationTask> {
+        self.task.get()
     }
 
     /// The token of the lease that Python has taken.
@@ -200,10 +199,10 @@ fn wait_for_signals(py: Python<'_>, task: &OperationTask) -> PyResult<()> {
     }
 }
 
-/// The error for a result that was dropped. If it was because the process ends, a daemon thread hears nothing of it.
+/// The error for a result that was dropped. If it was because the process ends, a daemon thread hears of it later.
 fn gone(py: Python<'_>, task: &OperationTask) -> PyErr {
     if task.shared.lock().is_untold && is_main_thread(py).is_ok_and(|is_main| !is_main) {
-        py.detach(|| wait_for_exit());
+        py.detach(process::wait_until_told);
     }
     errors::cancelled(py)
 }

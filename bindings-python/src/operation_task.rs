@@ -76,7 +76,7 @@ impl OperationTask {
         if end.is_some() {
             self.give_up();
             drop(call);
-            wait_for_exit();
+            process::wait_until_told();
         }
         false
     }
@@ -91,6 +91,7 @@ impl OperationTask {
     pub(crate) fn announce(&self, queue: &Arc<completion_queue::Inner>, number: u64) {
         let mut progress = self.shared.lock();
         if progress.is_untold {
+            progress.announce = Some((Arc::clone(queue), number));
             return;
         }
         if progress.has_ended {
@@ -208,10 +209,22 @@ impl OperationTask {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancels the operation at the end of the process: whoever waits for it is not told.
+    /// Cancels the operation at the end of the process: whoever waits for it is told later.
     pub(crate) fn cancel_untold(&self) {
         self.shared.lock().is_untold = true;
         self.cancel();
+    }
+
+    /// Tells whoever waits for an operation that was cancelled so.
+    pub(crate) fn tell_end(&self) {
+        let mut progress = self.shared.lock();
+        progress.is_untold = false;
+        // Where it has not ended yet, its end will be told.
+        let announce = if progress.has_ended { progress.announce.take() } else { None };
+        drop(progress);
+        if let Some((queue, number)) = announce {
+            queue.post(number, None);
+        }
     }
 
     pub(crate) fn cancel(&self) {
@@ -243,13 +256,6 @@ impl OperationTask {
                 self.engine.wake_thread();
             }
         }
-    }
-}
-
-/// The process ends; nothing is left to do on this thread.
-pub(crate) fn wait_for_exit() -> ! {
-    loop {
-        thread::park();
     }
 }
 

@@ -49,17 +49,9 @@ impl Waits {
         }
     }
 
-    /// The process ends: cancels all operations.
-    pub(crate) fn end_with_process(&self) {
-        let waited_for = mem::take(&mut *self.operations());
-        for operation in waited_for.values() {
-            operation.get().cancel_untold();
-        }
-    }
-
-    /// How many operations are waited for.
-    pub(crate) fn count(&self) -> usize {
-        self.operations().len()
+    /// The process ends: takes all operations, to be cancelled.
+    pub(crate) fn take(&self) -> impl Iterator<Item = Py<Operation>> + use<> {
+        mem::take(&mut *self.operations()).into_values()
     }
 
     fn operations(&self) -> MutexGuard<'_, HashMap<usize, Py<Operation>>> {
@@ -96,7 +88,7 @@ impl Operations {
     }
 
     fn __len__(&self) -> usize {
-        self.waits.get().map_or(0, |waits| waits.count())
+        self.waits.get().map_or(0, |waits| waits.operations().len())
     }
 }
 

@@ -5,10 +5,10 @@
     reason = "what a forked child must not touch is leaked, and referred to by pointer"
 )]
 
-use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use std::{mem, ptr, thread};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -19,6 +19,7 @@ use crate::completion_queue::CompletionQueue;
 use crate::fork;
 use crate::loop_driving::LoopDriving;
 use crate::notices::Notices;
+use crate::operation::Operation;
 use crate::operations::Waits;
 
 /// Created once per process, with the engine.
@@ -30,6 +31,9 @@ struct Process {
     calls: Calls,
     /// What event loops and hubs wait for.
     waits: Mutex<Vec<Weak<Waits>>>,
+    /// Whether what was cancelled at the end of the process was told.
+    is_told: Mutex<bool>,
+    told: Condvar,
 }
 
 /// The engine of this process; started at the first call.
@@ -70,23 +74,50 @@ pub(crate) fn add_waits(waits: &Arc<Waits>) {
 
 /// For the end of the process: cancels all operations but releases, whoever waits for them, and waits briefly until they
 /// have withdrawn their keys and places.
+///
+/// Whoever waits for them is told a moment later. There is no such moment, unless another function is called at the
+/// end of the process that waits in turn: a daemon thread would write its error to standard error.
 #[pyfunction]
 pub(crate) fn end_operations(py: Python<'_>) {
     let Some(process) = process() else { return };
     py.detach(|| {
         let waits: Vec<_> = process.waits().iter().filter_map(Weak::upgrade).collect();
-        let count = waits.iter().map(|it| it.count()).sum::<usize>() + process.calls.count();
-        let (begun, patience) = (Instant::now(), process.engine.exit_patience(count));
-        for it in &waits {
-            it.end_with_process();
+        let operations: Vec<_> = waits.iter().flat_map(|it| it.take()).collect();
+        let calls = process.calls.count();
+        let (begun, patience) =
+            (Instant::now(), process.engine.exit_patience(operations.len() + calls));
+        for task in operations.iter().filter_map(|it| it.get().task()) {
+            task.cancel_untold();
         }
         process.calls.break_off(patience);
         process.engine.leave_queues();
         process.engine.drain(patience.saturating_sub(begun.elapsed()));
+        if operations.len() + calls > 0 {
+            thread::spawn(move || process.tell_ends(operations));
+        }
     });
 }
 
+/// Waits until what was cancelled at the end of the process is told.
+pub(crate) fn wait_until_told() {
+    if let Some(process) = process() {
+        let is_told = process.is_told.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(process.told.wait_while(is_told, |is_told| !*is_told));
+    }
+}
+
 impl Process {
+    fn tell_ends(&self, operations: Vec<Py<Operation>>) {
+        thread::sleep(TOLD_AFTER);
+        for task in operations.iter().filter_map(|it| it.get().task()) {
+            task.tell_end();
+        }
+        *self.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_all();
+        // The interpreter may be gone.
+        mem::forget(operations);
+    }
+
     fn waits(&self) -> MutexGuard<'_, Vec<Weak<Waits>>> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,9 +153,16 @@ fn process() -> Option<&'static Process> {
 
 /// Makes `engine` the one of this process, unless another thread was faster.
 fn publish(engine: Engine) -> &'static Process {
-    let (notices, loop_driving) = (Notices::default(), LoopDriving::default());
-    let (generation, calls, waits) = (fork::generation(), Calls::default(), Mutex::default());
-    let mine = Process { generation, engine, notices, loop_driving, calls, waits };
+    let mine = Process {
+        generation: fork::generation(),
+        engine,
+        notices: Notices::default(),
+        loop_driving: LoopDriving::default(),
+        calls: Calls::default(),
+        waits: Mutex::default(),
+        is_told: Mutex::default(),
+        told: Condvar::new(),
+    };
     let mine = Box::into_raw(Box::new(mine));
     loop {
         let before = PROCESS.load(Ordering::Acquire);
@@ -140,5 +178,8 @@ fn publish(engine: Engine) -> &'static Process {
         }
     }
 }
+
+/// At the end of the process.
+const TOLD_AFTER: Duration = Duration::from_millis(100);
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

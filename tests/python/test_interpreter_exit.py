@@ -185,6 +185,65 @@ def test_an_acquisition_under_way_at_the_end_leaves_no_key(
             server.command("DEL", "r")
 
 
+#: What another function, which is called at the end after the package's own, waits for.
+AWAITED = {
+    "a thread": (
+        "thread = threading.Thread(target=acquire, daemon=True); thread.start(); end = thread.join"
+    ),
+    "a loop in a thread": (
+        "loop = asyncio.new_event_loop();"
+        "threading.Thread(target=loop.run_forever, daemon=True).start();"
+        "end = asyncio.run_coroutine_threadsafe(obtain(), loop).exception"
+    ),
+    "a loop that runs again": (
+        "loop = asyncio.new_event_loop(); task = loop.create_task(obtain());"
+        "loop.run_until_complete(asyncio.sleep(0.1));"
+        "end = lambda: loop.run_until_complete(asyncio.wait([task]))"
+    ),
+    "a greenlet of gevent": "import gevent; end = gevent.spawn(acquire).join; gevent.sleep(0.1)",
+    "a greenlet of eventlet": (
+        "import warnings; warnings.simplefilter('ignore');"
+        "import eventlet; end = eventlet.spawn(acquire).wait; eventlet.sleep(0.1)"
+    ),
+}
+
+
+@pytest.mark.parametrize("awaited", AWAITED)
+def test_what_is_cancelled_at_the_end_is_told_to_who_waits_for_it(
+    cluster3: Cluster, awaited: str
+) -> None:
+    for server in cluster3:
+        server.command("SET", "r", "another", "PX", 60_000)
+    with Program(
+        f"""
+        import asyncio, atexit, os, threading, time
+
+        @atexit.register
+        def finally_():
+            try:
+                end()
+            except Exception as error:
+                print(type(error).__name__)
+            print("ended", flush=True)
+
+        import quorlock, quorlock.aio
+        locks = quorlock.aio.Redlock(os.environ["QUORLOCK_NODES"].split(","))
+
+        async def obtain():
+            await locks.lock("r", ttl=60).acquire()
+
+        def acquire():
+            quorlock.redlock("r", ttl=60).acquire()
+
+        {AWAITED[awaited]}
+        time.sleep(0.1)
+        """,
+        nodes=cluster3.urls,
+    ) as program:
+        status, out, _ = program.end(20)
+    assert (status, out.strip().splitlines()[-1]) == (0, "ended")
+
+
 def test_other_interpreters_of_the_process_are_refused(cluster3: Cluster) -> None:
     out = run(
         """
