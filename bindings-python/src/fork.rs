@@ -37,6 +37,11 @@ impl<T> ForkLocal<T> {
         self.value.as_ref().filter(|_| self.generation == generation())
     }
 
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        self.value.as_mut().filter(|_| self.generation == generation())
+    }
+
     /// The value, also in a child: only for data that never changes and needs no lock.
     pub(crate) fn unchecked_get(&self) -> &T {
         self.value.as_ref().expect("it is only taken when it is dropped")

@@ -1,13 +1,13 @@
 //! A manager as Python sees it: nodes and locks over them. Owns how it is rebuilt after a fork.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::TryFutureExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quorlock::{Address, Builder, Interest, NodeState, Redlock, Stats};
+use quorlock::{Address, Builder, Event, Interest, NodeState, Redlock, Stats, Subscription};
 use quorlock_protocol::Resources;
 
 use crate::completion::Outcome;
@@ -27,12 +27,19 @@ pub(crate) struct Manager {
     owner: Option<BTreeMap<String, String>>,
     /// Locked only to read or replace it, and never while the interpreter lock is released: so no
     /// thread holds it during a fork.
-    core: Mutex<Option<ForkLocal<Redlock>>>,
+    core: Mutex<Option<ForkLocal<Core>>>,
     closed: AtomicBool,
     /// Tells the events of this manager from those of others.
     number: u64,
-    /// Whether every event is told, and not only those that are always logged.
-    has_listener: AtomicBool,
+    /// Who wants every event, and not only those that are always logged: one bit each.
+    wanted_by: AtomicU8,
+}
+
+/// The manager of one process.
+struct Core {
+    locks: Redlock,
+    /// Tells the events that are not always logged, while somebody wants them.
+    rest: Option<Subscription>,
 }
 
 #[pymethods]
@@ -49,14 +56,14 @@ impl Manager {
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
         let options = options::parse(options)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let (closed, has_listener) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { addresses, options, owner, core: Mutex::default(), closed, number, has_listener })
+        let (closed, wanted_by) = (AtomicBool::new(false), AtomicU8::new(0));
+        Ok(Self { addresses, options, owner, core: Mutex::default(), closed, number, wanted_by })
     }
 
     /// Every node's address, state, the reason of the state, and how many seconds its quarantine
     /// still lasts.
     fn nodes(&self) -> Vec<Status> {
-        let core = self.lock().as_ref().and_then(ForkLocal::get).cloned();
+        let core = self.begun();
         let Some(core) = core else {
             // Reading the states starts nothing.
             let addresses = self.addresses.iter().map(ToString::to_string);
@@ -78,7 +85,7 @@ impl Manager {
 
     /// What it has counted, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let core = self.lock().as_ref().and_then(ForkLocal::get).cloned();
+        let core = self.begun();
         let stats = if let Some(core) = core {
             core.stats()
         } else {
@@ -95,21 +102,9 @@ impl Manager {
         self.number
     }
 
-    /// From now on every event is told.
-    fn hear_all(&self) {
-        if self.has_listener.load(Ordering::Relaxed) {
-            return;
-        }
-        let slot = self.lock();
-        if self.has_listener.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        if let Some(core) = slot.as_ref().and_then(ForkLocal::get)
-            && let Some(notices) = process::notices()
-        {
-            let number = self.number;
-            core.subscribe(REST, move |event| notices.keep_event(number, event)).keep();
-        }
+    /// Says whether callbacks want every event from now on.
+    fn hear_for_callbacks(&self, is_wanted: bool) {
+        self.hear(CALLBACKS, is_wanted);
     }
 
     /// The settings of one lock, checked.
@@ -138,7 +133,7 @@ impl Manager {
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         if let Some(core) = self.lock().as_ref().and_then(ForkLocal::get) {
-            core.close();
+            core.locks.close();
         }
     }
 
@@ -149,8 +144,28 @@ impl Manager {
 }
 
 impl Manager {
-    fn lock(&self) -> MutexGuard<'_, Option<ForkLocal<Redlock>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ForkLocal<Core>>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The manager of this process, if anything was asked of it.
+    fn begun(&self) -> Option<Redlock> {
+        self.lock().as_ref().and_then(ForkLocal::get).map(|core| core.locks.clone())
+    }
+
+    /// Says whether one of those that may want every event wants it from now on. While none does,
+    /// only those that are always logged are made.
+    fn hear(&self, who: u8, is_wanted: bool) {
+        if (self.wanted_by.load(Ordering::Relaxed) & who != 0) == is_wanted {
+            return;
+        }
+        let mut slot = self.lock();
+        let others = self.wanted_by.load(Ordering::Relaxed) & !who;
+        let wanted_by = if is_wanted { others | who } else { others };
+        self.wanted_by.store(wanted_by, Ordering::Relaxed);
+        if let Some(core) = slot.as_mut().and_then(ForkLocal::get_mut) {
+            core.hear(self.number, wanted_by != 0);
+        }
     }
 
     /// The manager of this process.
@@ -158,29 +173,50 @@ impl Manager {
         let engine = process::engine(py)?;
         let mut slot = self.lock();
         if let Some(core) = slot.as_ref().and_then(ForkLocal::get) {
-            return Ok(core.clone());
+            return Ok(core.locks.clone());
         }
         let mut builder =
             owned(self.owner.as_ref()).engine(engine.clone()).policy(self.options.policy);
         if let Some(notices) = process::notices() {
             let number = self.number;
             builder = builder.on_notice(|notice| notices.keep(notice));
-            let wanted = if self.has_listener.load(Ordering::Relaxed) {
-                Interest::ALL
-            } else {
-                Interest::WARNINGS
-            };
-            builder = builder.on_events(wanted, move |event| notices.keep_event(number, event));
+            builder =
+                builder.on_events(Interest::WARNINGS, move |it| notices.keep_event(number, it));
         }
         for address in &self.addresses {
             builder = builder.address(address.clone());
         }
-        let core = builder.build().map_err(|error| raised(py, &error))?;
+        let locks = builder.build().map_err(|error| raised(py, &error))?;
         if self.closed.load(Ordering::Acquire) {
-            core.close();
+            locks.close();
         }
-        *slot = Some(ForkLocal::new(core.clone()));
-        Ok(core)
+        let mut core = Core { locks: locks.clone(), rest: None };
+        core.hear(self.number, self.wanted_by.load(Ordering::Relaxed) != 0);
+        *slot = Some(ForkLocal::new(core));
+        Ok(locks)
+    }
+}
+
+impl Core {
+    /// Has every event told, or only those that are always logged.
+    fn hear(&mut self, number: u64, is_all: bool) {
+        if !is_all {
+            self.rest = None;
+        } else if self.rest.is_none()
+            && let Some(notices) = process::notices()
+        {
+            let tell = move |event: &Event| notices.keep_event(number, event);
+            self.rest = Some(self.locks.subscribe(REST, tell));
+        }
+    }
+}
+
+impl Drop for Core {
+    /// Leases may outlast the manager: what becomes of them is told as it was before.
+    fn drop(&mut self) {
+        if let Some(rest) = self.rest.take() {
+            rest.keep();
+        }
     }
 }
 
@@ -217,9 +253,9 @@ impl Plan {
         Ok(Operation::new(engine, acquiring.map_ok(|guard| Outcome::Won(guard.into()))))
     }
 
-    /// From now on every event of the manager is told.
-    fn hear_all(&self) {
-        self.manager.get().hear_all();
+    /// Says whether the log wants every event of the manager from now on.
+    fn hear_for_log(&self, is_wanted: bool) {
+        self.manager.get().hear(LOG, is_wanted);
     }
 
     /// The manager whose settings these are.
@@ -303,6 +339,9 @@ fn owned(owner: Option<&BTreeMap<String, String>>) -> Builder {
 
 /// The number of the next manager of the process.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
+/// Who may want every event.
+const CALLBACKS: u8 = 1;
+const LOG: u8 = 2;
 /// What is told only if somebody wants it.
 const REST: Interest = Interest::ALL.without(Interest::WARNINGS);
 

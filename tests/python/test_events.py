@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 import pickle
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from quorlock import ConfigTypeError, LeaseLost, QuorumUnreachable, Redlock, Stats, events
+from quorlock._native import take_events
 from tests.python.apis import Api, both_apis, memory_nodes
 from tests.python.programs import run
 from tests.support.cluster import Cluster
@@ -135,6 +137,79 @@ async def test_each_lock_is_a_line_at_the_level_debug(
     assert first.startswith("'a-line' acquired after ")
     assert second.startswith("'a-line' given back after ")
     assert token not in "".join(lines())
+
+
+@both_apis
+async def test_a_lease_that_outlasts_its_manager_is_a_line_at_the_level_debug(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="quorlock"):
+        locks = api.Redlock(OWN_NODES)
+        lock = locks.lock("alone")
+        assert await api(lock.acquire())
+        lease = lock.lease
+        assert lease
+        del locks, lock
+        gc.collect()
+        assert await api(lease.release()) == "released"
+        await api.until(lambda: "'alone' given back" in caplog.text)
+
+
+@both_apis
+async def test_events_are_made_only_while_somebody_listens(
+    api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr("quorlock._events.take_events", lambda: _noted(made))
+    locks, first, second = api.Redlock(OWN_NODES), Told(), Told()
+
+    async def made_of_a_lock() -> list[str]:
+        made.clear()
+        count = locks.stats().hold_seconds.count
+        async with api.block(locks.lock("r")):
+            pass
+        await api.until(lambda: locks.stats().hold_seconds.count > count)
+        await api.sleep(0.05)  # none may come any more; there is nothing to wait for
+        return made.copy()
+
+    both = ["acquired", "released"]
+    assert await made_of_a_lock() == []
+    for told in (first, second):
+        locks._events.add(told.append)
+    assert await made_of_a_lock() == both
+    locks._events.remove(first.append)
+    assert await made_of_a_lock() == both, "one still listens"
+    locks._events.remove(second.append)
+    assert await made_of_a_lock() == []
+    with caplog.at_level(logging.DEBUG, logger="quorlock"):
+        assert await made_of_a_lock() == both
+        locks._events.add(first.append)
+        locks._events.remove(first.append)
+        assert await made_of_a_lock() == both, "the log still has them"
+    assert await made_of_a_lock() == []
+    locks._events.add(first.append)
+    assert await made_of_a_lock() == both, "one listens again"
+
+
+def _noted(made: list[str]) -> Any:
+    told, dropped = take_events()
+    made.extend(name for _, name, *_ in told)
+    return told, dropped
+
+
+@both_apis
+async def test_a_loss_is_told_after_the_last_listener(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+    locks = api.Redlock(OWN_NODES, on_event=told.append)
+    locks._events.remove(told.append)
+    lock = locks.lock("in-silence", ttl=0.1, on_lost=lambda: None)
+    assert await api(lock.acquire())
+    await api.until(lambda: "'in-silence'" in caplog.text)
+    assert told == []
+    with pytest.raises(LeaseLost):
+        await api(lock.release())
 
 
 @both_apis

@@ -39,12 +39,18 @@ class EventSource:
 
     def add(self, callback: Callable[[Event], object], *, first: bool = False) -> None:
         """Call back with every event from now on, before all others if this is to be the first."""
-        self._callbacks = [callback, *self._callbacks] if first else [*self._callbacks, callback]
-        self._manager.hear_all()
+        with _changing:
+            callbacks = [callback, *self._callbacks] if first else [*self._callbacks, callback]
+            self._change(callbacks)
 
     def remove(self, callback: Callable[[Event], object]) -> None:
         """Do not call this back any more."""
-        self._callbacks = [it for it in self._callbacks if it != callback]
+        with _changing:
+            self._change([it for it in self._callbacks if it != callback])
+
+    def _change(self, callbacks: list[Callable[[Event], object]]) -> None:
+        self._callbacks = callbacks
+        self._manager.hear_for_callbacks(bool(callbacks))
 
     def has_listeners(self) -> bool:
         """Whether there is anyone to call back."""
@@ -157,9 +163,8 @@ def is_telling() -> bool:
 
 
 def hear_for_log(plan: Plan) -> None:
-    """Let every event be told, if the logger writes them down."""
-    if log.isEnabledFor(logging.DEBUG):
-        plan.hear_all()
+    """Let every event be told while the logger writes them down, and no longer."""
+    plan.hear_for_log(log.isEnabledFor(logging.DEBUG))
 
 
 def _log(name: str, text: str) -> None:
@@ -174,13 +179,16 @@ def _log(name: str, text: str) -> None:
 # : By the manager's number.
 _sources: weakref.WeakValueDictionary[int, EventSource] = weakref.WeakValueDictionary()
 _teller = _Teller()
+# : Guards who is told. It may be taken again, by a signal handler.
+_changing = threading.RLock()
 _MOST_WAITING = 16_384
 
 
 def _renew() -> None:
-    """In a forked child the thread does not exist, and the events are its parent's."""
-    global _teller
+    """In a forked child no other thread exists, and the events are its parent's."""
+    global _teller, _changing
     _teller = _Teller()
+    _changing = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
