@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -27,10 +28,7 @@ class Observer:
         # : The timeouts of all managers by node, those that are gone included, and what was seen of
         # : each: a counter must not go down.
         self._timeouts: Counter[str] = Counter()
-        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
-        self._seen = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._reading = _Reading(float("-inf"), [], set())
+        self.renew()
         meter.create_observable_up_down_counter(
             "quorlock.locks.held", [self._look_held], description="Locks that are held now"
         )
@@ -44,6 +42,13 @@ class Observer:
             [self._look_timeouts],
             description="How often a node did not answer in time",
         )
+
+    def renew(self) -> None:
+        """In a forked child, managers count anew, and a thread of its parent may hold the lock."""
+        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
+        self._seen = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._reading = _Reading(float("-inf"), [], set())
 
     def _look_held(self, _: CallbackOptions) -> Iterable[Observation]:
         seen = self._look("held")
@@ -130,3 +135,12 @@ _observers: weakref.WeakKeyDictionary[Any, Observer] = weakref.WeakKeyDictionary
 _STATES = ("connecting", "healthy", "unresponsive", "quarantined", "refusing", "down")
 # : How long it takes, at most, until all instruments were asked once, in seconds.
 _ONE_READING = 0.2
+
+
+def _renew() -> None:
+    for observer in list(_observers.values()):
+        observer.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Protocol
 
+from ._native import generation
+
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
 
@@ -46,17 +48,22 @@ def remove(number: int, follow: Callable[[Plan], Attempt]) -> None:
 
 
 class _Attempts:
-    """One acquisition that each tracer follows."""
+    """One acquisition that each tracer follows, in the process in which it began."""
 
     def __init__(self, attempts: list[Attempt]) -> None:
         self._attempts = attempts
+        self._generation = generation()
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
-        for attempt in self._attempts:
+        for attempt in self._own():
             attempt.won(lease)
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
-        for attempt in self._attempts:
+        for attempt in self._own():
             attempt.failed(error)
+
+    def _own(self) -> list[Attempt]:
+        """None in a forked child, whose parent goes on with them."""
+        return self._attempts if self._generation == generation() else []

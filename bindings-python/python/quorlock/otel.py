@@ -24,6 +24,7 @@ Owns the names of the spans and metrics; needs `opentelemetry-api`.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -82,12 +83,12 @@ def instrument(
     _tracing.add(number, instrumentation.begin)
     # A callback of the user's may stop it: what that is told of has been counted then.
     locks._events.add(instrumentation.tell, first=True)
-    before = _counted(locks.stats())
+    instrumentation.counted_before = _counted(locks.stats())
 
     def stop() -> None:
         _tracing.remove(number, instrumentation.begin)
         observer.leave(locks, instrumentation)
-        instrumentation.end(_counted(locks.stats()) - before)
+        instrumentation.end(_counted(locks.stats()))
         locks._events.remove(instrumentation.tell)
 
     return stop
@@ -116,16 +117,9 @@ class _Instrumentation:
     ) -> None:
         self.tracer = tracer
         self._names = resource_names
-        # : The leases that are held, by the holder id.
-        self._holds: dict[str, _Hold] = {}
-        # : Leases whose end was told before their span was made.
-        self._ended: dict[str, tuple[float, str]] = {}
-        # : How many events were told, by name, and how many were due when it ended.
-        self._told: Counter[str] = Counter()
-        self._due: Counter[str] = Counter()
         self._is_over = False
-        # : Set after `stop()`, once all events from before it were counted.
-        self._is_settled = threading.Event()
+        self.renew()
+        _instrumentations.add(self)
         self.acquire = meter.create_histogram(
             "quorlock.acquire.duration",
             unit="s",
@@ -152,6 +146,20 @@ class _Instrumentation:
         for reason in locks.stats().losses:
             self._lost.add(0, {"quorlock.reason": reason})
         self._degraded.add(0)
+
+    def renew(self) -> None:
+        """Follow nothing. In a forked child, what was followed is its parent's."""
+        # : The leases that are held, by the holder id.
+        self._holds: dict[str, _Hold] = {}
+        # : Leases whose end was told before their span was made.
+        self._ended: dict[str, tuple[float, str]] = {}
+        # : How many events there had been before all, by name, how many were told, and how many
+        # : were due when it ended.
+        self.counted_before: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
+        self._due: Counter[str] = Counter()
+        # : Set after `stop()`, once all events from before it were counted.
+        self._is_settled = threading.Event()
 
     def begin(self, plan: Plan) -> _Attempt:
         """Follow an acquisition that begins now."""
@@ -188,14 +196,15 @@ class _Instrumentation:
             self._end(token, time.time(), "held")
             self._settle()
 
-    def end(self, due: Counter[str]) -> None:
+    def end(self, counted: Counter[str]) -> None:
         """Begin no spans of leases any more, and end those that there are.
 
-        Events come from another thread: of those that were `due` until now, some may be under way.
+        Events come from another thread: of those that were `counted` until now, some may be under
+        way.
         """
         if self._is_over:
             return
-        self._due = due
+        self._due = counted - self.counted_before
         self._is_over = True
         for token, hold in list(self._holds.items()):
             if hold.is_valid():
@@ -343,3 +352,14 @@ _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _PATIENCE = 1.0
 # : Events come from another thread, at most this many before the span of their lease.
 _MOST_ENDED = 4096
+_instrumentations: weakref.WeakSet[_Instrumentation] = weakref.WeakSet()
+
+
+def _renew() -> None:
+    """In a forked child the spans are its parent's, which ends them."""
+    for instrumentation in list(_instrumentations):
+        instrumentation.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
