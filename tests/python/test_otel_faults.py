@@ -1,15 +1,150 @@
-"""Tests what `quorlock.otel` does in a forked child."""
+"""Tests what `quorlock.otel` does where a tracer fails, and in a forked child."""
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
+from typing import Any
 
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import SpanProcessor
+
+from quorlock import _tracing, otel
+from tests.python.apis import Api, both_apis
+from tests.python.exporters import Seen
 from tests.python.programs import run
 from tests.support.cluster import Cluster
 
+OWN_NODES = ["memory://", "memory://", "memory://"]
+
+
+class Failing(SpanProcessor):
+    """Raises an error where spans begin, or where they end."""
+
+    def __init__(self, where: str) -> None:
+        setattr(self, where, self._fail)
+
+    def _fail(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError("a slip of the processor")
+
+
+class FailingAttempt:
+    """Raises an error at the end of an acquisition."""
+
+    def __init__(self, *_: Any) -> None:
+        """It begins without one."""
+
+    def won(self, _: Any) -> None:
+        raise RuntimeError("a slip at the end")
+
+    def failed(self, error: BaseException) -> None:
+        raise RuntimeError("a slip at the end") from error
+
+
+def refuse_to_follow(*_: Any) -> Any:
+    raise RuntimeError("a slip at the beginning")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> int:
+    """How many errors of tracers were logged."""
+    return sum(record.getMessage().startswith("a tracer failed") for record in caplog.records)
+
+
+@both_apis
+@pytest.mark.parametrize(("where", "of_releases"), [("on_start", 0), ("on_end", 1)])
+async def test_a_span_processor_that_fails_breaks_no_lock(
+    api: Api, caplog: pytest.LogCaptureFixture, where: str, of_releases: int
+) -> None:
+    seen = Seen()
+    seen.tracers.add_span_processor(Failing(where))
+    locks = api.Redlock(OWN_NODES)
+    stop = seen.instrument(locks)
+    lock = locks.lock("r")
+    assert await api(lock.acquire())
+    assert logged(caplog) == 1, "for the spans of the acquisition and of the lease"
+    assert not await api(locks.lock("r", timeout=0.01).acquire())
+    assert logged(caplog) == 2
+    await api(lock.release())
+    await api.until(lambda: seen.points("quorlock.hold.duration"))
+    await api.until(lambda: logged(caplog) == 2 + of_releases)
+    before = time.monotonic()
+    async with api.block(locks.lock("s")):
+        stop()
+    assert time.monotonic() - before < 0.5
+    assert logged(caplog) == 3 + 2 * of_releases
+    durations = seen.points("quorlock.acquire.duration")
+    assert {it.attributes["quorlock.outcome"]: it.count for it in durations} == {
+        "acquired": 2,
+        "timed_out": 1,
+    }
+    seen.meters.shutdown()
+
+
+class FailingMeters:
+    """Makes meters whose histograms raise errors."""
+
+    def __init__(self) -> None:
+        self._meters = MeterProvider()
+
+    def get_meter(self, name: str) -> Any:
+        meter: Any = self._meters.get_meter(name)
+        meter.create_histogram = lambda *_, **__: self
+        return meter
+
+    def record(self, *_: Any) -> None:
+        raise RuntimeError("a slip of the meter")
+
+
+@both_apis
+async def test_a_meter_that_fails_keeps_no_span_from_its_end(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = Seen()
+    locks = api.Redlock(OWN_NODES)
+    meters: Any = FailingMeters()
+    stop = otel.instrument(locks, tracer_provider=seen.tracers, meter_provider=meters)
+    async with api.block(locks.lock("r")) as lease:
+        await api(lease.extend())
+    await api.until(lambda: locks.stats().releases["released"])
+    before = time.monotonic()
+    stop()
+    assert time.monotonic() - before < 0.5, "what was told is not waited for"
+    assert logged(caplog) == 3, "of the acquisition, the extension and the release"
+    (hold,) = seen.spans("quorlock.hold")
+    assert hold.attributes["quorlock.outcome"] == "released"
+
+
+@both_apis
+@pytest.mark.parametrize("follow", [refuse_to_follow, FailingAttempt])
+async def test_tracers_that_fail_are_logged_once_an_acquisition(
+    api: Api, caplog: pytest.LogCaptureFixture, follow: Any
+) -> None:
+    locks = api.Redlock(OWN_NODES)
+    for _ in range(2):
+        _tracing.add(locks._manager.number, follow)
+    async with api.block(locks.lock("r")):
+        assert not await api(locks.lock("r").acquire(blocking=False))
+    assert logged(caplog) == 2
+    _tracing.remove(locks._manager.number, follow)
+
+
+@both_apis
+async def test_what_ctrl_c_raises_in_a_tracer_is_raised_by_the_acquisition(api: Api) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    locks = api.Redlock(OWN_NODES)
+    _tracing.add(locks._manager.number, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        await api(locks.lock("r").acquire())
+    _tracing.remove(locks._manager.number, interrupt)
+    async with api.block(locks.lock("r", timeout=5)):
+        pass
+
+
 FORKING = """
     import asyncio, os, time, quorlock, quorlock.aio
-    from quorlock import _tracing
     from tests.python.exporters import Seen
 
     urls, seen = os.environ["QUORLOCK_NODES"].split(","), Seen()
@@ -72,7 +207,7 @@ def test_a_forked_child_leaves_an_acquisition_of_its_parent_alone(cluster3: Clus
     code = """
         async def main():
             locks = quorlock.aio.Redlock(urls)
-            seen.instrument(locks)
+            stop = seen.instrument(locks)
             async with locks.lock("r", ttl=5):
                 waiting = asyncio.ensure_future(locks.lock("r").acquire())
                 await asyncio.sleep(0.2)
@@ -87,6 +222,7 @@ def test_a_forked_child_leaves_an_acquisition_of_its_parent_alone(cluster3: Clus
                         os._exit(0)
                 os.waitpid(child, 0)
             print(await waiting, outcomes("quorlock.acquire"))
+            stop()
 
         asyncio.run(main())
     """
@@ -101,7 +237,7 @@ def test_a_forked_child_reads_its_own_figures(cluster3: Cluster) -> None:
     code = """
         from quorlock._otel_observer import observer_of
         locks = quorlock.Redlock(urls)
-        seen.instrument(locks)
+        stop = seen.instrument(locks)
         observer = observer_of(seen.meters, seen.meters.get_meter("quorlock"))
 
         def as_child():
@@ -109,5 +245,6 @@ def test_a_forked_child_reads_its_own_figures(cluster3: Cluster) -> None:
 
         with locks.lock("r"), observer._lock:
             forked(as_child)
+        stop()
     """
     assert outcome_of(code, cluster3) == "[0]"

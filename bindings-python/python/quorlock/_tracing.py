@@ -1,16 +1,42 @@
 """Tells the tracers of a manager (see `otel`) when an acquisition begins, is won, or fails.
 
-Owns which tracers a manager has. The blocking and the asyncio API call it at each acquisition.
+Owns which tracers a manager has, and that none of them breaks an operation. The blocking and the
+asyncio API call it at each acquisition.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol, TypeVar
 
 from ._native import generation
+from ._router import log_failure
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
+
+T = TypeVar("T")
+
+
+class Guard:
+    """Calls what observes one operation, which goes on whatever that raises.
+
+    The first error is logged. What is no `Exception`, as of Ctrl-C, is for the caller.
+    """
+
+    __slots__ = ("_has_failed",)
+
+    def __init__(self) -> None:
+        self._has_failed = False
+
+    def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T | None:
+        """What the function returns, or `None` if it raises an error."""
+        try:
+            return function(*arguments, **named)
+        except Exception:  # noqa: BLE001 - it is logged
+            if not self._has_failed:
+                self._has_failed = True
+                log_failure("a tracer failed, and the lock goes on without it")
+            return None
 
 
 class Attempt(Protocol):
@@ -23,22 +49,26 @@ class Attempt(Protocol):
         """It has none."""
 
 
-# : What begins to follow an acquisition, by the number of the manager: one for each tracer.
-tracers: dict[int, tuple[Callable[[Plan], Attempt], ...]] = {}
+# : Begins to follow an acquisition. The guard is for calls of its own that may raise errors.
+Follow = Callable[["Plan", Guard], Attempt]
+# : What follows acquisitions, by the number of the manager: one for each tracer.
+tracers: dict[int, tuple[Follow, ...]] = {}
 
 
 def begin(plan: Plan) -> Attempt | None:
     """Follow an acquisition that begins now, in the caller's context."""
-    attempts = [follow(plan) for follow in tracers.get(plan.manager.number, ())]
-    return _Attempts(attempts) if attempts else None
+    guard = Guard()
+    begun = [guard.call(follow, plan, guard) for follow in tracers.get(plan.manager.number, ())]
+    attempts = [attempt for attempt in begun if attempt is not None]
+    return _Attempts(attempts, guard) if attempts else None
 
 
-def add(number: int, follow: Callable[[Plan], Attempt]) -> None:
+def add(number: int, follow: Follow) -> None:
     """Follow the acquisitions of the manager with this number from now on."""
     tracers[number] = (*tracers.get(number, ()), follow)
 
 
-def remove(number: int, follow: Callable[[Plan], Attempt]) -> None:
+def remove(number: int, follow: Follow) -> None:
     """Follow those that begin later no more."""
     left = tuple(it for it in tracers.get(number, ()) if it != follow)
     if left:
@@ -50,19 +80,20 @@ def remove(number: int, follow: Callable[[Plan], Attempt]) -> None:
 class _Attempts:
     """One acquisition that each tracer follows, in the process in which it began."""
 
-    def __init__(self, attempts: list[Attempt]) -> None:
+    def __init__(self, attempts: list[Attempt], guard: Guard) -> None:
         self._attempts = attempts
+        self._guard = guard
         self._generation = generation()
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
         for attempt in self._own():
-            attempt.won(lease)
+            self._guard.call(attempt.won, lease)
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
         for attempt in self._own():
-            attempt.failed(error)
+            self._guard.call(attempt.failed, error)
 
     def _own(self) -> list[Attempt]:
         """None in a forked child, whose parent goes on with them."""

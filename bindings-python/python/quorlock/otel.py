@@ -41,6 +41,7 @@ from ._base import RedlockBase
 from ._errors import ConfigTypeError, LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
 from ._otel_observer import observer_of
+from ._tracing import Guard
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
@@ -115,7 +116,7 @@ class _Instrumentation:
     def __init__(
         self, locks: RedlockBase, tracer: trace.Tracer, meter: metrics.Meter, resource_names: bool
     ) -> None:
-        self.tracer = tracer
+        self._tracer = tracer
         self._names = resource_names
         self._is_over = False
         self.renew()
@@ -161,9 +162,13 @@ class _Instrumentation:
         # : Set after `stop()`, once all events from before it were counted.
         self._is_settled = threading.Event()
 
-    def begin(self, plan: Plan) -> _Attempt:
+    def begin(self, plan: Plan, guard: Guard) -> _Attempt:
         """Follow an acquisition that begins now."""
-        return _Attempt(self, plan)
+        return _Attempt(self, plan, guard)
+
+    def begin_span(self, guard: Guard, name: str, **options: Any) -> Span:
+        """A span; one that is not recorded where a span processor fails."""
+        return guard.call(self._tracer.start_span, name, **options) or trace.INVALID_SPAN
 
     def attributes(self, resources: Iterable[str]) -> dict[str, Any]:
         return {"quorlock.resource": tuple(resources)} if self._names else {}
@@ -172,7 +177,7 @@ class _Instrumentation:
         """What a span says of an error, whose message has the names of resources."""
         return str(error) if self._names else type(error).__name__
 
-    def held(self, lease: LeaseState, caller: contexts.Context) -> None:
+    def held(self, lease: LeaseState, caller: contexts.Context, guard: Guard) -> None:
         """A lease begins to be held."""
         if self._is_over:
             return  # nobody would tell its end
@@ -182,18 +187,20 @@ class _Instrumentation:
         around = trace.get_current_span(caller).get_span_context()
         # The hold may outlast the caller's span, so it is linked as well.
         links = [Link(around)] if around.is_valid else []
-        span = self.tracer.start_span("quorlock.hold", caller, attributes=attributes, links=links)
+        span = self.begin_span(
+            guard, "quorlock.hold", context=caller, attributes=attributes, links=links
+        )
         token = lease.token
         self._holds[token] = _Hold(span, lease)
         ended = self._ended.pop(token, None)
         if ended is not None:
-            self._end(token, *ended)
-        self._end_if_over(token)
+            self._end(guard, token, *ended)
+        self._end_if_over(guard, token)
 
-    def _end_if_over(self, token: str) -> None:
+    def _end_if_over(self, guard: Guard, token: str) -> None:
         """For a lease that begins to be held while another thread ends everything."""
         if self._is_over:
-            self._end(token, time.time(), "held")
+            self._end(guard, token, time.time(), "held")
             self._settle()
 
     def end(self, counted: Counter[str]) -> None:
@@ -204,18 +211,19 @@ class _Instrumentation:
         """
         if self._is_over:
             return
+        guard = Guard()
         self._due = counted - self.counted_before
         self._is_over = True
         for token, hold in list(self._holds.items()):
             if hold.is_valid():
-                self._end(token, time.time(), "held")
+                self._end(guard, token, time.time(), "held")
         if not self._is_all_told() and not is_telling():
             self._is_settled.wait(_PATIENCE)
         for token, hold in list(self._holds.items()):
             if hold.is_gone():
-                self._end(token, time.time(), "unknown")
+                self._end(guard, token, time.time(), "unknown")
             else:
-                self._end(token, hold.until, "expired")
+                self._end(guard, token, hold.until, "expired")
 
     def _is_all_told(self) -> bool:
         is_end_due = any(hold.is_end_told() for hold in list(self._holds.values()))
@@ -229,19 +237,23 @@ class _Instrumentation:
         """An event of the manager."""
         if self._is_over and not self._is_of_before(event):
             return
-        if isinstance(event, events.Lost):
-            self._lost.add(1, {"quorlock.reason": event.reason})
-            self._ended_as("lost", event, event.held_for)
-        elif isinstance(event, events.Released):
-            self._ended_as(event.outcome, event, event.held_for)
-        elif isinstance(event, events.Extended):
-            self._slack.record(event.slack)
-            if event.token in self._holds:
-                self._holds[event.token].until = event.at + event.validity
-        elif isinstance(event, events.Degraded):
-            self._degraded.add(1)
+        guard = Guard()
+        guard.call(self._count, event, guard)
         self._told[event.name] += 1
         self._settle()
+
+    def _count(self, event: events.Event, guard: Guard) -> None:
+        if isinstance(event, events.Lost):
+            guard.call(self._lost.add, 1, {"quorlock.reason": event.reason})
+            self._ended_as("lost", event, event.held_for, guard)
+        elif isinstance(event, events.Released):
+            self._ended_as(event.outcome, event, event.held_for, guard)
+        elif isinstance(event, events.Extended):
+            if event.token in self._holds:
+                self._holds[event.token].until = event.at + event.validity
+            self._slack.record(event.slack)
+        elif isinstance(event, events.Degraded):
+            self._degraded.add(1)
 
     def _is_of_before(self, event: events.Event) -> bool:
         """Whether it had happened before the end, or ends a lease that had ended then."""
@@ -249,24 +261,30 @@ class _Instrumentation:
             return True
         return isinstance(event, events.LeaseEvent) and event.token in self._holds
 
-    def _ended_as(self, outcome: str, event: events.LeaseEvent, held_for: float) -> None:
-        self._hold.record(held_for, {"quorlock.outcome": outcome})
+    def _ended_as(
+        self, outcome: str, event: events.LeaseEvent, held_for: float, guard: Guard
+    ) -> None:
+        guard.call(self._hold.record, held_for, {"quorlock.outcome": outcome})
         hold = self._holds.get(event.token)
         if hold is not None:
             # Its end may be told late, and the clock be set meanwhile.
-            self._end(event.token, hold.began + held_for, outcome)
+            self._end(guard, event.token, hold.began + held_for, outcome)
         elif len(self._ended) < _MOST_ENDED:
             self._ended[event.token] = (event.at, outcome)
 
-    def _end(self, token: str, at: float, outcome: str) -> None:
+    def _end(self, guard: Guard, token: str, at: float, outcome: str) -> None:
         hold = self._holds.pop(token, None)
         if hold is None:
             return
-        span = hold.span
-        span.set_attribute("quorlock.outcome", outcome)
-        if outcome == "lost":
-            span.set_status(Status(StatusCode.ERROR, "the lock was lost"))
-        span.end(int(max(at, hold.began) * 1e9))
+        error = "the lock was lost" if outcome == "lost" else None
+        guard.call(_end_span, hold.span, outcome, error, int(max(at, hold.began) * 1e9))
+
+
+def _end_span(span: Span, outcome: str, error: Optional[str], at: Optional[int] = None) -> None:
+    span.set_attribute("quorlock.outcome", outcome)
+    if error is not None:
+        span.set_status(Status(StatusCode.ERROR, error))
+    span.end(at)
 
 
 class _Hold:
@@ -309,29 +327,28 @@ def _counted(stats: Stats) -> Counter[str]:
 class _Attempt:
     """One acquisition, with its span."""
 
-    def __init__(self, instrumentation: _Instrumentation, plan: Plan) -> None:
+    def __init__(self, instrumentation: _Instrumentation, plan: Plan, guard: Guard) -> None:
         self._own = instrumentation
+        self._guard = guard
         self._caller = contexts.get_current()
         self._begun = time.monotonic()
         attributes = instrumentation.attributes(plan.resources)
-        self._span = instrumentation.tracer.start_span("quorlock.acquire", attributes=attributes)
+        self._span = instrumentation.begin_span(guard, "quorlock.acquire", attributes=attributes)
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
         self._end("degraded" if lease.degraded else "acquired")
         if not lease.degraded:
-            self._own.held(lease, self._caller)
+            self._own.held(lease, self._caller, self._guard)
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
-        self._span.set_status(Status(StatusCode.ERROR, self._own.text_of(error)))
-        self._end(_outcome_of(error))
+        self._end(_outcome_of(error), self._own.text_of(error))
 
-    def _end(self, outcome: str) -> None:
-        self._span.set_attribute("quorlock.outcome", outcome)
-        self._span.end()
+    def _end(self, outcome: str, error: Optional[str] = None) -> None:
+        self._guard.call(_end_span, self._span, outcome, error)
         took = time.monotonic() - self._begun
-        self._own.acquire.record(took, {"quorlock.outcome": outcome})
+        self._guard.call(self._own.acquire.record, took, {"quorlock.outcome": outcome})
 
 
 def _outcome_of(error: BaseException) -> str:
