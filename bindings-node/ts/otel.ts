@@ -5,9 +5,11 @@ import * as diagnostics from 'node:diagnostics_channel'
 import {
   type Attributes,
   context,
+  INVALID_SPAN_CONTEXT,
   type Meter,
   metrics,
   type Span,
+  type SpanOptions,
   SpanStatusCode,
   trace,
   type Tracer,
@@ -17,6 +19,7 @@ import { ConfigError, describe, LockError, wrongType } from './errors'
 import type { RedlockEvents } from './events'
 import type { RedlockStats } from './figures'
 import type { Lock } from './lock'
+import { Guard, guardOf, shareGuard } from './otel_guard'
 import { observe, sum } from './otel_observer'
 import { Redlock } from './redlock'
 import { Settling } from './settling'
@@ -118,7 +121,8 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
     start(message) {
       if (isOver) return
       const attributes = named(message.resources, options)
-      const span = tracer(options).startSpan('quorlock.acquire', { attributes }, context.active())
+      const guard = guardOf(redlock, message)
+      const span = beginSpan('quorlock.acquire', { attributes }, options, guard)
       spans.set(message, { span, begun: performance.now() })
     },
     asyncEnd(message) {
@@ -126,11 +130,12 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
       if (traced === undefined) return
       spans.delete(message)
       const outcome = outcomeOf(message)
-      duration.record((performance.now() - traced.begun) / 1000, { 'quorlock.outcome': outcome })
-      traced.span.setAttribute('quorlock.outcome', outcome)
-      if (message.error !== undefined)
-        traced.span.setStatus({ code: SpanStatusCode.ERROR, message: told(message.error, options) })
-      traced.span.end()
+      const [guard, took] = [guardOf(redlock, message), (performance.now() - traced.begun) / 1000]
+      guard.call(() => duration.record(took, { 'quorlock.outcome': outcome }))
+      const error = message.error === undefined ? undefined : told(message.error, options)
+      guard.call(() => endSpan(traced.span, outcome, { error }))
+      // Its hold begins as a part of the same operation.
+      if (message.result !== undefined) shareGuard(redlock, message, message.result)
       if (isOver && spans.size === 0) unsubscribe()
     },
   })
@@ -170,11 +175,8 @@ function traceHolds(
       const caller = trace.getSpanContext(context.active())
       // The hold may outlast the caller's span, so it is linked as well.
       const links = caller === undefined ? [] : [{ context: caller }]
-      const span = tracer(options).startSpan(
-        'quorlock.hold',
-        { attributes, links },
-        context.active(),
-      )
+      const guard = guardOf(redlock, message.lock ?? message)
+      const span = beginSpan('quorlock.hold', { attributes, links }, options, guard)
       const [begun, token] = [Date.now(), message.lock?.value ?? '']
       const hold = { span, begun, token, until: begun + (message.lock?.validity ?? 0) }
       holds.set(message, hold)
@@ -184,11 +186,11 @@ function traceHolds(
       const traced = forget(message)
       if (traced === undefined) return
       const { outcome = 'unknown', endedAt = Date.now(), heldFor = 0, reason } = message
-      duration.record(heldFor / 1000, { 'quorlock.outcome': outcome })
-      traced.span.setAttribute('quorlock.outcome', outcome)
-      if (outcome === 'lost')
-        traced.span.setStatus({ code: SpanStatusCode.ERROR, message: `lost: ${reason}` })
-      traced.span.end(Math.max(endedAt, traced.begun))
+      const guard = guardOf(redlock, message)
+      guard.call(() => duration.record(heldFor / 1000, { 'quorlock.outcome': outcome }))
+      const error = outcome === 'lost' ? `lost: ${reason}` : undefined
+      const at = Math.max(endedAt, traced.begun)
+      guard.call(() => endSpan(traced.span, outcome, { error, at }))
       told()
     },
   })
@@ -197,9 +199,10 @@ function traceHolds(
     const hold = byToken.get(token)
     if (hold !== undefined) hold.until = at + validity
   })
+  const atEnd = new Guard(redlock)
   const end = (message: HoldMessage, outcome: string, at?: number): void => {
-    const span = forget(message)?.span.setAttribute('quorlock.outcome', outcome)
-    span?.end(at)
+    const hold = forget(message)
+    if (hold !== undefined) atEnd.call(() => endSpan(hold.span, outcome, { at }))
   }
   return {
     end() {
@@ -255,7 +258,7 @@ function countEvents(redlock: Redlock, meter: Meter, told: () => void): Followin
     count: (event: RedlockEvents[N]) => void,
   ): (() => void) =>
     redlock._eventSource.listen(name, (event) => {
-      count(event)
+      new Guard(redlock).call(() => count(event))
       seen[name] += 1
       told()
     })
@@ -299,7 +302,8 @@ function subscribe<M extends { redlock: Redlock }>(
   handlers: { start(message: M): void; asyncEnd(message: M): void },
 ): () => void {
   const of = (handle: (message: M) => void) => (message: unknown) => {
-    if ((message as M).redlock === redlock) handle(message as M)
+    if ((message as M).redlock !== redlock) return
+    guardOf(redlock, message as M).call(() => handle(message as M))
   }
   const none = (): void => {}
   const { start, asyncEnd } = handlers
@@ -309,8 +313,22 @@ function subscribe<M extends { redlock: Redlock }>(
   return () => void channel?.unsubscribe(all)
 }
 
-function tracer(options: InstrumentOptions): Tracer {
-  return options.tracer ?? trace.getTracer('quorlock')
+/** A span of the caller's; one that is not recorded where a span processor fails. */
+function beginSpan(name: string, of: SpanOptions, options: InstrumentOptions, guard: Guard): Span {
+  const tracer = options.tracer ?? trace.getTracer('quorlock')
+  const span = guard.call(() => tracer.startSpan(name, of, context.active()))
+  return span ?? trace.wrapSpanContext(INVALID_SPAN_CONTEXT)
+}
+
+/** Ends a span, `at` a time in milliseconds since 1970 or now. */
+function endSpan(
+  span: Span,
+  outcome: string,
+  { error, at }: { error?: string | undefined; at?: number | undefined },
+): void {
+  span.setAttribute('quorlock.outcome', outcome)
+  if (error !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: error })
+  span.end(at)
 }
 
 function named(resources: string | readonly string[], options: InstrumentOptions): Attributes {

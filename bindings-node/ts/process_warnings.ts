@@ -20,6 +20,7 @@ export interface Warning {
    * `degraded`: too few nodes can be reached, and work goes on without its lock (`onUnreachable`).
    * `credentials-changed`: a client object has others than those that were read from it.
    * `unknown-database`: a client object does not tell which database it has selected.
+   * `tracer-failed`: a tracer or a span processor of OpenTelemetry has thrown an error.
    */
   readonly name: string
   /** What was seen, what it means and what to do. */
