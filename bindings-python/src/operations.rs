@@ -7,37 +7,38 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pyo3::prelude::*;
 
 use crate::completion_queue::{self, CompletionQueue};
 use crate::fork::ForkLocal;
 use crate::operation::Operation;
-use crate::process;
+use crate::operation_task::OperationTask;
+use crate::process::{self, Tell, Waits};
 
 /// The operations for which one event loop or hub waits now, and the queue that tells it of ends.
 ///
 /// The garbage collector need not know what is in it: an operation refers to no Python object.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Operations {
-    waits: ForkLocal<Arc<Waits>>,
+    awaited: ForkLocal<Arc<Awaited>>,
 }
 
 /// Ends the operations when it is dropped. A loop or hub keeps the only reference to it.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Finalizer {
-    waits: ForkLocal<Arc<Waits>>,
+    awaited: ForkLocal<Arc<Awaited>>,
 }
 
 /// What one loop or hub waits for.
-pub(crate) struct Waits {
+pub(crate) struct Awaited {
     /// By address, as Python tells objects apart.
     operations: Mutex<HashMap<usize, Py<Operation>>>,
     queue: Option<Arc<completion_queue::Inner>>,
 }
 
-impl Waits {
+impl Awaited {
     /// Cancels all operations, closes the queue, and with it its descriptor.
     pub(crate) fn end(&self) {
         let waited_for = mem::take(&mut *self.operations());
@@ -49,13 +50,27 @@ impl Waits {
         }
     }
 
-    /// The process ends: takes all operations, to be cancelled.
-    pub(crate) fn take(&self) -> impl Iterator<Item = Py<Operation>> + use<> {
-        mem::take(&mut *self.operations()).into_values()
-    }
-
     fn operations(&self) -> MutexGuard<'_, HashMap<usize, Py<Operation>>> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waits for Awaited {
+    fn count(&self) -> usize {
+        self.operations().len()
+    }
+
+    fn cancel_untold(&self) -> Tell {
+        let cancelled: Vec<_> = mem::take(&mut *self.operations()).into_values().collect();
+        let tasks = |it: &[Py<Operation>], call: fn(&OperationTask)| {
+            it.iter().filter_map(|it| it.get().task()).for_each(call);
+        };
+        tasks(&cancelled, OperationTask::cancel_untold);
+        Box::new(move || {
+            tasks(&cancelled, OperationTask::tell_end);
+            // The interpreter may be gone.
+            mem::forget(cancelled);
+        })
     }
 }
 
@@ -64,31 +79,33 @@ impl Operations {
     #[new]
     fn new(queue: Option<&CompletionQueue>) -> Self {
         let queue = queue.and_then(CompletionQueue::inner).cloned();
-        let waits = Arc::new(Waits { operations: Mutex::default(), queue });
-        process::add_waits(&waits);
-        Self { waits: ForkLocal::new(waits) }
+        let awaited = Arc::new(Awaited { operations: Mutex::default(), queue });
+        let weak: Weak<Awaited> = Arc::downgrade(&awaited);
+        process::add_waits(weak);
+        Self { awaited: ForkLocal::new(awaited) }
     }
 
     fn add(&self, operation: &Bound<'_, Operation>) {
-        if let Some(waits) = self.waits.get() {
-            waits.operations().insert(address(operation), operation.clone().unbind());
+        if let Some(awaited) = self.awaited.get() {
+            awaited.operations().insert(address(operation), operation.clone().unbind());
         }
     }
 
     fn discard(&self, operation: &Bound<'_, Operation>) {
-        let removed = self.waits.get().map(|waits| waits.operations().remove(&address(operation)));
+        let removed =
+            self.awaited.get().map(|awaited| awaited.operations().remove(&address(operation)));
         drop(removed);
     }
 
     /// Cancels all operations, closes the queue, and with it its descriptor.
     fn end(&self) {
-        if let Some(waits) = self.waits.get() {
-            waits.end();
+        if let Some(awaited) = self.awaited.get() {
+            awaited.end();
         }
     }
 
     fn __len__(&self) -> usize {
-        self.waits.get().map_or(0, |waits| waits.operations().len())
+        self.awaited.get().map_or(0, |awaited| awaited.operations().len())
     }
 }
 
@@ -97,16 +114,16 @@ impl Finalizer {
     #[new]
     fn new(operations: &Operations) -> Self {
         // Made together with the operations, in one process.
-        let waits = operations.waits.unchecked_get();
-        Self { waits: ForkLocal::new(Arc::clone(waits)) }
+        let awaited = operations.awaited.unchecked_get();
+        Self { awaited: ForkLocal::new(Arc::clone(awaited)) }
     }
 }
 
 impl Drop for Finalizer {
     fn drop(&mut self) {
         // A forked child leaves its parent's operations and descriptor alone.
-        if let Some(waits) = self.waits.get() {
-            waits.end();
+        if let Some(awaited) = self.awaited.get() {
+            awaited.end();
         }
     }
 }

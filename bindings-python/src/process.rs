@@ -6,9 +6,9 @@
 )]
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{mem, ptr, thread};
+use std::{ptr, thread};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -19,8 +19,18 @@ use crate::completion_queue::CompletionQueue;
 use crate::fork;
 use crate::loop_driving::LoopDriving;
 use crate::notices::Notices;
-use crate::operation::Operation;
-use crate::operations::Waits;
+
+/// The operations for which one event loop or hub waits.
+pub(crate) trait Waits: Send + Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Cancels all of them; the function that this returns tells those who wait.
+    fn cancel_untold(&self) -> Tell;
+}
+
+/// Tells those who wait for operations that these have ended.
+pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 
 /// Created once per process, with the engine.
 struct Process {
@@ -30,7 +40,7 @@ struct Process {
     loop_driving: LoopDriving,
     calls: Calls,
     /// What event loops and hubs wait for.
-    waits: Mutex<Vec<Weak<Waits>>>,
+    waits: Mutex<Vec<Weak<dyn Waits>>>,
     /// Whether what was cancelled at the end of the process was told.
     is_told: Mutex<bool>,
     told: Condvar,
@@ -63,13 +73,13 @@ pub(crate) fn calls() -> Option<&'static Calls> {
 }
 
 /// Adds what an event loop or hub waits for, to be ended with the process.
-pub(crate) fn add_waits(waits: &Arc<Waits>) {
+pub(crate) fn add_waits(waits: Weak<dyn Waits>) {
     let Some(process) = process() else { return };
     let mut known = process.waits();
     if known.len() == known.capacity() {
         known.retain(|it| it.strong_count() > 0);
     }
-    known.push(Arc::downgrade(waits));
+    known.push(waits);
 }
 
 /// For the end of the process: cancels all operations but releases, whoever waits for them, and waits briefly until they
@@ -82,18 +92,16 @@ pub(crate) fn end_operations(py: Python<'_>) {
     let Some(process) = process() else { return };
     py.detach(|| {
         let waits: Vec<_> = process.waits().iter().filter_map(Weak::upgrade).collect();
-        let operations: Vec<_> = waits.iter().flat_map(|it| it.take()).collect();
-        let calls = process.calls.count();
-        let (begun, patience) =
-            (Instant::now(), process.engine.exit_patience(operations.len() + calls));
-        for task in operations.iter().filter_map(|it| it.get().task()) {
-            task.cancel_untold();
-        }
+        let count = waits.iter().map(|it| it.count()).sum::<usize>() + process.calls.count();
+        let (begun, patience) = (Instant::now(), process.engine.exit_patience(count));
+        let tell: Vec<_> = waits.iter().map(|it| it.cancel_untold()).collect();
         process.calls.break_off(patience);
         process.engine.leave_queues();
         process.engine.drain(patience.saturating_sub(begun.elapsed()));
-        if operations.len() + calls > 0 {
-            thread::spawn(move || process.tell_ends(operations));
+        if count > 0 {
+            let telling = move || process.tell_ends(tell);
+            // Without a thread there is nobody to tell, either.
+            drop(thread::Builder::new().spawn(telling));
         }
     });
 }
@@ -107,18 +115,16 @@ pub(crate) fn wait_until_told() {
 }
 
 impl Process {
-    fn tell_ends(&self, operations: Vec<Py<Operation>>) {
+    fn tell_ends(&self, tell: Vec<Tell>) {
         thread::sleep(TOLD_AFTER);
-        for task in operations.iter().filter_map(|it| it.get().task()) {
-            task.tell_end();
+        for tell in tell {
+            tell();
         }
         *self.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.told.notify_all();
-        // The interpreter may be gone.
-        mem::forget(operations);
     }
 
-    fn waits(&self) -> MutexGuard<'_, Vec<Weak<Waits>>> {
+    fn waits(&self) -> MutexGuard<'_, Vec<Weak<dyn Waits>>> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
