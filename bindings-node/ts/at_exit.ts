@@ -9,11 +9,17 @@ interface Shared {
 
 /** Has `call` called when the process exits; in a worker thread, when that ends. */
 export function atExit(call: () => void): void {
-  const process_ = process as unknown as Record<symbol, Shared | undefined>
-  const shared = (process_[SHARED] ??= share())
+  const shared = sharedOfProcess()
   shared.calls.push(call)
   // A program may have removed all listeners since.
   if (!process.listeners('exit').includes(shared.listener)) process.on('exit', shared.listener)
+}
+
+function sharedOfProcess(): Shared {
+  const process_ = process as unknown as Record<symbol, Shared | undefined>
+  // Where nothing can be added to it, each copy has its own.
+  if (!Object.isExtensible(process)) return process_[SHARED] ?? share()
+  return (process_[SHARED] ??= share())
 }
 
 function share(): Shared {

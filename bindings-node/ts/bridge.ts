@@ -202,7 +202,27 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
 
 /** Operations under way when the process exits are withdrawn, on all nodes that answer at once. */
 function finish(): void {
-  if (own !== undefined) native.finish(own)
+  if (own === undefined) return
+  native.finish(own)
+  const withdrawn = [...waiting.values()]
+  waiting.clear()
+  // A process that ends has no next turn. One that goes on has only called the listeners.
+  atEndOfTurn(() => {
+    for (const settle of withdrawn) {
+      unref()
+      settle({ value: undefined, beside: undefined, error: WITHDRAWN })
+    }
+  })
+}
+
+const WITHDRAWN: Failure = {
+  class: 'ExecutionError',
+  code: 'CANCELLED',
+  message: "the operation was cancelled by the process's 'exit' event",
+  resources: [],
+  attempts: 0,
+  elapsed: 0,
+  rounds: [],
 }
 
 /** Other runtimes with addons have an event loop that is not Node's. */

@@ -196,11 +196,20 @@ describe('a process', () => {
     assert.deepEqual(left.flatMap(Object.keys), [])
   })
 
+  it('to which nothing can be added locks all the same', () =>
+    ends(`
+      Object.preventExtensions(process)
+      const redlock = new Redlock(urls)
+      await (await redlock.acquire('a', 60_000)).release()
+      console.log('done')`))
+
   it('whose listeners are called without an exit goes on', () =>
     ends(`
       const redlock = new Redlock(urls)
       const held = await redlock.acquire('held', 60_000, { autoExtend: true })
+      const pending = redlock.acquire('held', 60_000, { retryCount: -1 })
       process.emit('exit', 0)
+      await pending.catch((error) => console.log(error.code))
       process.exitCode = 0 // which Node's own listener has set
       await (await redlock.acquire('a', 60_000)).release()
       await held.release()

@@ -251,3 +251,18 @@ def test_a_hub_that_ends_during_a_wait_leaves_no_key(
             lease.release()
             time.sleep(0.3)  # time in which it could be won
             eventually(lambda: is_free(cluster3, "r"))
+
+
+@pytest.mark.parametrize("module", ["gevent", "eventlet.hubs"])
+def test_a_thread_locks_while_another_imports(cluster3: Cluster, module: str) -> None:
+    run(
+        f"""
+        import importlib.machinery, sys, types, quorlock
+        half = types.ModuleType("{module}")
+        half.__spec__ = importlib.machinery.ModuleSpec("{module}", None)
+        half.__spec__._initializing = True
+        sys.modules["{module}"] = half
+        with quorlock.redlock("r"): pass
+        """,
+        nodes=cluster3.urls,
+    )

@@ -125,16 +125,21 @@ class _RouterOfThread:
 
 def current_hub() -> Any | None:
     """The hub of this thread, if it runs and the caller is a greenlet that can wait."""
-    if "gevent" in modules:
+    if _is_imported("gevent"):
         hub = import_module("gevent._hub_local").get_hub_if_exists()
         if hub is not None:
             return None if modules["greenlet"].getcurrent() is hub else hub
-    hubs = modules.get("eventlet.hubs")
-    if hubs is not None:
-        hub = getattr(hubs._threadlocal, "hub", None)
+    if _is_imported("eventlet.hubs"):
+        hub = getattr(modules["eventlet.hubs"]._threadlocal, "hub", None)
         if hub is not None:
             return None if modules["greenlet"].getcurrent() is hub.greenlet else hub
     return None
+
+
+def _is_imported(name: str) -> bool:
+    """Whether it is imported whole: another thread may be in the middle of that."""
+    spec = getattr(modules.get(name), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
 
 
 def router_of(hub: Any) -> _HubRouter:
