@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -117,23 +117,47 @@ pub fn finish(bridge: &External<Bridge>) {
 /// Also called where no JavaScript is run at the end, as in a worker thread that is terminated, or whose process exits.
 fn end(queue: &Queue) {
     let Ok(engine) = Engine::shared() else { return queue.drop_operations() };
-    let (begun, left) = (Instant::now(), LONGEST_EXIT.saturating_sub(WAITED.get()));
-    let patience = engine.exit_patience(queue.under_way()).min(left);
+    let begun = Instant::now();
+    let patience = engine.exit_patience(queue.under_way()).min(Waited::left(begun));
     // Operations that were asked for last are started first: a release must not be cancelled.
     queue.start();
     engine.pass(patience);
     queue.drop_operations();
     engine.drain(patience.saturating_sub(begun.elapsed()));
-    WAITED.set(WAITED.get() + begun.elapsed());
+    Waited::add(begun);
 }
 
-thread_local! {
-    /// How long the thread has waited at its end, for one copy of the package after another.
-    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+/// How long the process has waited at its end: for one copy of the package after another, and one worker thread after
+/// another. What is long ago was no end of the process, but of a worker.
+struct Waited {
+    time: Duration,
+    last: Instant,
 }
 
-/// How long the thread waits at its end, at most.
+impl Waited {
+    /// How long may be waited from `now` on.
+    fn left(now: Instant) -> Duration {
+        let waited = Self::lock();
+        let recent = waited.as_ref().filter(|it| now.duration_since(it.last) < LONG_AGO);
+        LONGEST_EXIT.saturating_sub(recent.map_or(Duration::ZERO, |it| it.time))
+    }
+
+    /// It was waited since `begun`.
+    fn add(begun: Instant) {
+        let used = LONGEST_EXIT.saturating_sub(Self::left(begun));
+        let now = Instant::now();
+        *Self::lock() = Some(Self { time: used + now.duration_since(begun), last: now });
+    }
+
+    fn lock() -> MutexGuard<'static, Option<Self>> {
+        static WAITED: Mutex<Option<Waited>> = Mutex::new(None);
+        WAITED.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long the process waits at its end, at most.
 const LONGEST_EXIT: Duration = Duration::from_secs(1);
+const LONG_AGO: Duration = Duration::from_secs(2);
 
 /// Cancels an operation; tells whether it was still under way. No result comes after this.
 #[napi]

@@ -6,7 +6,7 @@ import { after, before, beforeEach, describe, it } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { run } from './support/program.mjs'
 import { startServers } from './support/servers.mjs'
-import { eventually } from './support/wait.mjs'
+import { eventually, promptly } from './support/wait.mjs'
 
 describe('a worker thread', () => {
   /** @type {import('./support/servers.mjs').Cluster} */
@@ -95,6 +95,35 @@ describe('a worker thread', () => {
     const [status, signal] = await once(child, 'close')
     assert.equal(output, 'done\n')
     assert.deepEqual([status, signal], [0, null])
+  })
+
+  it('whose process exits is not waited for long beside a hung node', async () => {
+    const waiting = `import('quorlock').then(async ({ Redlock }) => {
+      const redlock = new Redlock(${JSON.stringify(cluster.urls)})
+      await (await redlock.acquire('own' + Math.random(), 60_000)).release()
+      for (let i = 0; i < 5; i += 1) redlock.acquire('held', 60_000, { retryCount: -1 }).catch(() => {})
+      const { parentPort } = await import('node:worker_threads')
+      parentPort.postMessage('asked')
+    })`
+    await Promise.all(cluster.servers.map((server) => server.command('SET', 'held', 'x')))
+    await cluster.servers[2].pause()
+    try {
+      await promptly(2500, async () => {
+        const { status, lingered } = await run(
+          `import { Worker } from 'node:worker_threads'
+           import { once } from 'node:events'
+           const threads = Array.from({ length: 40 }, () => new Worker(${JSON.stringify(waiting)}, { eval: true }))
+           await Promise.all(threads.map((thread) => once(thread, 'message')))
+           console.log('done')
+           process.exit(3)`,
+          cluster.urls,
+        )
+        assert.equal(status, 3)
+        return lingered
+      })
+    } finally {
+      await cluster.servers[2].resume()
+    }
   })
 
   it('whose process exits takes back what it has under way', async () => {
