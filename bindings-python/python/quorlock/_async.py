@@ -160,6 +160,8 @@ class Lock(LockBase[Lease]):
     async def _refused(self) -> str:
         self._refuse_release()
 
+    _refused.__qualname__ = "release"
+
     async def holder(self) -> Optional[Holder]:
         """Who holds the lock (the first of several resources), by a quorum of the nodes.
 
