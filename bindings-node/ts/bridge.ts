@@ -44,6 +44,7 @@ const watching = new Map<number, Watcher>()
 let own: Bridge | undefined
 let asked = 0
 let isFlushing = false
+let isExiting = false
 let lastId = 0
 let holds = 0
 
@@ -67,7 +68,9 @@ export function run(
     start(id)
     ref()
     waiting.set(id, settle)
-    flushSoon()
+    // A process that exits has no end of this turn.
+    if (isExiting) finish()
+    else flushSoon()
   })
 }
 
@@ -203,11 +206,13 @@ function tell(id: number, value: unknown, error: Failure | undefined): void {
 /** Operations under way when the process exits are withdrawn, on all nodes that answer at once. */
 function finish(): void {
   if (own === undefined) return
+  isExiting = true
   native.finish(own)
   const withdrawn = [...waiting.values()]
   waiting.clear()
   // A process that ends has no next turn. One that goes on has only called the listeners.
   atEndOfTurn(() => {
+    isExiting = false
     for (const settle of withdrawn) {
       unref()
       settle({ value: undefined, beside: undefined, error: WITHDRAWN })

@@ -23,6 +23,8 @@ struct State {
     /// Of the latest call.
     number: u64,
     under_way: HashMap<u64, AbortHandle>,
+    /// The process ends: a call that begins now is broken off, too.
+    is_ending: bool,
 }
 
 /// One call; it is under way until this is dropped.
@@ -38,18 +40,27 @@ impl Calls {
         let mut state = self.state();
         state.number += 1;
         let number = state.number;
+        if state.is_ending {
+            handle.abort();
+        }
         state.under_way.insert(number, handle);
         drop(state);
         (Call { calls: self, number }, Abortable::new(future, registration))
     }
 
-    /// Breaks all calls off, and waits until they have ended, for `timeout` at most.
+    /// Breaks all calls off, and those that begin from now on; waits until all have ended, for `timeout` at most.
     pub(crate) fn break_off(&self, timeout: Duration) {
-        let state = self.state();
+        let mut state = self.state();
+        state.is_ending = true;
         state.under_way.values().for_each(AbortHandle::abort);
         let waited =
             self.none_left.wait_timeout_while(state, timeout, |it| !it.under_way.is_empty());
         drop(waited);
+    }
+
+    /// Lets others begin.
+    pub(crate) fn go_on(&self) {
+        self.state().is_ending = false;
     }
 
     /// How many calls are under way.

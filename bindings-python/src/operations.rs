@@ -33,15 +33,22 @@ pub(crate) struct Finalizer {
 
 /// What one loop or hub waits for.
 pub(crate) struct Awaited {
-    /// By address, as Python tells objects apart.
-    operations: Mutex<HashMap<usize, Py<Operation>>>,
+    state: Mutex<State>,
     queue: Option<Arc<completion_queue::Inner>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By address, as Python tells objects apart.
+    operations: HashMap<usize, Py<Operation>>,
+    /// While the process ends: what was cancelled, and is told later.
+    untold: Option<Vec<Py<Operation>>>,
 }
 
 impl Awaited {
     /// Cancels all operations, closes the queue, and with it its descriptor.
     pub(crate) fn end(&self) {
-        let waited_for = mem::take(&mut *self.operations());
+        let waited_for = mem::take(&mut self.state().operations);
         for operation in waited_for.values() {
             operation.get().cancel();
         }
@@ -50,26 +57,39 @@ impl Awaited {
         }
     }
 
-    fn operations(&self) -> MutexGuard<'_, HashMap<usize, Py<Operation>>> {
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    fn add(&self, operation: &Bound<'_, Operation>) {
+        let mut state = self.state();
+        let Some(untold) = &mut state.untold else {
+            state.operations.insert(address(operation), operation.clone().unbind());
+            return;
+        };
+        untold.push(operation.clone().unbind());
+        drop(state);
+        operation.get().task().map(OperationTask::cancel_untold);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waits for Awaited {
-    fn count(&self) -> usize {
-        self.operations().len()
+    fn cancel_untold(&self) -> usize {
+        let mut state = self.state();
+        let operations: Vec<_> = mem::take(&mut state.operations).into_values().collect();
+        let tasks = operations.iter().filter_map(|it| it.get().task());
+        tasks.for_each(OperationTask::cancel_untold);
+        let count = operations.len();
+        state.untold = Some(operations);
+        count
     }
 
-    fn cancel_untold(&self) -> Tell {
-        let cancelled: Vec<_> = mem::take(&mut *self.operations()).into_values().collect();
-        let tasks = |it: &[Py<Operation>], call: fn(&OperationTask)| {
-            it.iter().filter_map(|it| it.get().task()).for_each(call);
-        };
-        tasks(&cancelled, OperationTask::cancel_untold);
+    fn go_on(&self) -> Tell {
+        let untold = self.state().untold.take().unwrap_or_default();
         Box::new(move || {
-            tasks(&cancelled, OperationTask::tell_end);
+            untold.iter().filter_map(|it| it.get().task()).for_each(OperationTask::tell_end);
             // The interpreter may be gone.
-            mem::forget(cancelled);
+            mem::forget(untold);
         })
     }
 }
@@ -79,7 +99,7 @@ impl Operations {
     #[new]
     fn new(queue: Option<&CompletionQueue>) -> Self {
         let queue = queue.and_then(CompletionQueue::inner).cloned();
-        let awaited = Arc::new(Awaited { operations: Mutex::default(), queue });
+        let awaited = Arc::new(Awaited { state: Mutex::default(), queue });
         let weak: Weak<Awaited> = Arc::downgrade(&awaited);
         process::add_waits(weak);
         Self { awaited: ForkLocal::new(awaited) }
@@ -87,13 +107,15 @@ impl Operations {
 
     fn add(&self, operation: &Bound<'_, Operation>) {
         if let Some(awaited) = self.awaited.get() {
-            awaited.operations().insert(address(operation), operation.clone().unbind());
+            awaited.add(operation);
         }
     }
 
     fn discard(&self, operation: &Bound<'_, Operation>) {
-        let removed =
-            self.awaited.get().map(|awaited| awaited.operations().remove(&address(operation)));
+        let removed = self
+            .awaited
+            .get()
+            .map(|awaited| awaited.state().operations.remove(&address(operation)));
         drop(removed);
     }
 
@@ -105,7 +127,7 @@ impl Operations {
     }
 
     fn __len__(&self) -> usize {
-        self.awaited.get().map_or(0, |awaited| awaited.operations().len())
+        self.awaited.get().map_or(0, |awaited| awaited.state().operations.len())
     }
 }
 

@@ -22,11 +22,11 @@ use crate::notices::Notices;
 
 /// The operations for which one event loop or hub waits.
 pub(crate) trait Waits: Send + Sync {
-    /// How many there are.
-    fn count(&self) -> usize;
+    /// Cancels all of them, and those that begin from now on; tells how many there were.
+    fn cancel_untold(&self) -> usize;
 
-    /// Cancels all of them; the function that this returns tells those who wait.
-    fn cancel_untold(&self) -> Tell;
+    /// Lets others begin. The function that this returns tells those who wait for what was cancelled.
+    fn go_on(&self) -> Tell;
 }
 
 /// Tells those who wait for operations that these have ended.
@@ -92,12 +92,15 @@ pub(crate) fn end_operations(py: Python<'_>) {
     let Some(process) = process() else { return };
     py.detach(|| {
         let waits: Vec<_> = process.waits().iter().filter_map(Weak::upgrade).collect();
-        let count = waits.iter().map(|it| it.count()).sum::<usize>() + process.calls.count();
-        let (begun, patience) = (Instant::now(), process.engine.exit_patience(count));
-        let tell: Vec<_> = waits.iter().map(|it| it.cancel_untold()).collect();
+        let begun = Instant::now();
+        let count =
+            waits.iter().map(|it| it.cancel_untold()).sum::<usize>() + process.calls.count();
+        let patience = process.engine.exit_patience(count);
         process.calls.break_off(patience);
         process.engine.leave_queues();
         process.engine.drain(patience.saturating_sub(begun.elapsed()));
+        process.calls.go_on();
+        let tell: Vec<_> = waits.iter().map(|it| it.go_on()).collect();
         if count > 0 {
             let telling = move || process.tell_ends(tell);
             // Without a thread there is nobody to tell, either.

@@ -240,6 +240,17 @@ describe('a process', () => {
     }
   })
 
+  it('gives back what a listener releases that is called later', async () => {
+    await run(
+      `const redlock = new Redlock(urls)
+       const lock = await redlock.acquire('r', 60_000)
+       process.on('exit', () => void lock.release())
+       process.exit()`,
+      cluster.urls,
+    )
+    assert.deepEqual(await cluster.values('r'), [null, null, null])
+  })
+
   it('that exits in the same breath gives back what it has released', async () => {
     const { status } = await run(
       `const redlock = new Redlock(urls)
