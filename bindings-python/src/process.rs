@@ -101,10 +101,13 @@ pub(crate) fn end_operations(py: Python<'_>) {
         process.engine.drain(patience.saturating_sub(begun.elapsed()));
         process.calls.go_on();
         let tell: Vec<_> = waits.iter().map(|it| it.go_on()).collect();
-        if count > 0 {
-            let telling = move || process.tell_ends(tell);
-            // Without a thread there is nobody to tell, either.
-            drop(thread::Builder::new().spawn(telling));
+        // Also if there were none before: others have begun meanwhile.
+        let telling = move || {
+            thread::sleep(TOLD_AFTER);
+            process.tell_ends(tell);
+        };
+        if thread::Builder::new().spawn(telling).is_err() {
+            process.tell_ends(Vec::new());
         }
     });
 }
@@ -119,7 +122,6 @@ pub(crate) fn wait_until_told() {
 
 impl Process {
     fn tell_ends(&self, tell: Vec<Tell>) {
-        thread::sleep(TOLD_AFTER);
         for tell in tell {
             tell();
         }
