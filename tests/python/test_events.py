@@ -35,6 +35,16 @@ class Told(list[events.Event]):
 
 
 @both_apis
+async def test_a_lock_is_told_also_if_nobody_keeps_its_manager(api: Api) -> None:
+    told = Told()
+    lock = api.Redlock(OWN_NODES, on_event=told.append).lock("r")
+    gc.collect()
+    async with api.block(lock):
+        pass
+    await api.until(lambda: told.names() == ["acquired", "released"])
+
+
+@both_apis
 async def test_a_lock_is_told_from_its_acquisition_to_its_release(api: Api) -> None:
     told = Told()
     before = time.time()

@@ -171,8 +171,12 @@ class LeaseBase(LeaseState):
 class LockBase(Generic[L]):
     """A lock that can be acquired repeatedly, and its leases."""
 
-    def __init__(self, planned: tuple[Plan, Behaviour]) -> None:
+    def __init__(
+        self, planned: tuple[Plan, Behaviour], events: Optional[EventSource] = None
+    ) -> None:
         self._fixed = planned
+        # : Kept, so that events are told also where nobody keeps the `Redlock`.
+        self._events = events
         self._acquisitions: Acquisitions[L] = Acquisitions()
 
     def _planned(self) -> tuple[Plan, Behaviour]:

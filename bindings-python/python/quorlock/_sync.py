@@ -336,7 +336,7 @@ class Redlock(RedlockBase):
 
         `ttl` is how many seconds the nodes keep it unless it is extended, by default 10.
         """
-        return Lock(self._plan_for(resource, ttl, resources, options))
+        return Lock(self._plan_for(resource, ttl, resources, options), self._events)
 
     @shows(LockOptions)
     def lease(

@@ -269,7 +269,10 @@ class _Instrumentation:
         if hold is not None:
             # Its end may be told late, and the clock be set meanwhile.
             self._end(guard, event.token, hold.began + held_for, outcome)
-        elif len(self._ended) < _MOST_ENDED:
+        else:
+            # A lease that was taken over has no span: its end is kept in vain.
+            while len(self._ended) >= _MOST_ENDED:
+                self._ended.pop(next(iter(self._ended)), None)
             self._ended[event.token] = (event.at, outcome)
 
     def _end(self, guard: Guard, token: str, at: float, outcome: str) -> None:
