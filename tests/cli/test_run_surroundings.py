@@ -82,8 +82,12 @@ def test_the_command_is_not_started_once_the_lease_has_ended(
             os.kill(pids.pop(), signal.SIGSTOP)
         return data
 
-    with between(cluster3[0], to_server=stop) as url:
-        nodes = [url, *cluster3.urls[1:]]
+    # It waits for the record on a quorum, and thus for one of these nodes.
+    with (
+        between(cluster3[0], to_server=stop) as first,
+        between(cluster3[1], to_server=stop) as second,
+    ):
+        nodes = [first, second, cluster3.urls[2]]
         command = start("run", "--ttl", "1s", "job", "--", "touch", str(made), nodes=nodes)
         pids[0] = command.pid
         eventually(lambda: not pids)

@@ -58,11 +58,11 @@ describe('fake timers', { timeout: 60_000 }, () => {
     try {
       own = new (loadAnew().Redlock)(cluster.urls)
       clock.moveOn()
-      assert.equal((await crowd(own)).size, 600)
+      assert.equal((await lockMany(own)).size, 600)
     } finally {
       clock.restore()
     }
-    assert.equal((await crowd(own, 'later')).size, 600)
+    assert.equal((await lockMany(own, 'later')).size, 600)
     await own.quit()
   })
 

@@ -5,7 +5,6 @@ Names and defaults come from the core and the tables of `_options`; nothing is d
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any, Callable, TypeVar
 
@@ -42,8 +41,10 @@ def returns_coroutine(function: F) -> F:
     mark: Callable[[F], F] | None = getattr(inspect, "markcoroutinefunction", None)
     if mark is not None:
         return mark(function)
-    # Before Python 3.12 there is only asyncio's own mark.
-    vars(function)["_is_coroutine"] = getattr(asyncio.coroutines, "_is_coroutine", None)
+    # Before Python 3.12 there is only asyncio's own mark; whoever needs it has imported asyncio.
+    from asyncio import coroutines
+
+    vars(function)["_is_coroutine"] = getattr(coroutines, "_is_coroutine", None)
     return function
 
 
