@@ -35,7 +35,7 @@ export function after(millis: number, callback: () => void): () => void {
 /** A signal that nobody refers to would be collected before its time. */
 const pending = new Set<AbortSignal>()
 
-// A fake one does not call, or it calls on behalf of whoever moves the fake clock on. A real one calls on its own behalf.
+// A fake function never calls back, or the test calls back through it. Only Node itself calls back through a real one.
 let isTickReal = false
 let isImmediateReal = false
 const ofTick = (): void => void (isTickReal = caller()?.callback === ofTick)

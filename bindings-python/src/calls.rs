@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
+use futures_util::future::{AbortHandle, Abortable};
 
 /// The calls under way.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
 impl Calls {
     /// Begins a call: what it is to run in place of `future`, which ends early if the call is broken off.
     pub(crate) fn begin<F: Future>(&self, future: F) -> (Call<'_>, Abortable<F>) {
-        let (handle, registration): (_, AbortRegistration) = AbortHandle::new_pair();
+        let (handle, registration) = AbortHandle::new_pair();
         let mut state = self.state();
         state.number += 1;
         let number = state.number;

@@ -199,7 +199,7 @@ fn wait_for_signals(py: Python<'_>, task: &OperationTask) -> PyResult<()> {
     }
 }
 
-/// The error for a result that was dropped. If it was because the process ends, a daemon thread hears of it later.
+/// The error for a result that was dropped. At the end of the process, a daemon thread first waits until it may be told.
 fn gone(py: Python<'_>, task: &OperationTask) -> PyErr {
     if task.shared.lock().is_untold && is_main_thread(py).is_ok_and(|is_main| !is_main) {
         py.detach(process::wait_until_told);

@@ -209,13 +209,13 @@ impl OperationTask {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancels the operation at the end of the process: whoever waits for it is told later.
+    /// Cancels the operation at the end of the process. [`Self::tell_end`] tells its callers.
     pub(crate) fn cancel_untold(&self) {
         self.shared.lock().is_untold = true;
         self.cancel();
     }
 
-    /// Tells whoever waits for an operation that was cancelled so.
+    /// Tells the callers of an operation that [`Self::cancel_untold`] has cancelled.
     pub(crate) fn tell_end(&self) {
         let mut progress = self.shared.lock();
         progress.is_untold = false;

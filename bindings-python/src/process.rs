@@ -82,11 +82,11 @@ pub(crate) fn add_waits(waits: Weak<dyn Waits>) {
     known.push(waits);
 }
 
-/// For the end of the process: cancels all operations but releases, whoever waits for them, and waits briefly until they
-/// have withdrawn their keys and places.
+/// For the end of the process: cancels all operations but releases, and waits briefly until they have withdrawn their
+/// keys and places.
 ///
-/// Whoever waits for them is told a moment later. There is no such moment, unless another function is called at the
-/// end of the process that waits in turn: a daemon thread would write its error to standard error.
+/// Their callers are told [`TOLD_AFTER`] later. Told at once, a daemon thread would write its error to standard error.
+/// A process that only ends has gone by then; if another function still waits for a caller, that caller must be told.
 #[pyfunction]
 pub(crate) fn end_operations(py: Python<'_>) {
     let Some(process) = process() else { return };

@@ -36,28 +36,31 @@ def run(test: Callable[..., Any]) -> Callable[..., None]:
     return on_a_loop
 
 
+async def _join(locks: AsyncRedlock, order: list[int], number: int) -> None:
+    async with locks.lock("r"):
+        order.append(number)
+
+
+def _inversions(order: list[int]) -> int:
+    return sum(1 for one, two in pairwise(order) if one > two)
+
+
 @run
 async def test_they_have_it_one_after_another_in_the_order_of_coming(
     servers: Callable[..., Cluster],
 ) -> None:
     async with AsyncRedlock(servers(3).urls) as locks:
         order: list[int] = []
-
-        async def wait(number: int) -> None:
-            async with locks.lock("r"):
-                order.append(number)
-
         async with locks.lock("r"):
             waiting = []
             for number in range(WAITERS):
-                waiting.append(asyncio.create_task(wait(number)))
+                waiting.append(asyncio.create_task(_join(locks, order, number)))
                 await asyncio.sleep(0)
             waiting[7].cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         assert sorted(order) == [number for number in range(WAITERS) if number != 7]
         # The first try of each goes through the event loop: those of one moment may change places.
-        inversions = sum(1 for one, two in pairwise(order) if one > two)
-        assert inversions <= WAITERS / 50
+        assert _inversions(order) <= WAITERS / 50
 
 
 @run
@@ -66,13 +69,8 @@ async def test_they_keep_their_places_while_a_new_manager_connects(
 ) -> None:
     async with AsyncRedlock(servers(3).urls) as locks:
         order: list[int] = []
-
-        async def wait(number: int) -> None:
-            async with locks.lock("r"):
-                order.append(number)
-
-        await asyncio.gather(*(wait(number) for number in range(WAITERS)))
-        inversions = sum(1 for one, two in pairwise(order) if one > two)
+        await asyncio.gather(*(_join(locks, order, number) for number in range(WAITERS)))
+        inversions = _inversions(order)
         # As above; but none is put off behind hundreds that came later.
         assert inversions <= WAITERS / 50
         assert max(abs(place - number) for place, number in enumerate(order)) <= WAITERS / 50

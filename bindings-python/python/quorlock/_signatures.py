@@ -41,7 +41,7 @@ def returns_coroutine(function: F) -> F:
     mark: Callable[[F], F] | None = getattr(inspect, "markcoroutinefunction", None)
     if mark is not None:
         return mark(function)
-    # Before Python 3.12 there is only asyncio's own mark; whoever needs it has imported asyncio.
+    # Before Python 3.12 only asyncio has a mark. Blocking code must not import it.
     from asyncio import coroutines
 
     vars(function)["_is_coroutine"] = getattr(coroutines, "_is_coroutine", None)

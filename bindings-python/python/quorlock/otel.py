@@ -270,7 +270,7 @@ class _Instrumentation:
             # Its end may be told late, and the clock be set meanwhile.
             self._end(guard, event.token, hold.began + held_for, outcome)
         else:
-            # A lease that was taken over has no span: its end is kept in vain.
+            # A lease that was taken over has no span, so nobody asks for its end.
             while len(self._ended) >= _MOST_ENDED:
                 self._ended.pop(next(iter(self._ended)), None)
             self._ended[event.token] = (event.at, outcome)

@@ -168,7 +168,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "it must be a number of seconds above 0, and 3600 at most".to_owned())
 }
 
-/// Of a value that is repeated to whoever wrote it, in letters.
+/// How many letters of a wrong value a message repeats.
 const LONGEST_SHOWN: usize = 200;
 /// What the clocks of all systems can add to now.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
