@@ -44,9 +44,10 @@ class Entrant:
             case "Node":
                 return ["node", contestants / "node" / f"{self.program}.mjs", *variant]
             case "Rust" if self.role == OURS:
-                return [prepare.ROOT / "target" / "release" / self.program, *variant]
+                return [prepare.release_build(prepare.ROOT / "target", self.program), *variant]
             case "Rust":
-                return [prepare.TARGET / "rust-peers" / "release" / self.program, *variant]
+                peers = prepare.TARGET / "rust-peers"
+                return [prepare.release_build(peers, self.program), *variant]
             case _:
                 return [prepare.TARGET / self.program, *variant]
 

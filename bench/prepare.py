@@ -51,6 +51,11 @@ def compile_c(source: Path) -> Path:
     return program
 
 
+def release_build(folder: Path, program: str) -> Path:
+    """What cargo has built in its folder; in a folder of the target, if one is named."""
+    return folder / os.environ.get("CARGO_BUILD_TARGET", "") / "release" / program
+
+
 def addon() -> Path:
     """The release build of the Node addon."""
     return next((TARGET / "node").glob("quorlock.*.node"))

@@ -1,4 +1,4 @@
-"""Installs what building and testing need: `.venv` from requirements-dev.txt, and `node_modules`.
+"""Gets what building and testing need: `.venv` from requirements-dev.txt, `node_modules`, crates.
 
 Runs on the system's Python with the standard library only, and does nothing the second time.
 A Debian without python3-venv is helped by python3-venv (as root) or by virtualenv.
@@ -14,6 +14,7 @@ import sys
 import venv
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,8 @@ def setup() -> None:
     """Brings both environments up to date."""
     _check_tools()
     with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(python_environment), pool.submit(node_environment)]:
+        parts = (python_environment, node_environment, crates)
+        for done in [pool.submit(part) for part in parts]:
             done.result()
 
 
@@ -59,6 +61,18 @@ def node_environment() -> None:
     # Of what it installed it writes to standard output, of what is wrong to the other.
     _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], is_quiet=True)
     stamp.write_text(wanted)
+
+
+def crates() -> None:
+    """What cargo needs, downloaded while the others are installed."""
+    _run(["cargo", "fetch", "--quiet", "--target", host()])
+
+
+@cache
+def host() -> str:
+    """This machine, as the compiler names it."""
+    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    return next(line.removeprefix("host: ") for line in told.splitlines() if "host: " in line)
 
 
 def _check_tools() -> None:

@@ -78,6 +78,10 @@ FUZZ = [
 # The whole workspace is named, as its build is there.
 TRACING = ["--workspace", "--features", "quorlock/tracing", "--test", "tracing"]
 
+# How cargo builds a crate depends on the features that all selected packages want of it: with all
+# three, the addon and the command are linked from what the tests of Rust were built from.
+BUILT = ["-p", "quorlock-node", "-p", "quorlock-cli", "-p", "quorlock-python"]
+
 # Quick parts first, so that a slip is told early; then what the later parts are built from.
 PARTS = [
     Part(
@@ -116,6 +120,15 @@ PARTS = [
         _cargo("run", "--quiet", "--profile", "model", "-p", "quorlock-model", "--", "search"),
         beside=True,
     ),
+    # The addon and the command. Before pytest: tests/parity compares the two bindings, tests/cli
+    # runs the command.
+    Part(
+        "build addon",
+        _groups("build lint node python"),
+        _npm("build:addon", "--", "--", *BUILT),
+        generated=["bindings-node/native.d.ts"],
+    ),
+    Part("build node", _groups("build lint node python"), _npm("build:ts")),
     Part(
         "build python",
         _groups("build lint python"),
@@ -123,17 +136,6 @@ PARTS = [
     ),
     Part("mypy", _groups("lint python"), _python("mypy")),
     Part("stubtest", _groups("lint python"), _python("mypy.stubtest", "quorlock")),
-    # Before pytest: tests/parity compares the two bindings.
-    Part(
-        "build node",
-        _groups("build lint node python"),
-        _npm("build:debug"),
-        generated=["bindings-node/native.d.ts"],
-    ),
-    # Before pytest: tests/cli runs it.
-    Part(
-        "build command", _groups("build python"), _cargo("build", "--quiet", "-p", "quorlock-cli")
-    ),
     Part("pytest", _groups("python"), _python("pytest", "-q", "--durations=10", *SEVERAL), PYTEST),
     Part("tsc", _groups("lint node"), _npm("typecheck")),
     Part("publint", _groups("lint node"), _npm("publint")),

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.prepare import ROOT, compile_c
+from bench.prepare import ROOT, compile_c, release_build
 
 HERE = Path(__file__).resolve().parent
 MEASURE = HERE / "measure.json"
@@ -48,7 +48,7 @@ def count() -> int | None:
                    cwd=ROOT, check=True)  # fmt: skip
     counter = compile_c(HERE / "count.c")
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    program = built / "release" / "quorlock-guard"
+    program = release_build(built, "quorlock-guard")
     done = subprocess.run(
         [counter, program, str(PAIRS)], capture_output=True, text=True, check=False
     )

@@ -6,7 +6,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use napi::Either;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;

@@ -16,7 +16,7 @@ use std::task::{self, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
+use futures::task::AtomicWaker;
 use napi::Status;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};

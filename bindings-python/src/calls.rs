@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, Abortable};
+use futures::future::{AbortHandle, Abortable};
 
 /// The calls under way.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures_util::TryFutureExt as _;
+use futures::TryFutureExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use quorlock::{Address, Builder, Event, Interest, NodeState, Redlock, Stats, Subscription};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock::embed::Drive;
 use quorlock::{Engine, LockError, Task};
 

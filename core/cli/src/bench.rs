@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 use quorlock::{Address, Fault, Redlock, ServerConnection};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;

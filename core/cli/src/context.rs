@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use quorlock::{
     Address, Builder, Engine, Fault, FaultKind, NodeSettings, NodeState, Policy, Redlock,
     ServerConnection,

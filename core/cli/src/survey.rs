@@ -8,7 +8,7 @@ mod shown;
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
+use futures::future::join;
 use quorlock::{Address, Fault, NodeState, ServerConnection};
 use serde_json::{Value, json};
 use tokio::time::timeout;

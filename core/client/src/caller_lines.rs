@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock_protocol::{ErrorKind, Resources};
 use tokio::sync::oneshot;
 use tokio::time::timeout;

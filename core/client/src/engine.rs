@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
-use futures_util::future::lazy;
+use futures::FutureExt as _;
+use futures::future::lazy;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, yield_now};
 

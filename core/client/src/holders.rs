@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use quorlock_protocol::{ErrorKind, HolderId, Resource, Resources};
 use redis::Value;
 use tokio::sync::oneshot;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use futures_util::task::AtomicWaker;
+use futures::task::AtomicWaker;
 use quorlock_protocol::{Moment, News, NodeId, Reply};
 
 pub(crate) use self::late::{CompactVotes, LateVotes};

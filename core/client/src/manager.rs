@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use quorlock_protocol::{
     Claim, ConfigError, ErrorKind, HolderId, Inspect, Inspection, Policy, Quorum, Resources,
     RoundReport, Withdraw,

@@ -14,7 +14,7 @@ use crate::inbox::{Inbox, ReplyTo};
 /// use quorlock::{Node as _, MemoryNode, Replies};
 /// use quorlock_protocol::{Action, Answer, Claim, Command, HolderId, Moment, Resources, Ticket};
 ///
-/// # futures_util::FutureExt::now_or_never(async {
+/// # futures::FutureExt::now_or_never(async {
 /// let node = MemoryNode::named("documentation");
 /// let claim = Claim { resources: Resources::new(["r"])?, holder: HolderId::adopt("me")? };
 /// let mut replies = Replies::new();

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use quorlock::{Engine, ErrorKind, Policy, Redlock, ReleaseOutcome};
 use support::proxy::Proxy;
 use support::server::Server;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use quorlock::{NodeState, Policy, Redlock};
 use quorlock_protocol::{Action, Answer, Fault, FaultKind, Frees, Vote};
 use support::proxy::Proxy;

@@ -323,7 +323,7 @@ fn clients_that_come_together_set_a_new_cluster_up_at_once() {
             locks.lock(&format!("r{index}")).timeout(TTL).acquire().await.map(drop)
         });
         let begun = Instant::now();
-        for result in futures_util::future::join_all(locks).await {
+        for result in futures::future::join_all(locks).await {
             result.expect("nobody is held back");
         }
         assert!(begun.elapsed() < TTL);

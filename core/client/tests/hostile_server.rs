@@ -8,7 +8,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use proptest::prelude::*;
 use quorlock::{ErrorKind, Redlock, RestartGuard};
 use quorlock_protocol::Policy;

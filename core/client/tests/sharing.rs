@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::join_all;
+use futures::FutureExt as _;
+use futures::future::join_all;
 use quorlock::{
     Builder, Engine, ErrorKind, NodeSettings, NodeState, Policy, Redlock, RestartGuard,
 };

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use quorlock::{Policy, Redlock, RestartGuard};
 use quorlock_protocol::Action;
 use support::proxy::Proxy;

@@ -1,7 +1,7 @@
 //! `release --force`: takes a lock's keys from every holder that has one. Owns what was done on which
 //! node, and what that adds up to.
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use quorlock::{Address, FaultKind, ServerConnection};
 use serde_json::{Map, Value as Json, json};
 

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock_protocol::{Release, ReleaseOutcome, Withdraw};
 use tokio::sync::oneshot;
 

@@ -1,8 +1,8 @@
 //! The sequencer of a lease, and the record by which others can verify it. Owns when the record is
 //! written and deleted.
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use redis::Value;
 use tokio::time::timeout;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock_protocol::{ErrorKind, Resources};
 use tokio::time::timeout;
 

@@ -6,7 +6,7 @@ mod serving;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::task::noop_waker_ref;
+use futures::task::noop_waker_ref;
 use quorlock_protocol::{Fault, FaultKind};
 use tokio::select;
 use tokio::sync::{mpsc, watch};

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
+use futures::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
 use quorlock_protocol::Fault;
 use tokio::time::{Instant, sleep};
 

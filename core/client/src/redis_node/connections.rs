@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared, WeakShared};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use quorlock_protocol::Fault;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};

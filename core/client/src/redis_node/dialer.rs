@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock_protocol::{Fault, FaultKind};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};

@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::Shared;
+use futures::FutureExt as _;
+use futures::future::Shared;
 use quorlock_protocol::Fault;
 
 use super::connection::{Connection, Inquiry, Share};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use futures_util::future::BoxFuture;
-use futures_util::task::AtomicWaker;
+use futures::future::BoxFuture;
+use futures::task::AtomicWaker;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::node_guards::{News, NodeGuard};
@@ -118,7 +118,7 @@ async fn next_news(node_guard: Option<NodeGuard>) -> (News, NodeGuard) {
 mod tests {
     use std::time::Duration;
 
-    use futures_util::FutureExt as _;
+    use futures::FutureExt as _;
     use quorlock_protocol::{NodeId, Policy, Quorum};
     use tokio::select;
     use tokio::time::sleep;

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use quorlock_protocol::{
     Answer, Claim, ErrorKind, Fault, FaultKind, Frees, HolderId, Inspect, Inspection, Moment,
     NodeVote, Quorum, Resources, RoundReport, Standing, Vote,

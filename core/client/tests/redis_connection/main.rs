@@ -7,7 +7,7 @@ mod support;
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock::{NodeState, boot_clock};
 use quorlock_protocol::{Action, Fault, FaultKind};
 use support::proxy::Proxy;

@@ -5,7 +5,7 @@ use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures::future::BoxFuture;
 use quorlock_protocol::Moment;
 use tokio::select;
 use tokio::task::yield_now;

@@ -1,6 +1,6 @@
 //! Tests of a connection with several users, over a pipe in memory with the test at its other end.
 
-use futures_util::FutureExt as _;
+use futures::FutureExt as _;
 use quorlock_protocol::FaultKind;
 use redis::{Value, cmd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::task::{Context, Poll};
 
-use futures_util::task::noop_waker_ref;
+use futures::task::noop_waker_ref;
 use quorlock_protocol::{Fault, FaultKind, Moment};
 use tokio::time::Instant;
 

@@ -119,7 +119,7 @@ impl AsyncWrite for Metered {
 mod tests {
     use std::io::ErrorKind;
 
-    use futures_util::FutureExt as _;
+    use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;

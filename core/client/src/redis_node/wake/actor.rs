@@ -8,8 +8,8 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quorlock_protocol::{Answer, Fault};
 use tokio::select;
 use tokio::sync::mpsc;

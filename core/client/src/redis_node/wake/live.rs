@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use quorlock_protocol::{Fault, Waiter};
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, ServerError, Value};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quorlock_protocol::Fault;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo};

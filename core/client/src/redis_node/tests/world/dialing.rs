@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use futures_util::task::noop_waker_ref;
+use futures::task::noop_waker_ref;
 
 use super::{Line, Way, World, clock};
 use crate::redis_node::connection::{Connection, ConnectionUser, Share};
