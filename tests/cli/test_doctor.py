@@ -59,6 +59,7 @@ def test_a_node_that_cannot_be_reached(healthy: Cluster, servers: Servers) -> No
     assert found["node"] == gone.url
     assert "connection refused" in found["problem"]
     assert told["nodes"][2]["reachable"] is False
+    assert told["nodes"][2].keys() == told["nodes"][0].keys()
 
 
 def test_too_few_nodes_for_a_lock(servers: Servers) -> None:

@@ -135,41 +135,37 @@ fn rights(facts: &Facts) -> Cell {
     Cell::new(&format!("lacks {lacking}, {push}"), Tone::Bad)
 }
 
-/// Everything that is known of a node.
+/// Everything that is known of a node; `null` for what is not.
 pub(super) fn as_json(node: &Node) -> Value {
-    let mut told = json!({
+    let facts = node.facts.as_ref().ok();
+    let told = |read: fn(&Facts) -> Value| facts.map_or(Value::Null, read);
+    json!({
         "node": node.address,
         "state": node.state.name(),
         "detail": node.state.detail(),
         "quarantine_left_seconds": node.state.quarantine_left().map(|left| rounded(left.as_secs_f64())),
-        "reachable": node.facts.is_ok(),
-    });
-    if let (Ok(facts), Some(fields)) = (&node.facts, told.as_object_mut()) {
-        let more = json!({
-            "server": facts.product,
-            "version": facts.version,
-            "role": facts.role,
-            "run_id": facts.run_id,
-            "uptime_seconds": facts.uptime.map(|time| time.as_secs()),
-            "append_only": facts.has_log,
-            "fsync": facts.fsync,
-            "eviction_policy": facts.eviction,
-            "used_memory_bytes": facts.used_memory,
-            "max_memory_bytes": facts.max_memory,
-            "in_cluster": facts.is_in_cluster,
-            "clock_offset_seconds": facts.clock_offset.map(|(offset, _)| rounded(offset)),
-            "round_trip_seconds": rounded(facts.round_trip.as_secs_f64()),
-            "lacking_rights": facts.rights.lacking,
-            "lock_keys_permitted": facts.rights.has_lock_keys,
-            "push": facts.rights.has_push(),
-            "lacking_rights_for_push": facts.rights.lacking_for_push,
-            "missing_commands": facts.rights.missing,
-            "missing_commands_for_push": facts.rights.missing_for_push,
-            "certificate_left_seconds": facts.certificate.map(|(_, ends)| ends),
-        });
-        fields.extend(more.as_object().cloned().unwrap_or_default());
-    }
-    told
+        "reachable": facts.is_some(),
+        "server": told(|it| json!(it.product)),
+        "version": told(|it| json!(it.version)),
+        "role": told(|it| json!(it.role)),
+        "run_id": told(|it| json!(it.run_id)),
+        "uptime_seconds": told(|it| json!(it.uptime.map(|time| time.as_secs()))),
+        "append_only": told(|it| json!(it.has_log)),
+        "fsync": told(|it| json!(it.fsync)),
+        "eviction_policy": told(|it| json!(it.eviction)),
+        "used_memory_bytes": told(|it| json!(it.used_memory)),
+        "max_memory_bytes": told(|it| json!(it.max_memory)),
+        "in_cluster": told(|it| json!(it.is_in_cluster)),
+        "clock_offset_seconds": told(|it| json!(it.clock_offset.map(|(offset, _)| rounded(offset)))),
+        "round_trip_seconds": told(|it| json!(rounded(it.round_trip.as_secs_f64()))),
+        "lacking_rights": told(|it| json!(it.rights.lacking)),
+        "lock_keys_permitted": told(|it| json!(it.rights.has_lock_keys)),
+        "push": told(|it| json!(it.rights.has_push())),
+        "lacking_rights_for_push": told(|it| json!(it.rights.lacking_for_push)),
+        "missing_commands": told(|it| json!(it.rights.missing)),
+        "missing_commands_for_push": told(|it| json!(it.rights.missing_for_push)),
+        "certificate_left_seconds": told(|it| json!(it.certificate.map(|(_, ends)| ends))),
+    })
 }
 
 /// In its two largest units.
