@@ -66,14 +66,6 @@ FREE_THREADED = [
     *("--config", "env.PYO3_CONFIG_FILE.relative=true"),
 ]
 
-# Outside the workspace. Checked, so that the targets still build when somebody wants to run them.
-FUZZ = [
-    "--quiet",
-    *("--manifest-path", "fuzz/Cargo.toml"),
-    "--no-default-features",
-    *("--target-dir", "target"),
-]
-
 # What the workspace leaves out, since no binding uses it.
 # The whole workspace is named, as its build is there.
 TRACING = ["--workspace", "--features", "quorlock/tracing", "--test", "tracing"]
@@ -109,7 +101,6 @@ PARTS = [
         _groups("lint rust"),
         _cargo("clippy", *TRACING, "--lib", "--", "-D", "warnings"),
     ),
-    Part("fuzz targets", _groups("lint rust"), _cargo("check", *FUZZ)),
     Part("free-threaded", _groups("lint python"), _cargo("check", *FREE_THREADED)),
     Part("cargo test", _groups("rust"), _cargo("test", "--workspace", "--no-fail-fast"), CARGO),
     Part("test tracing", _groups("rust"), _cargo("test", *TRACING), CARGO),

@@ -1,15 +1,25 @@
 //! Parses arbitrary text as the address of a node: it is accepted or refused in words, and no
 //! password is repeated.
 
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use quorlock::{Address, Redlock};
 
 /// Letters that stand in no other piece of an address.
 const SECRET: &str = "Xq7Zw9Vk";
 
-fuzz_target!(|text: &str| {
+#[cfg(feature = "libfuzzer")]
+libfuzzer_sys::fuzz_target!(|input: &[u8]| target(input));
+
+#[cfg(not(feature = "libfuzzer"))]
+fn main() {
+    quorlock_fuzz::replay(target);
+}
+
+fn target(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else {
+        return;
+    };
     for address in [text.to_owned(), format!("redis://user:{SECRET}@{text}")] {
         let shown = match address.parse::<Address>() {
             Ok(address) => format!("{address} {address:?} {}", address.endpoint()),
@@ -19,4 +29,4 @@ fuzz_target!(|text: &str| {
         // As the binding does, without starting anything.
         let _ = Redlock::builder().nodes([address]).check();
     }
-});
+}

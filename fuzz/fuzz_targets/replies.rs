@@ -2,19 +2,26 @@
 //! (the first byte decides). A panic of any thread ends the run, and so does a call that does not
 //! end.
 
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../core/client/tests/support/hostile_server.rs"]
 mod hostile_server;
 
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
+use hostile_server::{Attack, HostileServer, Strikes};
 use quorlock::Redlock;
-use hostile_server::{Attack, Strikes, HostileServer};
 
-fuzz_target!(|bytes: &[u8]| {
+#[cfg(feature = "libfuzzer")]
+libfuzzer_sys::fuzz_target!(|input: &[u8]| target(input));
+
+#[cfg(not(feature = "libfuzzer"))]
+fn main() {
+    quorlock_fuzz::replay(target);
+}
+
+fn target(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (strikes, bytes) = match bytes {
         [first, rest @ ..] if first % 2 == 1 => (Strikes::AfterAGrant, rest),
@@ -31,4 +38,4 @@ fuzz_target!(|bytes: &[u8]| {
         drop(lease);
     });
     locks.close();
-});
+}
