@@ -154,7 +154,7 @@ describe('waiting', () => {
     const order = []
     /** @type {Promise<void>[]} */
     const waiting = []
-    // Managers of different settings stand in no common line of the process.
+    // Managers of different settings share no queue of the process.
     const managers = Array.from(
       { length: 6 },
       (_, number) => new Redlock(cluster.urls, { ...UNHURRIED, retryJitter: number }),

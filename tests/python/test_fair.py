@@ -84,7 +84,7 @@ def places(cluster: Sequence[Server]) -> list[object]:
     return [server.command("ZCARD", "quorlock:queue:{fair}") for server in cluster]
 
 
-def stand_in_line(started: contextlib.ExitStack, cluster: Cluster, count: int) -> list[Program]:
+def start_waiters(started: contextlib.ExitStack, cluster: Cluster, count: int) -> list[Program]:
     """Starts `count` programs that wait, one after the other; Python and Node take turns."""
     waiting = []
     for number in range(count):
@@ -129,7 +129,7 @@ def test_waiters_are_let_in_one_by_one(cluster3: Cluster) -> None:
     with contextlib.ExitStack() as started, Redlock(cluster3.urls, ttl=60) as locks:
         holder = locks.lock("fair", fair=True)
         assert holder.acquire()
-        waiting = stand_in_line(started, cluster3, 6)
+        waiting = start_waiters(started, cluster3, 6)
         assert locks.lock("fair").waiters() == 6
         # The first came before it, so it has to wait.
         late = locks.lock("fair", fair=True, timeout=0.2)
@@ -161,23 +161,23 @@ def passed_over(cluster: Cluster, second: int) -> float:
     with contextlib.ExitStack() as started, Redlock(cluster.urls, ttl=60) as locks:
         holder = locks.lock("fair", fair=True)
         assert holder.acquire()
-        line = stand_in_line(started, cluster, 3)
-        alive = line.pop()
-        line[0].signal(signal.SIGSTOP)
-        line[1].signal(second)
+        waiting = start_waiters(started, cluster, 3)
+        alive = waiting.pop()
+        waiting[0].signal(signal.SIGSTOP)
+        waiting[1].signal(second)
         if second == signal.SIGKILL:
-            line.pop().end()
+            waiting.pop().end()
         released = time.monotonic()
         holder.release()
         took = float(alive.line()) - released
-        for hung in line:
+        for hung in waiting:
             hung.signal(signal.SIGCONT)
         # Each takes its place again: were the lock free before, the second might get it first.
-        eventually(lambda: places(cluster) == [len(line)] * len(cluster))
+        eventually(lambda: places(cluster) == [len(waiting)] * len(cluster))
         alive.write("\n")
         assert alive.end()[0] == 0
         # They have lost their turns, and nothing else.
-        for hung in line:
+        for hung in waiting:
             assert float(hung.line()) > released
             hung.write("\n")
             assert hung.end()[0] == 0

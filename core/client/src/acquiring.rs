@@ -14,7 +14,7 @@ use quorlock_protocol::{
 use tokio::time::timeout;
 
 use crate::acquisition_report::AcquisitionReport;
-use crate::caller_lines::Turn;
+use crate::caller_queues::Turn;
 use crate::driver::Driver;
 use crate::engine::Task;
 use crate::error::{LockError, name_votes};
@@ -44,7 +44,7 @@ struct Start {
     is_last: bool,
     /// `None` for a caller that tries once, beside the one whose turn it is.
     turn: Option<Turn>,
-    /// How the try before ended, for a caller that has waited in line.
+    /// How the try before ended, for a caller that has waited in the process's queue.
     before: Option<ErrorKind>,
 }
 
@@ -122,17 +122,17 @@ impl Call {
         }
     }
 
-    /// Up to the lease or the error. A caller that waits in line needs no room yet for its try, nor the other way round.
+    /// Up to the lease or the error. A caller that waits in the queue needs no room yet for its try, nor the other way round.
     fn acquire(&self) -> Acquisition<'_> {
         if let Err(closed) = self.manager.check_open(&self.resources) {
             return Box::pin(ready(Err(closed)));
         }
         let started = self.started();
         let note = self.manager.announce(&self.policy);
-        // First into the line: a caller that comes while the nodes are being connected keeps its place.
+        // First into the process's queue: a caller that comes while the nodes are being connected keeps its place.
         match self.begin() {
             Some(start) => Box::pin(self.try_for(start, note, started)),
-            None => Box::pin(self.stand_in_line(note, started)),
+            None => Box::pin(self.wait_for_turn(note, started)),
         }
     }
 
@@ -161,7 +161,7 @@ impl Call {
         Some(left.saturating_sub(TO_TRY).max(left / 2))
     }
 
-    /// For how long a caller waits in line.
+    /// For how long a caller waits in the process's queue.
     fn patience(&self, started: Moment) -> Option<Duration> {
         self.policy.longest_wait().map(|longest| self.left(longest, started))
     }
@@ -183,7 +183,7 @@ impl Call {
         let machine = Acquire::new(started, resources.clone(), policy, manager.quorum, known)
             .queued_as(manager.engine.draw_waiter());
         let was_contended =
-            manager.caller_lines.contention.is_recent(resources, manager.clock.to_boot(started));
+            manager.caller_queues.contention.is_recent(resources, manager.clock.to_boot(started));
         let machine = if was_contended { machine.queue_first() } else { machine };
         let machine = Some(before.into_iter().fold(machine, Acquire::after));
         let mut acquiring = Acquiring { manager, driver, machine, note, turn };
@@ -233,36 +233,36 @@ impl Call {
     fn begin(&self) -> Option<Start> {
         let driver = self.manager.driver();
         let number = self.manager.number;
-        let turn = self.manager.caller_lines.enter(number, &self.resources, &driver.inbox);
+        let turn = self.manager.caller_queues.enter(number, &self.resources, &driver.inbox);
         let may_begin = turn.is_some() || self.policy.retry_limit() == Some(0);
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
 
     /// Waits behind the callers of this process that came before, then tries.
-    async fn stand_in_line(
+    async fn wait_for_turn(
         &self,
         note: Option<Box<LongLockNote>>,
         started: Moment,
     ) -> Result<LeaseGuard, LockError> {
-        let mut place = self.manager.caller_lines.join(self.manager.number, &self.resources);
+        let mut entry = self.manager.caller_queues.join(self.manager.number, &self.resources);
         self.manager.telemetry.note_wait(&self.resources, None, None);
         let began = self.manager.clock.now();
         if !self.manager.is_settled() {
             // The nodes are connected meanwhile; what is wrong with them is told when it is this caller's turn.
             let _ = Box::pin(self.manager.settle(self.patience(started))).await;
         }
-        let turn = place.turn(self.patience(started)).await;
-        // The one before it in the line has ended.
+        let turn = entry.turn(self.patience(started)).await;
+        // The one before it in the queue has ended.
         let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
         let waited = self.manager.clock.now().since(began);
         self.manager.telemetry.note_wake(&self.resources, by, waited);
-        let start = self.leave_line(turn, started)?;
+        let start = self.leave_queue(turn, started)?;
         Box::pin(self.try_for(start, note, started)).await
     }
 
     /// What a caller tries with that has waited. One with a limited number of tries still gets one without its turn,
     /// and so does one that learns in this way that too few nodes can be reached.
-    fn leave_line(&self, turn: Option<Turn>, started: Moment) -> Result<Start, LockError> {
+    fn leave_queue(&self, turn: Option<Turn>, started: Moment) -> Result<Start, LockError> {
         let (manager, resources) = (&self.manager, &self.resources);
         manager.check_open(resources)?;
         let driver = manager.driver();

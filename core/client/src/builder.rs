@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorlock_protocol::{ConfigError, NodeId, Policy, Quorum, Resource};
 
 use crate::address::Address;
-use crate::caller_lines::{Alike, CallerLines};
+use crate::caller_queues::{Alike, CallerQueues};
 use crate::connect::connect_guarded;
 use crate::engine::Engine;
 use crate::error::LockError;
@@ -175,29 +175,29 @@ impl Builder {
             NodeSpec::Given(node) => Arc::clone(node),
         };
         let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
-        let caller_lines = caller_lines_of(&specs, self.policy, self.settings, &engine);
+        let caller_queues = caller_queues_of(&specs, self.policy, self.settings, &engine);
         let mut manager =
-            Manager::new(nodes, guards, self.policy, self.settings, engine, caller_lines);
+            Manager::new(nodes, guards, self.policy, self.settings, engine, caller_queues);
         manager.owner = owner;
         Ok(Redlock::over(manager))
     }
 }
 
-/// Where the callers of a manager stand in line: with those of managers that are alike, if other managers can have its
+/// The queues in which the callers of a manager wait: with those of managers that are alike, if other managers can have its
 /// nodes too.
-fn caller_lines_of(
+fn caller_queues_of(
     specs: &[NodeSpec],
     policy: Policy,
     settings: NodeSettings,
     engine: &Engine,
-) -> Arc<CallerLines> {
+) -> Arc<CallerQueues> {
     let shareable = |spec: &NodeSpec| match spec {
         NodeSpec::At(address) if !address.is_own() => Some(Address::clone(address)),
         NodeSpec::At(_) | NodeSpec::Given(_) => None,
     };
     let nodes: Option<Vec<Address>> = specs.iter().map(shareable).collect();
     let alike = nodes.map(|nodes| Alike { nodes, policy, settings });
-    alike.map_or_else(Arc::default, |alike| engine.caller_lines().of(alike))
+    alike.map_or_else(Arc::default, |alike| engine.caller_queues().of(alike))
 }
 
 /// A lock key must not look like one of the library's own keys.

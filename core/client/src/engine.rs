@@ -29,7 +29,7 @@ use self::task::FutureWith;
 pub use self::task::Task;
 use self::waiters::Waiters;
 use crate::background::BackgroundTicket;
-use crate::caller_lines::SharedLines;
+use crate::caller_queues::SharedQueues;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 use crate::tasks::Tasks;
@@ -49,7 +49,7 @@ struct Shared {
     runtime: Arc<SharedRuntime>,
     jumps: ClockJumps,
     connections: Connections,
-    caller_lines: SharedLines,
+    caller_queues: SharedQueues,
     waiters: Waiters,
 }
 
@@ -62,8 +62,8 @@ impl Engine {
         let (runtime, jumps, waiters) =
             (SharedRuntime::start()?, ClockJumps::default(), Waiters::new());
         let connections = Connections::on(runtime.tasks().clone());
-        let caller_lines = SharedLines::default();
-        let shared = Shared { runtime, jumps, connections, caller_lines, waiters };
+        let caller_queues = SharedQueues::default();
+        let shared = Shared { runtime, jumps, connections, caller_queues, waiters };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -33,7 +33,7 @@ mod acquisition_report;
 mod address;
 mod background;
 mod builder;
-mod caller_lines;
+mod caller_queues;
 mod clock;
 mod connect;
 mod contention;

@@ -18,7 +18,7 @@ use quorlock_protocol::{
 use tokio::sync::oneshot;
 
 use crate::background::Background;
-use crate::caller_lines::{CallerLines, ManagerNumber};
+use crate::caller_queues::{CallerQueues, ManagerNumber};
 use crate::clock::{LeaseClock, System};
 use crate::driver::Driver;
 use crate::engine::Engine;
@@ -66,8 +66,8 @@ pub(crate) struct Manager {
     /// The policy of the latest lease, for the next one to share.
     latest: Mutex<Arc<Policy>>,
     settings: NodeSettings,
-    /// Where its callers stand in line, with those of the managers that are like this one.
-    pub(crate) caller_lines: Arc<CallerLines>,
+    /// Where its callers wait for their turns, with those of the managers that are like this one.
+    pub(crate) caller_queues: Arc<CallerQueues>,
     pub(crate) number: ManagerNumber,
     pub(crate) telemetry: Arc<Telemetry>,
     /// What is told of this manager beside the locks that it holds.
@@ -144,7 +144,7 @@ impl Manager {
         policy: Policy,
         settings: NodeSettings,
         engine: Engine,
-        caller_lines: Arc<CallerLines>,
+        caller_queues: Arc<CallerQueues>,
     ) -> Self {
         let clock = guards.clock().clone();
         let told_no_push = nodes.iter().map(|_| AtomicBool::new(false)).collect();
@@ -162,8 +162,8 @@ impl Manager {
             policy,
             latest: Mutex::new(Arc::new(policy)),
             settings,
-            number: caller_lines.number(),
-            caller_lines,
+            number: caller_queues.number(),
+            caller_queues,
             known: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             proven: AtomicBool::new(false),

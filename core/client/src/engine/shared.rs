@@ -1,8 +1,8 @@
-//! Gives the managers of an engine access to what they share: clock jumps, connections, and the lines of callers.
+//! Gives the managers of an engine access to what they share: clock jumps, connections, and the queues of callers.
 //! Owns none of these.
 
 use super::Engine;
-use crate::caller_lines::SharedLines;
+use crate::caller_queues::SharedQueues;
 use crate::clock::ClockJumps;
 use crate::redis_node::Connections;
 
@@ -17,8 +17,8 @@ impl Engine {
         &self.shared.connections
     }
 
-    /// The lines in which callers of this engine's managers wait.
-    pub(crate) fn caller_lines(&self) -> &SharedLines {
-        &self.shared.caller_lines
+    /// The queues in which callers of this engine's managers wait.
+    pub(crate) fn caller_queues(&self) -> &SharedQueues {
+        &self.shared.caller_queues
     }
 }

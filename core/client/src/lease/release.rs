@@ -159,11 +159,11 @@ impl Lease {
             return;
         };
         let driver = self.shared.manager.driver();
-        let caller_lines = Arc::clone(&self.shared.manager.caller_lines);
+        let caller_queues = Arc::clone(&self.shared.manager.caller_queues);
         // Those that wait in the nodes' queues are called by the nodes, in their order.
         let was_queued = self.shared.lock().life.was_queued();
         if was_queued {
-            caller_lines.contention.note(&self.shared.claim.resources, clock::now());
+            caller_queues.contention.note(&self.shared.claim.resources, clock::now());
         }
         let mut is_known = false;
         self.end_notes();
@@ -182,7 +182,7 @@ impl Lease {
                     };
                     is_known = true;
                     if !was_queued {
-                        caller_lines.tell_free(&machine.claim().resources);
+                        caller_queues.tell_free(&machine.claim().resources);
                     }
                     if let Some(end) = end.take() {
                         end.tell(machine.claim(), outcome);

@@ -23,7 +23,7 @@ impl Redlock {
     pub fn close(&self) {
         let manager = &self.manager;
         manager.closed.store(true, Ordering::Release);
-        manager.caller_lines.close(manager.number);
+        manager.caller_queues.close(manager.number);
         // What begins from here on finds it closed.
         if manager.under_way.is_idle() {
             return close_all(&manager.nodes);

@@ -50,9 +50,9 @@
 //! | word | meaning |
 //! |---|---|
 //! | waiter | an acquisition that waits for a lock, by the name that nodes know it by |
-//! | queue | the waiters for one lock key on one node, in the order in which they came |
+//! | queue, nodes' queue | the waiters for one lock key on one node, in the order in which they came |
 //! | place | a waiter's entry in the queues: the same on every node |
-//! | line | the callers of one process that wait behind the one that has the place |
+//! | process's queue | the callers of one process that wait for the same lock: one tries, and only it has a place |
 //! | look (of a waiter) | the command that takes or keeps a place and tells how the lock stands |
 //! | to call | of a node: to tell the first waiter that the lock is free |
 //! | turn | the 50 ms for which a called waiter goes before the others |

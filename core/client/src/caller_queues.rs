@@ -1,5 +1,5 @@
-//! Lets one caller of a process at a time try for a lock that several want; the others wait in line, in the order in
-//! which they came. Owns that order, and who tries next; knows no command.
+//! Lets one caller of a process at a time try for a lock that several want; the others wait in the process's queue, in
+//! the order in which they came. Owns that order, and who tries next; knows no command, and nothing of the nodes' queues.
 
 mod registry;
 
@@ -16,55 +16,55 @@ use quorlock_protocol::{ErrorKind, Resources};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub(crate) use self::registry::{Alike, SharedLines};
+pub(crate) use self::registry::{Alike, SharedQueues};
 use crate::contention::RecentContention;
 use crate::inbox::Inbox;
 
-/// The lines of the managers that are alike, by what is waited for.
+/// The process's queues for the managers that are alike, by what is waited for.
 #[derive(Default)]
-pub(crate) struct CallerLines {
-    lines: Mutex<HashMap<Resources, Line>>,
+pub(crate) struct CallerQueues {
+    queues: Mutex<HashMap<Resources, CallerQueue>>,
     /// The latest number of a manager or a caller.
     numbers: AtomicU64,
     pub(crate) contention: RecentContention,
 }
 
-/// A manager among those that share their lines.
+/// A manager among those that share their queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ManagerNumber(u64);
 
 /// The callers of one lock: one tries, the others wait in the order in which they came.
 #[derive(Default)]
-struct Line {
+struct CallerQueue {
     waiting: BTreeMap<u64, Caller>,
     /// The manager and the inbox of the caller that tries.
     trying: Option<(ManagerNumber, Arc<Inbox>)>,
 }
 
-/// A caller that waits in line.
+/// A caller that waits in a queue.
 struct Caller {
     manager: ManagerNumber,
     turn: oneshot::Sender<Turn>,
 }
 
-/// The right to try. When it is dropped, the next caller in line gets it.
+/// The right to try. When it is dropped, the next caller in the queue gets it.
 pub(crate) struct Turn {
-    caller_lines: Arc<CallerLines>,
+    caller_queues: Arc<CallerQueues>,
     /// `None` once it was passed on.
     resources: Option<Resources>,
     /// Why the caller before did not get the lock; `NotAcquired` if it got it.
     before: ErrorKind,
 }
 
-/// A place in a line. When it is dropped, the caller leaves the line.
-pub(crate) struct Place<'a> {
-    caller_lines: &'a CallerLines,
+/// A caller's entry in a queue. When it is dropped, the caller leaves the queue.
+pub(crate) struct CallerEntry<'a> {
+    caller_queues: &'a CallerQueues,
     resources: &'a Resources,
     number: u64,
     turn: oneshot::Receiver<Turn>,
 }
 
-impl CallerLines {
+impl CallerQueues {
     /// A number for a manager that no other has.
     pub(crate) fn number(&self) -> ManagerNumber {
         ManagerNumber(self.draw())
@@ -81,31 +81,31 @@ impl CallerLines {
             Entry::Occupied(_) => None,
             Entry::Vacant(vacant) => {
                 let trying = Some((manager, Arc::clone(inbox)));
-                vacant.insert(Line { trying, ..Line::default() });
+                vacant.insert(CallerQueue { trying, ..CallerQueue::default() });
                 Some(self.turn(resources))
             }
         }
     }
 
-    /// Joins the line. If it is empty, the right to try comes at once.
+    /// Joins the queue. If it is empty, the right to try comes at once.
     pub(crate) fn join<'a>(
         self: &'a Arc<Self>,
         manager: ManagerNumber,
         resources: &'a Resources,
-    ) -> Place<'a> {
+    ) -> CallerEntry<'a> {
         let (sender, turn) = oneshot::channel();
-        // No other has it, also in a line of later: leaving this one twice does nobody harm.
+        // No other has it, also in a later queue: leaving this one twice does nobody harm.
         let number = self.draw();
         match self.lock().entry(resources.clone()) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Line::default());
+                vacant.insert(CallerQueue::default());
                 let _ = sender.send(self.turn(resources));
             }
-            Entry::Occupied(mut line) => {
-                line.get_mut().waiting.insert(number, Caller { manager, turn: sender });
+            Entry::Occupied(mut queue) => {
+                queue.get_mut().waiting.insert(number, Caller { manager, turn: sender });
             }
         }
-        Place { caller_lines: self, resources, number, turn }
+        CallerEntry { caller_queues: self, resources, number, turn }
     }
 
     fn draw(&self) -> u64 {
@@ -114,8 +114,8 @@ impl CallerLines {
 
     /// A lock was released here: the caller that tries to get it need not wait until its next try.
     pub(crate) fn tell_free(&self, resources: &Resources) {
-        if let Some(line) = self.lock().get(resources)
-            && let Some((_, inbox)) = &line.trying
+        if let Some(queue) = self.lock().get(resources)
+            && let Some((_, inbox)) = &queue.trying
         {
             inbox.tell_free();
         }
@@ -125,41 +125,41 @@ impl CallerLines {
     pub(crate) fn close(&self, manager: ManagerNumber) {
         // Dropped without the mutex: that wakes them.
         let mut ended = Vec::new();
-        for line in self.lock().values_mut() {
-            let waiting = mem::take(&mut line.waiting);
+        for queue in self.lock().values_mut() {
+            let waiting = mem::take(&mut queue.waiting);
             let (own, others): (BTreeMap<_, _>, _) =
                 waiting.into_iter().partition(|(_, it)| it.manager == manager);
             ended.push(own);
-            line.waiting = others;
-            if let Some((_, inbox)) = line.trying.as_ref().filter(|(who, _)| *who == manager) {
+            queue.waiting = others;
+            if let Some((_, inbox)) = queue.trying.as_ref().filter(|(who, _)| *who == manager) {
                 inbox.cancel();
             }
         }
     }
 
     fn turn(self: &Arc<Self>, resources: &Resources) -> Turn {
-        let (caller_lines, resources) = (Arc::clone(self), Some(resources.clone()));
-        Turn { caller_lines, resources, before: ErrorKind::NotAcquired }
+        let (caller_queues, resources) = (Arc::clone(self), Some(resources.clone()));
+        Turn { caller_queues, resources, before: ErrorKind::NotAcquired }
     }
 
-    /// Takes the next caller out of the line; removes the line if nobody waits.
+    /// Takes the next caller out of the queue; removes the queue if nobody waits.
     fn next(&self, resources: &Resources) -> Option<Caller> {
-        let mut lines = self.lock();
-        let line = lines.get_mut(resources)?;
-        line.trying = None;
-        let next = line.waiting.pop_first().map(|(_, next)| next);
+        let mut queues = self.lock();
+        let queue = queues.get_mut(resources)?;
+        queue.trying = None;
+        let next = queue.waiting.pop_first().map(|(_, next)| next);
         if next.is_none() {
-            lines.remove(resources);
+            queues.remove(resources);
         }
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Resources, Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Resources, CallerQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place<'_> {
+impl CallerEntry<'_> {
     /// Waits for the right to try; `None` if it has not come in time.
     pub(crate) fn turn(
         &mut self,
@@ -189,8 +189,8 @@ impl Turn {
         let Some(resources) = &self.resources else {
             return;
         };
-        if let Some(line) = self.caller_lines.lock().get_mut(resources) {
-            line.trying = Some((manager, Arc::clone(inbox)));
+        if let Some(queue) = self.caller_queues.lock().get_mut(resources) {
+            queue.trying = Some((manager, Arc::clone(inbox)));
         }
     }
 }
@@ -200,8 +200,8 @@ impl Drop for Turn {
         let Some(resources) = self.resources.take() else {
             return;
         };
-        while let Some(next) = self.caller_lines.next(&resources) {
-            let mut turn = self.caller_lines.turn(&resources);
+        while let Some(next) = self.caller_queues.next(&resources) {
+            let mut turn = self.caller_queues.turn(&resources);
             turn.before = self.before;
             match next.turn.send(turn) {
                 Ok(()) => return,
@@ -212,10 +212,10 @@ impl Drop for Turn {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for CallerEntry<'_> {
     fn drop(&mut self) {
-        if let Some(line) = self.caller_lines.lock().get_mut(self.resources) {
-            line.waiting.remove(&self.number);
+        if let Some(queue) = self.caller_queues.lock().get_mut(self.resources) {
+            queue.waiting.remove(&self.number);
         }
     }
 }
@@ -239,26 +239,26 @@ mod tests {
     }
 
     async fn wait(
-        caller_lines: &Arc<CallerLines>,
+        caller_queues: &Arc<CallerQueues>,
         manager: ManagerNumber,
         resources: &Resources,
         patience: Option<Duration>,
     ) -> Option<Turn> {
-        caller_lines.join(manager, resources).turn(patience).await
+        caller_queues.join(manager, resources).turn(patience).await
     }
 
     #[tokio::test]
     async fn each_has_its_turn_in_the_order_of_coming() {
-        let caller_lines = Arc::new(CallerLines::default());
-        let first = caller_lines.enter(ONE, &resources(), &inbox()).expect("nobody is there");
-        assert!(caller_lines.enter(ONE, &resources(), &inbox()).is_none());
+        let caller_queues = Arc::new(CallerQueues::default());
+        let first = caller_queues.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        assert!(caller_queues.enter(ONE, &resources(), &inbox()).is_none());
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting: Vec<_> = (0..4)
             .map(|number| {
-                let (caller_lines, order) = (Arc::clone(&caller_lines), Arc::clone(&order));
+                let (caller_queues, order) = (Arc::clone(&caller_queues), Arc::clone(&order));
                 tokio::spawn(async move {
                     let turn =
-                        wait(&caller_lines, ONE, &resources(), None).await.expect("its turn");
+                        wait(&caller_queues, ONE, &resources(), None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -272,27 +272,27 @@ mod tests {
             assert_eq!(task.await.is_err(), number == 1);
         }
         assert_eq!(*order.lock().unwrap(), [0, 2, 3]);
-        assert!(caller_lines.lock().is_empty(), "nothing is left");
+        assert!(caller_queues.lock().is_empty(), "nothing is left");
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_no_place() {
-        let caller_lines = Arc::new(CallerLines::default());
-        let first = caller_lines.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+    async fn who_gives_up_leaves_the_queue() {
+        let caller_queues = Arc::new(CallerQueues::default());
+        let first = caller_queues.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(wait(&caller_lines, ONE, &resources(), patience).await.is_none());
-        assert!(caller_lines.lock()[&resources()].waiting.is_empty());
+        assert!(wait(&caller_queues, ONE, &resources(), patience).await.is_none());
+        assert!(caller_queues.lock()[&resources()].waiting.is_empty());
         drop(first);
-        assert!(caller_lines.lock().is_empty());
+        assert!(caller_queues.lock().is_empty());
     }
 
     #[tokio::test]
     async fn a_turn_that_comes_to_nobody_is_the_next_ones() {
-        let caller_lines = Arc::new(CallerLines::default());
-        let first = caller_lines.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        let caller_queues = Arc::new(CallerQueues::default());
+        let first = caller_queues.enter(ONE, &resources(), &inbox()).expect("nobody is there");
         let resources = resources();
-        let mut gone = Box::pin(wait(&caller_lines, ONE, &resources, None));
-        let mut next = Box::pin(wait(&caller_lines, ONE, &resources, None));
+        let mut gone = Box::pin(wait(&caller_queues, ONE, &resources, None));
+        let mut next = Box::pin(wait(&caller_queues, ONE, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -304,16 +304,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_manager_that_is_closed_takes_only_its_own_callers_along() {
-        let caller_lines = Arc::new(CallerLines::default());
+        let caller_queues = Arc::new(CallerQueues::default());
         let theirs = inbox();
-        let first = caller_lines.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
+        let first = caller_queues.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
         let resources = resources();
-        let mut own = Box::pin(wait(&caller_lines, ONE, &resources, None));
-        let mut another = Box::pin(wait(&caller_lines, ANOTHER, &resources, None));
+        let mut own = Box::pin(wait(&caller_queues, ONE, &resources, None));
+        let mut another = Box::pin(wait(&caller_queues, ANOTHER, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(own.as_mut().poll(&mut context).is_pending());
         assert!(another.as_mut().poll(&mut context).is_pending());
-        caller_lines.close(ONE);
+        caller_queues.close(ONE);
         assert!(own.await.is_none());
         assert!(another.as_mut().poll(&mut context).is_pending(), "it goes on waiting");
         drop(first);
