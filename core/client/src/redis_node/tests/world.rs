@@ -24,7 +24,7 @@ pub(super) struct World {
     scope: Scope,
     server: Server,
     /// All connections that were made; the last one is in use.
-    lines: Vec<Line>,
+    connections: Vec<ServerSide>,
     users: Vec<User>,
     /// In the order in which they were handed over.
     submitted: Vec<Submitted>,
@@ -32,7 +32,7 @@ pub(super) struct World {
 }
 
 /// The server's side of a connection.
-struct Line {
+struct ServerSide {
     wire: Wire,
     /// Calls that the server has read and not executed.
     calls: VecDeque<Vec<String>>,
@@ -46,7 +46,7 @@ struct User {
     plan: VecDeque<Vec<Asked>>,
     way: Way,
     /// The connection that it uses, or used last.
-    line: usize,
+    connection: usize,
 }
 
 enum Way {
@@ -62,7 +62,7 @@ impl World {
         set_clock(Moment::from_millis(0));
         let mut world = Self {
             server: Server::new(scope.has_deletion),
-            lines: Vec::new(),
+            connections: Vec::new(),
             users: Vec::new(),
             submitted: Vec::new(),
             is_late: false,
@@ -70,8 +70,8 @@ impl World {
         };
         for plan in &scope.users {
             let way = Way::Up(Box::new(world.connect(None)));
-            let line = world.lines.len() - 1;
-            world.users.push(User { plan: plan.clone().into(), way, line });
+            let connection = world.connections.len() - 1;
+            world.users.push(User { plan: plan.clone().into(), way, connection });
         }
         if scope.users.iter().flatten().flatten().any(|asked| asked.is_fenced) {
             world.learn_clock();
@@ -97,8 +97,8 @@ impl World {
     /// The steps that are possible now, faults included; none once everything is done.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
-        let line = self.lines.last().expect("a connection");
-        let is_cut = line.wire.lock().is_cut;
+        let connection = self.connections.last().expect("a connection");
+        let is_cut = connection.wire.lock().is_cut;
         for (number, user) in self.users.iter().enumerate() {
             match user.way {
                 Way::Up(_) if !user.plan.is_empty() => steps.push(Step::Submit(number)),
@@ -106,25 +106,25 @@ impl World {
                 Way::Up(_) | Way::Moving => {}
             }
         }
-        if !line.calls.is_empty() && !is_cut {
-            steps.push(Step::Execute(self.lines.len() - 1));
+        if !connection.calls.is_empty() && !is_cut {
+            steps.push(Step::Execute(self.connections.len() - 1));
         }
-        if !line.replies.is_empty() && !is_cut {
+        if !connection.replies.is_empty() && !is_cut {
             steps.push(Step::Deliver);
         }
         if steps.is_empty() {
             return steps;
         }
         let is_waiting = self.submitted.iter().any(|it| it.answers.is_empty());
-        for (number, line) in self.lines.iter().enumerate() {
-            let is_lost = line.wire.lock().is_cut;
-            if is_lost && !line.calls.is_empty() && !self.server.killed.contains(&number) {
+        for (number, connection) in self.connections.iter().enumerate() {
+            let is_lost = connection.wire.lock().is_cut;
+            if is_lost && !connection.calls.is_empty() && !self.server.killed.contains(&number) {
                 steps.push(Step::Execute(number));
             }
         }
         if self.scope.cuts > 0 && !is_cut && is_waiting {
             steps.push(Step::Cut { in_reply: false });
-            if !line.replies.is_empty() {
+            if !connection.replies.is_empty() {
                 steps.push(Step::Cut { in_reply: true });
             }
         }
@@ -143,13 +143,13 @@ impl World {
     pub(super) fn step(&mut self, step: Step) {
         match step {
             Step::Submit(user) => self.submit(user),
-            Step::Execute(line) => self.execute(line),
+            Step::Execute(connection) => self.execute(connection),
             Step::Deliver => self.deliver(),
             Step::Cut { in_reply } => {
                 self.scope.cuts -= 1;
-                let line = self.lines.last_mut().expect("a connection");
-                let mut bytes = line.wire.lock();
-                if let Some(reply) = line.replies.pop_front().filter(|_| in_reply) {
+                let connection = self.connections.last_mut().expect("a connection");
+                let mut bytes = connection.wire.lock();
+                if let Some(reply) = connection.replies.pop_front().filter(|_| in_reply) {
                     bytes.to_client.extend(&reply.as_bytes()[..reply.len() / 2]);
                 }
                 bytes.is_cut = true;
@@ -189,26 +189,26 @@ impl World {
     }
 
     fn execute(&mut self, number: usize) {
-        let line = &mut self.lines[number];
-        let call = line.calls.pop_front().expect("a call");
+        let connection = &mut self.connections[number];
+        let call = connection.calls.pop_front().expect("a call");
         let before = self.server.runs.len();
-        line.replies.push_back(self.server.run(number, &call));
+        connection.replies.push_back(self.server.run(number, &call));
         for place in before..self.server.runs.len() {
             self.check_run(place);
         }
     }
 
     fn deliver(&mut self) {
-        let line = self.lines.last_mut().expect("a connection");
-        let reply = line.replies.pop_front().expect("a reply");
-        line.wire.lock().to_client.extend(reply.as_bytes());
+        let connection = self.connections.last_mut().expect("a connection");
+        let reply = connection.replies.pop_front().expect("a reply");
+        connection.wire.lock().to_client.extend(reply.as_bytes());
     }
 
     fn reconnect(&mut self, number: usize) {
         let way = mem::replace(&mut self.users[number].way, Way::Moving);
         let Way::Down(unanswered, fault) = way else { panic!("a user without a connection") };
-        let mut link = self.connect(Some(self.users[number].line));
-        self.users[number].line = self.lines.len() - 1;
+        let mut link = self.connect(Some(self.users[number].connection));
+        self.users[number].connection = self.connections.len() - 1;
         link.drive(|session, now| unanswered.replay(session, now, &fault));
         self.users[number].way = Way::Up(Box::new(link));
     }
@@ -247,40 +247,45 @@ impl World {
     }
 
     fn read_calls(&mut self) {
-        for line in &mut self.lines {
-            let calls = take_calls(&mut line.wire.lock().to_server);
+        for connection in &mut self.connections {
+            let calls = take_calls(&mut connection.wire.lock().to_server);
             for call in &calls {
                 let is_bound = matches!(kind_of(call), Some(Kind::Grant | Kind::Extend));
                 assert!(!(is_bound && self.is_late), "sent after its deadline: {call:?}");
             }
-            line.calls.extend(calls);
+            connection.calls.extend(calls);
         }
     }
 
     /// Equal for states that cannot be told apart.
     pub(super) fn fingerprint(&self) -> String {
-        let lines: Vec<_> = self
-            .lines
+        let connections: Vec<_> = self
+            .connections
             .iter()
-            .map(|line| {
-                let bytes = line.wire.lock();
-                (&line.calls, &line.replies, bytes.is_cut, bytes.to_client.len())
+            .map(|connection| {
+                let bytes = connection.wire.lock();
+                (&connection.calls, &connection.replies, bytes.is_cut, bytes.to_client.len())
             })
-            .map(|line| format!("{line:?}"))
+            .map(|connection| format!("{connection:?}"))
             .collect();
         let users: Vec<_> = self
             .users
             .iter()
             .map(|user| match &user.way {
-                Way::Up(link) => (user.plan.len(), user.line, link.session().fingerprint()),
-                Way::Down(unanswered, _) => (user.plan.len(), user.line, format!("{unanswered:?}")),
+                Way::Up(link) => (user.plan.len(), user.connection, link.session().fingerprint()),
+                Way::Down(unanswered, _) => {
+                    (user.plan.len(), user.connection, format!("{unanswered:?}"))
+                }
                 Way::Moving => unreachable!("a user is moving only while a step is done"),
             })
             .collect();
         let answers: Vec<_> =
             self.submitted.iter().map(|it| (it.asked.holder, it.asked.kind, &it.answers)).collect();
         let Scope { cuts, flushes, loads, .. } = self.scope;
-        format!("{:?}", (&self.server, lines, users, answers, (cuts, flushes, loads, self.is_late)))
+        format!(
+            "{:?}",
+            (&self.server, connections, users, answers, (cuts, flushes, loads, self.is_late))
+        )
     }
 }
 

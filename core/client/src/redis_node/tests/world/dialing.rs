@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use futures::task::noop_waker_ref;
 
-use super::{Line, Way, World, clock};
+use super::{ServerSide, Way, World, clock};
 use crate::redis_node::connection::{Connection, ConnectionUser, Share};
 use crate::redis_node::link::Link;
 use crate::redis_node::session::{GuardProbe, Handshake, Told};
@@ -16,7 +16,7 @@ use crate::redis_node::transport::{Outgoing, Pipe};
 impl World {
     /// A link over the connection that there is, or a new one, as the dialer makes it. The server ends connection `lost`.
     pub(super) fn connect(&mut self, lost: Option<usize>) -> Link {
-        let predecessor = lost.and_then(|lost| self.lines[lost].client.clone());
+        let predecessor = lost.and_then(|lost| self.connections[lost].client.clone());
         let mut outgoing = Outgoing::default();
         let current = self.users.iter().find_map(|user| match &user.way {
             Way::Up(link) => Some(Arc::clone(link.connection())),
@@ -32,14 +32,14 @@ impl World {
             let pipe = Pipe::new(Box::new(wire.clone()));
             let share = Connection::over(pipe, &address, Weak::<Nobody>::new());
             let (calls, replies) = (VecDeque::new(), VecDeque::new());
-            self.lines.push(Line { wire, calls, replies, client: None });
+            self.connections.push(ServerSide { wire, calls, replies, client: None });
             let handshake = Handshake::log_in(&address, predecessor.as_ref(), &mut outgoing);
             (share, handshake)
         };
         let told = self.converse(&share, handshake, outgoing);
-        let line = self.lines.last_mut().expect("a connection");
-        if line.client.is_none() {
-            line.client.clone_from(&told.known.client);
+        let side = self.connections.last_mut().expect("a connection");
+        if side.client.is_none() {
+            side.client.clone_from(&told.known.client);
             share.connection().learn(told.known);
         }
         Link::new(share, told.facts, "", GuardProbe::new(None, Arc::default()), clock)
@@ -66,9 +66,9 @@ impl World {
                 }
                 Poll::Pending => {
                     self.read_calls();
-                    let line = self.lines.last_mut().expect("a connection");
-                    if line.replies.is_empty() {
-                        self.execute(self.lines.len() - 1);
+                    let side = self.connections.last_mut().expect("a connection");
+                    if side.replies.is_empty() {
+                        self.execute(self.connections.len() - 1);
                     }
                     self.deliver();
                 }

@@ -74,8 +74,10 @@ impl World {
         for submitted in &self.submitted {
             assert_eq!(submitted.answers.len(), 1, "{:?} is answered", submitted.asked);
         }
-        for number in 0..self.lines.len() {
-            while !self.lines[number].calls.is_empty() && !self.server.killed.contains(&number) {
+        for number in 0..self.connections.len() {
+            while !self.connections[number].calls.is_empty()
+                && !self.server.killed.contains(&number)
+            {
                 self.execute(number);
             }
         }
