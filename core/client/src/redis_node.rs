@@ -14,7 +14,7 @@ mod session;
 mod settings;
 mod transport;
 mod wake;
-mod wake_line;
+mod wake_handle;
 mod wake_sources;
 
 use std::future::Future;
@@ -34,7 +34,7 @@ pub use self::server_connection::{ServerConnection, ServerReply};
 use self::session::{PlainCall, Request};
 pub(crate) use self::session::{of_key, of_record};
 pub use self::settings::NodeSettings;
-use self::wake_line::WakeLine;
+use self::wake_handle::WakeHandle;
 use crate::address::Address;
 use crate::clock::{self, AtomicMoment, ToldClock};
 use crate::inbox::ReplyTo;
@@ -71,7 +71,7 @@ pub struct RedisNode {
     state: watch::Receiver<NodeState>,
     connections: Connections,
     /// For commands that concern only queues.
-    wake: WakeLine,
+    wake: WakeHandle,
     /// When the latest unanswered call was sent.
     asked_at: Arc<AtomicMoment>,
     clock: Arc<ToldClock>,
@@ -102,7 +102,7 @@ impl RedisNode {
         let clock = Arc::<ToldClock>::default();
         let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
         let shared = connections.clone();
-        let wake = WakeLine::new(connections.clone(), Arc::clone(&address), settings);
+        let wake = WakeHandle::new(connections.clone(), Arc::clone(&address), settings);
         let watched = node_guard.clone().map(|guard| (guard, connections.outages().of(&address)));
         let dialer = Dialer::new(address, settings, shared, node_guard, told_clock);
         let asked_at = Arc::default();

@@ -16,7 +16,7 @@ use super::connection::{Connection, ConnectionUser, Share};
 use super::log_in::log_in;
 use super::session::{ClientId, Facts};
 use super::transport::{self, Pipe};
-use super::wake::WakeLines;
+use super::wake::WakeConnections;
 use crate::address::Address;
 use crate::outage::Outages;
 use crate::tasks::Tasks;
@@ -27,7 +27,7 @@ pub(crate) struct Connections(Arc<Registry>);
 
 pub(super) struct Registry {
     tasks: Tasks,
-    wake_lines: WakeLines,
+    wake_connections: WakeConnections,
     outages: Outages,
     entries: Mutex<Vec<Entry>>,
 }
@@ -96,8 +96,8 @@ pub(super) struct Reached {
 impl Connections {
     /// A registry whose own tasks run among `tasks`.
     pub(crate) fn on(tasks: Tasks) -> Self {
-        let (wake_lines, outages) = (WakeLines::default(), Outages::default());
-        Self(Arc::new(Registry { tasks, wake_lines, outages, entries: Mutex::default() }))
+        let (wake_connections, outages) = (WakeConnections::default(), Outages::default());
+        Self(Arc::new(Registry { tasks, wake_connections, outages, entries: Mutex::default() }))
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
@@ -105,13 +105,13 @@ impl Connections {
     }
 
     /// The wake connections.
-    pub(super) fn wake_lines(&self) -> &WakeLines {
-        &self.0.wake_lines
+    pub(super) fn wake_connections(&self) -> &WakeConnections {
+        &self.0.wake_connections
     }
 
     /// Gives up the places of all callers that wait, as background work.
     pub(crate) fn leave_queues(&self) {
-        self.0.wake_lines.leave_all(self.0.tasks.background());
+        self.0.wake_connections.leave_all(self.0.tasks.background());
     }
 
     /// What is told of nodes that are out.

@@ -35,16 +35,16 @@ use crate::tasks::Tasks;
 
 /// The wake connections of an engine, one for each server and log-in, which exist as long as a node uses them.
 #[derive(Default)]
-pub(super) struct WakeLines(Mutex<Vec<Weak<SharedLine>>>);
+pub(super) struct WakeConnections(Mutex<Vec<Weak<WakeConnection>>>);
 
-/// The way to the task that holds a wake connection. The task ends when it is dropped.
-pub(super) struct SharedLine {
+/// A wake connection that nodes share: hands messages to its task, which ends when this is dropped.
+pub(super) struct WakeConnection {
     address: Arc<Address>,
     messages: mpsc::UnboundedSender<Message>,
     lacks: Arc<Lacks>,
 }
 
-impl SharedLine {
+impl WakeConnection {
     /// Hands a message to the task.
     pub(super) fn send(&self, message: Message) {
         if let Err(mpsc::error::SendError(Message::Request(request))) = self.messages.send(message)
@@ -60,35 +60,37 @@ impl SharedLine {
     }
 }
 
-impl WakeLines {
+impl WakeConnections {
     /// Gives up all places, as background work.
     pub(super) fn leave_all(&self, background: &Arc<Background>) {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for line in lines.iter().filter_map(Weak::upgrade) {
-            line.send(Message::LeaveAll(BackgroundTicket::new(background)));
+        let connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for connection in connections.iter().filter_map(Weak::upgrade) {
+            connection.send(Message::LeaveAll(BackgroundTicket::new(background)));
         }
     }
 
-    /// The line to the server of `address`; `idle` says how long a new one keeps a connection without a waiter.
+    /// The wake connection to the server of `address`; `idle` says how long a new one stays open without a waiter.
     pub(super) fn find_or_start(
         &self,
         tasks: &Tasks,
         address: &Arc<Address>,
         settings: NodeSettings,
         idle: Duration,
-    ) -> Arc<SharedLine> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.retain(|line| line.strong_count() > 0);
-        let mut existing = lines.iter().filter_map(Weak::upgrade);
-        if let Some(line) = existing.find(|line| line.address.connects_as(address)) {
-            return line;
+    ) -> Arc<WakeConnection> {
+        let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|connection| connection.strong_count() > 0);
+        let mut existing = connections.iter().filter_map(Weak::upgrade);
+        if let Some(connection) =
+            existing.find(|connection| connection.address.connects_as(address))
+        {
+            return connection;
         }
         let (messages, inbox) = mpsc::unbounded_channel();
         let (address, lacks) = (Arc::clone(address), Arc::<Lacks>::default());
         tasks.spawn(Actor::new(Arc::clone(&address), settings, idle, inbox, &lacks).run());
-        let line = Arc::new(SharedLine { address, messages, lacks });
-        lines.push(Arc::downgrade(&line));
-        line
+        let connection = Arc::new(WakeConnection { address, messages, lacks });
+        connections.push(Arc::downgrade(&connection));
+        connection
     }
 }
 

@@ -12,28 +12,28 @@ use quorlock_protocol::{Action, Answer, Command};
 use super::connections::Connections;
 use super::faults::closed;
 use super::settings::NodeSettings;
-use super::wake::{IDLE, Message, Request, SharedLine};
+use super::wake::{IDLE, Message, Request, WakeConnection};
 use crate::address::Address;
 use crate::inbox::ReplyTo;
 
-/// One node's way to its server's wake connection.
-pub(super) struct WakeLine {
+/// One node's handle of its server's wake connection.
+pub(super) struct WakeHandle {
     connections: Connections,
     address: Arc<Address>,
     settings: NodeSettings,
-    shared: OnceLock<Arc<SharedLine>>,
+    connection: OnceLock<Arc<WakeConnection>>,
     is_closed: AtomicBool,
 }
 
-impl WakeLine {
-    /// The way from a node at `address`. The first node that sends a command decides the `settings` of the connection.
+impl WakeHandle {
+    /// The handle of a node at `address`. The first node that sends a command decides the `settings` of the connection.
     pub(super) fn new(
         connections: Connections,
         address: Arc<Address>,
         settings: NodeSettings,
     ) -> Self {
-        let (shared, is_closed) = (OnceLock::new(), AtomicBool::new(false));
-        Self { connections, address, settings, shared, is_closed }
+        let (connection, is_closed) = (OnceLock::new(), AtomicBool::new(false));
+        Self { connections, address, settings, connection, is_closed }
     }
 
     /// Hands a command for queues over; its reply goes to `reply_to`, and so does the news for the place that it takes.
@@ -41,39 +41,44 @@ impl WakeLine {
         let is_leave = matches!(command.action, Action::Leave { .. });
         let request = Request::new(command, reply_to, self.address.key_prefix());
         if is_leave {
-            let Some(shared) = self.shared.get() else {
-                // No place was taken over this line.
+            let Some(connection) = self.connection.get() else {
+                // No place was taken with this handle.
                 return request.answer(Ok(Answer::Done));
             };
             let background = self.connections.tasks().background();
-            return shared.send(Message::Request(request.in_background(background)));
+            return connection.send(Message::Request(request.in_background(background)));
         }
-        // Made before `is_closed` is read: if `close` runs meanwhile, it finds this line and closes it.
-        let shared = self.shared();
+        // Made before `is_closed` is read: if `close` runs meanwhile, it finds this connection and closes it.
+        let connection = self.connection();
         if self.is_closed.load(Ordering::Acquire) {
             return request.answer(Err(closed()));
         }
-        shared.send(Message::Request(request));
+        connection.send(Message::Request(request));
     }
 
     /// Ends the connection as soon as nobody waits. Later commands are refused, except for those that give a place up.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        if let Some(shared) = self.shared.get() {
-            shared.send(Message::Close);
+        if let Some(connection) = self.connection.get() {
+            connection.send(Message::Close);
         }
     }
 
     /// What the server cannot do, and why, so that callers must poll or watch: for people. `None` if it can do
     /// everything, or if no wake connection was made yet.
     pub(super) fn lacks(&self) -> Option<Arc<str>> {
-        self.shared.get()?.lacks()
+        self.connection.get()?.lacks()
     }
 
-    fn shared(&self) -> &Arc<SharedLine> {
-        self.shared.get_or_init(|| {
+    fn connection(&self) -> &Arc<WakeConnection> {
+        self.connection.get_or_init(|| {
             let tasks = self.connections.tasks();
-            self.connections.wake_lines().find_or_start(tasks, &self.address, self.settings, IDLE)
+            self.connections.wake_connections().find_or_start(
+                tasks,
+                &self.address,
+                self.settings,
+                IDLE,
+            )
         })
     }
 }

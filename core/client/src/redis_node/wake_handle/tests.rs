@@ -44,16 +44,16 @@ fn connections() -> Connections {
     Connections::on(Tasks::on(Handle::current()))
 }
 
-/// The line from one node of an engine to `url`.
-fn line_of(connections: &Connections, url: &str) -> WakeLine {
+/// The handle of one node of an engine at `url`.
+fn handle_of(connections: &Connections, url: &str) -> WakeHandle {
     let address: Arc<Address> = Arc::new(url.parse().unwrap());
     let patient =
         NodeSettings { connect_timeout: Duration::from_secs(20), ..NodeSettings::default() };
-    WakeLine::new(connections.clone(), address, patient)
+    WakeHandle::new(connections.clone(), address, patient)
 }
 
-fn line(server: &Server) -> WakeLine {
-    line_of(&connections(), &server.url())
+fn handle(server: &Server) -> WakeHandle {
+    handle_of(&connections(), &server.url())
 }
 
 /// One acquisition that waits.
@@ -82,32 +82,32 @@ impl Caller {
         }
     }
 
-    fn send(&self, line: &WakeLine, action: Action, not_after: Moment) {
+    fn send(&self, handle: &WakeHandle, action: Action, not_after: Moment) {
         let claim = Arc::clone(&self.claim);
         let command = Command { ticket: Ticket(1), claim, action, not_after };
-        line.send(command, ReplyTo::new(&self.inbox, NodeId(0)));
+        handle.send(command, ReplyTo::new(&self.inbox, NodeId(0)));
     }
 
-    async fn ask(&mut self, line: &WakeLine, action: Action) -> Result<Answer, Fault> {
-        self.send(line, action, Moment::FAR_FUTURE);
+    async fn ask(&mut self, handle: &WakeHandle, action: Action) -> Result<Answer, Fault> {
+        self.send(handle, action, Moment::FAR_FUTURE);
         self.reply().await
     }
 
     /// Takes or keeps the place.
-    async fn enqueue(&mut self, line: &WakeLine) -> (Queued, Frees) {
-        match self.ask(line, Action::Enqueue { place: self.place }).await {
+    async fn enqueue(&mut self, handle: &WakeHandle) -> (Queued, Frees) {
+        match self.ask(handle, Action::Enqueue { place: self.place }).await {
             Ok(Answer::Queued { queued, frees }) => (queued, frees),
             other => panic!("{other:?}"),
         }
     }
 
-    async fn fault(&mut self, line: &WakeLine) -> Fault {
-        self.ask(line, Action::Enqueue { place: self.place }).await.unwrap_err()
+    async fn fault(&mut self, handle: &WakeHandle) -> Fault {
+        self.ask(handle, Action::Enqueue { place: self.place }).await.unwrap_err()
     }
 
-    async fn leave(&mut self, line: &WakeLine) {
+    async fn leave(&mut self, handle: &WakeHandle) {
         let action = Action::Leave { place: self.place };
-        assert_eq!(self.ask(line, action).await, Ok(Answer::Done));
+        assert_eq!(self.ask(handle, action).await, Ok(Answer::Done));
     }
 
     async fn reply(&mut self) -> Result<Answer, Fault> {

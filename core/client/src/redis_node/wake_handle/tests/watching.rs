@@ -3,10 +3,10 @@
 use super::*;
 
 /// A caller that is the first to wait for `r`, which is held.
-async fn first(server: &Server, line: &WakeLine) -> Caller {
+async fn first(server: &Server, handle: &WakeHandle) -> Caller {
     hold(server, "r", 60_000);
     let mut caller = Caller::new(1, &["r"]);
-    let (queued, _) = caller.enqueue(line).await;
+    let (queued, _) = caller.enqueue(handle).await;
     assert!(queued.is_told && !queued.is_turn(), "{queued:?}");
     until_watched(server, 1).await;
     caller
@@ -33,8 +33,8 @@ fn a_key_that_ends_is_told_however_it_ends() {
         ] {
             // A server that tells of no earlier change.
             let server = Server::start();
-            let line = line(&server);
-            let mut a = first(&server, &line).await;
+            let handle = handle(&server);
+            let mut a = first(&server, &handle).await;
             server.ask().call(end);
             while a.next_news().await != FREED {}
         }
@@ -45,11 +45,11 @@ fn a_key_that_ends_is_told_however_it_ends() {
 fn a_key_that_was_gone_before_the_watch_is_told() {
     run(async {
         let server = Server::start();
-        let line = line(&server);
+        let handle = handle(&server);
         for _ in 0..50 {
             hold(&server, "r", 60_000);
             let mut a = Caller::new(1, &["r"]);
-            a.send(&line, Action::Enqueue { place: a.place }, Moment::FAR_FUTURE);
+            a.send(&handle, Action::Enqueue { place: a.place }, Moment::FAR_FUTURE);
             let deleted = server.ask().call(&["DEL", "r"]);
             assert_eq!(deleted, "1");
             match a.reply().await {
@@ -57,7 +57,7 @@ fn a_key_that_was_gone_before_the_watch_is_told() {
                 Ok(Answer::Queued { .. }) => while a.next_news().await != FREED {},
                 other => panic!("{other:?}"),
             }
-            a.leave(&line).await;
+            a.leave(&handle).await;
         }
     });
 }
@@ -66,8 +66,8 @@ fn a_key_that_was_gone_before_the_watch_is_told() {
 fn a_key_that_is_held_longer_is_told_each_time() {
     run(async {
         let server = Server::start();
-        let line = line(&server);
-        let mut a = first(&server, &line).await;
+        let handle = handle(&server);
+        let mut a = first(&server, &handle).await;
         let mut ask = server.ask();
         ask.call(&["PEXPIRE", "r", "30000"]);
         let left = a.held().await;
@@ -92,8 +92,8 @@ fn a_key_that_is_held_longer_is_told_each_time() {
 fn however_often_a_key_changes_it_is_read_seldom() {
     run(async {
         let server = Server::start();
-        let line = line(&server);
-        let mut a = first(&server, &line).await;
+        let handle = handle(&server);
+        let mut a = first(&server, &handle).await;
         let mut ask = server.ask();
         ask.call(&["CONFIG", "RESETSTAT"]);
         let changes = "for i = 1, 500 do redis.call('PEXPIRE', KEYS[1], 60000) end";
@@ -112,11 +112,11 @@ fn however_often_a_key_changes_it_is_read_seldom() {
 fn of_several_keys_all_must_be_free() {
     run(async {
         let server = Server::start();
-        let line = line(&server);
+        let handle = handle(&server);
         hold(&server, "a", 60_000);
         hold(&server, "b", 50_000);
         let mut both = Caller::new(1, &["a", "b"]);
-        assert!(both.enqueue(&line).await.0.is_told);
+        assert!(both.enqueue(&handle).await.0.is_told);
         until_watched(&server, 2).await;
         server.ask().call(&["DEL", "a"]);
         assert!(both.held().await <= Duration::from_secs(50));
@@ -129,13 +129,13 @@ fn of_several_keys_all_must_be_free() {
 fn nothing_is_read_once_the_waiter_has_left() {
     run(async {
         let server = Server::start();
-        let line = line(&server);
-        let (mut a, mut ask) = (first(&server, &line).await, server.ask());
-        a.leave(&line).await;
+        let handle = handle(&server);
+        let (mut a, mut ask) = (first(&server, &handle).await, server.ask());
+        a.leave(&handle).await;
         ask.call(&["CONFIG", "RESETSTAT"]);
         ask.call(&["PEXPIRE", "r", "30000"]);
-        assert_eq!(a.ask(&line, Action::CountWaiters).await, Ok(Answer::Waiters(0)));
-        assert_eq!(a.ask(&line, Action::CountWaiters).await, Ok(Answer::Waiters(0)));
+        assert_eq!(a.ask(&handle, Action::CountWaiters).await, Ok(Answer::Waiters(0)));
+        assert_eq!(a.ask(&handle, Action::CountWaiters).await, Ok(Answer::Waiters(0)));
         assert!(!ask.call(&["INFO", "commandstats"]).contains("cmdstat_pttl"));
         assert!(a.news.is_empty());
     });
