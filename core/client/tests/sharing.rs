@@ -224,7 +224,7 @@ fn nobody_waits_for_a_connection_that_leads_nowhere() {
 }
 
 #[test]
-fn nobody_waits_for_an_attempt_that_leads_nowhere() {
+fn nobody_waits_for_a_dial_that_leads_nowhere() {
     run(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
@@ -232,12 +232,12 @@ fn nobody_waits_for_an_attempt_that_leads_nowhere() {
         server.pause();
         let first = manager(&engine, [proxy.url()]);
         let waiting = tokio::spawn(async move { first.lock("first").acquire().await });
-        eventually("an attempt", || proxy.accepted() == 1).await;
+        eventually("a dial", || proxy.accepted() == 1).await;
         proxy.lose_replies();
         server.resume();
         let since = Instant::now();
         warm_up(&manager(&engine, [proxy.url()])).await;
-        // The attempt would have had twenty.
+        // The dial would have had twenty.
         assert!(since.elapsed() < Duration::from_secs(10));
         assert_eq!(proxy.accepted(), 2);
         waiting.abort();
@@ -245,7 +245,7 @@ fn nobody_waits_for_an_attempt_that_leads_nowhere() {
 }
 
 #[test]
-fn attempts_that_succeed_late_leave_one_connection() {
+fn dials_that_succeed_late_leave_one_connection() {
     run(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
@@ -255,7 +255,7 @@ fn attempts_that_succeed_late_leave_one_connection() {
         for count in 1..=4 {
             let lock = after(MOMENT, &engine, &proxy).lock(&format!("r{count}"));
             held.push(tokio::spawn(async move { lock.acquire().await }));
-            eventually("an attempt of its own", || proxy.accepted() == count).await;
+            eventually("a dial of its own", || proxy.accepted() == count).await;
         }
         server.resume();
         let held = join_all(held).await;

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!([left_out(), left_out()], [0, 1]);
         drop(busy_poll.start_for_driver());
         assert_eq!(left_out(), 3, "its caller did not wait");
-        busy_poll.start_for_driver().expect("an attempt").record_success();
+        busy_poll.start_for_driver().expect("a poll").record_success();
         assert_eq!(left_out(), 0);
     }
 
@@ -325,7 +325,7 @@ mod tests {
         waiting(&busy_poll).keep_polling();
         assert!(!busy_poll.is_on(), "it has failed twice");
         waiting(&busy_poll).keep_polling();
-        assert!(busy_poll.is_on(), "an attempt");
+        assert!(busy_poll.is_on(), "a poll");
         waiting(&busy_poll).keep_polling();
         waiting(&busy_poll).keep_polling();
         assert!(busy_poll.is_on(), "it has paid off");

@@ -141,14 +141,14 @@ impl Actor {
             let dialer = self.dialer.clone();
             let abandoned = self.abandoned.clone();
             let delay = backoff.next();
-            let mut attempt = std::pin::pin!(async move {
+            let mut dialing = std::pin::pin!(async move {
                 sleep(delay).await;
                 dialer.dial(abandoned.as_ref()).await
             });
             let result = loop {
                 select! {
                     biased;
-                    result = attempt.as_mut() => break result,
+                    result = dialing.as_mut() => break result,
                     count = self.queue.recv_many(&mut self.taken, MOST_AT_ONCE) => {
                         for message in self.taken.drain(..) {
                             match message {

@@ -37,22 +37,21 @@ struct Entry {
     address: Arc<Address>,
     /// The connection that new users get.
     current: Option<Arc<Connection>>,
-    attempt: Option<ConnectAttempt>,
+    dial: Option<Dial>,
 }
 
-/// A connection that is being made, for all users that wait for it. It is given up when no user
-/// waits any more.
-struct ConnectAttempt {
+/// A try to connect and log in, for all users that wait for it. It is given up when no user waits any more.
+struct Dial {
     began: Instant,
     /// Whether it may find out that no new connection is needed.
     is_beside: bool,
     result: WeakShared<Making>,
-    /// Lives as long as the attempt does. (If users held a share in the result instead, the last
-    /// one to drop it could end the attempt.)
+    /// Lives as long as the dial does. (If users held a share in the result instead, the last
+    /// one to drop it could end the dial.)
     life: Weak<()>,
 }
 
-/// An attempt, for a user that waits for it.
+/// A dial, for a user that waits for it.
 struct UnderWay {
     began: Instant,
     making: Shared<Making>,
@@ -60,11 +59,11 @@ struct UnderWay {
 
 type Making = BoxFuture<'static, Result<Arc<Connected>, Fault>>;
 
-/// The result of an attempt.
+/// The result of a dial.
 struct Connected {
     share: Share,
     /// `None` if it is an existing connection: the old one, which was silent and answers again, or one that another
-    /// attempt has made.
+    /// dial has made.
     told: Option<Facts>,
     /// The older connection that the server has ended.
     ended: Option<ClientId>,
@@ -76,7 +75,7 @@ pub(super) struct Wish<'a> {
     pub(super) address: &'a Arc<Address>,
     /// When the user began to try.
     pub(super) since: Instant,
-    /// How long an attempt that began before may take, until one is made that begins now.
+    /// How long a dial that began before may take, until one is made that begins now.
     pub(super) patience: Duration,
     /// This connection does not answer. It is replaced only if it still does not once another one
     /// is ready.
@@ -119,7 +118,7 @@ impl Connections {
         &self.0.outages
     }
 
-    /// A share in the existing connection, or in one that is being made. It fails only if an attempt has failed that
+    /// A share in the existing connection, or in one that is being made. It fails only if a dial has failed that
     /// began after the user did: what came of an older one tells nothing of the server as it is now.
     pub(super) async fn reach(&self, wish: &Wish<'_>) -> Result<Reached, Fault> {
         let UnderWay { began, making } = match self.0.find_or_make(wish, wish.patience) {
@@ -157,7 +156,7 @@ impl Reached {
 }
 
 impl Registry {
-    /// The existing connection, or the attempt to make one: if none is under way that began at most `earlier` before
+    /// The existing connection, or the dial that makes one: if none is under way that began at most `earlier` before
     /// the user did, one that begins now.
     fn find_or_make(
         self: &Arc<Self>,
@@ -174,12 +173,12 @@ impl Registry {
         if let Some(under_way) = entry.under_way(wish, earlier) {
             return Err(under_way);
         }
-        let (making, attempt) = ConnectAttempt::begin(self, wish);
-        entry.attempt = attempt;
+        let (making, dial) = Dial::begin(self, wish);
+        entry.dial = dial;
         Err(UnderWay { began: Instant::now(), making })
     }
 
-    /// Makes `connection` the one for its address, in place of the `silent` one. If another attempt was quicker, its
+    /// Makes `connection` the one for its address, in place of the `silent` one. If another dial was quicker, its
     /// connection stays, and is returned.
     fn enter(
         &self,
@@ -260,7 +259,7 @@ impl ConnectionUser for Registry {
 /// The index in `entries` of the entry for `address`, which is added if there is none.
 fn index_for(entries: &mut Vec<Entry>, address: &Arc<Address>) -> usize {
     entries.iter().position(|entry| entry.is_for(address)).unwrap_or_else(|| {
-        entries.push(Entry { address: Arc::clone(address), current: None, attempt: None });
+        entries.push(Entry { address: Arc::clone(address), current: None, dial: None });
         entries.len() - 1
     })
 }
@@ -276,7 +275,7 @@ impl Entry {
 
     fn is_of_use(&self) -> bool {
         self.current.is_some()
-            || self.attempt.as_ref().is_some_and(|attempt| attempt.life.strong_count() > 0)
+            || self.dial.as_ref().is_some_and(|dial| dial.life.strong_count() > 0)
     }
 
     /// The existing connection, unless it is the `silent` one.
@@ -289,16 +288,16 @@ impl Entry {
     }
 
     fn under_way(&self, wish: &Wish<'_>, earlier: Duration) -> Option<UnderWay> {
-        let attempt = self.attempt.as_ref()?;
+        let dial = self.dial.as_ref()?;
         let is_fit =
-            attempt.began + earlier >= wish.since && (wish.silent.is_some() || !attempt.is_beside);
-        let making = attempt.result.upgrade().filter(|_| is_fit)?;
-        Some(UnderWay { began: attempt.began, making })
+            dial.began + earlier >= wish.since && (wish.silent.is_some() || !dial.is_beside);
+        let making = dial.result.upgrade().filter(|_| is_fit)?;
+        Some(UnderWay { began: dial.began, making })
     }
 }
 
-impl ConnectAttempt {
-    /// Starts an attempt; nothing happens before a user waits for it.
+impl Dial {
+    /// Starts a dial; nothing happens before a user waits for it.
     fn begin(registry: &Arc<Registry>, wish: &Wish<'_>) -> (Shared<Making>, Option<Self>) {
         let (alive, address) = (Arc::new(()), Arc::clone(wish.address));
         let (life, registry) = (Arc::downgrade(&alive), Arc::downgrade(registry));

@@ -96,6 +96,7 @@
 //! | manager | nodes and settings, and the locks over them: a `Redlock` object |
 //! | engine | the runtime with one thread that all managers of a process share: connections, timers, renewal |
 //! | to drive | a machine: to hand it replies and the time, and send what it says; the engine: to run its tasks |
+//! | dial | one try to connect to a server and log in, for all users that wait for the connection |
 //! | link | a session together with its share of a connection |
 //! | session | the conversation with one server for one node: what is sent, in what order, and again |
 //! | batch | requests that go out in one call |

@@ -80,16 +80,16 @@ pub(crate) async fn secure(address: &Address, socket: Socket) -> Result<Opened, 
 async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut addresses =
         tokio::net::lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
-    let mut attempts = FuturesUnordered::new();
+    let mut connecting = FuturesUnordered::new();
     let mut failure = io::Error::other("the host name has no address");
     loop {
         match addresses.next() {
-            Some(address) => attempts.push(TcpStream::connect(address)),
-            None if attempts.is_empty() => return Err(failure),
+            Some(address) => connecting.push(TcpStream::connect(address)),
+            None if connecting.is_empty() => return Err(failure),
             None => {}
         }
         let patience = if addresses.len() > 0 { NEXT_ADDRESS_AFTER } else { Duration::MAX };
-        match timeout(patience, attempts.next()).await {
+        match timeout(patience, connecting.next()).await {
             Ok(Some(Ok(stream))) if is_to_itself(&stream) => {
                 failure = io::ErrorKind::ConnectionRefused.into();
             }

@@ -58,7 +58,7 @@ pub(super) struct Actor {
 }
 
 enum State {
-    /// The fault of the last attempt, until another one may be made.
+    /// The fault of the last dial, until another one may begin.
     Closed(Option<(Instant, Fault)>),
     Opening {
         opening: BoxFuture<'static, Result<Live, Fault>>,

@@ -30,10 +30,10 @@ pub(super) async fn log_in(address: &Address) -> Result<Connected, Fault> {
     let (pushes_in, pushes) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(SILENCE));
     let with_push = config.clone().set_push_sender(pushes_in);
-    let (connected, refusal) = match attempt(address, ProtocolVersion::RESP3, with_push).await? {
+    let (connected, refusal) = match dial(address, ProtocolVersion::RESP3, with_push).await? {
         Ok(connected) => (connected, None),
         Err(refusal) if has_no_resp3(&refusal, address) => {
-            let again = attempt(address, ProtocolVersion::RESP2, config).await?;
+            let again = dial(address, ProtocolVersion::RESP2, config).await?;
             (again.map_err(Failure::into_login_fault)?, Some(refusal))
         }
         Err(failure) => return Err(failure.into_login_fault()),
@@ -43,7 +43,7 @@ pub(super) async fn log_in(address: &Address) -> Result<Connected, Fault> {
 }
 
 /// Connects, and logs in with this version of the protocol. The inner error is what the server replied to the log-in.
-async fn attempt(
+async fn dial(
     address: &Address,
     protocol: ProtocolVersion,
     config: AsyncConnectionConfig,

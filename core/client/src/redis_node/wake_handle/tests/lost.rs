@@ -81,7 +81,7 @@ fn a_server_that_is_down_is_not_stormed() {
             }
         }
         assert!(listener.accept().is_ok());
-        assert!(listener.accept().is_err(), "one attempt for all");
+        assert!(listener.accept().is_err(), "one dial for all");
     });
 }
 
