@@ -32,7 +32,7 @@ pub(super) struct Connection {
     address: Arc<Address>,
     traffic: Mutex<Traffic>,
     known: OnceLock<Known>,
-    owner: Weak<dyn ConnectionUser>,
+    registry: Weak<dyn ConnectionRegistry>,
     /// The identity question that is in flight, shared by all users that ask meanwhile.
     inquiry: Mutex<Option<WeakShared<Inquiry>>>,
     made: Instant,
@@ -40,8 +40,8 @@ pub(super) struct Connection {
     last_reply: AtomicU64,
 }
 
-/// The registry that gives connections to new users.
-pub(super) trait ConnectionUser: Send + Sync {
+/// The registry of connections: gives one to new users, and keeps one without users for a while.
+pub(super) trait ConnectionRegistry: Send + Sync {
     /// The last user of `connection` has left, for the `leaving`th time; the connection is kept for
     /// a while if it `stays_open`.
     fn handle_unused(self: Arc<Self>, connection: &Arc<Connection>, leaving: u64, stays_open: bool);
@@ -65,18 +65,26 @@ pub(super) struct Share {
 }
 
 impl Connection {
-    /// Creates a connection to `address` over `pipe`, and its first user. `owner` gives it to
+    /// Creates a connection to `address` over `pipe`, and its first user. `registry` gives it to
     /// further users.
     pub(super) fn over(
         pipe: Pipe,
         address: &Arc<Address>,
-        owner: Weak<dyn ConnectionUser>,
+        registry: Weak<dyn ConnectionRegistry>,
     ) -> Share {
         let (traffic, known) = (Mutex::new(Traffic::over(pipe)), OnceLock::new());
         let inquiry = Mutex::default();
         let (made, last_reply) = (Instant::now(), AtomicU64::new(0));
         let address = Arc::clone(address);
-        Self::share(&Arc::new(Self { address, traffic, known, owner, inquiry, made, last_reply }))
+        Self::share(&Arc::new(Self {
+            address,
+            traffic,
+            known,
+            registry,
+            inquiry,
+            made,
+            last_reply,
+        }))
     }
 
     /// Adds a user.
@@ -219,15 +227,15 @@ impl Share {
 
     /// New users are given another connection.
     pub(super) fn dismiss(&self) {
-        if let Some(owner) = self.connection.owner.upgrade() {
-            owner.dismiss(&self.connection);
+        if let Some(registry) = self.connection.registry.upgrade() {
+            registry.dismiss(&self.connection);
         }
     }
 
     /// New users are given this connection again, unless another one is in use by now.
     pub(super) fn restore(&self) {
-        if let Some(owner) = self.connection.owner.upgrade() {
-            owner.restore(&self.connection);
+        if let Some(registry) = self.connection.registry.upgrade() {
+            registry.restore(&self.connection);
         }
     }
 }
@@ -295,9 +303,9 @@ impl Open<'_> {
 impl Drop for Share {
     fn drop(&mut self) {
         let left = self.connection.lock().discharge(self.number);
-        let owner = || self.connection.owner.upgrade();
-        if let Some((leaving, owner)) = left.zip(owner()) {
-            owner.handle_unused(&self.connection, leaving, self.stays_open);
+        let registry = || self.connection.registry.upgrade();
+        if let Some((leaving, registry)) = left.zip(registry()) {
+            registry.handle_unused(&self.connection, leaving, self.stays_open);
         }
     }
 }

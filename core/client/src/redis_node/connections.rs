@@ -12,7 +12,7 @@ use quorlock_protocol::Fault;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connection::{Connection, ConnectionUser, Share};
+use super::connection::{Connection, ConnectionRegistry, Share};
 use super::log_in::log_in;
 use super::session::{ClientId, Facts};
 use super::transport::{self, Pipe};
@@ -213,7 +213,7 @@ impl Registry {
     }
 }
 
-impl ConnectionUser for Registry {
+impl ConnectionRegistry for Registry {
     fn restore(&self, connection: &Arc<Connection>) {
         let mut entries = self.lock();
         let index = index_for(&mut entries, connection.address());
@@ -319,8 +319,7 @@ async fn make(
 ) -> Result<Arc<Connected>, Fault> {
     let since = Instant::now();
     let stream = transport::open(&address).await?.stream;
-    let owner: Weak<dyn ConnectionUser> = registry.clone();
-    let share = Connection::over(Pipe::new(stream), &address, owner);
+    let share = Connection::over(Pipe::new(stream), &address, registry.clone());
     let told = log_in(&share, &address, abandoned.as_ref()).await?;
     if let Some(silent) = silent.as_ref().filter(|silent| !silent.has_ended()) {
         share.wait(GRACE).await;

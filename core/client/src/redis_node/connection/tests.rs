@@ -179,12 +179,12 @@ async fn what_nobody_uses_is_watched_and_read_by_nobody_else() {
 fn pair() -> (DuplexStream, Share) {
     let (ours, theirs) = duplex(64 * 1024);
     let address = Arc::new("redis://test".parse().unwrap());
-    (theirs, Connection::over(Pipe::new(Box::new(ours)), &address, Weak::<Nobody>::new()))
+    (theirs, Connection::over(Pipe::new(Box::new(ours)), &address, Weak::<EmptyRegistry>::new()))
 }
 
-struct Nobody;
+struct EmptyRegistry;
 
-impl ConnectionUser for Nobody {
+impl ConnectionRegistry for EmptyRegistry {
     fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
     fn dismiss(&self, _: &Arc<Connection>) {}
     fn restore(&self, _: &Arc<Connection>) {}

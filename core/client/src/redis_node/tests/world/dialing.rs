@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures::task::noop_waker_ref;
 
 use super::{ServerSide, Way, World, clock};
-use crate::redis_node::connection::{Connection, ConnectionUser, Share};
+use crate::redis_node::connection::{Connection, ConnectionRegistry, Share};
 use crate::redis_node::link::Link;
 use crate::redis_node::session::{GuardProbe, Handshake, Told};
 use crate::redis_node::tests::stream::Wire;
@@ -30,7 +30,7 @@ impl World {
             let wire = Wire::default();
             let address = Arc::new("redis://test".parse().expect("an address"));
             let pipe = Pipe::new(Box::new(wire.clone()));
-            let share = Connection::over(pipe, &address, Weak::<Nobody>::new());
+            let share = Connection::over(pipe, &address, Weak::<EmptyRegistry>::new());
             let (calls, replies) = (VecDeque::new(), VecDeque::new());
             self.connections.push(ServerSide { wire, calls, replies, client: None });
             let handshake = Handshake::log_in(&address, predecessor.as_ref(), &mut outgoing);
@@ -77,10 +77,10 @@ impl World {
     }
 }
 
-/// The owner of these connections, which keeps none.
-struct Nobody;
+/// The registry of these connections, which keeps none.
+struct EmptyRegistry;
 
-impl ConnectionUser for Nobody {
+impl ConnectionRegistry for EmptyRegistry {
     fn handle_unused(self: Arc<Self>, _: &Arc<Connection>, _: u64, _: bool) {}
     fn dismiss(&self, _: &Arc<Connection>) {}
     fn restore(&self, _: &Arc<Connection>) {}
