@@ -18,11 +18,11 @@ use crate::caller_queues::Turn;
 use crate::driver::Driver;
 use crate::engine::Task;
 use crate::error::{LockError, name_votes};
+use crate::guards::LongLockNote;
 use crate::lease::Lease;
 use crate::lease_guard::{LeaseGuard, UndeliveredLease};
 use crate::manager::Manager;
 use crate::node::NodeState;
-use crate::node_guards::LongLockNote;
 use crate::observe::{WaitWatch, WakeCause};
 
 /// One call of [`Lock::acquire`](crate::Lock::acquire): what is asked for, with which settings, since when.

@@ -10,9 +10,9 @@ use crate::caller_queues::{Alike, CallerQueues};
 use crate::connect::connect_guarded;
 use crate::engine::Engine;
 use crate::error::LockError;
+use crate::guards::GuardsHandle;
 use crate::manager::{Manager, Redlock};
 use crate::node::Node;
-use crate::node_guards::GuardsHandle;
 use crate::observe::{Event, EventListener, Interest, Listener, NoticeReport, Observer};
 use crate::owner::Owner;
 use crate::redis_node::NodeSettings;
@@ -169,8 +169,8 @@ impl Builder {
             GuardsHandle::new(&self.policy, Quorum::of(specs.len()), observer, engine.jumps());
         let make = |(id, spec): (NodeId, &NodeSpec)| match spec {
             NodeSpec::At(address) => {
-                let node_guard = guards.node_guard(id);
-                connect_guarded(address, &self.settings, engine.connections(), Some(node_guard))
+                let guarded_node = guards.guarded_node(id);
+                connect_guarded(address, &self.settings, engine.connections(), Some(guarded_node))
             }
             NodeSpec::Given(node) => Arc::clone(node),
         };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use crate::address::{Address, Place};
+use crate::guards::GuardedNode;
 use crate::memory_node::MemoryNode;
 use crate::node::Node;
-use crate::node_guards::NodeGuard;
 use crate::redis_node::{Connections, NodeSettings, RedisNode};
 use crate::tasks::Tasks;
 
@@ -34,7 +34,7 @@ pub(crate) fn connect_guarded(
     address: &Address,
     settings: &NodeSettings,
     connections: &Connections,
-    node_guard: Option<NodeGuard>,
+    guarded_node: Option<GuardedNode>,
 ) -> Arc<dyn Node> {
     match address.place() {
         Place::Memory(Some(name)) => {
@@ -42,7 +42,7 @@ pub(crate) fn connect_guarded(
         }
         Place::Memory(None) => Arc::new(MemoryNode::own(address.key_prefix())),
         Place::Tcp { .. } | Place::Unix(_) => {
-            RedisNode::guarded(address.clone(), *settings, connections.clone(), node_guard)
+            RedisNode::guarded(address.clone(), *settings, connections.clone(), guarded_node)
         }
     }
 }

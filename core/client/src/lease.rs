@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use crate::background::BackgroundTicket;
 use crate::engine::Engine;
 use crate::error::{LockError, NodeReport, name_votes};
+use crate::guards::LongLockNote;
 use crate::inbox::CompactVotes;
 use crate::inbox::{Inbox, OperationId};
 use crate::manager::Manager;
-use crate::node_guards::LongLockNote;
 use crate::observe::HoldSpan;
 use crate::renewal::RenewalScheduler;
 

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::address::Address;
 use crate::clock;
+use crate::guards::GuardedNode;
 use crate::node::NodeState;
-use crate::node_guards::NodeGuard;
 
 /// The outages of an engine's nodes.
 #[derive(Default)]
@@ -134,7 +134,7 @@ impl Story {
 /// Follows one node of a manager until it is closed.
 pub(crate) async fn watch(
     mut states: watch::Receiver<NodeState>,
-    node_guard: NodeGuard,
+    guarded_node: GuardedNode,
     outage: Arc<Outage>,
 ) {
     // An error means that the node was closed.
@@ -157,13 +157,13 @@ pub(crate) async fn watch(
             outage.story().end_untold(since, clock::now());
             continue;
         };
-        node_guard.tell_down(reason(&states.borrow()), is_repeat);
+        guarded_node.tell_down(reason(&states.borrow()), is_repeat);
         if states.wait_for(takes_part).await.is_err() {
             outage.story().leave(number);
             return;
         }
         let (took, is_repeat) = outage.story().end_told(clock::now());
-        node_guard.tell_up(took, is_repeat);
+        guarded_node.tell_up(took, is_repeat);
     }
 }
 

@@ -37,9 +37,9 @@ pub use self::settings::NodeSettings;
 use self::wake_handle::WakeHandle;
 use crate::address::Address;
 use crate::clock::{self, AtomicMoment, ToldClock};
+use crate::guards::GuardedNode;
 use crate::inbox::ReplyTo;
 use crate::node::{Node, NodeState, ServerNode};
-use crate::node_guards::NodeGuard;
 use crate::outage::{self, Outage};
 use crate::tasks::Tasks;
 
@@ -81,7 +81,7 @@ pub struct RedisNode {
 }
 
 /// For a node of a manager: where its outages are told.
-type Watched = (NodeGuard, Arc<Outage>);
+type Watched = (GuardedNode, Arc<Outage>);
 
 impl RedisNode {
     /// The node at `address`, whose task runs on the runtime of `handle` (which must have time and
@@ -94,7 +94,7 @@ impl RedisNode {
         address: Address,
         settings: NodeSettings,
         connections: Connections,
-        node_guard: Option<NodeGuard>,
+        guarded_node: Option<GuardedNode>,
     ) -> Arc<Self> {
         let (queue, requests) = mpsc::unbounded_channel();
         let (teller, state) = watch::channel(NodeState::Connecting);
@@ -103,8 +103,8 @@ impl RedisNode {
         let (address, told_clock) = (Arc::new(address), Arc::clone(&clock));
         let shared = connections.clone();
         let wake = WakeHandle::new(connections.clone(), Arc::clone(&address), settings);
-        let watched = node_guard.clone().map(|guard| (guard, connections.outages().of(&address)));
-        let dialer = Dialer::new(address, settings, shared, node_guard, told_clock);
+        let watched = guarded_node.clone().map(|it| (it, connections.outages().of(&address)));
+        let dialer = Dialer::new(address, settings, shared, guarded_node, told_clock);
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some((actor, watched)));
@@ -129,8 +129,8 @@ impl RedisNode {
             if let Some((actor, watched)) = actor {
                 let tasks = self.connections.tasks();
                 tasks.spawn(actor.run());
-                if let Some((node_guard, outage)) = watched {
-                    tasks.spawn(outage::watch(self.state.clone(), node_guard, outage));
+                if let Some((guarded_node, outage)) = watched {
+                    tasks.spawn(outage::watch(self.state.clone(), guarded_node, outage));
                 }
             }
         });

@@ -13,7 +13,7 @@ use super::{Lease, ReleaseVotes};
 use crate::clock;
 use crate::engine::WaiterGuard;
 use crate::error::LockError;
-use crate::node_guards::LongLockNote;
+use crate::guards::LongLockNote;
 
 impl Lease {
     /// Takes the keys back and returns what became of the lease, as soon as a quorum has answered.

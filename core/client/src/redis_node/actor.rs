@@ -186,8 +186,8 @@ impl Actor {
     }
 
     fn handle_down(&self) {
-        if let Some(node_guard) = self.dialer.node_guard() {
-            node_guard.handle_down(clock::now());
+        if let Some(guarded_node) = self.dialer.guarded_node() {
+            guarded_node.handle_down(clock::now());
         }
     }
 
@@ -200,8 +200,8 @@ impl Actor {
         }
         let now = state.clone();
         let before = self.state.send_replace(state);
-        if let Some(node_guard) = self.dialer.node_guard() {
-            node_guard.tell_change(&before, &now);
+        if let Some(guarded_node) = self.dialer.guarded_node() {
+            guarded_node.tell_change(&before, &now);
         }
     }
 }

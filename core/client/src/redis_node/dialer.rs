@@ -19,7 +19,7 @@ use super::session::{ClientId, Facts, GuardProbe, Now, replica};
 use super::settings::NodeSettings;
 use crate::address::Address;
 use crate::clock::{self, ToldClock};
-use crate::node_guards::NodeGuard;
+use crate::guards::GuardedNode;
 
 /// Makes links to the node.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(super) struct Dialer {
     address: Arc<Address>,
     settings: NodeSettings,
     connections: Connections,
-    node_guard: Option<NodeGuard>,
+    guarded_node: Option<GuardedNode>,
     /// Where links write the node's clock.
     clock: Arc<ToldClock>,
 }
@@ -37,15 +37,15 @@ impl Dialer {
         address: Arc<Address>,
         settings: NodeSettings,
         connections: Connections,
-        node_guard: Option<NodeGuard>,
+        guarded_node: Option<GuardedNode>,
         clock: Arc<ToldClock>,
     ) -> Self {
-        Self { address, settings, connections, node_guard, clock }
+        Self { address, settings, connections, guarded_node, clock }
     }
 
-    /// The guards, if anything is guarded.
-    pub(super) fn node_guard(&self) -> Option<&NodeGuard> {
-        self.node_guard.as_ref()
+    /// The node as the guards know it; `None` for a node that belongs to no manager.
+    pub(super) fn guarded_node(&self) -> Option<&GuardedNode> {
+        self.guarded_node.as_ref()
     }
 
     pub(super) fn settings(&self) -> &NodeSettings {
@@ -57,9 +57,9 @@ impl Dialer {
     pub(super) async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
         let began = clock::now();
         let result = self.try_to_dial(abandoned, None).await;
-        if let (Err(fault), Some(node_guard)) = (&result, &self.node_guard) {
+        if let (Err(fault), Some(guarded_node)) = (&result, &self.guarded_node) {
             let was_silent = fault.kind() == FaultKind::TimedOut;
-            node_guard.handle_failed_try(if was_silent { clock::now() } else { began });
+            guarded_node.handle_failed_try(if was_silent { clock::now() } else { began });
         }
         result
     }
@@ -150,7 +150,7 @@ impl Dialer {
         let facts = facts.and_then(|facts| self.introduce(&facts).map(|()| facts));
         // At the next try another server may be at the address.
         let facts = facts.inspect_err(|_| share.dismiss())?;
-        let guard_probe = GuardProbe::new(self.node_guard.clone(), Arc::clone(&self.clock));
+        let guard_probe = GuardProbe::new(self.guarded_node.clone(), Arc::clone(&self.clock));
         let mut link = Link::new(share, facts, self.address.key_prefix(), guard_probe, Now::read);
         link.examine().await?;
         Ok(link)
@@ -159,8 +159,10 @@ impl Dialer {
     /// Tells the guards who the server is, and refuses a replica.
     fn introduce(&self, facts: &Facts) -> Result<(), Fault> {
         let identity = facts.identity();
-        let told =
-            self.node_guard.as_ref().and_then(|node_guard| node_guard.handle_identity(identity));
+        let told = self
+            .guarded_node
+            .as_ref()
+            .and_then(|guarded_node| guarded_node.handle_identity(identity));
         match &identity.follows {
             None => Ok(()),
             Some(master) => Err(told.unwrap_or_else(|| replica(Some(master)))),

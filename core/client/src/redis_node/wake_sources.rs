@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::node_guards::{News, NodeGuard};
+use crate::guards::{GuardedNode, News};
 
 /// Why the task woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +28,21 @@ pub(super) struct WakeSources {
     alarm: Pin<Box<Sleep>>,
     /// What the alarm is set to; `None` once it has gone off.
     alarm_at: Option<Instant>,
-    /// Ready with the next news, and with the `NodeGuard` that they came from.
-    news: BoxFuture<'static, (News, NodeGuard)>,
+    /// Ready with the next news, and with the `GuardedNode` that they came from.
+    news: BoxFuture<'static, (News, GuardedNode)>,
     flag: Arc<WakeFlag>,
     /// Sets the flag.
     waker: Waker,
 }
 
 impl WakeSources {
-    pub(super) fn new(node_guard: Option<NodeGuard>) -> Self {
+    pub(super) fn new(guarded_node: Option<GuardedNode>) -> Self {
         // Set, so that the first poll begins to wait for news.
         let flag = Arc::new(WakeFlag { is_set: AtomicBool::new(true), task: AtomicWaker::new() });
         Self {
             alarm: Box::pin(sleep_until(Instant::now())),
             alarm_at: None,
-            news: Box::pin(next_news(node_guard)),
+            news: Box::pin(next_news(guarded_node)),
             waker: Waker::from(Arc::clone(&flag)),
             flag,
         }
@@ -81,8 +81,8 @@ impl WakeSources {
             self.alarm_at = None;
             return Poll::Ready(WakeReason::Alarm);
         }
-        self.news.as_mut().poll(&mut context).map(|(news, node_guard)| {
-            self.news = Box::pin(next_news(Some(node_guard)));
+        self.news.as_mut().poll(&mut context).map(|(news, guarded_node)| {
+            self.news = Box::pin(next_news(Some(guarded_node)));
             WakeReason::News(news)
         })
     }
@@ -107,9 +107,9 @@ impl Wake for WakeFlag {
 }
 
 /// Waits for news of the guards, if there are any.
-async fn next_news(node_guard: Option<NodeGuard>) -> (News, NodeGuard) {
-    match node_guard {
-        Some(mut node_guard) => (node_guard.news().await, node_guard),
+async fn next_news(guarded_node: Option<GuardedNode>) -> (News, GuardedNode) {
+    match guarded_node {
+        Some(mut guarded_node) => (guarded_node.news().await, guarded_node),
         None => pending().await,
     }
 }
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{self, ClockJumps};
-    use crate::node_guards::GuardsHandle;
+    use crate::guards::GuardsHandle;
     use crate::observe::Observer;
 
     #[tokio::test]
@@ -157,7 +157,7 @@ mod tests {
     async fn news_come_without_a_reminder() {
         let (guards, mut wake_sources) = guarded();
         let news = async {
-            let down = async { guards.node_guard(NodeId(1)).handle_down(clock::now()) };
+            let down = async { guards.guarded_node(NodeId(1)).handle_down(clock::now()) };
             tokio::join!(wake_sources.next(), down).0
         };
         assert_eq!(in_time(news).await, Some(RULING));
@@ -172,7 +172,7 @@ mod tests {
             assert!(wake_sources.next().now_or_never().is_none());
             // Both become ready before the next poll.
             sleep_until(soon).await;
-            guards.node_guard(NodeId(node)).handle_down(clock::now());
+            guards.guarded_node(NodeId(node)).handle_down(clock::now());
             for expected in [Some(WakeReason::Alarm), Some(RULING), None] {
                 let rung = wake_sources.next().now_or_never();
                 assert_eq!(rung, expected);
@@ -185,7 +185,7 @@ mod tests {
         let (policy, jumps) = (Policy::default(), ClockJumps::default());
         let guards =
             GuardsHandle::new(&policy, Quorum::of(3), Observer::new(Arc::default(), None), &jumps);
-        let wake_sources = WakeSources::new(Some(guards.node_guard(NodeId(0))));
+        let wake_sources = WakeSources::new(Some(guards.guarded_node(NodeId(0))));
         (guards, wake_sources)
     }
 

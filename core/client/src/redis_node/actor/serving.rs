@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::{Actor, End, MOST_AT_ONCE, NodeMessage, state_of};
 use crate::clock;
+use crate::guards::{GuardedNode, News};
 use crate::node::NodeState;
-use crate::node_guards::{News, NodeGuard};
 use crate::redis_node::faults::closed;
 use crate::redis_node::link::{Event, Link};
 use crate::redis_node::session::{Arrivals, Gate, Session};
@@ -27,7 +27,7 @@ impl Actor {
     /// Carries requests and replies over `link` until the link ends.
     pub(super) async fn serve(&mut self, link: &mut Link) -> End {
         link.drive(Session::begin);
-        let mut wake_sources = WakeSources::new(self.dialer.node_guard().cloned());
+        let mut wake_sources = WakeSources::new(self.dialer.guarded_node().cloned());
         let mut successor: Successor = None;
         self.probe_in_time(link, &mut wake_sources);
         loop {
@@ -131,7 +131,7 @@ impl Actor {
     /// Handles news of the guards: the ruling may have changed, or this machine may have been
     /// paused.
     fn handle_news(&self, link: &mut Link, news: News, is_hung: bool) {
-        let is_wanted = || self.dialer.node_guard().is_some_and(NodeGuard::wants_look);
+        let is_wanted = || self.dialer.guarded_node().is_some_and(GuardedNode::wants_look);
         let is_undecided = matches!(link.session().gate(), Gate::Undecided);
         if news == News::Jump || is_undecided || is_wanted() {
             link.drive(Session::probe);
@@ -150,7 +150,7 @@ impl Actor {
         if let Some(due) = link.drive(Session::keep_fences_in_time) {
             wake_sources.remind(after(due));
         }
-        if !self.dialer.node_guard().is_some_and(NodeGuard::looks) {
+        if !self.dialer.guarded_node().is_some_and(GuardedNode::looks) {
             return;
         }
         if link.session().probe_at() <= clock::now() {

@@ -15,12 +15,12 @@ use super::facts::Facts;
 use super::gate::{self, Gate};
 use super::request::Request;
 use crate::clock::ToldClock;
-use crate::node_guards::NodeGuard;
+use crate::guards::GuardedNode;
 
 /// The guards' part of a session.
 pub(crate) struct GuardProbe {
     /// `None` for a node that belongs to no manager.
-    node_guard: Option<NodeGuard>,
+    guarded_node: Option<GuardedNode>,
     gate: Gate,
     /// When the node must be probed again.
     probe_at: Moment,
@@ -52,12 +52,12 @@ enum State {
 }
 
 impl GuardProbe {
-    pub(crate) fn new(node_guard: Option<NodeGuard>, told_clock: Arc<ToldClock>) -> Self {
-        let looks = node_guard.as_ref().is_some_and(NodeGuard::looks);
+    pub(crate) fn new(guarded_node: Option<GuardedNode>, told_clock: Arc<ToldClock>) -> Self {
+        let looks = guarded_node.as_ref().is_some_and(GuardedNode::looks);
         let gate = if looks { Gate::Undecided } else { Gate::unguarded() };
         let (probe_at, state) = (Moment::FAR_FUTURE, State::Resting);
         Self {
-            node_guard,
+            guarded_node,
             gate,
             probe_at,
             state,
@@ -70,24 +70,24 @@ impl GuardProbe {
 
     /// Whether the node is probed at all.
     fn looks(&self) -> bool {
-        self.node_guard.as_ref().is_some_and(NodeGuard::looks)
+        self.guarded_node.as_ref().is_some_and(GuardedNode::looks)
     }
 
     /// Whether the server's identity matters.
     pub(super) fn is_on(&self) -> bool {
-        self.node_guard.is_some()
+        self.guarded_node.is_some()
     }
 
     /// The server has said who it is.
     pub(super) fn handle_facts(&self, facts: &Facts) {
-        if let Some(node_guard) = &self.node_guard {
-            node_guard.handle_identity(facts.identity());
+        if let Some(guarded_node) = &self.guarded_node {
+            guarded_node.handle_identity(facts.identity());
         }
     }
 
     /// Why the node has no vote; `None` if it has one.
     pub(super) fn dependence(&self) -> Option<Fault> {
-        self.node_guard.as_ref()?.dependence()
+        self.guarded_node.as_ref()?.dependence()
     }
 
     /// Why a command is not sent; `None` if it is.
@@ -112,9 +112,9 @@ impl GuardProbe {
             return true;
         };
         let is_recent = self.probed_at.is_some_and(|at| sent.since(at) < PROBED_WITHIN);
-        let node_guard = self.node_guard.as_ref();
+        let guarded_node = self.guarded_node.as_ref();
         is_recent
-            && (key_ttl <= Guards::FLOOR || node_guard.is_some_and(|it| it.covers(key_ttl, now)))
+            && (key_ttl <= Guards::FLOOR || guarded_node.is_some_and(|it| it.covers(key_ttl, now)))
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -182,9 +182,9 @@ impl GuardProbe {
 
     /// A node whose server is that of another node is left alone: the canary is the other's.
     fn write(&mut self, writing: Option<&Writing>, now: Moment) -> Option<Cmd> {
-        let node_guard =
-            self.node_guard.as_ref().filter(|it| it.looks() && it.dependence().is_none());
-        let Some(notes) = node_guard.map(|node_guard| node_guard.notes(now)) else {
+        let guarded_node =
+            self.guarded_node.as_ref().filter(|it| it.looks() && it.dependence().is_none());
+        let Some(notes) = guarded_node.map(|guarded_node| guarded_node.notes(now)) else {
             self.state = State::Resting;
             self.probe_at = now + gate::PROBE_EVERY;
             return None;
@@ -201,14 +201,14 @@ impl GuardProbe {
         value: &Value,
         facts: &Facts,
     ) -> Option<Cmd> {
-        let node_guard = self.node_guard.as_ref()?;
+        let guarded_node = self.guarded_node.as_ref()?;
         self.gate = match gate::read(value, (sent, now), facts) {
             Err(fault) => {
-                node_guard.handle_down(now);
+                guarded_node.handle_down(now);
                 Gate::Broken(fault)
             }
             Ok(checkup) => {
-                let ruling = node_guard.handle_checkup(&checkup, now);
+                let ruling = guarded_node.handle_checkup(&checkup, now);
                 self.note_clock(checkup.clock.micros, now);
                 match ruling {
                     Ruling::Write(writing) if self.writings < MOST_WRITINGS => {
@@ -242,9 +242,9 @@ impl GuardProbe {
         if let Some(time) = time {
             self.note_clock(time, now);
         }
-        let node_guard = self.node_guard.as_ref()?;
+        let guarded_node = self.guarded_node.as_ref()?;
         let reading = |micros| ClockReading { sent, received: now, micros };
-        let is_steady = time.is_none_or(|time| node_guard.handle_clock(reading(time)));
+        let is_steady = time.is_none_or(|time| guarded_node.handle_clock(reading(time)));
         let has_forgotten = |answer: &Result<Answer, Fault>| {
             answer.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Quarantined)
         };

@@ -31,9 +31,9 @@ struct Shared {
     jumps: ClockJumps,
 }
 
-/// The guards as one node's connection sees them.
+/// One node of the manager, as its guards know it: the node's connection reports to the guards and asks them.
 #[derive(Clone)]
-pub(crate) struct NodeGuard {
+pub(crate) struct GuardedNode {
     guards: GuardsHandle,
     node: NodeId,
     /// Whether the node must be looked at from time to time.
@@ -65,10 +65,16 @@ impl GuardsHandle {
         Self { shared: Arc::new(Shared { guards, changes, observer, clock, jumps }) }
     }
 
-    /// The part of one node.
-    pub(crate) fn node_guard(&self, node: NodeId) -> NodeGuard {
+    /// One of the nodes.
+    pub(crate) fn guarded_node(&self, node: NodeId) -> GuardedNode {
         let (looks, changes) = (self.guards().are_on(), self.shared.changes.subscribe());
-        NodeGuard { guards: self.clone(), node, looks, changes, jumps: self.shared.jumps.listen() }
+        GuardedNode {
+            guards: self.clone(),
+            node,
+            looks,
+            changes,
+            jumps: self.shared.jumps.listen(),
+        }
     }
 
     /// The lease clock of the manager.
@@ -167,7 +173,7 @@ impl Drop for LongLockNote {
     }
 }
 
-impl NodeGuard {
+impl GuardedNode {
     /// Whether the node must be looked at from time to time.
     pub(crate) const fn looks(&self) -> bool {
         self.looks
