@@ -154,10 +154,10 @@ class Server:
         info = dict(
             line.split(":", 1) for line in str(self.command("INFO")).splitlines() if ":" in line
         )
-        line = f"0:{info.get('rdb_last_load_keys_loaded', '0')}"
+        lineage = f"0:{info.get('rdb_last_load_keys_loaded', '0')}"
         clock = self.command("TIME")
         micros = int(clock[0]) * 1_000_000 + int(clock[1])
-        words = 2, secrets.randbits(63), info["run_id"], line, 0, 1, 10_000, _AGES, "no-history"
+        words = 2, secrets.randbits(63), info["run_id"], lineage, 0, 1, 10_000, _AGES, "no-history"
         self.command("SET", CANARY, " ".join(map(str, (*words, micros, micros))))
 
     def empty(self) -> None:

@@ -118,7 +118,7 @@ fn a_server_keeps_what_the_store_keeps() {
             store = GuardStore::default();
         }
         let expected = if dice.draw(4) == 0 { None } else { store.canary.clone() };
-        let canary = format!("2 {round} run line 0 {round} 10000 60000 forgot 5");
+        let canary = format!("2 {round} run lineage 0 {round} 10000 60000 forgot 5");
         let writing = (dice.draw(3) == 0).then(|| Writing { expected, canary: canary.into() });
         let left = dice.notes();
         let micros = look(&mut ask, writing.as_ref(), &left);

@@ -47,7 +47,7 @@ impl World {
             Fault::FailBack(node) => {
                 let site = &mut self.nodes[usize::from(node)];
                 site.take_back();
-                site.line += 1;
+                site.lineage += 1;
             }
             Fault::Snapshot(node) => {
                 let site = &mut self.nodes[usize::from(node)];

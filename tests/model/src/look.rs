@@ -79,7 +79,7 @@ impl World {
             let (canary, notes) = site.check_up(writing.as_ref(), &left, (self.now, micros));
             let checkup = Checkup {
                 run: scope.may_ask.then(|| site.run.to_string().into()),
-                line: scope.may_ask.then(|| site.line().into()),
+                lineage: scope.may_ask.then(|| site.lineage().into()),
                 durable: scope.durable,
                 canary,
                 clock: ClockReading { sent, received: now, micros },
@@ -146,7 +146,7 @@ impl Site {
         let canary = |count| Canary {
             id: place as u64 + 1,
             run: scope.may_ask.then(|| self.run.to_string().into()),
-            line: scope.may_ask.then(|| self.line().into()),
+            lineage: scope.may_ask.then(|| self.lineage().into()),
             durable: scope.durable,
             count,
             floor: scope
@@ -166,8 +166,8 @@ impl Site {
         (self.old, self.store) = (store(1), store(2));
     }
 
-    fn line(&self) -> String {
-        format!("0:{}", self.line)
+    fn lineage(&self) -> String {
+        format!("0:{}", self.lineage)
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct Site {
     /// The run of the server: a new one with each start.
     pub(crate) run: u32,
     /// Counts how often it took its keys from elsewhere in one run.
-    pub(crate) line: u32,
+    pub(crate) lineage: u32,
     /// The keys for the guards.
     pub(crate) store: GuardStore,
     /// The same as they were one beat ago, before any lock.
@@ -105,7 +105,7 @@ impl Site {
             struck_at: None,
             health: Health::Up,
             run: 0,
-            line: 0,
+            lineage: 0,
             store: GuardStore::default(),
             old: GuardStore::default(),
             past: None,

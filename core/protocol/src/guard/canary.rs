@@ -26,7 +26,7 @@ use super::quarantine::QuarantineReason;
 /// let canary = Canary {
 ///     id: 7,
 ///     run: Some("4f2a".into()),
-///     line: Some("0:12".into()),
+///     lineage: Some("0:12".into()),
 ///     durable: false,
 ///     count: 3,
 ///     floor: Duration::from_secs(10),
@@ -44,8 +44,8 @@ pub struct Canary {
     pub id: u64,
     /// The run of the server: a new one with each start of it. `None` if no client was allowed to ask.
     pub run: Option<Arc<str>>,
-    /// What changes when a server takes its keys from elsewhere; `None` if no client was allowed to ask.
-    pub line: Option<Arc<str>>,
+    /// Where the server took its keys from in this run; `None` if no client was allowed to ask.
+    pub lineage: Option<Arc<str>>,
     /// Whether the node wrote every change to disk before it answered.
     pub durable: bool,
     /// How often the canary was written. It never goes back while the memory lasts.
@@ -67,8 +67,8 @@ impl Canary {
     /// What stays the same from beat to beat.
     pub fn prefix(&self) -> String {
         let Self { id, durable, .. } = self;
-        let (run, line) = (word(self.run.as_ref()), word(self.line.as_ref()));
-        format!("{VERSION} {id} {run} {line} {} ", u8::from(*durable))
+        let (run, lineage) = (word(self.run.as_ref()), word(self.lineage.as_ref()));
+        format!("{VERSION} {id} {run} {lineage} {} ", u8::from(*durable))
     }
 
     /// The whole text except the node's clock, which the node appends.
@@ -105,15 +105,26 @@ impl FromStr for Canary {
         let number = |word: &str| word.parse::<u64>().map_err(|_| NoCanary);
         let millis = |word: &str| number(word).map(Duration::from_millis);
         let name = |word: &str| (word != UNKNOWN).then(|| Arc::from(word));
-        let [VERSION, id, run, line, durable @ ("0" | "1"), count, floor, age, reason, wall, node] =
-            *words.as_slice()
+        let [
+            VERSION,
+            id,
+            run,
+            lineage,
+            durable @ ("0" | "1"),
+            count,
+            floor,
+            age,
+            reason,
+            wall,
+            node,
+        ] = *words.as_slice()
         else {
             return Err(NoCanary);
         };
         Ok(Self {
             id: number(id)?,
             run: name(run),
-            line: name(line),
+            lineage: name(lineage),
             durable: durable == "1",
             // A count that cannot be incremented, or that a note cannot hold, was not written by a
             // client.
@@ -180,16 +191,16 @@ mod tests {
     proptest! {
         #[test]
         fn a_canary_survives_the_way_to_the_node_and_back(
-            id: u64, run in proptest::option::of("[0-9a-f]{1,40}"), line in proptest::option::of("[0-9a-f:]{1,40}"),
+            id: u64, run in proptest::option::of("[0-9a-f]{1,40}"), lineage in proptest::option::of("[0-9a-f:]{1,40}"),
             durable: bool, count in 0..SightingNote::ENDED, floor in 0_u64..1 << 40, age in 0_u64..1 << 53,
             wall_micros: u64, node_micros: u64, why in 0_usize..QuarantineReason::ALL.len(),
         ) {
             let millis = Duration::from_millis;
-            let (run, line) = (run.map(Arc::from), line.map(Arc::from));
+            let (run, lineage) = (run.map(Arc::from), lineage.map(Arc::from));
             let reason = QuarantineReason::ALL[why];
             let (floor, age) = (millis(floor), millis(age));
             let canary = Canary {
-                id, run, line, durable, count, floor, age, reason, wall_micros, node_micros,
+                id, run, lineage, durable, count, floor, age, reason, wall_micros, node_micros,
             };
             let text = canary.to_string();
             let relied = Relied { prefix: canary.prefix().into(), count };

@@ -16,8 +16,9 @@ use crate::time::Moment;
 pub struct Checkup {
     /// The run of the server: a new one with each start of it. `None` if this user may not ask.
     pub run: Option<Arc<str>>,
-    /// What changes when the server takes its keys from elsewhere. `None` if this user may not ask.
-    pub line: Option<Arc<str>>,
+    /// Where the server took its keys from in this run: it changes when they come from elsewhere. `None` if this user
+    /// may not ask.
+    pub lineage: Option<Arc<str>>,
     /// Whether it writes every change to disk before it answers.
     pub durable: bool,
     /// What stands in its canary key.

@@ -157,7 +157,7 @@ impl Guards {
 
     /// Why the canary does not belong to the memory that it names; `None` if it does.
     fn mistrusts(&self, look: Look<'_>, canary: &Canary) -> Option<QuarantineReason> {
-        let Checkup { run, line, durable, .. } = look.checkup;
+        let Checkup { run, lineage, durable, .. } = look.checkup;
         let known = self.records[look.node.index()].memory.as_ref().map(|memory| &memory.canary);
         // Each beat has exactly one text: another text with this count comes from an older state
         // that some client continued.
@@ -171,8 +171,8 @@ impl Guards {
             // The server has every key that it ever confirmed: the same memory, in a new run.
             return (!(canary.durable && *durable)).then_some(QuarantineReason::Restarted);
         }
-        let lines = line.as_ref().zip(canary.line.as_ref());
-        let is_replaced = lines.is_some_and(|(line, noted)| !is_same_line(line, noted));
+        let lineages = lineage.as_ref().zip(canary.lineage.as_ref());
+        let is_replaced = lineages.is_some_and(|(lineage, noted)| !is_same_lineage(lineage, noted));
         is_replaced.then_some(QuarantineReason::Forgot)
     }
 
@@ -229,7 +229,7 @@ impl Guards {
 
     /// Whether the node must be told of something at once.
     fn has_news_for(&self, look: Look<'_>, canary: &Canary, wall: u64, now: Moment) -> bool {
-        let Checkup { run, line, durable, notes, clock, .. } = look.checkup;
+        let Checkup { run, lineage, durable, notes, clock, .. } = look.checkup;
         let Some(memory) = &self.records[look.node.index()].memory else {
             return false;
         };
@@ -240,7 +240,7 @@ impl Guards {
             notes.sightings.iter().any(|it| it.id == id && it.count == SightingNote::ENDED)
         };
         (run.is_some() && canary.run != *run)
-            || (line.is_some() && canary.line != *line)
+            || (lineage.is_some() && canary.lineage != *lineage)
             || canary.durable != *durable
             || canary.floor < self.floor
             || (told < NOT_ASKED_WITHIN && memory.whole_age(now) >= NOT_ASKED_WITHIN)
@@ -250,14 +250,14 @@ impl Guards {
 
     /// Writes the canary anew with one more beat, together with all that the node is to know.
     fn beat(&mut self, look: Look<'_>, canary: &Canary, wall: u64, now: Moment) -> Ruling {
-        let Checkup { run, line, durable, .. } = look.checkup;
+        let Checkup { run, lineage, durable, .. } = look.checkup;
         let age = match &self.records[look.node.index()].memory {
             Some(memory) => memory.whole_age(now),
             None => canary.age,
         };
         look.write(&Canary {
             run: run.clone().or_else(|| canary.run.clone()),
-            line: line.clone().or_else(|| canary.line.clone()),
+            lineage: lineage.clone().or_else(|| canary.lineage.clone()),
             durable: *durable,
             count: canary.count + 1,
             floor: self.floor,
@@ -300,7 +300,7 @@ impl Guards {
         Canary {
             id: number(env),
             run: checkup.run.clone(),
-            line: checkup.line.clone(),
+            lineage: checkup.lineage.clone(),
             durable: checkup.durable,
             count: 1,
             floor: self.floor,
@@ -368,14 +368,14 @@ pub(super) fn differ(one: Option<&Arc<str>>, other: Option<&Arc<str>>) -> bool {
 
 /// `master_replid2:rdb_last_load_keys_loaded`: the first becomes zero again when a master without
 /// replicas forgets its former master.
-fn is_same_line(line: &str, noted: &str) -> bool {
+fn is_same_lineage(lineage: &str, noted: &str) -> bool {
     let parts =
         |text: &str| text.split_once(':').map(|(one, two)| (one.to_owned(), two.to_owned()));
-    match (parts(line), parts(noted)) {
+    match (parts(lineage), parts(noted)) {
         (Some((followed, loaded)), Some((noted, noted_loaded))) => {
             (followed == "0" || followed == noted) && loaded == noted_loaded
         }
-        _ => line == noted,
+        _ => lineage == noted,
     }
 }
 

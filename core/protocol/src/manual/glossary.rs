@@ -71,7 +71,8 @@
 //! | beat | one rewriting of a canary, which counts them |
 //! | look (of the guards) | the call that reads and writes a node's canary and notes, and reads its clock; a session calls it a probe |
 //! | check-up | what such a look has read |
-//! | run, line (of a server) | what changes when the server starts anew, and when it takes its keys from elsewhere |
+//! | run | of a server: what changes when it starts anew |
+//! | lineage | of a server's keys: what changes when it takes them from elsewhere, from a master or a file, in one run |
 //! | notes | what clients leave on a node for each other: holdings and sightings |
 //! | floor | ten seconds, or a lower `max_ttl`: a node that may have forgotten locks is held back for this time at least |
 //! | long lock | a lock that asks for keys for longer than the floor |

@@ -229,7 +229,7 @@ impl History {
                         site.take_back(&old);
                         site.run += u32::from(how == 2);
                         // As a replica that became a master again.
-                        site.line += u32::from(how == 3);
+                        site.lineage += u32::from(how == 3);
                     },
                     words,
                 );

@@ -1,4 +1,4 @@
-//! Tests how the guards find out which nodes may have forgotten locks: by canaries, runs, lines and
+//! Tests how the guards find out which nodes may have forgotten locks: by canaries, runs, lineages and
 //! counts.
 
 use quorlock_protocol::Ruling;
@@ -110,12 +110,12 @@ fn a_newcomer_finds_an_older_state_by_notes_on_other_nodes() {
 }
 
 #[test]
-fn an_older_state_from_after_the_last_beat_is_told_by_the_line() {
+fn an_older_state_from_after_the_last_beat_is_told_by_the_lineage() {
     let (mut cluster, mut client) = settled_in(3);
     let old = cluster.nodes[1].clone();
     assert!(client.grant(&mut cluster, 1));
     cluster.nodes[1].take_back(&old);
-    cluster.nodes[1].line += 1;
+    cluster.nodes[1].lineage += 1;
     client.look(&mut cluster, 1);
     assert_eq!((client.view(), reasons(&client)), ("oqo".into(), vec!["forgot"]));
 }
@@ -129,7 +129,7 @@ fn a_memory_that_has_ended_does_not_come_back() {
     cluster.pass(TERM);
     client.look_around(&mut cluster);
     assert_eq!(client.view(), "ooo");
-    // The beats of the old memory were as many as anybody has seen, and its run and line are those of now.
+    // The beats of the old memory were as many as anybody has seen, and its run and lineage are those of now.
     cluster.nodes[1].take_back(&old);
     let newcomer = cluster.settled(|it| it);
     assert_eq!(newcomer.view(), "oqo");

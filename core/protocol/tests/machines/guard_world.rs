@@ -24,7 +24,7 @@ pub(crate) struct PretendNode {
     /// Counts its starts.
     pub(crate) run: u32,
     /// Counts how often it took its keys from elsewhere in one run.
-    pub(crate) line: u32,
+    pub(crate) lineage: u32,
     pub(crate) store: GuardStore,
     /// The key of the only lock that there is.
     pub(crate) key: Option<Key>,
@@ -65,7 +65,7 @@ impl Cluster {
     pub(crate) fn fresh(count: usize) -> Self {
         let node = PretendNode {
             run: 0,
-            line: 0,
+            lineage: 0,
             store: GuardStore::default(),
             key: None,
             ahead: 0,

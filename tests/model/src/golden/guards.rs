@@ -165,7 +165,7 @@ impl ClientGuards {
             let (canary, notes) = site.store.look(writing.take().as_ref(), &left, micros);
             let checkup = Checkup {
                 run: Some(site.run.to_string().into()),
-                line: Some("0:0".into()),
+                lineage: Some("0:0".into()),
                 durable: false,
                 canary,
                 clock: ClockReading { sent: now, received: now, micros },

@@ -23,7 +23,7 @@ pub(crate) struct Facts {
     is_loading: bool,
     deletion: Option<Deletion>,
     /// What changes when the server takes its keys from elsewhere in one run.
-    line: Option<Arc<str>>,
+    lineage: Option<Arc<str>>,
     /// The setting `appendfsync`, where this user may ask for it.
     syncs: Option<String>,
 }
@@ -53,8 +53,8 @@ impl Facts {
     /// A value that changes when the server takes its keys from elsewhere in one run: which master
     /// it followed last, and how many keys it last read from a file or from its master. `None` if
     /// this user may not ask.
-    pub(super) fn line(&self) -> Option<Arc<str>> {
-        self.line.clone()
+    pub(super) fn lineage(&self) -> Option<Arc<str>> {
+        self.lineage.clone()
     }
 
     /// Whether CLUSTER NODES would tell more.
@@ -121,7 +121,7 @@ impl Facts {
         // `master_replid` itself changes when a first replica comes, which does no harm.
         let followed = name(field("master_replid2")).unwrap_or_else(|| "0".into());
         let loaded = field("rdb_last_load_keys_loaded").and_then(|it| it.parse::<u64>().ok());
-        self.line = Some(format!("{followed}:{}", loaded.unwrap_or(0)).into());
+        self.lineage = Some(format!("{followed}:{}", loaded.unwrap_or(0)).into());
         let known = &mut self.identity;
         known.run = name(field("run_id"));
         known.history = name(field("master_replid"));

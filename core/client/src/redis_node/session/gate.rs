@@ -143,7 +143,7 @@ pub(super) fn read(
     };
     Ok(Checkup {
         run: facts.identity().run.clone(),
-        line: facts.line(),
+        lineage: facts.lineage(),
         durable: facts.is_durable(),
         canary,
         clock: ClockReading { sent, received, micros },

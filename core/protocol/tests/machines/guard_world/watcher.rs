@@ -118,7 +118,7 @@ impl Watcher {
         let told = |text: String| self.may_ask.then(|| Arc::from(text));
         Checkup {
             run: told(format!("{node}.{}", cluster.nodes[node].run)),
-            line: told(format!("0:{}", cluster.nodes[node].line)),
+            lineage: told(format!("0:{}", cluster.nodes[node].lineage)),
             durable: cluster.nodes[node].durable,
             canary,
             clock: ClockReading { sent, received, micros },
