@@ -74,11 +74,11 @@ pub(crate) fn watch_forks() {
 /// Python 3.12 and newer refuse other interpreters themselves; older versions would hang at the end
 /// of the process after a second one has loaded the module.
 pub(crate) fn claim_for_this_interpreter(_py: Python<'_>) -> bool {
-    static OWNER: AtomicI64 = AtomicI64::new(-1);
+    static FIRST: AtomicI64 = AtomicI64::new(-1);
     // SAFETY: the caller is attached to an interpreter, so there is a current one.
     let current = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
-    let owner = OWNER.compare_exchange(-1, current, Ordering::AcqRel, Ordering::Acquire);
-    owner.map_or_else(|owner| owner == current, |_| true)
+    let earlier = FIRST.compare_exchange(-1, current, Ordering::AcqRel, Ordering::Acquire);
+    earlier.map_or_else(|first| first == current, |_| true)
 }
 
 #[cfg(unix)]

@@ -129,7 +129,7 @@ impl Call {
         }
         let started = self.started();
         let note = self.manager.announce(&self.policy);
-        // First into the process's queue: a caller that comes while the nodes are being connected keeps its place.
+        // First into the process's queue: callers that come while the nodes are being connected keep their order.
         match self.begin() {
             Some(start) => Box::pin(self.try_for(start, note, started)),
             None => Box::pin(self.wait_for_turn(note, started)),

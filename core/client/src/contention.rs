@@ -1,6 +1,6 @@
 //! Remembers for a moment which locks others waited for when a caller of this process released them. A caller that
-//! comes back for one takes a place in the queue at once: a plain try would often win against those that were called
-//! first. Owns how long that counts.
+//! comes back for one takes a place in the nodes' queues at once: a plain try would often win against those that were
+//! called first. Owns how long that counts.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
