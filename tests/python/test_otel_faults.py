@@ -29,7 +29,7 @@ class Failing(SpanProcessor):
         raise RuntimeError("a slip of the processor")
 
 
-class FailingAttempt:
+class FailingTrace:
     """Raises an error at the end of an acquisition."""
 
     def __init__(self, *_: Any) -> None:
@@ -116,7 +116,7 @@ async def test_a_meter_that_fails_keeps_no_span_from_its_end(
 
 
 @both_apis
-@pytest.mark.parametrize("follow", [refuse_to_follow, FailingAttempt])
+@pytest.mark.parametrize("follow", [refuse_to_follow, FailingTrace])
 async def test_tracers_that_fail_are_logged_once_an_acquisition(
     api: Api, caplog: pytest.LogCaptureFixture, follow: Any
 ) -> None:

@@ -256,20 +256,20 @@ class Lock(LockBase[Lease]):
 
     async def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         hear_for_log(self._planned()[0])
-        attempt = begin(self._planned()[0]) if tracers else None
+        traced = begin(self._planned()[0]) if tracers else None
         try:
             await finished(operation)
             lease = self._acquisitions.take(operation, Lease, is_block)
-            if attempt is not None:
-                attempt.won(lease)
+            if traced is not None:
+                traced.won(lease)
             if is_block or behaviour is not USUAL:
                 lease._raise_on_lost = behaviour.raise_on_lost
                 watch_loss(lease, behaviour, is_block=is_block)
             return lease
         except BaseException as error:
             self._acquisitions.undo(operation)
-            if attempt is not None:
-                attempt.failed(error)
+            if traced is not None:
+                traced.failed(error)
             raise
 
 

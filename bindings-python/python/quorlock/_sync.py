@@ -267,20 +267,20 @@ class Lock(LockBase[Lease]):
 
     def _obtain(self, operation: Operation, behaviour: Behaviour, is_block: bool) -> Lease:
         hear_for_log(self._planned()[0])
-        attempt = begin(self._planned()[0]) if tracers else None
+        traced = begin(self._planned()[0]) if tracers else None
         try:
             wait(operation)
             lease = self._acquisitions.take(operation, Lease, is_block)
-            if attempt is not None:
-                attempt.won(lease)
+            if traced is not None:
+                traced.won(lease)
             if behaviour is not USUAL:
                 adapt(lease, behaviour)
             return lease
         except BaseException as error:
             # If any exception came in between, as Ctrl-C can at any line, no lease stays behind.
             self._acquisitions.undo(operation)
-            if attempt is not None:
-                attempt.failed(error)
+            if traced is not None:
+                traced.failed(error)
             raise
 
 

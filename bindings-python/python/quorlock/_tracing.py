@@ -39,8 +39,8 @@ class Guard:
             return None
 
 
-class Attempt(Protocol):
-    """One acquisition that is followed."""
+class TracedAcquisition(Protocol):
+    """One acquisition that a tracer follows."""
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
@@ -50,17 +50,17 @@ class Attempt(Protocol):
 
 
 # : Begins to follow an acquisition. The guard is for calls of its own that may raise errors.
-Follow = Callable[["Plan", Guard], Attempt]
+Follow = Callable[["Plan", Guard], TracedAcquisition]
 # : What follows acquisitions, by the number of the manager: one for each tracer.
 tracers: dict[int, tuple[Follow, ...]] = {}
 
 
-def begin(plan: Plan) -> Attempt | None:
+def begin(plan: Plan) -> TracedAcquisition | None:
     """Follow an acquisition that begins now, in the caller's context."""
     guard = Guard()
     begun = [guard.call(follow, plan, guard) for follow in tracers.get(plan.manager.number, ())]
-    attempts = [attempt for attempt in begun if attempt is not None]
-    return _Attempts(attempts, guard) if attempts else None
+    traced = [each for each in begun if each is not None]
+    return _TracedByAll(traced, guard) if traced else None
 
 
 def add(number: int, follow: Follow) -> None:
@@ -77,24 +77,24 @@ def remove(number: int, follow: Follow) -> None:
         tracers.pop(number, None)
 
 
-class _Attempts:
+class _TracedByAll:
     """One acquisition that each tracer follows, in the process in which it began."""
 
-    def __init__(self, attempts: list[Attempt], guard: Guard) -> None:
-        self._attempts = attempts
+    def __init__(self, traced: list[TracedAcquisition], guard: Guard) -> None:
+        self._traced = traced
         self._guard = guard
         self._generation = generation()
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
-        for attempt in self._own():
-            self._guard.call(attempt.won, lease)
+        for each in self._own():
+            self._guard.call(each.won, lease)
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
-        for attempt in self._own():
-            self._guard.call(attempt.failed, error)
+        for each in self._own():
+            self._guard.call(each.failed, error)
 
-    def _own(self) -> list[Attempt]:
+    def _own(self) -> list[TracedAcquisition]:
         """None in a forked child, whose parent goes on with them."""
-        return self._attempts if self._generation == generation() else []
+        return self._traced if self._generation == generation() else []

@@ -162,9 +162,9 @@ class _Instrumentation:
         # : Set after `stop()`, once all events from before it were counted.
         self._is_settled = threading.Event()
 
-    def begin(self, plan: Plan, guard: Guard) -> _Attempt:
+    def begin(self, plan: Plan, guard: Guard) -> _TracedAcquisition:
         """Follow an acquisition that begins now."""
-        return _Attempt(self, plan, guard)
+        return _TracedAcquisition(self, plan, guard)
 
     def begin_span(self, guard: Guard, name: str, **options: Any) -> Span:
         """A span; one that is not recorded where a span processor fails."""
@@ -327,7 +327,7 @@ def _counted(stats: Stats) -> Counter[str]:
     )
 
 
-class _Attempt:
+class _TracedAcquisition:
     """One acquisition, with its span."""
 
     def __init__(self, instrumentation: _Instrumentation, plan: Plan, guard: Guard) -> None:
