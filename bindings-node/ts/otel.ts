@@ -19,7 +19,7 @@ import { ConfigError, describe, LockError, wrongType } from './errors'
 import type { RedlockEvents } from './events'
 import type { RedlockStats } from './figures'
 import type { Lock } from './lock'
-import { Guard, guardOf, shareGuard } from './otel_guard'
+import { ErrorBoundary, boundaryOf, shareBoundary } from './error_boundary'
 import { observe, sum } from './otel_observer'
 import { Redlock } from './redlock'
 import { Settling } from './settling'
@@ -121,8 +121,8 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
     start(message) {
       if (isOver) return
       const attributes = named(message.resources, options)
-      const guard = guardOf(redlock, message)
-      const span = beginSpan('quorlock.acquire', { attributes }, options, guard)
+      const boundary = boundaryOf(redlock, message)
+      const span = beginSpan('quorlock.acquire', { attributes }, options, boundary)
       spans.set(message, { span, begun: performance.now() })
     },
     asyncEnd(message) {
@@ -130,12 +130,15 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
       if (traced === undefined) return
       spans.delete(message)
       const outcome = outcomeOf(message)
-      const [guard, took] = [guardOf(redlock, message), (performance.now() - traced.begun) / 1000]
-      guard.call(() => duration.record(took, { 'quorlock.outcome': outcome }))
+      const [boundary, took] = [
+        boundaryOf(redlock, message),
+        (performance.now() - traced.begun) / 1000,
+      ]
+      boundary.call(() => duration.record(took, { 'quorlock.outcome': outcome }))
       const error = message.error === undefined ? undefined : told(message.error, options)
-      guard.call(() => endSpan(traced.span, outcome, { error }))
+      boundary.call(() => endSpan(traced.span, outcome, { error }))
       // Its hold begins as a part of the same operation.
-      if (message.result !== undefined) shareGuard(redlock, message, message.result)
+      if (message.result !== undefined) shareBoundary(redlock, message, message.result)
       if (isOver && spans.size === 0) unsubscribe()
     },
   })
@@ -175,8 +178,8 @@ function traceHolds(
       const caller = trace.getSpanContext(context.active())
       // The hold may outlast the caller's span, so it is linked as well.
       const links = caller === undefined ? [] : [{ context: caller }]
-      const guard = guardOf(redlock, message.lock ?? message)
-      const span = beginSpan('quorlock.hold', { attributes, links }, options, guard)
+      const boundary = boundaryOf(redlock, message.lock ?? message)
+      const span = beginSpan('quorlock.hold', { attributes, links }, options, boundary)
       const [begun, token] = [Date.now(), message.lock?.value ?? '']
       const hold = { span, begun, token, until: begun + (message.lock?.validity ?? 0) }
       holds.set(message, hold)
@@ -186,11 +189,11 @@ function traceHolds(
       const traced = forget(message)
       if (traced === undefined) return
       const { outcome = 'unknown', endedAt = Date.now(), heldFor = 0, reason } = message
-      const guard = guardOf(redlock, message)
-      guard.call(() => duration.record(heldFor / 1000, { 'quorlock.outcome': outcome }))
+      const boundary = boundaryOf(redlock, message)
+      boundary.call(() => duration.record(heldFor / 1000, { 'quorlock.outcome': outcome }))
       const error = outcome === 'lost' ? `lost: ${reason}` : undefined
       const at = Math.max(endedAt, traced.begun)
-      guard.call(() => endSpan(traced.span, outcome, { error, at }))
+      boundary.call(() => endSpan(traced.span, outcome, { error, at }))
       told()
     },
   })
@@ -199,7 +202,7 @@ function traceHolds(
     const hold = byToken.get(token)
     if (hold !== undefined) hold.until = at + validity
   })
-  const atEnd = new Guard(redlock)
+  const atEnd = new ErrorBoundary(redlock)
   const end = (message: HoldMessage, outcome: string, at?: number): void => {
     const hold = forget(message)
     if (hold !== undefined) atEnd.call(() => endSpan(hold.span, outcome, { at }))
@@ -258,7 +261,7 @@ function countEvents(redlock: Redlock, meter: Meter, told: () => void): Followin
     count: (event: RedlockEvents[N]) => void,
   ): (() => void) =>
     redlock._eventSource.listen(name, (event) => {
-      new Guard(redlock).call(() => count(event))
+      new ErrorBoundary(redlock).call(() => count(event))
       seen[name] += 1
       told()
     })
@@ -303,7 +306,7 @@ function subscribe<M extends { redlock: Redlock }>(
 ): () => void {
   const of = (handle: (message: M) => void) => (message: unknown) => {
     if ((message as M).redlock !== redlock) return
-    guardOf(redlock, message as M).call(() => handle(message as M))
+    boundaryOf(redlock, message as M).call(() => handle(message as M))
   }
   const none = (): void => {}
   const { start, asyncEnd } = handlers
@@ -314,9 +317,14 @@ function subscribe<M extends { redlock: Redlock }>(
 }
 
 /** A span of the caller's; one that is not recorded where a span processor fails. */
-function beginSpan(name: string, of: SpanOptions, options: InstrumentOptions, guard: Guard): Span {
+function beginSpan(
+  name: string,
+  of: SpanOptions,
+  options: InstrumentOptions,
+  boundary: ErrorBoundary,
+): Span {
   const tracer = options.tracer ?? trace.getTracer('quorlock')
-  const span = guard.call(() => tracer.startSpan(name, of, context.active()))
+  const span = boundary.call(() => tracer.startSpan(name, of, context.active()))
   return span ?? trace.wrapSpanContext(INVALID_SPAN_CONTEXT)
 }
 

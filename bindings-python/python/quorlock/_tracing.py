@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Guard:
+class ErrorBoundary:
     """Calls what observes one operation, which goes on whatever that raises.
 
     The first error is logged. What is no `Exception`, as of Ctrl-C, is for the caller.
@@ -49,18 +49,20 @@ class TracedAcquisition(Protocol):
         """It has none."""
 
 
-# : Begins to follow an acquisition. The guard is for calls of its own that may raise errors.
-Follow = Callable[["Plan", Guard], TracedAcquisition]
+# : Begins to follow an acquisition. The boundary is for calls of its own that may raise errors.
+Follow = Callable[["Plan", ErrorBoundary], TracedAcquisition]
 # : What follows acquisitions, by the number of the manager: one for each tracer.
 tracers: dict[int, tuple[Follow, ...]] = {}
 
 
 def begin(plan: Plan) -> TracedAcquisition | None:
     """Follow an acquisition that begins now, in the caller's context."""
-    guard = Guard()
-    begun = [guard.call(follow, plan, guard) for follow in tracers.get(plan.manager.number, ())]
+    boundary = ErrorBoundary()
+    begun = [
+        boundary.call(follow, plan, boundary) for follow in tracers.get(plan.manager.number, ())
+    ]
     traced = [each for each in begun if each is not None]
-    return _TracedByAll(traced, guard) if traced else None
+    return _TracedByAll(traced, boundary) if traced else None
 
 
 def add(number: int, follow: Follow) -> None:
@@ -80,20 +82,20 @@ def remove(number: int, follow: Follow) -> None:
 class _TracedByAll:
     """One acquisition that each tracer follows, in the process in which it began."""
 
-    def __init__(self, traced: list[TracedAcquisition], guard: Guard) -> None:
+    def __init__(self, traced: list[TracedAcquisition], boundary: ErrorBoundary) -> None:
         self._traced = traced
-        self._guard = guard
+        self._boundary = boundary
         self._generation = generation()
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
         for each in self._own():
-            self._guard.call(each.won, lease)
+            self._boundary.call(each.won, lease)
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
         for each in self._own():
-            self._guard.call(each.failed, error)
+            self._boundary.call(each.failed, error)
 
     def _own(self) -> list[TracedAcquisition]:
         """None in a forked child, whose parent goes on with them."""

@@ -41,7 +41,7 @@ from ._base import RedlockBase
 from ._errors import ConfigTypeError, LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
 from ._otel_observer import observer_of
-from ._tracing import Guard
+from ._tracing import ErrorBoundary
 
 if TYPE_CHECKING:
     from ._native import LeaseState, Plan
@@ -162,13 +162,13 @@ class _Instrumentation:
         # : Set after `stop()`, once all events from before it were counted.
         self._is_settled = threading.Event()
 
-    def begin(self, plan: Plan, guard: Guard) -> _TracedAcquisition:
+    def begin(self, plan: Plan, boundary: ErrorBoundary) -> _TracedAcquisition:
         """Follow an acquisition that begins now."""
-        return _TracedAcquisition(self, plan, guard)
+        return _TracedAcquisition(self, plan, boundary)
 
-    def begin_span(self, guard: Guard, name: str, **options: Any) -> Span:
+    def begin_span(self, boundary: ErrorBoundary, name: str, **options: Any) -> Span:
         """A span; one that is not recorded where a span processor fails."""
-        return guard.call(self._tracer.start_span, name, **options) or trace.INVALID_SPAN
+        return boundary.call(self._tracer.start_span, name, **options) or trace.INVALID_SPAN
 
     def attributes(self, resources: Iterable[str]) -> dict[str, Any]:
         return {"quorlock.resource": tuple(resources)} if self._names else {}
@@ -177,7 +177,7 @@ class _Instrumentation:
         """What a span says of an error, whose message has the names of resources."""
         return str(error) if self._names else type(error).__name__
 
-    def held(self, lease: LeaseState, caller: contexts.Context, guard: Guard) -> None:
+    def held(self, lease: LeaseState, caller: contexts.Context, boundary: ErrorBoundary) -> None:
         """A lease begins to be held."""
         if self._is_over:
             return  # nobody would tell its end
@@ -188,19 +188,19 @@ class _Instrumentation:
         # The hold may outlast the caller's span, so it is linked as well.
         links = [Link(around)] if around.is_valid else []
         span = self.begin_span(
-            guard, "quorlock.hold", context=caller, attributes=attributes, links=links
+            boundary, "quorlock.hold", context=caller, attributes=attributes, links=links
         )
         token = lease.token
         self._holds[token] = _Hold(span, lease)
         ended = self._ended.pop(token, None)
         if ended is not None:
-            self._end(guard, token, *ended)
-        self._end_if_over(guard, token)
+            self._end(boundary, token, *ended)
+        self._end_if_over(boundary, token)
 
-    def _end_if_over(self, guard: Guard, token: str) -> None:
+    def _end_if_over(self, boundary: ErrorBoundary, token: str) -> None:
         """For a lease that begins to be held while another thread ends everything."""
         if self._is_over:
-            self._end(guard, token, time.time(), "held")
+            self._end(boundary, token, time.time(), "held")
             self._settle()
 
     def end(self, counted: Counter[str]) -> None:
@@ -211,19 +211,19 @@ class _Instrumentation:
         """
         if self._is_over:
             return
-        guard = Guard()
+        boundary = ErrorBoundary()
         self._due = counted - self.counted_before
         self._is_over = True
         for token, hold in list(self._holds.items()):
             if hold.is_valid():
-                self._end(guard, token, time.time(), "held")
+                self._end(boundary, token, time.time(), "held")
         if not self._is_all_told() and not is_telling():
             self._is_settled.wait(_PATIENCE)
         for token, hold in list(self._holds.items()):
             if hold.is_gone():
-                self._end(guard, token, time.time(), "unknown")
+                self._end(boundary, token, time.time(), "unknown")
             else:
-                self._end(guard, token, hold.until, "expired")
+                self._end(boundary, token, hold.until, "expired")
 
     def _is_all_told(self) -> bool:
         is_end_due = any(hold.is_end_told() for hold in list(self._holds.values()))
@@ -237,17 +237,17 @@ class _Instrumentation:
         """An event of the manager."""
         if self._is_over and not self._is_of_before(event):
             return
-        guard = Guard()
-        guard.call(self._count, event, guard)
+        boundary = ErrorBoundary()
+        boundary.call(self._count, event, boundary)
         self._told[event.name] += 1
         self._settle()
 
-    def _count(self, event: events.Event, guard: Guard) -> None:
+    def _count(self, event: events.Event, boundary: ErrorBoundary) -> None:
         if isinstance(event, events.Lost):
-            guard.call(self._lost.add, 1, {"quorlock.reason": event.reason})
-            self._ended_as("lost", event, event.held_for, guard)
+            boundary.call(self._lost.add, 1, {"quorlock.reason": event.reason})
+            self._ended_as("lost", event, event.held_for, boundary)
         elif isinstance(event, events.Released):
-            self._ended_as(event.outcome, event, event.held_for, guard)
+            self._ended_as(event.outcome, event, event.held_for, boundary)
         elif isinstance(event, events.Extended):
             if event.token in self._holds:
                 self._holds[event.token].until = event.at + event.validity
@@ -262,25 +262,25 @@ class _Instrumentation:
         return isinstance(event, events.LeaseEvent) and event.token in self._holds
 
     def _ended_as(
-        self, outcome: str, event: events.LeaseEvent, held_for: float, guard: Guard
+        self, outcome: str, event: events.LeaseEvent, held_for: float, boundary: ErrorBoundary
     ) -> None:
-        guard.call(self._hold.record, held_for, {"quorlock.outcome": outcome})
+        boundary.call(self._hold.record, held_for, {"quorlock.outcome": outcome})
         hold = self._holds.get(event.token)
         if hold is not None:
             # Its end may be told late, and the clock be set meanwhile.
-            self._end(guard, event.token, hold.began + held_for, outcome)
+            self._end(boundary, event.token, hold.began + held_for, outcome)
         else:
             # A lease that was taken over has no span, so nobody asks for its end.
             while len(self._ended) >= _MOST_ENDED:
                 self._ended.pop(next(iter(self._ended)), None)
             self._ended[event.token] = (event.at, outcome)
 
-    def _end(self, guard: Guard, token: str, at: float, outcome: str) -> None:
+    def _end(self, boundary: ErrorBoundary, token: str, at: float, outcome: str) -> None:
         hold = self._holds.pop(token, None)
         if hold is None:
             return
         error = "the lock was lost" if outcome == "lost" else None
-        guard.call(_end_span, hold.span, outcome, error, int(max(at, hold.began) * 1e9))
+        boundary.call(_end_span, hold.span, outcome, error, int(max(at, hold.began) * 1e9))
 
 
 def _end_span(span: Span, outcome: str, error: Optional[str], at: Optional[int] = None) -> None:
@@ -330,28 +330,30 @@ def _counted(stats: Stats) -> Counter[str]:
 class _TracedAcquisition:
     """One acquisition, with its span."""
 
-    def __init__(self, instrumentation: _Instrumentation, plan: Plan, guard: Guard) -> None:
+    def __init__(
+        self, instrumentation: _Instrumentation, plan: Plan, boundary: ErrorBoundary
+    ) -> None:
         self._own = instrumentation
-        self._guard = guard
+        self._boundary = boundary
         self._caller = contexts.get_current()
         self._begun = time.monotonic()
         attributes = instrumentation.attributes(plan.resources)
-        self._span = instrumentation.begin_span(guard, "quorlock.acquire", attributes=attributes)
+        self._span = instrumentation.begin_span(boundary, "quorlock.acquire", attributes=attributes)
 
     def won(self, lease: LeaseState) -> None:
         """It has this lease."""
         self._end("degraded" if lease.degraded else "acquired")
         if not lease.degraded:
-            self._own.held(lease, self._caller, self._guard)
+            self._own.held(lease, self._caller, self._boundary)
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
         self._end(_outcome_of(error), self._own.text_of(error))
 
     def _end(self, outcome: str, error: Optional[str] = None) -> None:
-        self._guard.call(_end_span, self._span, outcome, error)
+        self._boundary.call(_end_span, self._span, outcome, error)
         took = time.monotonic() - self._begun
-        self._guard.call(self._own.acquire.record, took, {"quorlock.outcome": outcome})
+        self._boundary.call(self._own.acquire.record, took, {"quorlock.outcome": outcome})
 
 
 def _outcome_of(error: BaseException) -> str:

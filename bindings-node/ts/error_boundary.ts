@@ -6,7 +6,7 @@ import { inspect } from 'node:util'
 import type { Redlock } from './redlock'
 
 /** Calls what observes one operation, which goes on whatever that throws. The first error is a warning. */
-export class Guard {
+export class ErrorBoundary {
   readonly #redlock: Redlock
   #hasFailed = false
 
@@ -30,16 +30,16 @@ export class Guard {
 }
 
 /** By the message or the lock that an operation has: every instrumentation of a Redlock gets the same. */
-const guards = new WeakMap<object, Guard>()
+const boundaries = new WeakMap<object, ErrorBoundary>()
 
-/** The guard of the operation with this message or lock. */
-export function guardOf(redlock: Redlock, operation: object): Guard {
-  const guard = guards.get(operation) ?? new Guard(redlock)
-  guards.set(operation, guard)
-  return guard
+/** The boundary of the operation with this message or lock. */
+export function boundaryOf(redlock: Redlock, operation: object): ErrorBoundary {
+  const boundary = boundaries.get(operation) ?? new ErrorBoundary(redlock)
+  boundaries.set(operation, boundary)
+  return boundary
 }
 
 /** Has `later`, too, be a part of the operation with this message. */
-export function shareGuard(redlock: Redlock, operation: object, later: object): void {
-  guards.set(later, guardOf(redlock, operation))
+export function shareBoundary(redlock: Redlock, operation: object, later: object): void {
+  boundaries.set(later, boundaryOf(redlock, operation))
 }
