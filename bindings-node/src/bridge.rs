@@ -119,11 +119,8 @@ fn end(queue: &Queue) {
     let Ok(engine) = Engine::shared() else { return queue.drop_operations() };
     let begun = Instant::now();
     let patience = engine.exit_patience(queue.under_way()).min(Waited::left(begun));
-    // Operations that were asked for last are started first: a release must not be cancelled.
-    queue.start();
-    engine.pass(patience);
     queue.drop_operations();
-    engine.drain(patience.saturating_sub(begun.elapsed()));
+    engine.drain(patience);
     Waited::add(begun);
 }
 

@@ -103,7 +103,7 @@ pub fn release(handle: &External<Arc<LeaseHandle>>, id: u32) {
     let engine = handle.lease.engine().clone();
     // From here on, not from the end of JavaScript's turn: the manager may be closed in between.
     let releasing = handle.lease.release_told();
-    queue.run(&engine, id, async move {
+    queue.run_to_end(&engine, id, async move {
         match releasing.await {
             Ok((outcome, votes)) => {
                 handle.votes.get_or_init(|| votes);

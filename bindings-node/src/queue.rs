@@ -5,17 +5,18 @@
 //! together, at its end ([`Queue::start`]). All results go into one list; the environment's thread
 //! is woken only if the list was empty, after the turn of the core's thread, and takes many results
 //! at once, until none is left. It is not woken if it drives the core itself. Operations that are under way when the
-//! environment ends are dropped, which withdraws them.
+//! environment ends are dropped, which withdraws them; releases are done in the background.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::mem::{self, take};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{self, Poll, Waker};
+use std::task::{self, Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::task::AtomicWaker;
 use napi::Status;
 use napi::bindgen_prelude::Function;
@@ -152,6 +153,15 @@ impl Queue {
         }
     }
 
+    /// Like [`Self::run`], for an operation that is done in the background if it is dropped before its end.
+    pub(crate) fn run_to_end<F>(self: &Arc<Self>, engine: &Engine, id: u32, operation: F)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let operation: Option<Operation> = Some(Box::pin(operation));
+        self.run(engine, id, Due { operation, engine: engine.clone() });
+    }
+
     /// Adds a lease that JavaScript has, until it is collected.
     pub(crate) fn add_lease(&self, lease: &Arc<impl RunsOut + 'static>) {
         self.lock().leases.add(lease);
@@ -220,6 +230,33 @@ impl State {
         }
         self.ended.push_back((id, outcome));
         self.ended.len() == 1 && !self.loop_drives
+    }
+}
+
+/// An operation that must be done even if nobody waits for it.
+struct Due {
+    operation: Option<Operation>,
+    engine: Engine,
+}
+
+impl Future for Due {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let operation = self.operation.as_mut().expect("it has not ended");
+        let poll = operation.as_mut().poll(context);
+        if poll.is_ready() {
+            self.operation = None;
+        }
+        poll
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        if let Some(operation) = self.operation.take() {
+            self.engine.background(operation.map(drop));
+        }
     }
 }
 

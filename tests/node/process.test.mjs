@@ -248,19 +248,22 @@ describe('a process', () => {
     assert.deepEqual(await cluster.values('r'), [null, null, null])
   })
 
-  it('that exits in the same breath gives back what it has released', async () => {
-    const { status } = await run(
-      `const redlock = new Redlock(urls)
-       const locks = await Promise.all(['a', 'b', 'c'].map((name) => redlock.acquire(name, 60_000)))
-       for (const lock of locks) lock.release()
-       process.exit(3)`,
-      cluster.urls,
-    )
-    assert.equal(status, 3)
-    for (const name of ['a', 'b', 'c']) {
-      assert.deepEqual(await cluster.values(name), [null, null, null])
-    }
-  })
+  for (const count of [3, 2_000]) {
+    it(`that exits in the same breath gives back all ${count} locks that it has released`, async () => {
+      const { status } = await run(
+        `const redlock = new Redlock(urls)
+         const names = Array.from({ length: ${count} }, (_, number) => 'breath' + number)
+         const locks = await Promise.all(names.map((name) => redlock.acquire(name, 60_000)))
+         for (const lock of locks) lock.release()
+         process.exit(3)`,
+        cluster.urls,
+      )
+      assert.equal(status, 3)
+      for (const server of cluster.servers) {
+        assert.deepEqual(await server.command('KEYS', 'breath*'), [])
+      }
+    })
+  }
 
   it('hears of no unhandled rejection, whatever goes wrong', async () => {
     await cluster.servers[0]?.kill()

@@ -12,14 +12,14 @@ mod waiters;
 use std::ffi::c_int;
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::lazy;
 use tokio::runtime::Handle;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::JoinHandle;
 
 pub use self::adaptive_backoff::AdaptiveBackoff;
 pub(crate) use self::busy_poll::WaiterGuard;
@@ -249,21 +249,6 @@ impl Engine {
     pub fn leave_queues(&self) {
         self.shared.connections.leave_queues();
         self.wake_thread();
-    }
-
-    /// Waits until the engine, which does its work in order, has done or begun everything that it was given before, for
-    /// `timeout` at most. Blocks the calling thread, which must not be the engine's own.
-    pub fn pass(&self, timeout: Duration) {
-        if timeout.is_zero() {
-            return;
-        }
-        let (send, passed) = mpsc::channel();
-        self.spawn_detached(async move {
-            yield_now().await;
-            // Nobody may wait any more.
-            let _ = send.send(());
-        });
-        let _ = passed.recv_timeout(timeout);
     }
 
     /// Registers a caller that waits on another thread. Engine tasks and the driving thread are not counted.
