@@ -17,8 +17,8 @@ export declare class ExternalObject<T> {
   }
 }
 
-/** Acquires a lock on all of `resources`; ends with a lease. */
-export declare function acquire(manager: ExternalObject<Manager>, id: number, resources: Array<string>, duration: number, settings?: Settings | undefined | null): void
+/** Acquires a lock on all of `resources`; ends with a lease. `waited` milliseconds of its timeout have passed already. */
+export declare function acquire(manager: ExternalObject<Manager>, id: number, resources: Array<string>, duration: number, settings: Settings | undefined | null, waited: number): void
 
 /** Takes over the lease that another process handed over. */
 export declare function adopt(manager: ExternalObject<Manager>, resources: Array<string>, token: string): ExternalObject<LeaseHandle> | Failure
@@ -28,6 +28,12 @@ export declare function adopt(manager: ExternalObject<Manager>, resources: Array
  * `drives`: its event loop is libuv's, and may be asked to watch a descriptor.
  */
 export declare function bridge(wake: () => void, drives: boolean): ExternalObject<Bridge>
+
+/**
+ * How long a caller of [`acquire`] expects it to take at the most, in milliseconds; `None` without a limit, and for
+ * settings that it refuses.
+ */
+export declare function callPatience(manager: ExternalObject<Manager>, duration: number, settings?: Settings | undefined | null): number | null
 
 /** Cancels an operation; tells whether it was still under way. No result comes after this. */
 export declare function cancel(bridge: ExternalObject<Bridge>, id: number): boolean

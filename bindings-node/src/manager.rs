@@ -101,7 +101,22 @@ fn build(
     builder.build()
 }
 
-/// Acquires a lock on all of `resources`; ends with a lease.
+/// How long a caller of [`acquire`] expects it to take at the most, in milliseconds; `None` without a limit, and for
+/// settings that it refuses.
+#[napi]
+#[allow(clippy::needless_pass_by_value)]
+pub fn call_patience(
+    manager: &External<Manager>,
+    duration: f64,
+    settings: Option<Settings>,
+) -> Option<f64> {
+    let builder = manager.locks.policy().to_builder();
+    let builder = settings.iter().try_fold(builder, |builder, it| options::apply(it, builder));
+    let policy = builder.ok()?.ttl(options::ttl(duration).ok()?).build().ok()?;
+    policy.longest_wait().map(|longest| millis(longest.max(policy.node_timeout())))
+}
+
+/// Acquires a lock on all of `resources`; ends with a lease. `waited` milliseconds of its timeout have passed already.
 #[napi]
 // JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
@@ -111,10 +126,12 @@ pub fn acquire(
     resources: Vec<String>,
     duration: f64,
     settings: Option<Settings>,
+    waited: f64,
 ) {
+    let waited = Duration::from_secs_f64(waited / 1000.0);
     // The timeout counts from here, not from the end of JavaScript's turn.
     let acquiring = match lock(&manager.locks, &resources, duration, settings.as_ref()) {
-        Ok(lock) => lock.acquire().left_future(),
+        Ok(lock) => lock.set(|policy| policy.waited(waited)).acquire().left_future(),
         Err(error) => ready(Err(error.into())).right_future(),
     };
     manager.queue.run(

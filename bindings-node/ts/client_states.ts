@@ -6,6 +6,7 @@ import type { Answer, ClientObject, Place } from './client_objects'
 import { ConfigError, QuorumUnreachableError } from './errors'
 import { afterAlive } from './bridge'
 import { uptime } from './event_loop'
+import { orAborted, reasonOf } from './signals'
 
 /** A client object with what it used when it was read. */
 interface Watched {
@@ -77,13 +78,15 @@ export class ClientStates {
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
    * locks. Returns a promise that rejects with it if clients have to be asked: before the first lock,
    * where it rejects with a {@link QuorumUnreachableError} if too few of them answer in time, and
-   * before a lock after a second without such a question.
+   * before a lock after a second without such a question. `patience` tells for how many milliseconds the caller waits;
+   * `null` without a limit.
    */
-  check(): Promise<void> | undefined {
+  check(patience?: () => number | null): Promise<void> | undefined {
     for (const watched of this.#watched) this.#checkOne(watched)
     if (!this.#isSettled) {
       this.#asking ??= this.#settle().finally(() => (this.#asking = undefined))
-      return this.#asking
+      const limit = patience?.() ?? PATIENCE
+      return limit < PATIENCE ? this.#within(limit, this.#asking) : this.#asking
     }
     this.#throwMistake()
     return this.#askAgain()
@@ -169,16 +172,29 @@ export class ClientStates {
     throw new ConfigError(this.#mistake)
   }
 
-  #majority(): Promise<void> {
-    const unknown = (): Watched[] => this.#watched.filter(({ isKnown }) => !isKnown)
+  /** The answers for a caller that waits for them `millis` milliseconds at most. */
+  #within(millis: number, asking: Promise<void>): Promise<void> {
     return new Promise((resolve, reject) => {
-      const cancel = afterAlive(PATIENCE, () => {
-        const untold = unknown().map(({ index }) => this.#addressOf(index))
-        const message = `${untold.join(', ')}: the client has not told within ${PATIENCE} ms which database it uses`
-        reject(new QuorumUnreachableError(message))
-      })
+      const cancel = afterAlive(millis, () => reject(this.#untold(millis)))
+      void asking.then(resolve, reject).finally(cancel)
+    })
+  }
+
+  #untold(millis: number): QuorumUnreachableError {
+    const untold = this.#unknown().map(({ index }) => this.#addressOf(index))
+    const message = `${untold.join(', ')}: the client has not told within ${Math.round(millis)} ms which database it uses`
+    return new QuorumUnreachableError(message)
+  }
+
+  #unknown(): Watched[] {
+    return this.#watched.filter(({ isKnown }) => !isKnown)
+  }
+
+  #majority(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const cancel = afterAlive(PATIENCE, () => reject(this.#untold(PATIENCE)))
       this.#onAnswer = (): void => {
-        if ((this.#size - unknown().length) * 2 <= this.#size) return
+        if ((this.#size - this.#unknown().length) * 2 <= this.#size) return
         cancel()
         resolve()
       }
@@ -255,6 +271,14 @@ export class ClientStates {
   #tell({ index }: Watched, place: Place): string {
     return `the client of ${this.#addressOf(index)} uses ${inWords(place)}`
   }
+}
+
+/** Waits for the clients, or until the signal is aborted; ends with how long it took in milliseconds. */
+export async function timed(asking: Promise<void>, signal?: AbortSignal): Promise<number> {
+  const begun = uptime()
+  await (signal === undefined ? asking : orAborted(asking, signal))
+  if (signal?.aborted) throw reasonOf(signal)
+  return uptime() - begun
 }
 
 /**

@@ -5,7 +5,7 @@ import { inspect } from 'node:util'
 
 import type { NodeAddress } from './address'
 import { run } from './bridge'
-import { ClientStates } from './client_states'
+import { ClientStates, timed } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
 import { Emitter } from './emitter'
@@ -37,7 +37,7 @@ import type { ReleaseResult } from './release'
 import type { RedlockStats } from './figures'
 import { LONGEST_PATIENCE, Reports } from './reports'
 import { readSequencer, type Sequencer } from './sequencer'
-import { orAborted, reasonOf } from './signals'
+import { reasonOf } from './signals'
 import { withStackBelow } from './stacks'
 import { type NodeStatus, Status } from './node_status'
 import { type Client, type LockVote, readVotes } from './stats'
@@ -171,12 +171,11 @@ export class Redlock extends Emitter {
     const millis = readDuration(duration)
     const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
-    const asking = this.#states.check()
-    if (asking !== undefined) {
-      await (signal === undefined ? asking : orAborted(asking, signal))
-      if (signal?.aborted) throw reasonOf(signal)
-    }
-    const start = (id: number): void => native.acquire(this.#native, id, names, millis, given)
+    const patience = (): number | null => native.callPatience(this.#native, millis, given)
+    const asking = this.#states.check(patience)
+    const waited = asking === undefined ? 0 : await timed(asking, signal)
+    const start = (id: number): void =>
+      native.acquire(this.#native, id, names, millis, given, waited)
     const settled = await run(start, signal && { signal, late: giveBack })
     // The signal may have aborted after the result was told and before this code ran.
     if (settled === undefined || signal?.aborted) {

@@ -8,7 +8,7 @@ use futures::TryFutureExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use quorlock::{Address, Builder, Event, Interest, NodeState, Redlock, Stats, Subscription};
-use quorlock_protocol::Resources;
+use quorlock_protocol::{PolicyBuilder, Resources};
 
 use crate::completion::Outcome;
 use crate::convert::text;
@@ -239,18 +239,24 @@ impl Plan {
         timeout: &Bound<'_, PyAny>,
         block: bool,
     ) -> PyResult<Operation> {
-        let mut policy =
-            self.options.policy.to_builder().auto_extend(self.options.auto_extend.unwrap_or(block));
-        if !blocking {
-            policy = policy.try_once();
-        } else if !options::is_minus_one(timeout) {
-            policy = policy.timeout(options::timeout(timeout)?);
-        }
+        let policy = self.policy(blocking, timeout)?;
+        let policy = policy.auto_extend(self.options.auto_extend.unwrap_or(block));
         let lock = self.manager.get().core(py)?.lock_all(&self.names).set(|_| policy);
         // The timeout counts from here, not from when a thread begins with it.
         let acquiring = lock.acquire();
         let engine = process::engine(py)?;
         Ok(Operation::new(engine, acquiring.map_ok(|guard| Outcome::Won(guard.into()))))
+    }
+
+    /// How long the caller of [`Plan::acquire`] may do something else before, in seconds: half of the time for which it
+    /// may wait, or as long as one node may take to answer if that is longer; `None` without a limit.
+    fn patience(&self, blocking: bool, timeout: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+        // A mistake in the settings is told by the acquisition.
+        let policy = self.policy(blocking, timeout)?.build().ok();
+        let patience = policy.and_then(|policy| {
+            policy.longest_wait().map(|longest| (longest / 2).max(policy.node_timeout()))
+        });
+        Ok(patience.map(|patience| patience.as_secs_f64()))
     }
 
     /// Says whether the log wants every event of the manager from now on.
@@ -330,6 +336,18 @@ impl Plan {
         let names = vec![text("a resource name", resource)?];
         Resources::new(&names).map_err(|error| raised(manager.py(), &error.into()))?;
         Ok(Self { manager: manager.clone().unbind(), names, options })
+    }
+
+    /// The settings for one acquisition; `timeout` as for [`Plan::acquire`].
+    fn policy(&self, blocking: bool, timeout: &Bound<'_, PyAny>) -> PyResult<PolicyBuilder> {
+        let policy = self.options.policy.to_builder();
+        Ok(if !blocking {
+            policy.try_once()
+        } else if options::is_minus_one(timeout) {
+            policy
+        } else {
+            policy.timeout(options::timeout(timeout)?)
+        })
     }
 }
 

@@ -242,6 +242,26 @@ describe('the database of a client', () => {
       await redlock.close()
     })
 
+    it(`is waited for within the caller's time: ${name}`, async () => {
+      await connected(make)
+      const hung = cluster.servers.slice(1)
+      for (const server of hung) await server.pause()
+      const redlock = new Redlock(clients)
+      redlock.on('warning', () => {})
+      try {
+        const before = performance.now()
+        await assert.rejects(redlock.acquire('a', 5000, { timeout: 200 }), {
+          code: 'QUORUM_UNREACHABLE',
+          message: /has not told within 200 ms which database it uses/,
+        })
+        // Without a limit they are waited for a second.
+        assert.ok(performance.now() - before < 900)
+      } finally {
+        for (const server of hung) await server.resume()
+      }
+      await redlock.close()
+    })
+
     it(`is waited for no longer than a majority needs: ${name}`, async () => {
       await connected(make)
       await Promise.all(clients.map((client) => client.select(3)))

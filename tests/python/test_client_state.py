@@ -191,6 +191,32 @@ def test_a_hung_client_is_waited_for_no_longer_than_a_second(
     cluster3[1].resume()
 
 
+@pytest.mark.parametrize("kind", ASYNCIO)
+def test_hung_clients_of_asyncio_are_waited_for_within_the_callers_time(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def acquire() -> None:
+        clients = [kind.from_url(url) for url in cluster3.urls]
+        for client in clients:
+            await client.ping()
+        locks = aio.Redlock(clients)
+        cluster3[0].pause()
+        cluster3[1].pause()
+        try:
+            before = time.monotonic()
+            with pytest.raises(QuorumUnreachable):
+                await locks.lock("r").acquire(timeout=0.2)
+            # Without a limit they are waited for a second, and the lock beyond that.
+            assert time.monotonic() - before < 0.9
+        finally:
+            cluster3[0].resume()
+            cluster3[1].resume()
+        for client in clients:
+            await client.aclose()
+
+    asyncio.run(acquire())
+
+
 def test_credentials_that_change_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     client = redis.Redis(port=1, password="old-hunter2")
     locks = Redlock([client], unreachable_timeout=0.1)

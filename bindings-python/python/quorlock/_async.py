@@ -138,9 +138,11 @@ class Lock(LockBase[Lease]):
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
         plan, behaviour = self._planned()
+        blocking = bool(blocking) and behaviour.blocking
+        # The timeout counts from here.
+        operation = plan.acquire(blocking, timeout, False)
         if behaviour.clients is not None:
-            await behaviour.clients.ask()
-        operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
+            await behaviour.clients.ask(lambda: plan.patience(blocking, timeout))
         try:
             await self._obtain(operation, behaviour, False)
         except LockNotAcquired:
@@ -188,9 +190,9 @@ class Lock(LockBase[Lease]):
 
     async def __aenter__(self) -> Lease:
         plan, behaviour = self._planned()
-        if behaviour.clients is not None:
-            await behaviour.clients.ask()
         operation = plan.acquire(behaviour.blocking, -1, True)
+        if behaviour.clients is not None:
+            await behaviour.clients.ask(lambda: plan.patience(behaviour.blocking, -1))
         return await self._obtain(operation, behaviour, True)
 
     async def __aexit__(

@@ -98,11 +98,15 @@ class Clients:
         for watched in unasked:
             _tell_unknown(watched, "it belongs to an event loop")
 
-    async def ask(self) -> None:
-        """As `check`. The first call also asks asyncio's connected clients, one second at most."""
+    async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
+        """As `check`. The first call also asks asyncio's connected clients, one second at most.
+
+        `patience` tells for how many seconds the caller waits for them; `None` without a limit. The
+        answers that come later count for the next call.
+        """
         self._compare()
         if self._unasked:
-            await self._ask_once()
+            await self._ask_once(patience())
         if self._mistake is not None:
             raise ConfigError(self._mistake)
 
@@ -122,7 +126,7 @@ class Clients:
             if not watched.has_same_login():
                 self._tell_of_login(watched)
 
-    async def _ask_once(self) -> None:
+    async def _ask_once(self, patience: float | None) -> None:
         import asyncio
 
         try:
@@ -132,7 +136,7 @@ class Clients:
         if self._asking is None or self._asking.get_loop() is not loop:
             self._asking = loop.create_task(self._ask_all())
         # All that come meanwhile wait for the same answers, and any of them may be cancelled.
-        await asyncio.shield(self._asking)
+        await asyncio.wait([self._asking], timeout=patience)
 
     async def _ask_all(self) -> None:
         import asyncio

@@ -211,6 +211,12 @@ impl PolicyBuilder {
         self
     }
 
+    /// Takes what has passed already from the timeout, if there is one.
+    pub fn waited(mut self, time: Duration) -> Self {
+        self.policy.timeout = self.policy.timeout.map(|timeout| timeout.saturating_sub(time));
+        self
+    }
+
     /// Exactly one round: no waiting.
     pub const fn try_once(mut self) -> Self {
         self.policy.retry_limit = Some(0);
