@@ -100,8 +100,8 @@ proptest! {
     fn no_password_of_a_proper_login_comes_back(
         user in "[a-z]{0,5}", host in "[a-z]{1,9}", port in 1..=u16::MAX, tail in "\\PC{0,12}",
     ) {
-        for scheme in ["redis", "rediss", "valkey", "REDISS", "http", ""] {
-            let slashes = if scheme.is_empty() { "" } else { "://" };
+        for scheme in ["redis", "rediss", "valkey", "REDISS", "http", "", "//"] {
+            let slashes = if matches!(scheme, "" | "//") { "" } else { "://" };
             let text = format!("{scheme}{slashes}{user}:{SECRET}@{host}:{port}{tail}");
             let (shown, debug) = match text.parse::<Address>() {
                 Ok(address) => (address.to_string(), format!("{address:?}")),

@@ -12,6 +12,7 @@ pub(super) fn parse(text: &str) -> Result<Address, ConfigError> {
         _ if text.starts_with(QUOTES) || text.ends_with(QUOTES) => Err(quoted()),
         _ if is_joined(text) => Err(several()),
         Some((scheme, rest)) => with_scheme(&scheme.to_ascii_lowercase(), rest),
+        None if text.starts_with("//") => Err(no_scheme()),
         None if text.starts_with('/') => unix(text),
         None => without_scheme(text),
     };
@@ -41,6 +42,10 @@ fn is_joined(text: &str) -> bool {
 
 fn quoted() -> ConfigError {
     ConfigError::new("it has quotes around it: write it without")
+}
+
+fn no_scheme() -> ConfigError {
+    ConfigError::new("write redis: before it, or one slash only before the path of a socket")
 }
 
 fn several() -> ConfigError {
@@ -152,7 +157,8 @@ fn split_port(authority: &str) -> Result<(String, u16), ConfigError> {
 
 /// The address without anything that may be a login, for error messages.
 fn redacted(text: &str) -> String {
-    let (scheme, rest) = split_scheme(text).unwrap_or(("", text));
+    let without = text.strip_prefix("//").unwrap_or(text);
+    let (scheme, rest) = split_scheme(text).unwrap_or(("", without));
     let (hidden, place) = match rest.rsplit_once('@') {
         Some((_, place)) => ("***@", place),
         None => ("", rest),
