@@ -1,15 +1,18 @@
 //! The operations that threads of this process run now in blocking calls. Owns how they are broken off when the
 //! process ends.
 //!
-//! At the end of the interpreter, daemon threads may be in the middle of an acquisition. Nobody would take its lease,
-//! whose keys would stay until their ttl has passed.
+//! At the end of the interpreter, daemon threads may be in the middle of an acquisition, or have just won. Nobody would
+//! take the lease, whose keys would stay until their ttl has passed.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{AbortHandle, Abortable};
+
+use crate::completion::Shared;
 
 /// The calls under way.
 #[derive(Default)]
@@ -23,6 +26,8 @@ struct State {
     /// Of the latest call.
     number: u64,
     under_way: HashMap<u64, AbortHandle>,
+    /// Calls that have won a lease, which their thread has not taken yet: it needs the interpreter for that.
+    untaken: HashMap<u64, Arc<Shared>>,
     /// The process ends: a call that begins now is broken off, too.
     is_ending: bool,
 }
@@ -30,6 +35,12 @@ struct State {
 /// One call; it is under way until this is dropped.
 pub(crate) struct Call<'a> {
     calls: &'a Calls,
+    number: u64,
+}
+
+/// A call that has won a lease; it is taken when this is dropped.
+pub(crate) struct Untaken {
+    calls: &'static Calls,
     number: u64,
 }
 
@@ -53,6 +64,12 @@ impl Calls {
         let mut state = self.state();
         state.is_ending = true;
         state.under_way.values().for_each(AbortHandle::abort);
+        let untaken = mem::take(&mut state.untaken);
+        drop(state);
+        for shared in untaken.values() {
+            shared.withdraw_untold();
+        }
+        let state = self.state();
         let waited =
             self.none_left.wait_timeout_while(state, timeout, |it| !it.under_way.is_empty());
         drop(waited);
@@ -65,11 +82,33 @@ impl Calls {
 
     /// How many calls are under way.
     pub(crate) fn count(&self) -> usize {
-        self.state().under_way.len()
+        let state = self.state();
+        state.under_way.len() + state.untaken.len()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call<'static> {
+    /// The call has won a lease, whose result is in `shared`. If the process ends, the lease is withdrawn.
+    pub(crate) fn has_won(self, shared: &Arc<Shared>) -> Option<Untaken> {
+        let mut state = self.calls.state();
+        if state.is_ending {
+            drop(state);
+            shared.withdraw_untold();
+            return None;
+        }
+        state.untaken.insert(self.number, Arc::clone(shared));
+        Some(Untaken { calls: self.calls, number: self.number })
+    }
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        let shared = self.calls.state().untaken.remove(&self.number);
+        drop(shared);
     }
 }
 

@@ -77,6 +77,21 @@ impl Shared {
         progress.has_ended
     }
 
+    /// Whether it has won a lease that nobody has taken.
+    pub(crate) fn has_lease(&self) -> bool {
+        matches!(self.lock().result, Some(Ok(Outcome::Won(_))))
+    }
+
+    /// At the end of the process: withdraws the lease that nobody has taken.
+    pub(crate) fn withdraw_untold(&self) {
+        let mut progress = self.lock();
+        progress.is_cancelled = true;
+        progress.is_untold = true;
+        let result = progress.result.take();
+        drop(progress);
+        drop(result);
+    }
+
     pub(crate) fn end(&self, result: Option<Result<Outcome, LockError>>) {
         let mut progress = self.lock();
         if progress.has_ended {

@@ -59,6 +59,8 @@ impl Operation {
             Some(Ok(Outcome::Won(guard))) => {
                 let lease = guard.deliver().into_lease();
                 progress.taken = Some(lease.clone());
+                drop(progress);
+                task.is_taken();
                 lease
             }
             Some(Ok(Outcome::Adopted(lease))) => lease,

@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use quorlock::embed::Drive;
 use quorlock::{Engine, LockError, Task};
 
+use crate::calls::Untaken;
 use crate::completion::{CompletionGuard, Outcome, Progress, Shared};
 use crate::completion_queue;
 use crate::loop_driving::{self, LoopDriving, LoopTurns};
@@ -23,6 +24,8 @@ pub(crate) struct OperationTask {
     place: Mutex<Place>,
     /// It must run to its end even if nobody waits for it.
     is_due: bool,
+    /// Present while a lease that a blocking call has won is not taken.
+    untaken: Mutex<Option<Untaken>>,
 }
 
 /// Where the operation is kept.
@@ -51,13 +54,19 @@ impl OperationTask {
         let guard = CompletionGuard(Arc::clone(&shared));
         // Not an async block, which would store the operation twice.
         let running = Box::pin(future.map(move |result| guard.0.end(Some(result))));
-        Self { engine, shared, place: Mutex::new(Place::Here(running)), is_due }
+        Self {
+            engine,
+            shared,
+            place: Mutex::new(Place::Here(running)),
+            is_due,
+            untaken: Mutex::default(),
+        }
     }
 
     pub(crate) fn done(engine: &'static Engine, result: Result<Outcome, LockError>) -> Self {
         let shared = Arc::new(Shared::default());
         shared.end(Some(result));
-        Self { engine, shared, place: Mutex::default(), is_due: false }
+        Self { engine, shared, place: Mutex::default(), is_due: false, untaken: Mutex::default() }
     }
 
     /// Runs the operation here, or waits for it if another thread runs it, for `timeout` at most;
@@ -70,6 +79,9 @@ impl OperationTask {
         let (call, runs) = calls.begin(running.as_mut());
         let end = self.engine.block_on_for(timeout, runs);
         if let Some(Ok(())) = end {
+            if self.shared.has_lease() {
+                *self.untaken() = call.has_won(&self.shared);
+            }
             return true;
         }
         *self.place() = Place::Here(running);
@@ -79,6 +91,16 @@ impl OperationTask {
             process::wait_until_told();
         }
         false
+    }
+
+    /// Its lease was taken.
+    pub(crate) fn is_taken(&self) {
+        let untaken = self.untaken().take();
+        drop(untaken);
+    }
+
+    fn untaken(&self) -> MutexGuard<'_, Option<Untaken>> {
+        self.untaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the engine run it, unless a thread does already.

@@ -185,6 +185,35 @@ def test_an_acquisition_under_way_at_the_end_leaves_no_key(
             server.command("DEL", "r")
 
 
+def test_what_threads_have_won_but_not_been_told_of_leaves_no_key(cluster3: Cluster) -> None:
+    output = run(
+        """
+        import os, sys, threading, time, quorlock
+
+        begun = threading.Barrier(41)
+
+        def acquire(name):
+            lock = quorlock.redlock(name, ttl=60)
+            begun.wait()
+            lock.acquire()
+            os.write(1, name.encode() + b" ")
+
+        with quorlock.redlock("warm"): pass
+        for number in range(40):
+            threading.Thread(target=acquire, args=(f"won-{number}",), daemon=True).start()
+        begun.wait()
+        time.sleep(0.002)
+        # They win while this thread lets no other run Python code.
+        sys.setswitchinterval(60)
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until: pass
+        """,
+        nodes=cluster3.urls,
+    )
+    left = {name for server in cluster3 for name in server.command("KEYS", "won-*")}
+    assert left <= {*output.split()}
+
+
 #: What another function, which is called at the end after the package's own, waits for.
 AWAITED = {
     "a thread": (
