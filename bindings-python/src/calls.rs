@@ -4,13 +4,13 @@
 //! At the end of the interpreter, daemon threads may be in the middle of an acquisition, or have just won. Nobody would
 //! take the lease, whose keys would stay until their ttl has passed.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::mem;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{AbortHandle, Abortable};
+use slab::Slab;
 
 use crate::completion::Shared;
 
@@ -18,43 +18,46 @@ use crate::completion::Shared;
 #[derive(Default)]
 pub(crate) struct Calls {
     state: Mutex<State>,
-    none_left: Condvar,
+    none_runs: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Of the latest call.
-    number: u64,
-    under_way: HashMap<u64, AbortHandle>,
-    /// Calls that have won a lease, which their thread has not taken yet: it needs the interpreter for that.
-    untaken: HashMap<u64, Arc<Shared>>,
+    calls: Slab<Stage>,
+    /// How many of them run.
+    running: usize,
     /// The process ends: a call that begins now is broken off, too.
     is_ending: bool,
 }
 
-/// One call; it is under way until this is dropped.
-pub(crate) struct Call<'a> {
-    calls: &'a Calls,
-    number: u64,
+enum Stage {
+    Running(AbortHandle),
+    /// It has won a lease, which its thread has not taken yet: it needs the interpreter for that.
+    Won(Arc<Shared>),
 }
 
-/// A call that has won a lease; it is taken when this is dropped.
+/// One call; it runs until this is dropped.
+pub(crate) struct Call {
+    calls: &'static Calls,
+    number: usize,
+}
+
+/// A call that has won a lease; it was taken when this is dropped.
 pub(crate) struct Untaken {
     calls: &'static Calls,
-    number: u64,
+    number: usize,
 }
 
 impl Calls {
     /// Begins a call: what it is to run in place of `future`, which ends early if the call is broken off.
-    pub(crate) fn begin<F: Future>(&self, future: F) -> (Call<'_>, Abortable<F>) {
+    pub(crate) fn begin<F: Future>(&'static self, future: F) -> (Call, Abortable<F>) {
         let (handle, registration) = AbortHandle::new_pair();
         let mut state = self.state();
-        state.number += 1;
-        let number = state.number;
         if state.is_ending {
             handle.abort();
         }
-        state.under_way.insert(number, handle);
+        let number = state.calls.insert(Stage::Running(handle));
+        state.running += 1;
         drop(state);
         (Call { calls: self, number }, Abortable::new(future, registration))
     }
@@ -63,15 +66,19 @@ impl Calls {
     pub(crate) fn break_off(&self, timeout: Duration) {
         let mut state = self.state();
         state.is_ending = true;
-        state.under_way.values().for_each(AbortHandle::abort);
-        let untaken = mem::take(&mut state.untaken);
+        let mut won = Vec::new();
+        for (_, stage) in &state.calls {
+            match stage {
+                Stage::Running(handle) => handle.abort(),
+                Stage::Won(shared) => won.push(Arc::clone(shared)),
+            }
+        }
         drop(state);
-        for shared in untaken.values() {
+        for shared in won {
             shared.withdraw_untold();
         }
-        let state = self.state();
         let waited =
-            self.none_left.wait_timeout_while(state, timeout, |it| !it.under_way.is_empty());
+            self.none_runs.wait_timeout_while(self.state(), timeout, |state| state.running > 0);
         drop(waited);
     }
 
@@ -82,8 +89,7 @@ impl Calls {
 
     /// How many calls are under way.
     pub(crate) fn count(&self) -> usize {
-        let state = self.state();
-        state.under_way.len() + state.untaken.len()
+        self.state().calls.len()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -91,7 +97,17 @@ impl Calls {
     }
 }
 
-impl Call<'static> {
+impl State {
+    /// One call runs no more.
+    fn end(&mut self, none_runs: &Condvar) {
+        self.running -= 1;
+        if self.running == 0 {
+            none_runs.notify_all();
+        }
+    }
+}
+
+impl Call {
     /// The call has won a lease, whose result is in `shared`. If the process ends, the lease is withdrawn.
     pub(crate) fn has_won(self, shared: &Arc<Shared>) -> Option<Untaken> {
         let mut state = self.calls.state();
@@ -100,24 +116,24 @@ impl Call<'static> {
             shared.withdraw_untold();
             return None;
         }
-        state.untaken.insert(self.number, Arc::clone(shared));
-        Some(Untaken { calls: self.calls, number: self.number })
+        state.calls[self.number] = Stage::Won(Arc::clone(shared));
+        state.end(&self.calls.none_runs);
+        let Self { calls, number } = *ManuallyDrop::new(self);
+        Some(Untaken { calls, number })
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut state = self.calls.state();
+        state.calls.remove(self.number);
+        state.end(&self.calls.none_runs);
     }
 }
 
 impl Drop for Untaken {
     fn drop(&mut self) {
-        let shared = self.calls.state().untaken.remove(&self.number);
-        drop(shared);
-    }
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        let mut state = self.calls.state();
-        state.under_way.remove(&self.number);
-        if state.under_way.is_empty() {
-            self.calls.none_left.notify_all();
-        }
+        let stage = self.calls.state().calls.remove(self.number);
+        drop(stage);
     }
 }
