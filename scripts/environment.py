@@ -71,8 +71,8 @@ def crates() -> None:
 @cache
 def host() -> str:
     """This machine, as the compiler names it."""
-    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
-    return next(line.removeprefix("host: ") for line in told.splitlines() if "host: " in line)
+    asked = ["rustc", "--print", "host-tuple"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _check_tools() -> None:
