@@ -74,7 +74,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Err(failure) => (Err(failure), false),
     };
     let code = code.unwrap_or_else(|failure| failure.tell(is_quiet));
-    failure::of_output(code)
+    let code = failure::of_output(code);
+    output::messages::finish();
+    code
 }
 
 fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failure> {

@@ -1,5 +1,6 @@
-//! What people and programs read: messages, JSON, and in `table` tables. Owns who reads what.
+//! What people and programs read: JSON, in `table` tables, and in `messages` messages. Owns who reads what.
 
+pub(crate) mod messages;
 mod table;
 
 use std::fmt::Write as _;
@@ -102,13 +103,12 @@ pub(crate) fn complain(message: &str) {
 /// The same for one of several lines, such as those of the parser.
 pub(crate) fn complain_in_lines(message: &str) {
     let mark = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-    // Without a standard error nobody can be told.
-    let _ = writeln!(anstream::stderr(), "{mark}quorlock:{mark:#} {}", plain_lines(message));
+    messages::write(format!("{mark}quorlock:{mark:#} {}", plain_lines(message)));
 }
 
 /// Writes a message that tells what happens to standard error, in one line.
 pub(crate) fn mention(message: &str) {
-    let _ = writeln!(anstream::stderr(), "quorlock: {}", plain_line(message));
+    messages::write(format!("quorlock: {}", plain_line(message)));
 }
 
 /// Writes a line to standard output; what fails, [`unwritten`] tells.

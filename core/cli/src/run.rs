@@ -16,14 +16,14 @@ use quorlock::{
 };
 
 use self::child::{Child, Variable};
-pub(crate) use self::signals::restore_interrupt;
 use self::signals::{Signal, Signals, end_by_key};
+pub(crate) use self::signals::restore_interrupt;
 use self::supervision::{End, Supervision};
 use self::terminal::Terminal;
 use crate::arguments::Run;
 use crate::context::Context;
 use crate::failure::{Failure, code, unconfirmed};
-use crate::output::{complain, mention};
+use crate::output::{complain, mention, messages};
 
 /// What the main thread waits for.
 enum Event {
@@ -34,6 +34,9 @@ enum Event {
 
 /// Runs the command under the lock; returns the status to exit with.
 pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
+    messages::write_apart().map_err(|error| {
+        Failure::new(code::INTERNAL, format!("the thread for messages cannot be started: {error}"))
+    })?;
     let is_verbose = options.verbose;
     let mut manager = context.manager()?.on_notice(move |notice| {
         if is_verbose {

@@ -12,6 +12,7 @@ use signal_hook::consts;
 use signal_hook::iterator::{Handle, Signals as Iterator};
 
 use crate::failure::{Failure, code};
+use crate::output::messages;
 
 /// The number of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,7 @@ pub(super) fn end_by_key(key: Signal, had_terminal: bool) {
     if is_ignored(key.0) || getsid(None) == Ok(getpid()) {
         return;
     }
+    messages::finish();
     // The command has left a core, if one is wanted.
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is valid.

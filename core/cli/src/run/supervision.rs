@@ -119,9 +119,9 @@ impl<'a> Supervision<'a> {
             return;
         }
         (self.is_lost, self.awaits_loss) = (true, false);
-        complain(&format!("{error}; the command is being ended"));
         self.terminate();
         self.kill_at = Some(Instant::now() + self.grace);
+        complain(&format!("{error}; the command is being ended"));
     }
 
     /// Asks the command to end. A process that is stopped acts on that once it is continued.

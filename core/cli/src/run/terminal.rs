@@ -56,10 +56,11 @@ impl Terminal {
         self.give(getpgrp());
     }
 
-    /// Sets the modes that it had: a program that was ended in the middle has left its own.
+    /// Sets the modes that it had: a program that was ended in the middle has left its own. Waits for no output, which may
+    /// stand still after Ctrl-S.
     pub(super) fn restore_modes(&self) {
         if let Some(modes) = self.modes {
-            let _ = tcsetattr(&self.device, SetArg::TCSADRAIN, &modes.into());
+            let _ = tcsetattr(&self.device, SetArg::TCSANOW, &modes.into());
         }
     }
 
