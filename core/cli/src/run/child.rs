@@ -82,12 +82,17 @@ impl Child {
         self.ended_by
     }
 
-    /// Sends a signal to all processes of the group.
+    /// Sends a signal to all processes of the group that this user may signal.
     pub(super) fn signal(&self, signal: Signal) {
         if let Ok(number) = Number::try_from(signal.number()) {
-            // An error means that none is left.
+            // An error means that none is left, or what `is_out_of_reach` tells.
             let _ = killpg(self.leader, number);
         }
+    }
+
+    /// Whether processes of the group are left, all of which run as other users, whom this one may not signal.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        killpg(self.leader, None) == Err(Errno::EPERM)
     }
 
     /// Collects what has happened since the last call; returns what the command's own process did

@@ -28,13 +28,23 @@ pub(super) enum End {
     Lost,
 }
 
+/// What was told of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// That the command is being ended.
+    Ending,
+    /// That it goes on, as it cannot be ended.
+    OutOfReach,
+}
+
 /// The command, its terminal and its lease.
 pub(super) struct Supervision<'a> {
     child: Child,
     terminal: Option<Terminal>,
     lease: &'a Lease,
     grace: Duration,
-    is_lost: bool,
+    /// Since the lock was lost, what was told of that.
+    loss: Option<Told>,
     /// Whether this process was continued after the end of the lease, whose loss is told in a
     /// moment: until then the command must not go on.
     awaits_loss: bool,
@@ -51,9 +61,16 @@ impl<'a> Supervision<'a> {
         lease: &'a Lease,
         grace: Duration,
     ) -> Self {
-        let wants_terminal = !is_in_pipeline();
-        let (is_lost, awaits_loss, kill_at) = (false, false, None);
-        Self { child, terminal, lease, grace, is_lost, awaits_loss, wants_terminal, kill_at }
+        Self {
+            child,
+            terminal,
+            lease,
+            grace,
+            loss: None,
+            awaits_loss: false,
+            wants_terminal: !is_in_pipeline(),
+            kill_at: None,
+        }
     }
 
     /// Returns when no process of the command's group is left, and the terminal is ours again.
@@ -66,6 +83,7 @@ impl<'a> Supervision<'a> {
             if self.child.is_over() {
                 break;
             }
+            self.tell_out_of_reach();
             match self.next(events) {
                 Some(Event::Signal(signal)) => self.pass_on(signal),
                 Some(Event::Lost(error)) => self.lose(&error),
@@ -86,8 +104,8 @@ impl<'a> Supervision<'a> {
         }
         let key = self.child.ended_by().filter(|by| by.is_of_keyboard() && shown.is_some());
         match (self.child.status(), key) {
-            (Some(_), Some(key)) if !self.is_lost => End::EndedByKey { key, had_terminal },
-            (Some(status), None) if !self.is_lost => End::Ended(status),
+            (Some(_), Some(key)) if !self.is_lost() => End::EndedByKey { key, had_terminal },
+            (Some(status), None) if !self.is_lost() => End::Ended(status),
             _ => End::Lost,
         }
     }
@@ -115,13 +133,31 @@ impl<'a> Supervision<'a> {
 
     /// The lock is lost: others may hold it now.
     fn lose(&mut self, error: &LockError) {
-        if self.is_lost || self.child.status().is_some() && self.child.is_over() {
+        if self.is_lost() || self.child.status().is_some() && self.child.is_over() {
             return;
         }
-        (self.is_lost, self.awaits_loss) = (true, false);
+        self.awaits_loss = false;
         self.terminate();
         self.kill_at = Some(Instant::now() + self.grace);
-        complain(&format!("{error}; the command is being ended"));
+        let (told, then) = if self.child.is_out_of_reach() {
+            (Told::OutOfReach, OUT_OF_REACH)
+        } else {
+            (Told::Ending, "the command is being ended")
+        };
+        self.loss = Some(told);
+        complain(&format!("{error}; {then}"));
+    }
+
+    /// Tells of what is left once the others of the group have ended, if that cannot be ended.
+    fn tell_out_of_reach(&mut self) {
+        if self.loss == Some(Told::Ending) && self.child.is_out_of_reach() {
+            self.loss = Some(Told::OutOfReach);
+            complain(OUT_OF_REACH);
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.loss.is_some()
     }
 
     /// Asks the command to end. A process that is stopped acts on that once it is continued.
@@ -140,7 +176,7 @@ impl<'a> Supervision<'a> {
     /// The command was stopped. For a shell the job is stopped when all of its processes are, so
     /// this one and the others of a pipeline stop, too. (The lock is not renewed meanwhile.)
     fn follow_stop(&mut self, signal: Signal) {
-        if self.is_lost {
+        if self.is_lost() {
             return self.child.signal(Signal::CONTINUE);
         }
         let Some(terminal) = &self.terminal else {
@@ -161,11 +197,11 @@ impl<'a> Supervision<'a> {
     /// This process was continued, by `fg`, `bg` or another program.
     fn resume(&mut self) {
         // The command is asked to end before it can do anything else, with words that say why.
-        self.awaits_loss = !self.is_lost && !self.lease.is_valid();
+        self.awaits_loss = !self.is_lost() && !self.lease.is_valid();
         if self.awaits_loss {
             return;
         }
-        if !self.is_lost
+        if !self.is_lost()
             && let Some(terminal) = &self.terminal
             && self.wants_terminal
             && terminal.is_ours()
@@ -184,5 +220,7 @@ impl<'a> Supervision<'a> {
     }
 }
 
+const OUT_OF_REACH: &str = "the command goes on without the lock: what is left of it runs as another user, and \
+    cannot be signalled";
 /// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

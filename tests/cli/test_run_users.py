@@ -1,0 +1,83 @@
+"""Tests `run` of a command that becomes another user, as under sudo, and cannot be signalled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, Command, is_alive
+from tests.cli.conftest import Start
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+SETPRIV = shutil.which("setpriv")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or SETPRIV is None, reason="starts programs as other users"
+)
+GOES_ON = "goes on without the lock"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for all users, with the command, and a program that becomes root as sudo does."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        if os.statvfs(folder).f_flag & os.ST_NOSUID:
+            pytest.skip("no program becomes another user here")
+        shutil.copy(PROGRAM[0], folder / "quorlock")
+        shutil.copy(str(SETPRIV), folder / "sudo")
+        (folder / "sudo").chmod(0o4755)
+        yield folder
+
+
+def _started(start: Start, folder: Path, script: str, cluster: Cluster) -> tuple[Command, int]:
+    """`run` as another user, and the process id that its command tells."""
+    as_nobody = (str(SETPRIV), "--reuid=65534", "--regid=65534", "--clear-groups")
+    command = start("run", "--ttl", "1s", "--grace", "300ms", "job", "--", "sh", "-c", script,
+                    nodes=cluster.urls, program=(*as_nobody, str(folder / "quorlock")))  # fmt: skip
+    return command, int(command.line())
+
+
+def _lose(cluster: Cluster) -> None:
+    for server in cluster:
+        server.command("SET", "job", "another", "PX", 60_000)
+
+
+def _told(command: Command) -> str:
+    return command._process.stderr.readline().decode()  # type: ignore[union-attr]
+
+
+def test_a_command_that_cannot_be_signalled(cluster3: Cluster, start: Start, folder: Path) -> None:
+    script = f"exec {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'"
+    command, child = _started(start, folder, script, cluster3)
+    _lose(cluster3)
+    told = _told(command)
+    assert "the lease on 'job' is lost" in told
+    assert GOES_ON in told
+    assert "being ended" not in told
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+    ended = command.end()
+    assert (ended.code, ended.err) == (76, "")
+
+
+def test_a_part_of_a_command_that_cannot_be_signalled(
+    cluster3: Cluster, start: Start, folder: Path
+) -> None:
+    script = f"{folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'; true"
+    command, child = _started(start, folder, script, cluster3)
+    _lose(cluster3)
+    assert "the command is being ended" in _told(command)
+    assert GOES_ON in _told(command)
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+    ended = command.end()
+    assert (ended.code, ended.err) == (76, "")
+    eventually(lambda: not is_alive(child))
