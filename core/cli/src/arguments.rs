@@ -100,7 +100,9 @@ pub(crate) enum Shell {
 ///
 /// Prints nothing unless something goes wrong. The command finds QUORLOCK_RESOURCE,
 /// QUORLOCK_FENCING_TOKEN, QUORLOCK_TOKEN, QUORLOCK_SEQUENCER and QUORLOCK_TTL_MS in its
-/// environment. If the lock is lost, its process group gets SIGTERM, and SIGKILL after --grace.
+/// environment. If the lock is lost, its process group gets SIGTERM, and SIGKILL after --grace. A
+/// command that becomes another user, as by sudo, cannot be signalled and goes on: run the lock as that
+/// user, too, as in `sudo quorlock run --nodes-file FILE NAME -- CMD`.
 #[derive(Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
@@ -261,6 +263,7 @@ Examples:
   quorlock run --try backup -- restic backup /srv       exit 75 at once if another holds it
   quorlock run --wait 30s --ttl 20s deploy web -- make deploy
   quorlock run --owner billing --owner ticket=812 stock -- ./count    others see who holds it
-  0 3 * * *  quorlock run --try --min-hold 5m nightly -- report    one of several machines, by cron
+  0 3 * * *  quorlock run -q --nodes-file /etc/quorlock-nodes --try --min-hold 5m nightly -- report
+                                                        one of several machines, by cron
   quorlock run stock -- sh -c 'psql -v token=$QUORLOCK_FENCING_TOKEN -f update.sql'
 ";
