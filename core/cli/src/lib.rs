@@ -80,6 +80,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 fn perform(arguments: &arguments::Arguments, output: Output) -> Result<u8, Failure> {
+    #[cfg(unix)]
+    if !matches!(arguments.command, Command::Run(_)) {
+        run::end_first_process();
+    }
     let context = || Context::new(&arguments.common, output);
     let of_all = || Context::of_all(&arguments.common, output);
     match &arguments.command {

@@ -17,7 +17,7 @@ use quorlock::{
 
 use self::child::{Child, Variable};
 use self::signals::{Signal, Signals, end_by_key};
-pub(crate) use self::signals::restore_interrupt;
+pub(crate) use self::signals::{end_first_process, restore_interrupt};
 use self::supervision::{End, Supervision};
 use self::terminal::Terminal;
 use crate::arguments::Run;

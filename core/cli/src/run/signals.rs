@@ -109,6 +109,22 @@ pub(crate) fn restore_interrupt() {
     }
 }
 
+/// Lets the signals that end a process end this one also where it is the first of a container: there the system does not
+/// act on those that nobody handles. Not for `run`, which listens for them.
+pub(crate) fn end_first_process() {
+    if getpid() != Pid::from_raw(1) {
+        return;
+    }
+    for number in ENDING.into_iter().filter(|it| !is_ignored(*it)) {
+        restore(number);
+        let status = i32::from(Signal(number).status());
+        // SAFETY: the handler ends the process by a call that handlers may make.
+        let _ = unsafe {
+            signal_hook::low_level::register(number, move || signal_hook::low_level::exit(status))
+        };
+    }
+}
+
 /// Stops this process and its group, as Ctrl-Z would; returns when it is continued. Without a shell
 /// that could continue it, the system does not stop it.
 pub(super) fn stop_own_group() {

@@ -1,0 +1,52 @@
+"""Tests the command as the first process of a container, for which signals have no default."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, Command
+from tests.cli.conftest import Start
+from tests.cli.test_entry_points import NPM, PIP
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+AS_FIRST = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def _is_possible() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*AS_FIRST, "true"], capture_output=True, check=False).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not _is_possible(), reason="makes no namespace of processes")
+
+
+def _child(command: Command) -> int:
+    """The first process of the namespace."""
+    return int(Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text())
+
+
+def _connections(cluster: Cluster) -> int:
+    return len(str(cluster[0].command("CLIENT", "LIST")).splitlines())
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+@pytest.mark.parametrize("words", [("nodes", "--watch"), ("bench", "--seconds", "60")])
+@pytest.mark.parametrize("program", [PROGRAM, PIP, NPM], ids=["cargo", "pip", "npm"])
+def test_a_signal_ends_the_first_process(
+    cluster3: Cluster, start: Start, program: Sequence[str], words: Sequence[str], name: str
+) -> None:
+    before = _connections(cluster3)
+    command = start(*words, nodes=cluster3.urls, program=(*AS_FIRST, *program))
+    eventually(lambda: _connections(cluster3) > before)
+    number = getattr(signal, f"SIG{name}")
+    os.kill(_child(command), number)
+    assert command.end().code == 128 + number
