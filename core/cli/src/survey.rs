@@ -68,8 +68,11 @@ impl Survey {
         let limit = in_all.saturating_sub(asked);
         context.engine.block_on_for(limit, async {
             let states = || locks.nodes().into_iter().map(|(_, state)| state);
+            // Of fewer than a majority none is decided about.
+            let is_out = |it: &NodeState| matches!(it, NodeState::Down(_) | NodeState::Refusing(_));
+            let may_decide = || 2 * states().filter(|it| !is_out(it)).count() > states().count();
             let kept = || facts.iter().zip(&context.left_out).filter(|(_, left)| left.is_none());
-            while kept().map(|(facts, _)| facts).zip(states()).any(is_awaited) {
+            while may_decide() && kept().map(|(facts, _)| facts).zip(states()).any(is_awaited) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });

@@ -213,8 +213,9 @@ impl Manager {
             |is: fn(&NodeState) -> bool| self.nodes.iter().filter(|node| is(&node.state())).count();
         while pending.next().await.is_some() {
             let is_up = count(|it| *it == NodeState::Healthy) >= self.quorum.size();
-            // Without those that are down there is none, whatever the others say.
-            if is_up || self.quorum.is_blocked_by(count(|it| matches!(it, NodeState::Down(_)))) {
+            // Without those that are down or refuse there is none, whatever the others say.
+            let is_out = |it: &NodeState| matches!(it, NodeState::Down(_) | NodeState::Refusing(_));
+            if is_up || self.quorum.is_blocked_by(count(is_out)) {
                 break;
             }
         }
