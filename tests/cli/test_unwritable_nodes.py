@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.cli.command import call
-from tests.cli.doctor import Servers
+from tests.cli.doctor import Servers, codes, doctor
 from tests.support.cluster import Cluster
 from tests.support.servers import Server
+from tests.support.wait import eventually
 
+Break = Callable[[Server], None]
 BY_TOKEN = ("release", "job", "--token", "mine")
+
+
+def _fill(server: Server) -> None:
+    server.command("SET", "other", "x" * 1000)
+    server.command("CONFIG", "SET", "maxmemory", "1kb")
 
 
 def _want_replicas(server: Server) -> None:
     server.command("CONFIG", "SET", "min-replicas-to-write", "3")
+
+
+def _fail_to_save(server: Server) -> None:
+    """It cannot replace its file: a folder has the name."""
+    (_, folder), (_, name) = (server.command("CONFIG", "GET", key) for key in ("dir", "dbfilename"))
+    path = Path(folder, name)
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    server.command("CONFIG", "SET", "save", "3600 1000000")
+    server.command("BGSAVE")
+    eventually(lambda: "rdb_last_bgsave_status:err" in str(server.command("INFO", "persistence")))
 
 
 @pytest.fixture
@@ -24,6 +43,32 @@ def cluster(servers: Servers) -> Cluster:
     cluster = servers(3, appendonly=True)
     cluster.reset()
     return cluster
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (_fill, "maxmemory"),
+        (_want_replicas, "min-replicas-to-write"),
+        (_fail_to_save, "disk"),
+    ],
+    ids=["full", "no-replicas", "no-disk"],
+)
+def test_doctor_tells_of_servers_that_take_no_writes(
+    cluster: Cluster, break_it: Break, words: str
+) -> None:
+    """Also where the guards, which write seldom, have not seen it."""
+    assert call("run", "job", "--", "true", nodes=cluster.urls).code == 0
+    assert doctor(cluster.urls)[0] == 0
+    for broken, status in ((1, 1), (2, 2)):
+        break_it(cluster[broken])
+        code, told = doctor(cluster.urls)
+        assert (code, told["usable_nodes"]) == (status, 3 - broken)
+        found = [it for it in told["findings"] if it["code"] == "unwritable"]
+        assert [it["node"] for it in found] == cluster.urls[1 : broken + 1]
+        assert all(words in it["problem"] + it["remedy"] for it in found)
+    assert codes(told) <= {"no-quorum", "unwritable", "undecided"}
+    assert call("run", "--try", "job", "--", "true", nodes=cluster.urls).code == 69
 
 
 @pytest.mark.parametrize(

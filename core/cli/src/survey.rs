@@ -115,7 +115,13 @@ impl Node {
     /// Whether it takes part in locks, and the user may do there what locks need.
     fn grants_locks(&self) -> bool {
         let is_kept_out = self.facts.as_ref().is_ok_and(|facts| facts.rights.keep_locks_out());
-        self.state == NodeState::Healthy && !is_kept_out && !self.is_too_far()
+        let takes_writes = self.refused_write().is_none();
+        self.state == NodeState::Healthy && !is_kept_out && takes_writes && !self.is_too_far()
+    }
+
+    /// Why its server takes no writes now, in its own words.
+    fn refused_write(&self) -> Option<&str> {
+        self.facts.as_ref().ok()?.refused_write.as_deref()
     }
 
     /// Whether it tells the guards what it remembers, as a majority has to before they decide about any.

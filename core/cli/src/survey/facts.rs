@@ -7,7 +7,8 @@ use quorlock::{Fault, FaultKind, Policy, ServerConnection, ServerReply};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-use super::rights::{self, Rights};
+use super::rights::{self, Rights, WRITE};
+use crate::refusal::is_unwritable;
 use crate::server_info::ServerInfo;
 
 /// The facts of one server; `None` where the user may not ask.
@@ -35,6 +36,8 @@ pub(super) struct Facts {
     pub(super) clock_offset: Option<(f64, f64)>,
     pub(super) round_trip: Duration,
     pub(super) rights: Rights,
+    /// Why it takes no writes now, in its own words.
+    pub(super) refused_write: Option<String>,
     /// In how many seconds its certificate begins and ends to be valid.
     pub(super) certificate: Option<(i64, i64)>,
 }
@@ -44,7 +47,7 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
     let mut facts = Facts { certificate: certificate(connection), ..Facts::default() };
     let mut samples = Samples::default();
     let replies = samples.take(connection, FIRST).await?;
-    let [_, info, fsync, eviction] = &replies[..] else {
+    let [_, info, fsync, eviction, write] = &replies[..] else {
         return Err(Fault::new(FaultKind::Garbled, "it gave other replies than were asked for"));
     };
     if info.refusal().is_some_and(|words| words.starts_with("NOAUTH")) {
@@ -53,6 +56,7 @@ pub(super) async fn ask(connection: &mut ServerConnection, prefix: &str) -> Resu
     facts.learn(ServerInfo::of(info));
     facts.fsync = setting(fsync);
     facts.eviction = facts.eviction.or_else(|| setting(eviction));
+    facts.refused_write = write.refusal().filter(|words| is_unwritable(words)).map(str::to_owned);
     // One that is near is asked some more, since a single round trip may have taken long by chance.
     while samples.trips.len() < SAMPLES && samples.spent() < SAMPLED_FOR {
         samples.take(connection, &[TIME]).await?;
@@ -156,8 +160,13 @@ fn certificate(connection: &ServerConnection) -> Option<(i64, i64)> {
 }
 
 const TIME: &[&str] = &["TIME"];
-const FIRST: &[&[&str]] =
-    &[TIME, &["INFO"], &["CONFIG", "GET", "appendfsync"], &["CONFIG", "GET", "maxmemory-policy"]];
+const FIRST: &[&[&str]] = &[
+    TIME,
+    &["INFO"],
+    &["CONFIG", "GET", "appendfsync"],
+    &["CONFIG", "GET", "maxmemory-policy"],
+    WRITE,
+];
 const SAMPLES: usize = 6;
 /// No further sample is taken after this time.
 const SAMPLED_FOR: Duration = Duration::from_millis(250);

@@ -1,5 +1,7 @@
 //! What is wrong with the nodes, and what to do about it. Owns the rules and their words.
 
+mod refused_write;
+
 use std::time::Duration;
 
 use quorlock::{Fault, FaultKind, NodeState, Policy, QuarantineReason};
@@ -81,6 +83,7 @@ pub(super) fn of(survey: &Survey) -> Vec<Finding> {
     let clock = median_offset(survey);
     for node in &survey.nodes {
         findings.extend(of_state(survey, node));
+        findings.extend(refused_write::of(node));
         if let Ok(facts) = &node.facts {
             let all = of_facts(node, facts).into_iter().chain(of_clock(node, facts, clock));
             findings.extend(all);
@@ -188,7 +191,9 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
             ("same-cluster", "name servers that know nothing of each other")
         }
         FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
-        FaultKind::Unwritable => ("unwritable", "see the server's memory limit, disk and log"),
+        FaultKind::Unwritable => {
+            ("unwritable", "see the server's memory limit, replicas, disk and log")
+        }
         FaultKind::TooManyClients => (
             "too-many-clients",
             "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",

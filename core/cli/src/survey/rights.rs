@@ -110,6 +110,8 @@ fn is_about_channel(refusal: &str) -> bool {
 const KEY: &str = "quorlock:{node}:doctor";
 /// A channel that nobody listens to.
 const CHANNEL: &str = "quorlock:wake:doctor";
+/// A write, which a server that takes none now refuses. Only a key that is there is changed.
+pub(super) const WRITE: &[&str] = &["SET", KEY, "1", "XX", "PX", "1"];
 const KEYS: &str = "~quorlock:*";
 const CHANNELS: &str = "&quorlock:wake:*";
 
@@ -127,8 +129,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+script|load", &["SCRIPT", "LOAD", "return 1"]),
     ("+get", &["GET", KEY]),
-    // Only a key that is there is changed.
-    ("+set", &["SET", KEY, "1", "XX", "PX", "1"]),
+    ("+set", WRITE),
     ("+del", &["DEL", KEY]),
     ("+pexpire", &["PEXPIRE", KEY, "1"]),
     ("+pttl", &["PTTL", KEY]),
