@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.support.wait import eventually
 
 Break = Callable[[Server], None]
 BY_TOKEN = ("release", "job", "--token", "mine")
+BY_FORCE = ("release", "job", "--force", "--yes")
 
 
 def _fill(server: Server) -> None:
@@ -87,3 +89,24 @@ def test_nothing_is_waited_for_once_all_nodes_have_answered(
     for server in cluster[:2]:
         _want_replicas(server)
     assert call("--timeout", "60s", *words, nodes=cluster.urls).code == code
+
+
+def test_a_forced_release_that_deletes_nothing(cluster: Cluster) -> None:
+    cluster[0].command("SET", "job", "mine", "PX", 60_000)
+    _want_replicas(cluster[0])
+    ended = call(*BY_FORCE, nodes=cluster.urls)
+    assert (ended.code, ended.out) == (3, "")
+    said = f"'job' was not released: no key of mine was deleted: {cluster.urls[0]}: NOREPLICAS"
+    assert said in ended.err
+    told = json.loads(call("--json", *BY_FORCE, nodes=cluster.urls).out)
+    assert (told["outcome"], told["deleted_on"]) == ("held-by-another", [])
+    assert list(told["failed"]) == [cluster.urls[0]]
+
+
+def test_a_forced_release_that_deletes_a_part(cluster: Cluster) -> None:
+    for server in cluster:
+        server.command("SET", "job", "mine", "PX", 60_000)
+    _want_replicas(cluster[0])
+    ended = call(*BY_FORCE, nodes=cluster.urls)
+    assert (ended.code, ended.err) == (0, "")
+    assert f"released 'job', which was held by mine, but not on {cluster.urls[0]}" in ended.out

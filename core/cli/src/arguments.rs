@@ -169,7 +169,8 @@ pub(crate) struct Status {
 /// Exits with 0 if it was released, 1 if it was not held, 3 if another holds it, and 69 if too few
 /// nodes answer to tell; the outcome is "unknown" then in --json. With --force, it tells on which nodes
 /// it has deleted a key, and on which it could not, and why; it takes the keys that it finds, also those of
-/// a client that has taken the lock since you looked.
+/// a client that has taken the lock since you looked. If it could delete none of them, it exits with 3, or
+/// with 69 where it is not known whether they are there.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -33,7 +33,7 @@ fn tell(
     name: &str,
     holders: &[Value],
     whose: &str,
-    Deleted { after, on, faults }: &Deleted,
+    Deleted { after, on, faults, has_failed }: &Deleted,
 ) -> Result<u8, Failure> {
     let told = |outcome| {
         let ids: Vec<_> = holders.iter().map(Value::for_programs).collect();
@@ -42,6 +42,18 @@ fn tell(
         json!({"name": name, "outcome": outcome, "holders": ids, "deleted_on": on, "failed": failed})
     };
     if holders.iter().all(|holder| reading::is_rid_of(after, holder)) {
+        if *has_failed && on.is_empty() {
+            let message = format!(
+                "'{name}' was not released: no key of {whose} was deleted: {}",
+                list(faults)
+            );
+            if reading::keys(after).next().is_none() {
+                return Err(Failure::new(code::NO_QUORUM, message).telling(told("unknown")));
+            }
+            let (code, outcome) = STILL_HELD;
+            context.output.json(&told(outcome));
+            return Err(Failure::outcome(code, message));
+        }
         let but = if faults.is_empty() { "" } else { ", but not on " };
         let but = format!("{but}{}", list(faults));
         context.output.json(&told("released"));
@@ -74,6 +86,8 @@ struct Deleted {
     on: Vec<String>,
     /// What has kept other nodes from it, or from telling whether they have a key.
     faults: Vec<NodeFault>,
+    /// Whether a node that has a key did not delete it, or has not told.
+    has_failed: bool,
 }
 
 /// Deletes each node's key, unless it has changed since.
@@ -86,7 +100,8 @@ async fn delete(context: &Context, name: &str, before: Vec<Reading>) -> Deleted 
         Some(visit_within(context.left(), address, &visit).await)
     };
     let deletions = join_all(context.addresses.iter().zip(&before).map(delete)).await;
-    let mut done = Deleted { after: Vec::new(), on: Vec::new(), faults: Vec::new() };
+    let has_failed = deletions.iter().flatten().any(Result::is_err);
+    let mut done = Deleted { after: Vec::new(), on: Vec::new(), faults: Vec::new(), has_failed };
     for (reading, deletion) in before.into_iter().zip(deletions) {
         let Reading { address, says } = reading;
         let says = match deletion {
