@@ -159,7 +159,8 @@ Examples:
   quorlock status --json nightly-report backup | jq .
 ")]
 pub(crate) struct Status {
-    /// The names of the locks.
+    /// The names of the locks. Programs can lock names with control characters, too, but
+    /// those cannot be asked about.
     #[arg(value_name = "NAME", value_parser = name, required = true)]
     pub(crate) names: Vec<String>,
 }
