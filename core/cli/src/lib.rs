@@ -10,7 +10,7 @@
 //! | `arguments` | the command line, and what is wrong with one |
 //! | `context` | the nodes, and the manager over them |
 //! | `failure` | exit codes and messages |
-//! | `output` | tables, colours, JSON |
+//! | `output` | tables, colours, JSON, messages |
 //! | `run` | a command under a lock: child, signals, terminal |
 //! | `holders` | `status`, `release`, `extend`, `verify` |
 //! | `survey` | what each node is: `nodes`, `doctor` |
