@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,26 +37,42 @@ def test_the_examples_run(
     with (
         quorlock.Redlock(cluster3.urls) as locks,
         redis.Redis.from_url(cluster3.urls[0]) as client,
-        psycopg.connect(postgres.settings) as connection,
+        invoices(postgres) as (settings, other),
         mock_aws(),
     ):
         around: dict[str, Any] = {
-            "client": client, "connection": connection, "locks": locks, "quorlock": quorlock,
-            "send": send,
+            "client": client, "locks": locks, "quorlock": quorlock, "send": send,
+            "settings": settings,
         }  # fmt: skip
         boto3.client("s3").create_bucket(Bucket="bills")
-        connection.execute("CREATE TEMPORARY TABLE invoice AS SELECT 42 AS id, 'open' AS state")
         exec(service, around)
-        for block in clients:
-            exec(block, around)
+        try:
+            for block in clients:
+                exec(block, around)
+            assert other.execute("SELECT state FROM invoice").fetchone() == ("paid",)
+            assert other.execute("SELECT resource FROM fence").fetchall() == [("invoice:42",)]
+        finally:
+            if "connection" in around:
+                around["connection"].close()
         assert client.get("invoice:42") == b"paid"
         assert client.hget("audit:42", "by") == b"us"
-        assert connection.execute("SELECT state FROM invoice").fetchone() == ("paid",)
         assert around["body"] == b"paid"
         assert len(requests) == 1
         with pytest.raises(PermissionError, match="not held any more"):
             around["pay"](requests[0], locks)
-        connection.rollback()
+
+
+@contextmanager
+def invoices(postgres: Postgres) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
+    """A schema with an invoice: how to connect to it, and another connection."""
+    settings = f"{postgres.settings} options='-c search_path=page -c lock_timeout=20s'"
+    with psycopg.connect(settings, autocommit=True) as other:
+        other.execute("CREATE SCHEMA page")
+        try:
+            other.execute("CREATE TABLE invoice AS SELECT 42 AS id, 'open' AS state")
+            yield settings, other
+        finally:
+            other.execute("DROP SCHEMA page CASCADE")
 
 
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])

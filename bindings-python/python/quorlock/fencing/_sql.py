@@ -34,8 +34,12 @@ class SqlFence:
     `format` (`%s`), `named` (`:name`), `pyformat` (`%(name)s`) or `dollar` (`$1`); by default
     `qmark` for SQLite and else `format`.
 
-    `check()` must be the first statement of the transaction that writes. A program without a cursor
-    of the Python database API runs `advance` and `read` and compares.
+    `check()` must be the first statement of the transaction that writes, and that transaction must
+    be committed before the lock is given back. With psycopg and `connection.transaction()`, connect
+    with `autocommit=True`: otherwise any statement before that block, such as `create_table`,
+    begins a transaction that the end of the block does not commit.
+
+    A program without a cursor of the Python database API runs `advance` and `read` and compares.
 
     >>> import sqlite3
     >>> from quorlock.fencing import SqlFence, StaleToken
