@@ -13,7 +13,9 @@ export type Word = string | number | Buffer
  * `client` is one of ioredis (without a `keyPrefix`) or node-redis. `key` keeps the highest token that
  * was seen; it has no expiry, and must stay as long as the data that it guards. One script compares,
  * raises `key` and writes: nothing comes in between. Give each lock a key of its own. Names are those
- * on the server. In a Redis Cluster, the keys written must be in the slot of `key`.
+ * on the server. On a server that is a node of the locks, neither `key` nor a key that is written may be
+ * the name of a lock: a lock is a key of its name there, which the write would destroy. In a Redis
+ * Cluster, the keys written must be in the slot of `key`.
  *
  * Throws a {@link ConfigError} for what is no such client.
  *
@@ -21,7 +23,7 @@ export type Word = string | number | Buffer
  * ```js
  * const fence = new FencedRedis(client, 'fence:invoice:42')
  * await redlock.using('invoice:42', 5000, async (signal, { lock }) => {
- *   await fence.set('invoice:42', 'paid', lock.fencingToken)
+ *   await fence.set('state:42', 'paid', lock.fencingToken)
  * })
  * ```
  */
@@ -47,7 +49,7 @@ export class FencedRedis {
   }
 
   /**
-   * Runs `command`, as `'HSET', 'invoice:42', 'state', 'paid'`; resolves with the server's answer.
+   * Runs `command`, as `'HSET', 'bill:42', 'state', 'paid'`; resolves with the server's answer.
    * Rejects as {@link set} does. The fence is raised also if the command fails.
    */
   async write(token: number | undefined, ...command: Word[]): Promise<unknown> {

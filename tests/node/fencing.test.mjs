@@ -37,11 +37,11 @@ describe('a fence', () => {
       try {
         const fence = new FencedRedis(client, FENCE)
         const paused = await redlock.acquire('invoice:42', 200)
-        await fence.set('invoice:42', 'by the first', paused.fencingToken)
+        await fence.set('state:42', 'by the first', paused.fencingToken)
         await eventually(() => !paused.isValid)
         const current = await redlock.acquire('invoice:42', 30_000, { retryCount: -1 })
-        await fence.set('invoice:42', 'by the second', current.fencingToken)
-        await assert.rejects(fence.set('invoice:42', 'twice', paused.fencingToken), (error) => {
+        await fence.set('state:42', 'by the second', current.fencingToken)
+        await assert.rejects(fence.set('state:42', 'twice', paused.fencingToken), (error) => {
           assert.ok(error instanceof StaleTokenError && error instanceof LockError)
           assert.deepEqual([error.name, error.code], ['StaleTokenError', 'STALE_TOKEN'])
           assert.deepEqual(error.resources, [FENCE])
@@ -49,7 +49,7 @@ describe('a fence', () => {
           assert.equal(error.highest, current.fencingToken)
           return true
         })
-        assert.equal(await client.get('invoice:42'), 'by the second')
+        assert.equal(await client.get('state:42'), 'by the second')
         assert.equal(await fence.write(current.fencingToken, 'INCRBY', 'paid', 2), 2)
         assert.equal(await fence.write(current.fencingToken, 'GET', 'none'), null)
         await current.release()

@@ -32,22 +32,22 @@ def client(cluster3: Cluster) -> Iterator[redis.Redis]:
 
 def test_redis_refuses_a_paused_holder(client: redis.Redis, overtaken: Tokens) -> None:
     fence = FencedRedis(client, FENCE)
-    fence.set("invoice:42", "paid by the first", overtaken.paused)
-    fence.set("invoice:42", "paid by the second", overtaken.current)
+    fence.set("state:42", "paid by the first", overtaken.paused)
+    fence.set("state:42", "paid by the second", overtaken.current)
     with pytest.raises(StaleToken) as refused:
-        fence.set("invoice:42", "paid twice", overtaken.paused)
-    assert client.get("invoice:42") == b"paid by the second"
+        fence.set("state:42", "paid twice", overtaken.paused)
+    assert client.get("state:42") == b"paid by the second"
     error = refused.value
     assert (error.resource, error.token, error.highest) == (FENCE, *overtaken)
     # The holder itself may write as often as it likes.
-    fence.set("invoice:42", "sent", overtaken.current)
-    assert client.get("invoice:42") == b"sent"
+    fence.set("state:42", "sent", overtaken.current)
+    assert client.get("state:42") == b"sent"
 
 
 async def _with_asyncio(url: str, tokens: Tokens) -> None:
     async with redis.asyncio.Redis.from_url(url, decode_responses=True) as client:
         fence = FencedRedis(client, FENCE)
-        await fence.set("invoice:42", "paid", tokens.current)
+        await fence.set("state:42", "paid", tokens.current)
         assert await fence.write(tokens.current, "INCR", "paid") == 1
         with pytest.raises(StaleToken) as refused:
             await fence.write(tokens.paused, "INCR", "paid")
@@ -75,7 +75,7 @@ assert lock.lease.is_valid
 print("held", lock.lease.fencing_token)
 sys.stdin.readline()
 try:
-    fence.set("invoice:42", "paid twice", lock.lease.fencing_token)
+    fence.set("state:42", "paid twice", lock.lease.fencing_token)
 except StaleToken as error:
     print("refused", error.token, error.highest)
 """
@@ -90,12 +90,12 @@ def test_redis_refuses_a_process_that_stood_still(
         os.kill(holder.pid, signal.SIGSTOP)
         try:
             current = acquired()
-            FencedRedis(client, FENCE).set("invoice:42", "paid", current)
+            FencedRedis(client, FENCE).set("state:42", "paid", current)
         finally:
             os.kill(holder.pid, signal.SIGCONT)
         holder.write("\n")
         assert holder.line() == f"refused {paused} {current}"
-    assert client.get("invoice:42") == b"paid"
+    assert client.get("state:42") == b"paid"
 
 
 def test_a_command_answers_as_the_server_does(client: redis.Redis) -> None:

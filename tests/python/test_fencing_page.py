@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -16,9 +18,10 @@ from moto import mock_aws
 import quorlock
 from quorlock import _native
 from quorlock.fencing import SqlFence
-from tests.python.test_guide import blocks
+from tests.python.test_guide import ROOT, blocks
 from tests.support.cluster import Cluster
 from tests.support.postgres import Postgres
+from tests.support.wait import eventually
 
 
 def test_the_examples_run(
@@ -54,12 +57,39 @@ def test_the_examples_run(
         finally:
             if "connection" in around:
                 around["connection"].close()
-        assert client.get("invoice:42") == b"paid"
+        assert client.get("state:42") == b"paid"
         assert client.hget("audit:42", "by") == b"us"
+        assert_is_free(cluster3)
         assert around["body"] == b"paid"
         assert len(requests) == 1
         with pytest.raises(PermissionError, match="not held any more"):
             around["pay"](requests[0], locks)
+
+
+def test_the_example_for_node_runs(cluster3: Cluster) -> None:
+    (block,) = blocks("fencing.md", "js")
+    code = f"""
+        import {{ Redis }} from 'ioredis'
+        import {{ Redlock }} from 'quorlock'
+        const urls = {json.dumps(cluster3.urls)}
+        const client = new Redis(urls[0])
+        const redlock = new Redlock(urls)
+        {block}
+        console.log(await client.get('state:42'))
+        await redlock.quit()
+        client.disconnect()
+    """
+    run = subprocess.run(
+        ["node", "--input-type=module", "-e", code], capture_output=True, text=True, cwd=ROOT,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout, run.stderr) == (0, "paid\n", "")
+    assert_is_free(cluster3)
+
+
+def assert_is_free(cluster: Cluster) -> None:
+    """The lock was given back on every node: no write has replaced its key."""
+    eventually(lambda: not any(server.command("EXISTS", "invoice:42") for server in cluster))
 
 
 @contextmanager

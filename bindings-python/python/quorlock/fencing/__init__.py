@@ -4,7 +4,7 @@
 
     fence = fencing.FencedRedis(client, "fence:invoice:42")
     with locks.lock("invoice:42", ttl=10) as lease:
-        fence.set("invoice:42", "paid", lease.fencing_token)
+        fence.set("state:42", "paid", lease.fencing_token)
 
 A holder that paused for longer than its lease is refused with `StaleToken` once a later holder has
 written. They need no lock, no server of `quorlock` and no other package: only the client or cursor

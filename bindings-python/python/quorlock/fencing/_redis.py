@@ -18,15 +18,17 @@ class FencedRedis:
     `client` is one of redis-py or valkey-py; the methods of one for asyncio are awaited. `key`
     keeps the highest token that was seen; it has no expiry, and must stay as long as the data that
     it guards. One script compares, raises `key` and writes: nothing comes in between. Give each
-    lock a key of its own. In a Redis Cluster the keys written must be in the slot of `key`, by a
-    `{tag}` in both names.
+    lock a key of its own. On a server that is a node of the locks, neither `key` nor a key that is
+    written may be the name of a lock: a lock is a key of its name there, which the write would
+    destroy. In a Redis Cluster the keys written must be in the slot of `key`, by a `{tag}` in both
+    names.
 
     Raises `ConfigTypeError` for a client that has no scripts (a pipeline cannot be fenced: the
     answer would come too late).
 
         fence = FencedRedis(client, "fence:invoice:42")
         with locks.lock("invoice:42", ttl=10) as lease:
-            fence.set("invoice:42", "paid", lease.fencing_token)
+            fence.set("state:42", "paid", lease.fencing_token)
     """
 
     def __init__(self, client: Any, key: str) -> None:
@@ -48,7 +50,7 @@ class FencedRedis:
         return self.write(token, "SET", name, value)
 
     def write(self, token: int, *command: Any) -> Any:
-        """Run `command`, as `"HSET", "invoice:42", "state", "paid"`; returns the server's answer.
+        """Run `command`, as `"HSET", "bill:42", "state", "paid"`; returns the server's answer.
 
         The answer is as the server gives it to a script (`b"OK"`, a number, a list). Raises as
         `set` does. `key` is raised also if the command fails.
