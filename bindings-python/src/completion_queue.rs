@@ -43,11 +43,12 @@ pub(crate) struct Completion {
 type Completions<'py> = Vec<(u64, Option<Bound<'py, PyAny>>)>;
 
 impl Inner {
-    /// Posts a completion. Called on the engine's thread.
-    pub(crate) fn post(&self, number: u64, loss: Option<LockError>) {
+    /// Posts a completion, unless the queue is closed; tells whether it did. Called on the engine's
+    /// thread.
+    pub(crate) fn post(&self, number: u64, loss: Option<LockError>) -> bool {
         let mut slot = self.lock();
         if slot.closed {
-            return;
+            return false;
         }
         slot.posted.push(Completion { number, loss });
         let first = !std::mem::replace(&mut slot.is_woken, true);
@@ -58,6 +59,7 @@ impl Inner {
             Some(_) => {}
             None => self.arrived.notify_one(),
         }
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Slot> {

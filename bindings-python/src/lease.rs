@@ -188,7 +188,9 @@ impl LeaseState {
         let lease = self.here(py)?;
         if let Some(inner) = queue.inner() {
             let inner = std::sync::Arc::clone(inner);
-            lease.on_lost(move |error| inner.post(number, Some(error)));
+            lease.on_lost(move |error| {
+                inner.post(number, Some(error));
+            });
         }
         Ok(())
     }

@@ -55,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fork::generation, module)?)?;
     module.add_function(wrap_pyfunction!(process::listen, module)?)?;
     module.add_function(wrap_pyfunction!(process::take_notices, module)?)?;
+    module.add_function(wrap_pyfunction!(process::wake_listener, module)?)?;
     module.add_function(wrap_pyfunction!(notices::report, module)?)?;
     module.add_function(wrap_pyfunction!(observing::take_events, module)?)?;
     module.add_function(wrap_pyfunction!(sequencer::read_sequencer, module)?)?;

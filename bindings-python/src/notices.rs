@@ -66,6 +66,13 @@ impl Notices {
         }
     }
 
+    /// Wakes the thread that logs and tells, also if there is nothing new. `None` if there is none, and
+    /// false if it ends after what was posted before.
+    pub(crate) fn wake_listener(&self) -> Option<bool> {
+        let (queue, number) = self.state().listener.clone()?;
+        Some(queue.post(number, None))
+    }
+
     /// Takes the notices that have not been logged.
     pub(crate) fn take(&self) -> VecDeque<NoticeReport> {
         mem::take(&mut self.state().queue)

@@ -142,6 +142,13 @@ pub(crate) fn listen(queue: &CompletionQueue, number: u64) {
     }
 }
 
+/// Has the thread of [`listen`] look for notices and events once more. `None` if there is none, and
+/// false if it ends after what was posted before.
+#[pyfunction]
+pub(crate) fn wake_listener() -> Option<bool> {
+    notices().and_then(Notices::wake_listener)
+}
+
 /// The notices that have not been logged: the text, the name and the node of each.
 ///
 /// Python code logs them: a thread that logs while the interpreter ends may be stopped there, which

@@ -33,6 +33,7 @@ from ._loops import Interruption, finished, is_thrown_away, started, watch_loss
 from ._native import Plan, begin_record, begin_verify
 from ._options import USUAL, LockOptions, ManagerOptions, Settings, check_wait
 from ._owner import Holder, holder_of
+from ._settling import UntilTold
 from ._signatures import returns_coroutine, shows
 from ._tracing import begin, tracers
 
@@ -354,20 +355,13 @@ class Redlock(RedlockBase):
 
         What is still held is no longer renewed; later calls raise. Closed are those that no other
         manager of the process uses (five seconds later if this one is only dropped). Clients that
-        it was given are left as they are.
+        it was given are left as they are. If it is awaited, `on_event` was called then with all
+        events up to now; that takes one second at most.
         """
-        self._close()
-        return _Done()
+        return UntilTold(self._close())
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._close()
-
-
-class _Done:
-    """An awaitable that is ready from the start."""
-
-    def __await__(self) -> Any:
-        return iter(())
+        await self.close()

@@ -75,9 +75,12 @@ class RedlockBase:
         """Whether it was closed."""
         return "_manager" not in vars(self) or self._manager.is_closed
 
-    def _close(self) -> None:
-        if "_manager" in vars(self):
-            self._manager.close()
+    def _close(self) -> Optional[EventSource]:
+        """Give up the connections; returns what tells its events, if it was made."""
+        if "_manager" not in vars(self):
+            return None
+        self._manager.close()
+        return vars(self).get("_events")
 
     if not TYPE_CHECKING:
 

@@ -11,16 +11,27 @@ import os
 import threading
 import weakref
 from collections import deque
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._errors import ConfigTypeError
 from ._hubs import router_of_hub
-from ._native import report, take_events
+from ._native import report, take_events, wake_listener
 from ._router import CompletionRouter, Dispatcher, log, log_failure
 
 if TYPE_CHECKING:
     from ._native import Manager, Plan
     from .events import Event
+
+    # : The manager's number, the name, the time, the text and the fields of an event.
+    _Told = tuple[int, str, float, str, dict[str, Any]]
+
+# : By the manager's number those that were not finalized.
+_sources: dict[int, weakref.ref[EventSource]] = {}
+# : By the manager's number those that nobody else keeps, until their last events were taken.
+_leaving: dict[int, EventSource] = {}
+# : What to call when the events up to now are told.
+_asking: deque[Callable[[], object]] = deque()
 
 
 class EventSource:
@@ -29,7 +40,7 @@ class EventSource:
     def __init__(self, manager: Manager, callback: Any) -> None:
         self._manager = manager
         self._callbacks: list[Callable[[Event], object]] = []
-        _sources[manager.number] = self
+        _sources[manager.number] = weakref.ref(self)
         if callback is not None:
             if not callable(callback):
                 raise ConfigTypeError(f"on_event must be callable, not {type(callback).__name__}")
@@ -37,8 +48,25 @@ class EventSource:
                 raise ConfigTypeError("on_event must be a function that is not async")
             self.add(callback)
 
+    # What it uses is bound here: while the interpreter ends, a module may be empty.
+    def __del__(
+        self,
+        sources: dict[int, weakref.ref[EventSource]] = _sources,
+        leaving: dict[int, EventSource] = _leaving,
+        wake: Callable[[], bool | None] = wake_listener,
+    ) -> None:
+        """Stay until the events that were handed over by now are told."""
+        number = self._manager.number
+        if self._callbacks:
+            leaving[number] = self
+        sources.pop(number, None)
+        if self._callbacks and wake() is None:
+            leaving.pop(number, None)
+
     def add(self, callback: Callable[[Event], object], *, first: bool = False) -> None:
         """Call back with every event from now on, before all others if this is to be the first."""
+        # Not by the thread that tells, which may have little time at the end of the process.
+        import_module(".events", __package__)
         with _changing:
             callbacks = [callback, *self._callbacks] if first else [*self._callbacks, callback]
             self._change(callbacks)
@@ -55,6 +83,16 @@ class EventSource:
     def has_listeners(self) -> bool:
         """Whether there is anyone to call back."""
         return bool(self._callbacks)
+
+    def call_when_told(self, then: Callable[[], object]) -> bool:
+        """Call `then` once the callbacks were called with all events up to now.
+
+        Not if there are none, nor in one of them: nothing else is told before it returns.
+        """
+        if not self._callbacks or is_telling():
+            return False
+        _asking.append(then)
+        return wake_listener() is True
 
     def tell(self, event: Event) -> None:
         """Call back. What a callback raises is logged, and stops nothing."""
@@ -73,7 +111,8 @@ class _Teller:
     """Calls back with the events of this process, one after another."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[EventSource, Event]] = deque()
+        # : What to call: `tell` of a source with an event, or without one who waits for the rest.
+        self._waiting: deque[tuple[Callable[..., object], Event | None]] = deque()
         self._router: CompletionRouter | None = None
         self._number = 0
         self._is_woken = self._is_telling = False
@@ -85,9 +124,15 @@ class _Teller:
     def add(self, source: EventSource, event: Event) -> None:
         """Have it told; if callbacks are slower than the locks, the oldest ones are dropped."""
         if len(self._waiting) >= _MOST_WAITING:
-            self._waiting.popleft()
-            self.drop(1)
-        self._waiting.append((source, event))
+            self._drop_oldest()
+        self._put(source.tell, event)
+
+    def add_end(self, then: Callable[[], object]) -> None:
+        """Have `then` called once everything that was added is told."""
+        self._put(then, None)
+
+    def _put(self, call: Callable[..., object], event: Event | None) -> None:
+        self._waiting.append((call, event))
         if not self._is_woken:
             self._is_woken = True
             self._wake()
@@ -100,6 +145,13 @@ class _Teller:
                 return
             self._number = self._router.stand_by(self._tell)
         self._router.queue.post(self._number)
+
+    def _drop_oldest(self) -> None:
+        call, event = self._waiting.popleft()
+        if event is None:
+            call()
+        else:
+            self.drop(1)
 
     def drop(self, count: int) -> None:
         """Count events that nobody is told, and say so once."""
@@ -116,8 +168,8 @@ class _Teller:
         self.thread = threading.get_ident()
         try:
             while self._waiting:
-                source, event = self._waiting.popleft()
-                source.tell(event)
+                call, event = self._waiting.popleft()
+                call() if event is None else call(event)
         finally:
             self._is_telling = False
             self.thread = None
@@ -145,16 +197,33 @@ def _dispatcher() -> Dispatcher | None:
 
 def tell_events() -> None:
     """Log the events that came since the last call, and have them told."""
+    # The events of these are among those that are taken now.
+    leaving, asking = list(_leaving), [_asking.popleft() for _ in range(len(_asking))]
     told, dropped = take_events()
     _teller.drop(dropped)
-    for number, name, at, text, values in told:
-        _log(name, text)
-        source = _sources.get(number)
-        if source is not None and source.has_listeners():
-            # Imported only for those who listen, so that importing quorlock stays quick.
-            from .events import _made
+    delayed = _delayed.copy()
+    _delayed.clear()
+    for event in delayed:
+        _hand_over(event)
+    for event in told:
+        _log(event[1], event[3])
+        _hand_over(event)
+    for then in asking:
+        _teller.add_end(then)
+    for number in leaving:
+        _leaving.pop(number, None)
 
-            _teller.add(source, _made(name, at, values))
+
+def _hand_over(event: _Told) -> None:
+    number, name, at, _, values = event
+    known = _sources.get(number)
+    source = _leaving.get(number) if known is None else known()
+    if source is not None and source.has_listeners():
+        from .events import _made  # here, so that importing quorlock stays quick
+
+        _teller.add(source, _made(name, at, values))
+    elif source is None and known is not None:
+        _delayed.append(event)  # its `__del__` comes next, and wakes this thread
 
 
 def is_telling() -> bool:
@@ -176,8 +245,8 @@ def _log(name: str, text: str) -> None:
         report(error)
 
 
-# : By the manager's number.
-_sources: weakref.WeakValueDictionary[int, EventSource] = weakref.WeakValueDictionary()
+# : Taken, but the garbage collector finalizes the source just now.
+_delayed: list[_Told] = []
 _teller = _Teller()
 # : Guards who is told. It may be taken again, by a signal handler.
 _changing = threading.RLock()
@@ -189,6 +258,9 @@ def _renew() -> None:
     global _teller, _changing
     _teller = _Teller()
     _changing = threading.RLock()
+    _leaving.clear()
+    _asking.clear()
+    _delayed.clear()
 
 
 if hasattr(os, "register_at_fork"):

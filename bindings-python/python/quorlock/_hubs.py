@@ -136,6 +136,16 @@ def current_hub() -> Any | None:
     return None
 
 
+def sleep_of_hub() -> Callable[[float], object] | None:
+    """What lets this greenlet wait for some seconds; `None` if this thread runs no hub."""
+    hub = current_hub()
+    if hub is None:
+        return None
+    package = "gevent" if type(hub).__module__.startswith("gevent") else "eventlet"
+    sleep: Callable[[float], object] = import_module(package).sleep
+    return sleep
+
+
 def _is_imported(name: str) -> bool:
     """Whether it is imported whole: another thread may be in the middle of that."""
     spec = getattr(modules.get(name), "__spec__", None)

@@ -34,6 +34,7 @@ from ._options import (
 )
 from ._owner import Holder, holder_of
 from ._router import Watch
+from ._settling import wait_until_told
 from ._signatures import shows
 from ._tracing import begin, tracers
 
@@ -369,9 +370,10 @@ class Redlock(RedlockBase):
         """Give up the connections. What is still held is no longer renewed; later calls raise.
 
         Closed are those that no other manager of the process uses (five seconds later if this one
-        is only dropped). Clients that it was given are left as they are.
+        is only dropped). Clients that it was given are left as they are. Returns when `on_event`
+        was called with all events up to now, after one second at most.
         """
-        self._close()
+        wait_until_told(self._close())
 
     def __enter__(self) -> Self:
         return self
