@@ -56,6 +56,12 @@ export declare function defaults(): Array<SettingDefault>
 /** Whether it is no lock, and the work goes on without it. */
 export declare function degraded(handle: ExternalObject<LeaseHandle>): boolean
 
+/**
+ * Has the listener called with an empty text after the events of what has happened so far; false if
+ * nobody listens.
+ */
+export declare function endEvents(manager: ExternalObject<Manager>): boolean
+
 /** Keeps the lease for `duration` from now; ends with its validity. */
 export declare function extend(handle: ExternalObject<LeaseHandle>, id: number, duration: number): void
 

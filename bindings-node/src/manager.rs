@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use napi::Either;
 use napi::bindgen_prelude::{External, Function};
 use napi_derive::napi;
-use quorlock::{Builder, ConfigError, Lock, LockError, NodeState, Redlock, Subscription};
+use quorlock::{Builder, ConfigError, Lock, LockError, NodeState, Redlock};
 
 use crate::address::{self, NodeSpec};
 use crate::bridge::Bridge;
@@ -18,6 +18,7 @@ use crate::errors::Failure;
 use crate::lease::LeaseHandle;
 use crate::notices::{self, Notice};
 use crate::numbers::millis;
+use crate::observing::Listening;
 use crate::options::{self, Settings};
 use crate::outcome::Outcome;
 use crate::queue::Queue;
@@ -28,7 +29,7 @@ pub struct Manager {
     locks: Redlock,
     queue: Arc<Queue>,
     /// Tells events, while anyone listens.
-    subscription: Mutex<Option<Subscription>>,
+    subscription: Mutex<Option<Listening>>,
 }
 
 impl Manager {
@@ -41,11 +42,15 @@ impl Manager {
     }
 
     /// Replaces the subscription; the earlier one ends.
-    pub(crate) fn set_subscription(&self, subscription: Option<Subscription>) {
+    pub(crate) fn set_subscription(&self, subscription: Option<Listening>) {
         let mut slot = self.subscription.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = std::mem::replace(&mut *slot, subscription);
         drop(slot);
         drop(earlier);
+    }
+
+    pub(crate) fn with_subscription<T>(&self, read: impl FnOnce(Option<&Listening>) -> T) -> T {
+        read(self.subscription.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
     }
 }
 

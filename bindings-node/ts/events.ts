@@ -1,8 +1,10 @@
-// Events of locks and nodes. Owns their types, and that the native half makes only those that somebody
-// listens to.
+// Events of locks and nodes. Owns their types, that the native half makes only those that somebody
+// listens to, and that those of what has happened are told before a Redlock is collected or the process ends.
 
 import type { EventEmitter } from 'node:events'
 
+import { ref, unref } from './bridge'
+import { after } from './event_loop'
 import { native, type NativeRedlock } from './native'
 
 /** What every event has. */
@@ -76,6 +78,10 @@ export class EventSource {
   readonly #native: () => NativeRedlock
   readonly #own = new Map<string, Set<(event: never) => void>>()
   #subscribed = ''
+  /** Who waits for the events up to a time; the first is told first. */
+  readonly #waiting: (() => void)[] = []
+  #isKept = false
+  #isKeptLonger = false
 
   constructor(emitter: EventEmitter, handle: () => NativeRedlock) {
     // Weak, so that the native half does not keep the Redlock from being collected.
@@ -118,6 +124,45 @@ export class EventSource {
     }
   }
 
+  /** To be called when something has happened: the events of it are told, even if nobody keeps the Redlock any more. */
+  keep(): void {
+    this.#isKeptLonger = this.#isKept
+    if (this.#isKept) return
+    this.#isKept = this.#whenTold(() => {
+      this.#isKept = false
+      if (this.#isKeptLonger) this.keep()
+    })
+  }
+
+  /** Resolves when the events of all that has happened are told, after one second at the latest. */
+  async settle(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const cancel = after(PATIENCE, resolve)
+      const end = (): void => {
+        cancel()
+        resolve()
+      }
+      if (!this.#whenTold(end)) end()
+    })
+  }
+
+  /**
+   * Calls `then` after the events of all that has happened, unless nobody listens. Until then this and the Redlock
+   * stay in memory, and the process alive: for no longer than it takes to call the listeners.
+   */
+  #whenTold(then: () => void): boolean {
+    if (this.#subscribed === '' || !native.endEvents(this.#native())) return false
+    const stay = [this, this.#of.deref()]
+    staying.add(stay)
+    ref()
+    this.#waiting.push(() => {
+      staying.delete(stay)
+      unref()
+      then()
+    })
+    return true
+  }
+
   /** The native half is another one now. */
   renew(): void {
     this.#subscribed = ''
@@ -142,7 +187,9 @@ export class EventSource {
     }
   }
 
+  /** An empty text stands for the end of the events that {@link #whenTold} waits for. */
   #tell(json: string): void {
+    if (json === '') return this.#waiting.shift()?.()
     const frozen = (_: string, value: unknown): unknown => Object.freeze(value)
     const event = JSON.parse(json, frozen) as RedlockEvent
     for (const listener of this.#own.get(event.name) ?? []) listener(event as never)
@@ -150,6 +197,10 @@ export class EventSource {
   }
 }
 
+/** What must not be collected before its events are told. */
+const staying = new Set<unknown>()
+/** In milliseconds. */
+const PATIENCE = 1000
 const NAMES: readonly string[] = [
   'acquired',
   'contended',

@@ -194,6 +194,7 @@ export class Lock {
   async extend(duration: number): Promise<Lock> {
     const millis = readDuration(duration)
     const settled = await run((id) => native.extend(this.#lease, id, millis))
+    this.redlock._eventSource.keep()
     if (settled.error !== undefined) {
       const { rounds, attempts } = settled.error
       const error = this.redlock._failure(settled.error, 'extend')
@@ -244,6 +245,7 @@ export class Lock {
   async release(): Promise<ReleaseResult> {
     this.#isReleased = true
     const settled = await run((id) => native.release(this.#lease, id))
+    this.redlock._eventSource.keep()
     this.#loss?.end()
     const look = (): LockVote[] =>
       this.redlock._votes(native.releaseVotes(this.#lease), this.resources)
@@ -301,7 +303,10 @@ export class Lock {
       // Not the lock itself, so that it can be collected.
       const { redlock, resources } = this
       this.#loss = new LossWatch(this.#lease, alive, {
-        errorOf: (failure) => redlock._failure(failure, 'other'),
+        errorOf: (failure) => {
+          redlock._eventSource.keep()
+          return redlock._failure(failure, 'other')
+        },
         renewed: (votes) => redlock._reports.rounds(() => [redlock._votes(votes, resources)]),
       })
       abandoned.register(this, this.#loss)

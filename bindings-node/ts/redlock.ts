@@ -177,6 +177,7 @@ export class Redlock extends Emitter {
     const start = (id: number): void =>
       native.acquire(this.#native, id, names, millis, given, waited)
     const settled = await run(start, signal && { signal, late: giveBack })
+    this._eventSource.keep()
     // The signal may have aborted after the result was told and before this code ran.
     if (settled === undefined || signal?.aborted) {
       if (settled !== undefined) giveBack(settled)
@@ -326,9 +327,11 @@ export class Redlock extends Emitter {
    * Gives up the connections of this Redlock: those that no other one of the process uses are closed
    * (five seconds later if it is only forgotten and collected). Client objects that were passed stay
    * open. Locks that are still held run out; later operations reject. Doing it twice does nothing more.
+   * Resolves when listeners were called with the events of all that has happened, after one second at most.
    */
   async close(): Promise<void> {
     native.close(this.#native)
+    await this._eventSource.settle()
   }
 
   /**
