@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_protocol::{Claim, FencingToken, LossReason, Moment, ReleaseOutcome, Stage};
+use quorlock_protocol::{
+    Claim, ErrorKind, FencingToken, LossReason, Moment, ReleaseOutcome, RoundReport, Stage,
+};
 
 use super::{Lease, Shared, State};
 use crate::observe::{ABANDONED, EventKind, EventName, HoldSpan, LeaseInfo, Telemetry};
@@ -42,8 +44,13 @@ pub(super) struct Before {
 
 /// What an operation has changed.
 pub(super) enum Change {
-    Extended { lease: LeaseInfo, validity: Duration, slack: f64 },
-    Failed,
+    Extended {
+        lease: LeaseInfo,
+        validity: Duration,
+        slack: f64,
+    },
+    /// A round of the renewal, if it is still known what the nodes did in it.
+    Failed(Option<RoundReport>),
 }
 
 /// A lease that is being given back, until the nodes tell what becomes of it.
@@ -91,7 +98,8 @@ impl Shared {
             let (lease, validity) = (self.info(state), state.life.validity(now));
             return Some(Change::Extended { lease, validity, slack: slack.min(1.0) });
         }
-        (after.failures > before.failures).then_some(Change::Failed)
+        let has_failed = after.failures > before.failures;
+        has_failed.then(|| Change::Failed(state.life.last_round()))
     }
 
     /// Tells a change, without the lock of the lease.
@@ -104,9 +112,16 @@ impl Shared {
                 telemetry.emit(EventName::Extended, make);
                 self.prolong_records();
             }
-            Some(Change::Failed) => self.account_failure(|| "a round of its renewal failed".into()),
+            Some(Change::Failed(round)) => self.account_failure(|| self.describe_failure(round)),
             None => {}
         }
+    }
+
+    /// The words of an extension that found no quorum: what the nodes did.
+    fn describe_failure(&self, round: Option<RoundReport>) -> String {
+        let (kind, rounds) = (ErrorKind::QuorumUnreachable, Vec::from_iter(round));
+        let spent = (1, Duration::ZERO);
+        self.manager.error(kind, &self.claim.resources, &rounds, spent).to_string()
     }
 
     pub(super) fn account_failure(&self, detail: impl FnOnce() -> String) {
