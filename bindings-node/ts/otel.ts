@@ -341,7 +341,7 @@ function endSpan(
 
 function named(resources: string | readonly string[], options: InstrumentOptions): Attributes {
   if (!options.resourceNames) return {}
-  return { 'quorlock.resource': typeof resources === 'string' ? resources : [...resources] }
+  return { 'quorlock.resource': typeof resources === 'string' ? [resources] : [...resources] }
 }
 
 /** What a span says of an error: its message has names of resources, which may be personal data. */
