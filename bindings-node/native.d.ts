@@ -57,7 +57,7 @@ export declare function defaults(): Array<SettingDefault>
 export declare function degraded(handle: ExternalObject<LeaseHandle>): boolean
 
 /**
- * Has the listener called with an empty text after the events of what has happened so far; false if
+ * Has the listener called with an empty text behind the events of what has happened so far; false if
  * nobody listens.
  */
 export declare function endEvents(manager: ExternalObject<Manager>): boolean

@@ -17,6 +17,7 @@ pub mod command;
 pub mod errors;
 pub mod lease;
 mod leases;
+mod listening;
 pub mod manager;
 mod notices;
 pub mod numbers;

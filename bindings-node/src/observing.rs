@@ -1,30 +1,19 @@
 //! Passes events and figures to JavaScript as JSON, which it reads faster than objects can be made
 //! from here. Owns the conversion; names and meanings are the core's.
 
-use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use napi::Status;
 use napi::bindgen_prelude::{External, Function};
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
 use quorlock::embed::Value;
-use quorlock::{Event, EventName, Interest, Subscription};
+use quorlock::{Event, EventName, Interest};
 use serde_json::{Map, Value as Json};
 
+use crate::listening::Listening;
 use crate::manager::Manager;
 use crate::numbers::millis;
 use crate::spelling;
 use crate::votes::NodeVote;
-
-/// Somebody listens to events.
-pub(crate) struct Listening {
-    _subscription: Subscription,
-    call: Arc<Call>,
-}
-
-/// Weak: it does not keep the process alive.
-type Call = ThreadsafeFunction<String, (), String, Status, false, true, 0>;
 
 /// From now on `listener` is called with the events of these names, each as JSON, instead of those
 /// of an earlier call.
@@ -43,25 +32,17 @@ pub fn subscribe(
         manager.set_subscription(None);
         return Ok(());
     }
-    let call: Arc<Call> = Arc::new(listener.build_threadsafe_function().weak::<true>().build()?);
-    let own = Arc::clone(&call);
-    let tell = move |event: &Event| {
-        // For an environment that has ended, nothing happens.
-        own.call(told(event).to_string(), ThreadsafeFunctionCallMode::NonBlocking);
-    };
-    let subscription = manager.locks().subscribe(interest, tell);
-    manager.set_subscription(Some(Listening { _subscription: subscription, call }));
+    let text = |event: &Event| told(event).to_string();
+    let listening = Listening::begin(manager.locks(), interest, &listener, text)?;
+    manager.set_subscription(Some(listening));
     Ok(())
 }
 
-/// Has the listener called with an empty text after the events of what has happened so far; false if
+/// Has the listener called with an empty text behind the events of what has happened so far; false if
 /// nobody listens.
 #[napi]
 pub fn end_events(manager: &External<Manager>) -> bool {
-    let post = |listening: &Listening| {
-        listening.call.call(String::new(), ThreadsafeFunctionCallMode::NonBlocking) == Status::Ok
-    };
-    manager.with_subscription(|listening| listening.is_some_and(post))
+    manager.with_subscription(|listening| listening.is_some_and(Listening::end_events))
 }
 
 /// What the manager has counted, as JSON.

@@ -254,6 +254,7 @@ ENDS = {
     """,
     "asyncio": """
         async def use():
+            asyncio.get_running_loop().slow_callback_duration = 60
             locks = quorlock.aio.Redlock(nodes, on_event=note)
             async with locks.lock("r"):
                 pass
