@@ -56,7 +56,7 @@ pub fn bridge(
     let queue = Queue::new(&wake)?;
     let loop_handle = RefCell::new(wake.build_threadsafe_function().weak::<true>().build()?);
     env.add_env_cleanup_hook(Arc::clone(&queue), |queue| {
-        if !queue.is_over() {
+        if queue.take_back_undelivered() || !queue.is_over() {
             end(&queue);
         }
         queue.close();

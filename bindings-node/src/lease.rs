@@ -1,11 +1,12 @@
 //! The functions that JavaScript calls on a lease of the core. Converts in and calls; decides
 //! nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use napi::bindgen_prelude::External;
 use napi_derive::napi;
-use quorlock::{Lease, LockError, ReleaseVotes, Vote};
+use quorlock::embed::UndeliveredLease;
+use quorlock::{Lease, LeaseGuard, LockError, ReleaseVotes, Vote};
 
 use crate::errors::Failure;
 use crate::leases::RunsOut;
@@ -19,9 +20,18 @@ use crate::votes::NodeVote;
 /// renewed.
 pub struct LeaseHandle {
     lease: Lease,
+    /// Present until [`deliver`]; takes the lease back when it is dropped.
+    undelivered: Mutex<Option<UndeliveredLease>>,
     queue: Arc<Queue>,
     /// The nodes' answers to its release.
     votes: OnceLock<ReleaseVotes>,
+}
+
+/// The caller of `acquire` continues with the lease now. Until then, the end of the environment takes it back.
+#[napi]
+pub fn deliver(handle: &External<Arc<LeaseHandle>>) {
+    let delivered = handle.take_undelivered().map(UndeliveredLease::deliver);
+    delivered.map(LeaseGuard::into_lease);
 }
 
 /// The number that the protected resource checks. Below 2^53, so that it is exact.
@@ -117,6 +127,7 @@ pub fn release(handle: &External<Arc<LeaseHandle>>, id: u32) {
 /// Takes the keys back without waiting for the outcome.
 #[napi]
 pub fn withdraw(handle: &External<Arc<LeaseHandle>>) {
+    drop(handle.take_undelivered());
     handle.lease.withdraw();
 }
 
@@ -136,8 +147,23 @@ pub fn watch(handle: &External<Arc<LeaseHandle>>, id: u32) {
 }
 
 impl LeaseHandle {
+    /// A lease that its user has.
     pub(crate) fn new(lease: Lease, queue: &Arc<Queue>) -> Arc<Self> {
-        Arc::new(Self { lease, queue: Arc::clone(queue), votes: OnceLock::new() })
+        Self::with(lease, None, queue)
+    }
+
+    /// A lease whose user has it after [`deliver`].
+    pub(crate) fn undelivered(lease: UndeliveredLease, queue: &Arc<Queue>) -> Arc<Self> {
+        Self::with(lease.lease().clone(), Some(lease), queue)
+    }
+
+    fn with(lease: Lease, undelivered: Option<UndeliveredLease>, queue: &Arc<Queue>) -> Arc<Self> {
+        let (undelivered, queue) = (Mutex::new(undelivered), Arc::clone(queue));
+        Arc::new(Self { lease, undelivered, queue, votes: OnceLock::new() })
+    }
+
+    fn take_undelivered(&self) -> Option<UndeliveredLease> {
+        self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) const fn lease(&self) -> &Lease {
@@ -147,14 +173,13 @@ impl LeaseHandle {
     pub(crate) const fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
-
-    /// The holder id.
-    pub(crate) fn token(&self) -> &str {
-        self.lease.token()
-    }
 }
 
 impl RunsOut for LeaseHandle {
+    fn take_back_undelivered(&self) -> bool {
+        self.take_undelivered().is_some()
+    }
+
     fn let_run_out(&self) {
         self.lease.let_run_out();
     }

@@ -1,10 +1,13 @@
-//! Lists the leases of one JavaScript environment, so that their renewal ends with it. Knows
-//! nothing else of a lease.
+//! Lists the leases of one JavaScript environment, so that their renewal ends with it, and what its code has not got is
+//! taken back. Knows nothing else of a lease.
 
 use std::sync::{Arc, Weak};
 
 /// A lease whose renewal can be stopped.
 pub(crate) trait RunsOut: Send + Sync {
+    /// Takes it back if its user has not got it; tells whether it did.
+    fn take_back_undelivered(&self) -> bool;
+
     /// Stops renewal.
     fn let_run_out(&self);
 }
@@ -29,9 +32,9 @@ impl Leases {
         self.known.push(lease);
     }
 
-    /// The environment ends: no code works under its leases any more.
-    pub(crate) fn let_run_out(self) {
-        self.known.iter().filter_map(Weak::upgrade).for_each(|lease| lease.let_run_out());
+    /// Those that were not collected.
+    pub(crate) fn known(&self) -> Vec<Arc<dyn RunsOut>> {
+        self.known.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -51,10 +51,10 @@ impl From<Holder> for HolderParts {
 /// such parts is made much faster than objects with names.
 pub(crate) fn parts(outcome: Outcome, queue: &Arc<Queue>) -> (Part, Part) {
     match outcome {
-        Outcome::Acquired(guard) => {
-            let handle = LeaseHandle::new(guard.deliver().into_lease(), queue);
+        Outcome::Acquired(undelivered) => {
+            let handle = LeaseHandle::undelivered(undelivered, queue);
             queue.add_lease(&handle);
-            let token = handle.token().to_owned();
+            let token = handle.lease().token().to_owned();
             (Part::E(External::new(handle)), Part::D(token))
         }
         Outcome::Validity(validity) => (Part::B(millis(validity)), NOTHING),

@@ -196,6 +196,13 @@ impl Queue {
         drop(dropped);
     }
 
+    /// The environment ends: takes back the leases whose callers have not continued with them. Tells whether there were
+    /// any.
+    pub(crate) fn take_back_undelivered(&self) -> bool {
+        let leases = self.lock().leases.known();
+        leases.iter().filter(|lease| lease.take_back_undelivered()).count() > 0
+    }
+
     /// Whether all operations were dropped, and none was asked for since.
     pub(crate) fn is_over(&self) -> bool {
         self.lock().is_over
@@ -208,7 +215,8 @@ impl Queue {
         let State { leases, starter, .. } =
             mem::replace(&mut *state, State { closed: true, ..State::default() });
         drop(state);
-        leases.let_run_out();
+        // No code works under them any more.
+        leases.known().iter().for_each(|lease| lease.let_run_out());
         drop(starter);
     }
 

@@ -333,6 +333,16 @@ export function checkLock(lock: unknown): Lock {
   throw wrongType(`a Lock is wanted, as acquire() gives it, not ${describe(lock)}`)
 }
 
+/**
+ * Marks the lease as its caller's at the latest moment before the caller continues: what is not marked when the thread
+ * ends is taken back.
+ */
+export async function deliver(lease: NativeLease): Promise<void> {
+  // The caller's own continuation is added to the queue after this one.
+  await undefined
+  native.deliver(lease)
+}
+
 /** Gives back what an acquisition has won that nobody waits for any more. */
 export function giveBack({ value, error }: Settled): void {
   if (error === undefined) native.withdraw(value as NativeLease)

@@ -12,7 +12,7 @@ import { Emitter } from './emitter'
 import { describe, wrongType } from './errors'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
-import { checkLock, giveBack, Lock, type Won } from './lock'
+import { checkLock, deliver, giveBack, Lock, type Won } from './lock'
 import {
   type Failure,
   native,
@@ -196,6 +196,7 @@ export class Redlock extends Emitter {
       isExtended: options?.autoExtend ?? this.settings.autoExtend ?? false,
     })
     lock._report()
+    void deliver(settled.value as NativeLease)
     return lock
   }
 

@@ -6,6 +6,7 @@ import { after, before, beforeEach, describe, it } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { exitsWithin, run } from './support/program.mjs'
 import { startServers } from './support/servers.mjs'
+import { nativeHalf } from './support/native_half.mjs'
 import { eventually } from './support/wait.mjs'
 
 describe('a worker thread', () => {
@@ -64,6 +65,31 @@ describe('a worker thread', () => {
     await eventually(async () => (await left()).every((key) => key === 'held'))
     assert.ok(held.isValid)
     await held.release()
+    await redlock.quit()
+  })
+
+  it('that is ended between the results and their callers takes the locks back', async () => {
+    const { Redlock } = await import('quorlock')
+    const thread = worker(`
+      await (await redlock.acquire('first', 60_000)).release()
+      const { native } = require(${JSON.stringify(nativeHalf)})
+      const { take } = native
+      native.take = (...args) => {
+        const results = take(...args)
+        if (results.length > 0) {
+          parentPort.postMessage('taken')
+          for (;;);
+        }
+        return results
+      }
+      for (let i = 0; i < 20; i += 1) redlock.acquire('own' + i, 60_000)`)
+    await once(thread, 'message')
+    await thread.terminate()
+    const redlock = new Redlock(cluster.urls)
+    for (let i = 0; i < 20; i += 1) {
+      const lock = await redlock.acquire('own' + i, 1000, { timeout: 5000 })
+      await lock.release()
+    }
     await redlock.quit()
   })
 

@@ -74,6 +74,11 @@ pub struct UndeliveredLease {
 }
 
 impl UndeliveredLease {
+    /// The lease, which its user does not have yet.
+    pub fn lease(&self) -> &Lease {
+        self.lease.as_ref().expect("it holds its lease until it is delivered")
+    }
+
     /// The lease has reached its user.
     pub fn deliver(mut self) -> LeaseGuard {
         LeaseGuard { lease: self.lease.take() }
