@@ -160,6 +160,42 @@ def test_a_grandchild_works_too_and_asyncio_after_fork(cluster3: Cluster) -> Non
     assert out.split() == ["True"] * 4
 
 
+def test_a_child_forked_by_a_coroutine_is_told_so(cluster3: Cluster) -> None:
+    out = run(
+        """
+        import asyncio, os
+        from quorlock.aio import Redlock
+        locks = Redlock(os.environ["QUORLOCK_NODES"].split(","), ttl=2)
+
+        async def use():
+            async with locks.lock("r", timeout=20):
+                pass
+
+        async def main():
+            await use()
+            child = os.fork()
+            if child == 0:
+                try:
+                    await use()
+                except RuntimeError as error:
+                    os._exit(0 if "was forked inside a coroutine" in str(error) else 1)
+                os._exit(2)
+            told = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            child = os.fork()
+            if child == 0:
+                asyncio.run(use())
+                os._exit(0)
+            worked = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            await use()
+            print(told, worked)
+
+        asyncio.run(main())
+        """,
+        nodes=cluster3.urls,
+    )
+    assert out == "0 0"
+
+
 #: What a child does that was forked by a thread, before it returns there.
 IN_A_THREAD = {
     "nothing": "pass",

@@ -40,7 +40,7 @@ async def finished(operation: Operation, is_driven: bool | None = None) -> None:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        raise RuntimeError(_NO_LOOP) from None
+        raise RuntimeError(_FORKED if _fork.is_in_coroutine else _NO_LOOP) from None
     if not has_listener[0]:
         listen()
     router = router_of(loop)
@@ -301,18 +301,41 @@ def _renew_mutex() -> None:
     """
     global _making, _routers
     _making, _routers = threading.Lock(), weakref.WeakKeyDictionary()
+    _fork.is_in_coroutine = _fork.is_in_coroutine or _fork.loop_runs
+
+
+class _Fork(threading.local):
+    """Whether this thread was running a coroutine when it forked."""
+
+    # : At the latest fork that this thread has made, in the parent as well.
+    loop_runs = False
+    is_in_coroutine = False
+
+    def note(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.loop_runs = False
+        else:
+            self.loop_runs = True
 
 
 _routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRouter | ThreadRouter] = (
     weakref.WeakKeyDictionary()
 )
 _latest = _Latest()
+_fork = _Fork()
 _making = threading.Lock()
 _tasks: set[asyncio.Task[Any]] = set()
 _NO_LOOP = (
     "quorlock.aio works on an event loop of asyncio (uvloop's, too), and none runs here: under "
     "trio or another framework, use quorlock.Redlock in a thread, as by trio.to_thread.run_sync"
 )
+_FORKED = (
+    "quorlock.aio works on an event loop of asyncio, and none runs here: this process was forked "
+    "inside a coroutine, whose loop runs in the parent alone. Start another loop, as by "
+    "asyncio.run(), or use quorlock.Redlock"
+)
 _MESSAGE = "the lease of the block is lost"
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_mutex)
+    os.register_at_fork(before=_fork.note, after_in_child=_renew_mutex)
