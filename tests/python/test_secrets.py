@@ -89,6 +89,22 @@ def forms(cluster: Cluster, password: str) -> list[list[Any]]:
     ]
 
 
+def shown(value: object) -> str:
+    try:
+        return repr(value)
+    except LockError as error:  # a lock of the module that has no nodes
+        return str(error)
+
+
+def our_variables(error: BaseException | None) -> Iterator[str]:
+    """What `pytest -l`, rich and error trackers show of the frames of this package."""
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if frame.f_globals["__name__"].startswith("quorlock"):
+                yield from map(shown, frame.f_locals.values())
+        error = error.__cause__ or error.__context__
+
+
 async def raised(api: Api, call: Callable[[], Any]) -> LockError:
     with pytest.raises(LockError) as caught:
         await api(call())
@@ -169,6 +185,24 @@ def test_errors_about_the_nodes_themselves(module: Any) -> None:
         assert_hidden(repr(pickle.dumps(refused.value)))
         chain = [refused.value.__cause__, refused.value.__context__]
         assert_hidden(*(repr(error) for error in chain))
+        assert_hidden(*our_variables(refused.value))
+        if module is quorlock:
+            with pytest.raises(quorlock.ConfigError) as refused:
+                quorlock.configure(nodes)
+            assert_hidden(*our_variables(refused.value))
+
+
+@pytest.mark.parametrize("module", [quorlock, aio])
+def test_errors_of_the_users_own_code_keep_its_frames(module: Any) -> None:
+    def nodes() -> Iterator[str]:
+        yield f"redis://:{SECRET}@a"
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError) as failed:
+        module.Redlock(nodes())
+    frames = [frame for frame, _ in traceback.walk_tb(failed.value.__traceback__)]
+    assert frames[-1].f_code.co_name == "nodes"
+    assert_hidden(*our_variables(failed.value))
 
 
 @pytest.mark.usefixtures("watched")
@@ -186,3 +220,7 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(quorlock.QuorumUnreachable) as unreachable:
         asyncio.run(enter())
     assert_hidden(*described_error(unreachable.value))
+    monkeypatch.setenv("QUORLOCK_NODES", f"nope://:{SECRET}@127.0.0.1:1")
+    with pytest.raises(quorlock.ConfigError) as refused:
+        quorlock.redlock("r").acquire()
+    assert_hidden(*our_variables(refused.value))

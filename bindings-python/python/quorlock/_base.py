@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, Optional, Ty
 from ._clients import Clients
 from ._errors import ConfigError, ConfigTypeError, LeaseLost, LockNotHeld
 from ._events import EventSource
+from ._frames import forget_locals
 from ._native import Acquisitions, LeaseState, Manager, Plan
 from ._nodes import Hidden, Node, listed, parts_of
 from ._notices import warn
@@ -29,10 +30,13 @@ class RedlockBase:
     def __init__(self, nodes: Iterable[Any], options: dict[str, Any]) -> None:
         try:
             self._make(listed(nodes), options)
-        except BaseException:
+        except BaseException as error:
             for name in _ATTRIBUTES:
                 vars(self).pop(name, None)
+            forget_locals(error)
             raise
+        finally:
+            del nodes, options  # a traceback may show variables, and they may have passwords
 
     def _make(self, given: list[Any], options: dict[str, Any]) -> None:
         parts = [parts_of(node) for node in given]

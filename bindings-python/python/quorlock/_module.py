@@ -36,7 +36,10 @@ def configure(nodes: Optional[Iterable[Any]], **options: Unpack[ManagerOptions])
     >>> quorlock.configure(["memory://a", "memory://b", "memory://c"], ttl=5)
     """
     global _configured
-    _configured = None if nodes is None else Redlock(nodes, **options)
+    try:
+        _configured = None if nodes is None else Redlock(nodes, **options)
+    finally:
+        del nodes, options  # as in the manager
 
 
 class ModuleLock(Lock):
@@ -103,18 +106,28 @@ class _Checker(Redlock):
         """The manager that is used gives the warning."""
 
 
+def _made_of(text: str) -> Redlock:
+    nodes = [node for node in re.split(r"[,\s]+", text) if node]
+    if not nodes:
+        raise ConfigError(
+            "redlock(...) knows no nodes: call quorlock.configure([...]) or set QUORLOCK_NODES"
+        )
+    try:
+        return Redlock(nodes)
+    finally:
+        del nodes, text  # as in the manager
+
+
 def _nodes_of_the_process() -> Redlock:
     global _from_environment
     if _configured is not None:
         return _configured
     text = os.environ.get("QUORLOCK_NODES", "")
     if _from_environment is None or _from_environment[0] != text:
-        nodes = [node for node in re.split(r"[,\s]+", text) if node]
-        if not nodes:
-            raise ConfigError(
-                "redlock(...) knows no nodes: call quorlock.configure([...]) or set QUORLOCK_NODES"
-            )
-        _from_environment = (text, Redlock(nodes))
+        try:
+            _from_environment = (text, _made_of(text))
+        finally:
+            del text
     return _from_environment[1]
 
 

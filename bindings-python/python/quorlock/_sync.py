@@ -322,7 +322,10 @@ class Redlock(RedlockBase):
 
     @shows(ManagerOptions)
     def __init__(self, nodes: Iterable[Any], **options: Unpack[ManagerOptions]) -> None:
-        super().__init__(nodes, dict(options))
+        try:
+            super().__init__(nodes, dict(options))
+        finally:
+            del nodes, options  # as in the base
 
     @shows(Settings)
     def lock(
